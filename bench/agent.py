@@ -26,13 +26,13 @@ from agent_servers import SCANNED
 from agent_setup import PATIENCE, TOUCHED, Instead, MapWriter, Server, Tree, Usage, compiled, in_place
 from harness import keep, table
 from stoker.controller.cache.gateways import shards_for
-from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
+from stoker.domain.protocol import AgentMetadata, GatewayReport, SyncState
 from stoker.domain.refs import CommitId
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.environments.agent_environment import AgentPlant
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.repositories.bare_repository import Repository
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 WARM_UP = 2
@@ -61,7 +61,7 @@ class Timings:
         self.theirs_cpu.append(cpu)
 
 
-class Gatewayed(Stopped):
+class Gatewayed(Stoppable):
     """One agent beside one gateway, over a folder of many files."""
 
     def __init__(self, plant: AgentPlant, tree: Tree, git: Server, folder: Path) -> None:
@@ -137,7 +137,7 @@ class Gatewayed(Stopped):
             timings.steps[step].append(moment - sent)
 
 
-def _at(plant: AgentPlant, commit: CommitId) -> Metadata:
+def _at(plant: AgentPlant, commit: CommitId) -> AgentMetadata:
     return replace(plant.metadata, commit=commit)
 
 
@@ -150,7 +150,7 @@ def idleness(pid: int, seconds: float) -> tuple[Usage, float]:
     return after, 100 * (after.cpu_seconds - before.cpu_seconds) / (time.monotonic() - begun)
 
 
-class Fleet(Stopped):
+class Fleet(Stoppable):
     """Many agents without a gateway, one resource, one API server.
 
     They report to as many status maps as the controller would give them.
@@ -222,7 +222,7 @@ class Fleet(Stopped):
 
 def _is_at(text: str, commit: CommitId) -> bool:
     report = GatewayReport.parse(text)
-    return report.sync_status is SyncStatus.SYNCED and report.synced_commit == commit
+    return report.sync_status is SyncState.SYNCED and report.synced_commit == commit
 
 
 def ms(seconds: float) -> str:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from agent_servers import SCANNED
 from harness import HERE
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol import labels_of, metadata_map
 from stoker.ignition.client.api_key import HEADER
 from stoker_testkit.cluster.cluster_access import ClusterAccess
@@ -30,7 +30,7 @@ from stoker_testkit.processes import Process
 from stoker_testkit.repositories.bare_repository import git_environment
 from stoker_testkit.repositories.sample_ignition_repository import VIEWS
 from stoker_testkit.repositories.sample_ignition_repository import resource as signed_resource
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 from sync import as_installed, content
 
@@ -71,7 +71,7 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Server(Stopped):
+class Server(Stoppable):
     """A server of `agent_servers.py`, and what it was asked."""
 
     process: Process
@@ -100,9 +100,13 @@ class MapWriter:
     """Writes a metadata map as a controller does: over a connection that already stands."""
 
     def __init__(self, cluster: ClusterAccess, namespace: str) -> None:
-        name = metadata_map(FrontDoor.STOKER, "plant")
+        name = metadata_map(SyncResourceKind.STOKER, "plant")
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        self._meta = {"name": name, "namespace": namespace, "labels": labels_of(FrontDoor.STOKER, "plant")}
+        self._meta = {
+            "name": name,
+            "namespace": namespace,
+            "labels": labels_of(SyncResourceKind.STOKER, "plant"),
+        }
         self._headers = {
             "Authorization": f"Bearer {cluster.token('admin')}",
             "Content-Type": "application/json",
@@ -202,7 +206,7 @@ def _view(folder: str, seed: int, *, with_code: bool = False) -> Changes:
     return {f"{folder}/{name}": text for name, text in signed_resource(files).items()}
 
 
-class Instead(Stopped):
+class Instead(Stoppable):
     """A clone, a folder that rsync fills, and a gateway that reads it."""
 
     def __init__(self, folder: Path, url: str) -> None:

@@ -15,20 +15,20 @@ import sys
 import time
 from pathlib import Path
 
-from stoker.agent.bidirectional.capture import Capturing
-from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.bidirectional.types import Postal
-from stoker.agent.bidirectional.watch import Watch
+from stoker.agent.bidirectional.capture import ChangeCapture
+from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.types import OutboxAddress
+from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.clock import SystemClock
-from stoker.domain.intent.files import FilesIntent, Mapping
-from stoker.domain.intent.policies import Bidirectional
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import FileMapping, FilesIntent
+from stoker.domain.intent.policies import BidirectionalPolicy
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.protocol import ChangeSetReply
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.fs.watch.paths import Noticed
+from stoker.fs.watch.paths import ChangedPaths
 from stoker.ignition.content.noise import ResourceNoise
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.wait_until import eventually_async
@@ -42,7 +42,7 @@ def cpu_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-class Ready(Sender):
+class Ready(OutboxSender):
     """Takes the time at which a set is handed over; there is no API server here."""
 
     def __init__(self) -> None:
@@ -58,16 +58,16 @@ class Ready(Sender):
 async def measure(url: str, folder: Path) -> dict[str, float]:
     data = folder / "data"
     data.mkdir()
-    files = FilesIntent((Mapping("s", "projects"),))
-    job = SyncJob(Source(RepoUrl(url), GitRef("main")), files, TemplateValues(), data, folder / "cache")
+    files = FilesIntent((FileMapping("s", "projects"),))
+    job = SyncJob(SourceIntent(RepoUrl(url), GitRef("main")), files, TemplateValues(), data, folder / "cache")
     keeper = open_keeper(job, noise=ResourceNoise())
     await keeper.sync()
-    policy = Bidirectional(enabled=True, watch_paths=("projects/**",), debounce=0.0)
+    policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=0.0)
     ready, clock = Ready(), SystemClock()
-    capturing = Capturing(
-        policy, keeper, ready, Postal("g", "g"), clock, noise=ResourceNoise(), tell=lambda _: None
+    capturing = ChangeCapture(
+        policy, keeper, ready, OutboxAddress("g", "g"), clock, noise=ResourceNoise(), tell=lambda _: None
     )
-    watch = Watch(capturing, data, clock, debounce=0.0)
+    watch = CaptureLoop(capturing, data, clock, debounce=0.0)
     watch.start()
     await eventually_async(lambda: watch.rests, 60.0)
     places = sorted(data.glob("projects/*/*/view.json"))
@@ -80,13 +80,13 @@ async def measure(url: str, folder: Path) -> dict[str, float]:
         set_id, at = ready.sent[-1]
         seconds.append(at - closed)
         cpu.append(cpu_seconds() - spent)
-        await capturing.told(ChangesAnswer(set_id))
+        await capturing.told(ChangeSetReply(set_id))
         await eventually_async(lambda: watch.rests, 30.0)
     compares = []
     for _ in range(5):
         begun = cpu_seconds()
         async with capturing.lock:
-            await capturing.step(Noticed(everything=True))
+            await capturing.step(ChangedPaths(everything=True))
         compares.append(cpu_seconds() - begun)
     begun = cpu_seconds()
     await asyncio.sleep(IDLE_SECONDS)

@@ -38,9 +38,9 @@ from controller_load import (
 )
 from harness import HERE, keep, table
 from stoker.git.auth.credentials import TOKEN_USER
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import load
-from stoker_testkit.chart.process_release import Release
+from stoker_testkit.chart.process_release import ProcessRelease
 from stoker_testkit.cluster import audit_log
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.processes import Process
@@ -77,14 +77,14 @@ class Bench:
         self,
         plane: ControlPlane,
         folder: Path,
-        client: Client,
+        client: KubeClient,
         options: argparse.Namespace,
         wanted: list[Place],
         shards: int = 1,
     ) -> None:
         self.folder, self.options = folder, options
         values = {"webhook": {"enabled": False}, "controller": {"replicas": 1, "shards": shards}}
-        self.release = Release(plane, folder, values)
+        self.release = ProcessRelease(plane, folder, values)
         self.places = wanted
         self.agents = Agents(client, self.places)
         self.client = client
@@ -293,7 +293,7 @@ async def main(options: argparse.Namespace) -> None:
         with ControlPlane.start(folder / "plane", apiserver_flags=audit_log.flags(folder)) as plane:
             process, url = git_server(folder)
             with process:
-                async with Client(load(plane.kubeconfig()), user_agent="bench") as client:
+                async with KubeClient(load(plane.kubeconfig()), user_agent="bench") as client:
                     bench = Bench(plane, folder, client, options, places(options.resources))
                     with bench.release:
                         found = await measure(bench, url)

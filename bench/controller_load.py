@@ -21,26 +21,26 @@ import msgspec
 
 from stoker.agent.status.publisher import HEARTBEAT, manager_for
 from stoker.domain.clock import SystemClock, rfc3339
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol import (
     CR_NAME_LABEL,
+    AgentMetadata,
     GatewayReport,
-    HistoryEntry,
-    Metadata,
-    SyncStatus,
+    HistoryEntryReport,
+    SyncState,
     metadata_map,
     status_map,
 )
-from stoker.kube.client.client import Client
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Resource
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, ApiResource
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectChange
 from stoker_testkit.cluster import audit_log
 from stoker_testkit.environments.stub_gateway_pods import agent_is, gateway_pod, report_map
 from stoker_testkit.repositories.bare_repository import Repository
 
-STOKERS = Resource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)
+STOKERS = ApiResource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)
 ACCOUNT = "stoker-controller"
 PER_NAMESPACE = 10
 GATEWAYS = 2
@@ -84,26 +84,30 @@ def repositories(folder: Path, wanted: Iterable[Place]) -> dict[str, Repository]
     return found
 
 
-async def furnish(client: Client, wanted: Collection[Place], git_url: str) -> None:
+async def furnish(client: KubeClient, wanted: Collection[Place], git_url: str) -> None:
     """Namespaces, Secrets, resources and pods, as people and the injector leave them."""
     namespaces = list(dict.fromkeys(one.namespace for one in wanted))
-    await _each(namespaces, lambda one: client.create(NAMESPACES, {"metadata": {"name": one}}, into=Header))
+    await _each(
+        namespaces, lambda one: client.create(NAMESPACES, {"metadata": {"name": one}}, into=ObjectHeader)
+    )
     secrets = {"forge": {"token": TOKEN}, "gateway": {"apiKey": "name:secret"}, "hook": {"hmac": KEY}}
     bodies = [
         (namespace, {"metadata": {"name": name, "namespace": namespace}, "stringData": data})
         for namespace in namespaces
         for name, data in secrets.items()
     ]
-    await _each(bodies, lambda one: client.create(SECRETS, one[1], one[0], into=Header))
-    await _each(wanted, lambda one: client.create(STOKERS, _stoker(one, git_url), one.namespace, into=Header))
+    await _each(bodies, lambda one: client.create(SECRETS, one[1], one[0], into=ObjectHeader))
+    await _each(
+        wanted, lambda one: client.create(STOKERS, _stoker(one, git_url), one.namespace, into=ObjectHeader)
+    )
     await _each([(one, pod) for one in wanted for pod in one.pods], lambda one: _pod(client, *one))
 
 
-async def _pod(client: Client, place: Place, name: str) -> None:
+async def _pod(client: KubeClient, place: Place, name: str) -> None:
     namespace, resource, _ = place
     body = gateway_pod(name, namespace, resource, gateway=name)
-    await client.create(PODS, body, namespace, into=Header)
-    await client.patch(PODS, agent_is(True), name, namespace, into=Header, subresource="status")
+    await client.create(PODS, body, namespace, into=ObjectHeader)
+    await client.patch(PODS, agent_is(True), name, namespace, into=ObjectHeader, subresource="status")
 
 
 def _stoker(place: Place, git_url: str) -> dict[str, Any]:
@@ -154,7 +158,7 @@ class _Resource(msgspec.Struct):
 class Agents:
     """All agents, and what the API server shows."""
 
-    client: Client
+    client: KubeClient
     wanted: Collection[Place]
     told: dict[Place, tuple[str, float]] = field(default_factory=dict)
     """The commit of each metadata map, and when the watch showed it."""
@@ -213,19 +217,19 @@ class Agents:
             await self._apply(place, pod, self.told[place][0])
         await asyncio.sleep(max(0.0, begun + seconds - time.monotonic()))
 
-    def _on_map(self, change: Change[_Map]) -> None:
+    def _on_map(self, change: ObjectChange[_Map]) -> None:
         place = self._known.get((change.key.namespace, change.key.name.removeprefix("stoker-metadata-")))
         if place is None or change.new is None:
             return
-        if change.key.name != metadata_map(FrontDoor.STOKER, place.name):
+        if change.key.name != metadata_map(SyncResourceKind.STOKER, place.name):
             return
-        commit = str(Metadata.parse(change.new.data or {}).commit or "")
+        commit = str(AgentMetadata.parse(change.new.data or {}).commit or "")
         if commit and commit != self.told.get(place, ("", 0.0))[0]:
             self.told[place] = commit, time.monotonic()
             self._queue.put_nowait((place, commit))
             self._changed.set()
 
-    def _on_resource(self, change: Change[_Resource]) -> None:
+    def _on_resource(self, change: ObjectChange[_Resource]) -> None:
         place = self._known[change.key]
         status = change.new.status if change.new is not None else _Status()
         if any(
@@ -243,22 +247,22 @@ class Agents:
                 await self._apply(place, pod, commit)
 
     async def _apply(self, place: Place, pod: str, commit: str) -> None:
-        name = status_map(FrontDoor.STOKER, place.name, 0)
+        name = status_map(SyncResourceKind.STOKER, place.name, 0)
         text = self._said(place, pod, commit).json()
-        body = report_map(FrontDoor.STOKER, place.name, place.namespace, name, pod, text)
+        body = report_map(SyncResourceKind.STOKER, place.name, place.namespace, name, pod, text)
         manager = manager_for(pod)
-        await self.client.apply(CONFIG_MAPS, body, name, place.namespace, manager=manager, into=Header)
+        await self.client.apply(CONFIG_MAPS, body, name, place.namespace, manager=manager, into=ObjectHeader)
 
     def _said(self, place: Place, pod: str, commit: str) -> GatewayReport:
         now = rfc3339(self._clock.now())
         at = rfc3339(datetime.fromtimestamp(int(commit[:8], 16), tz=self._clock.now().tzinfo))
-        past = HistoryEntry(at, commit, place.name, 3, PROJECTS, "1.2s", "Synced")
+        past = HistoryEntryReport(at, commit, place.name, 3, PROJECTS, "1.2s", "Synced")
         return GatewayReport(
             gateway=pod,
             pod_name=pod,
             namespace=place.namespace,
             agent_version="1.0.0",
-            sync_status=SyncStatus.SYNCED,
+            sync_status=SyncState.SYNCED,
             synced_at=at,
             commit=commit,
             ref=place.name,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from harness import keep, table
 from stoker_testkit.dashboard import sample_fleets
 from stoker_testkit.dashboard.chromium import started
-from stoker_testkit.dashboard.fake_fleet_server import EDITOR, ServedFleet
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, FakeFleetServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession, Page
@@ -70,7 +70,7 @@ def first_picture(page: Page) -> float:
     return (seen - begun) / 1000
 
 
-def one_change(page: Page, served: ServedFleet, turn: int) -> float:
+def one_change(page: Page, served: FakeFleetServer, turn: int) -> float:
     """Seconds from a change on the server to its pixels, and everything in step again."""
     number = (37 * turn) % (GATEWAYS // EACH)
     waiting = page.evaluate_handle(f"(text) => ({{ seen: ({SEEN})(text) }})", "1 gateway failed")
@@ -82,7 +82,7 @@ def one_change(page: Page, served: ServedFleet, turn: int) -> float:
     return seen / 1000 - sent
 
 
-def storm(browser: Browser, page: Page, served: ServedFleet, seconds: float) -> dict[str, float]:
+def storm(browser: Browser, page: Page, served: FakeFleetServer, seconds: float) -> dict[str, float]:
     """A hundred changes a second, and how the frames were meanwhile."""
     states = ("Syncing", "Error", "Pending", "Synced")
     done = threading.Event()
@@ -137,7 +137,7 @@ def _turns(trace: bytes) -> list[float]:
 
 
 def measure(runs: int, seconds: float) -> dict[str, Any]:
-    with started() as browser, ServedFleet.start(*sample_fleets.large(GATEWAYS)) as served:
+    with started() as browser, FakeFleetServer.start(*sample_fleets.large(GATEWAYS)) as served:
         page = opened(browser, served.url)
         firsts = [first_picture(page) for _ in range(runs)]
         changes = [one_change(page, served, turn) for turn in range(runs * 2)]

@@ -12,10 +12,10 @@ from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.fs.data_folder import DataFolder, open_regular
-from stoker.fs.folder_cursor import Descent
+from stoker.fs.folder_cursor import DirWalk
 from stoker.fs.stat_stamp import stamp
 from stoker.snapshots.folder_storage import FolderStorage
-from stoker.snapshots.repository import Snapshots
+from stoker.snapshots.repository import SnapshotRepository
 from stoker_testkit.environments.snapshot_environment import found_in
 
 Go = Callable[[], None]
@@ -35,9 +35,9 @@ def ledger_of(data: Path) -> Ledger:
 def snapshot(data: Path, store: Path, go: Go) -> float:
     """One snapshot of everything, as an agent takes it before a sync; the bytes that it added."""
     ledger = ledger_of(data)
-    snapshots = Snapshots(FolderStorage(store, "site"), "site")
+    snapshots = SnapshotRepository(FolderStorage(store, "site"), "site")
     go()
-    with DataFolder.opened(data) as folder, Descent(folder.fd) as descent:
+    with DataFolder.opened(data) as folder, DirWalk(folder.fd) as descent:
         covered = scope.managed(folder, ledger, (), lambda _: False, lambda: False)
 
         def opened(path: str) -> int:
@@ -51,7 +51,7 @@ def snapshot(data: Path, store: Path, go: Go) -> float:
 
 def verify(data: Path, store: Path, go: Go) -> float:
     """The newest snapshot read and checked, as it is before a restore; its files."""
-    snapshots = Snapshots(FolderStorage(store, "site"), "site")
+    snapshots = SnapshotRepository(FolderStorage(store, "site"), "site")
     go()
     newest = snapshots.newest()
     assert newest is not None

@@ -17,21 +17,23 @@ WATCHES = 300
 
 def list_ours(go: Go, kubeconfig: str, namespace: str) -> float:
     """The list as a reflector takes it: the head of every object decoded, its bytes kept in a store."""
-    from stoker.kube.client.client import Client
-    from stoker.kube.client.objects import Header
+    from stoker.kube.client.client import KubeClient
+    from stoker.kube.client.objects import ObjectHeader
     from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES
     from stoker.kube.config.config import load
     from stoker.kube.runtime.process import run
-    from stoker.kube.watch.list_watch import Watching
+    from stoker.kube.watch.list_watch import ListWatchState
     from stoker.kube.watch.reflector import BACKOFF
-    from stoker.kube.watch.store import Store
+    from stoker.kube.watch.store import ObjectCache
 
-    store: Store[bytes] = Store(bytes)
-    watching = Watching(store, backoff=BACKOFF, slow_backoff=BACKOFF)
+    store: ObjectCache[bytes] = ObjectCache(bytes)
+    watching = ListWatchState(store, backoff=BACKOFF, slow_backoff=BACKOFF)
 
     async def main() -> None:
-        async with Client(load(Path(kubeconfig))) as client:
-            await client.get(NAMESPACES, namespace, into=Header)  # the connection stands, as for the other
+        async with KubeClient(load(Path(kubeconfig))) as client:
+            await client.get(
+                NAMESPACES, namespace, into=ObjectHeader
+            )  # the connection stands, as for the other
             go()
             version = ""
             async for page in client.pages(CONFIG_MAPS, namespace):
@@ -86,14 +88,14 @@ def list_bytes(go: Go, url: str, ca: str, token: str, namespace: str) -> float:
 
 def hold_watches(go: Go, kubeconfig: str, namespace: str) -> float:
     """Three hundred reflectors, each with its own watch, synced and idle."""
-    from stoker.kube.client.client import Client
+    from stoker.kube.client.client import KubeClient
     from stoker.kube.client.resources import CONFIG_MAPS
     from stoker.kube.config.config import load
     from stoker.kube.runtime.process import run
     from stoker.kube.watch.reflector import Reflector
 
     async def main() -> None:
-        async with Client(load(Path(kubeconfig))) as client:
+        async with KubeClient(load(Path(kubeconfig))) as client:
             go()
             reflectors = [
                 Reflector(client, CONFIG_MAPS, namespace=namespace, labels=f"share={n}", keep=len)
@@ -114,14 +116,14 @@ def hold_watches(go: Go, kubeconfig: str, namespace: str) -> float:
 
 def events_ours(go: Go, url: str, ca: str, expected: str) -> float:
     """Every event from the socket through reflector, store and queue to a worker."""
-    from stoker.kube.client.client import Client
+    from stoker.kube.client.client import KubeClient
     from stoker.kube.client.resources import CONFIG_MAPS
     from stoker.kube.config.config import ClusterConfig
-    from stoker.kube.config.tls import Trust
+    from stoker.kube.config.tls import ServerTrust
     from stoker.kube.runtime.process import run
     from stoker.kube.runtime.workqueue import WorkQueue
     from stoker.kube.watch.reflector import Reflector
-    from stoker.kube.watch.store import Change, ObjectKey
+    from stoker.kube.watch.store import ObjectChange, ObjectKey
 
     total = int(expected)
     seen = 0
@@ -131,7 +133,7 @@ def events_ours(go: Go, url: str, ca: str, expected: str) -> float:
         queue: WorkQueue[ObjectKey] = WorkQueue()
         finished = asyncio.Event()
 
-        def on_change(change: Change[int]) -> None:
+        def on_change(change: ObjectChange[int]) -> None:
             nonlocal seen
             seen += 1
             queue.add(change.key)
@@ -143,7 +145,7 @@ def events_ours(go: Go, url: str, ca: str, expected: str) -> float:
                 key = await queue.get()
                 queue.done(key)
 
-        async with Client(ClusterConfig(url, trust=Trust(ca_file=Path(ca)))) as client:
+        async with KubeClient(ClusterConfig(url, trust=ServerTrust(ca_file=Path(ca)))) as client:
             reflector = Reflector(client, CONFIG_MAPS, keep=len, on_change=on_change)
             worker = asyncio.ensure_future(work())
             go()

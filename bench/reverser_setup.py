@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from agent_setup import PATIENCE, Usage
 from harness import HERE
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import AlreadyExists
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES
 from stoker.kube.config.config import load
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.processes import Process
 from stoker_testkit.repositories.bare_repository import Repository, git_environment
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 from sync import as_installed
 
@@ -74,7 +74,7 @@ class Cluster:
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
         self._loop = asyncio.new_event_loop()
-        self._client = Client(load(access.kubeconfig()), user_agent="bench")
+        self._client = KubeClient(load(access.kubeconfig()), user_agent="bench")
         self._loop.run_until_complete(self._client.__aenter__())
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Cluster:
             names = {place.namespace for place in wanted}
             await _side_by_side(self._namespace(name) for name in sorted(names))
             await _side_by_side(
-                self._client.create(CONFIG_MAPS, body(place, 0), place.namespace, into=Header)
+                self._client.create(CONFIG_MAPS, body(place, 0), place.namespace, into=ObjectHeader)
                 for place in wanted
             )
 
@@ -114,12 +114,14 @@ class Cluster:
         return self._loop.run_until_complete(drip())
 
     async def _replace(self, place: Place, turn: int) -> None:
-        await self._client.replace(CONFIG_MAPS, body(place, turn), place.name, place.namespace, into=Header)
+        await self._client.replace(
+            CONFIG_MAPS, body(place, turn), place.name, place.namespace, into=ObjectHeader
+        )
 
     async def _namespace(self, name: str) -> None:
         spec = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         with suppress(AlreadyExists):
-            await self._client.create(NAMESPACES, spec, into=Header)
+            await self._client.create(NAMESPACES, spec, into=ObjectHeader)
 
 
 async def _side_by_side(work: Iterable[Awaitable[object]]) -> None:
@@ -173,7 +175,7 @@ def _until(condition: Callable[[], bool], what: str) -> float:
     return time.monotonic()
 
 
-class Reverser(Stopped):
+class Reverser(Stoppable):
     """One `stoker reverser`, its modules compiled as in an image."""
 
     def __init__(self, access: ClusterAccess, folder: Path) -> None:

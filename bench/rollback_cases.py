@@ -14,15 +14,15 @@ import time
 from pathlib import Path
 
 from harness import cpu_seconds
-from stoker.agent.loop.gateway_sync import Tended
+from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.rollback.restore import restored
 from stoker.agent.rollback.setup import make
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.clock import SystemClock
-from stoker.domain.intent.files import FilesIntent, Mapping
-from stoker.domain.intent.policies import Snapshots
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import FileMapping, FilesIntent
+from stoker.domain.intent.policies import SnapshotPolicy
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker_testkit.repositories.bare_repository import Repository
@@ -34,8 +34,8 @@ RUNS = 7
 def job_of(repository: Repository, folder: Path) -> SyncJob:
     (folder / "data").mkdir(parents=True)
     return SyncJob(
-        Source(RepoUrl(repository.path.as_uri()), GitRef("main"), allow_rewrite=True),
-        FilesIntent((Mapping("s", "projects"),)),
+        SourceIntent(RepoUrl(repository.path.as_uri()), GitRef("main"), allow_rewrite=True),
+        FilesIntent((FileMapping("s", "projects"),)),
         TemplateValues(),
         folder / "data",
         folder / "cache",
@@ -45,18 +45,23 @@ def job_of(repository: Repository, folder: Path) -> SyncJob:
 async def measured(repository: Repository, folder: Path, *, whole: bool) -> dict[str, float]:
     job = job_of(repository, folder)
     undoing = make(
-        Snapshots(enabled=True), (), data_dir=job.data_dir, gateway="line", clock=SystemClock(), asked=True
+        SnapshotPolicy(enabled=True),
+        (),
+        data_dir=job.data_dir,
+        gateway="line",
+        clock=SystemClock(),
+        asked=True,
     )
     assert undoing is not None
-    tended = Tended(open_keeper(job, hooks=undoing.hooks), None, undoing)
-    await tended.sync(Wish())
+    tended = FolderAndGatewaySync(open_keeper(job, hooks=undoing.hooks), None, undoing)
+    await tended.sync(SyncOptions())
     first = repository.tip()
     names = repository.git("ls-tree", "-r", "--name-only", "--full-tree", "main").decode().split()
     paths = sorted(path for path in names if path.endswith("view.json"))[:CHANGED]
     seconds, cpu = [], []
     for run in range(RUNS):
         repository.commit({path: json.dumps({"changed": run}) for path in paths})
-        report = await tended.sync(Wish(walk=False))
+        report = await tended.sync(SyncOptions(walk=False))
         assert report.files_changed == CHANGED
         taken = undoing.standing.taken
         (store,) = undoing.stores()
@@ -66,7 +71,7 @@ async def measured(repository: Repository, folder: Path, *, whole: bool) -> dict
         cpu.append(cpu_seconds() - used)
         assert len(done.applied.modified) == CHANGED
         repository.set_branch("main", str(first))
-        await tended.sync(Wish(walk=False))
+        await tended.sync(SyncOptions(walk=False))
     return {"seconds": statistics.median(seconds), "cpu": statistics.median(cpu)}
 
 

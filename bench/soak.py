@@ -25,7 +25,7 @@ from stoker_testkit.environments.agent_environment import project
 from stoker_testkit.environments.operator_environment import GATEWAY
 from stoker_testkit.node import network_outages
 from stoker_testkit.node.memory_growth import MIB, MemoryLog
-from stoker_testkit.node.operator_cluster import NodeStage, Steps
+from stoker_testkit.node.operator_cluster import NodeOperatorCluster, TimedSteps
 from stoker_testkit.node.operator_node_environment import NodeSite
 from stoker_testkit.node.unshare import STATE
 from stoker_testkit.repositories.bare_repository import Repository
@@ -60,7 +60,7 @@ class Change:
 class Soak:
     """The plant and what became of it."""
 
-    stage: NodeStage
+    stage: NodeOperatorCluster
     site: NodeSite
     reverser: ReverserSite
     plant: Repository
@@ -205,7 +205,7 @@ def files(version: int) -> dict[str, str]:
     }
 
 
-def open_soak(stage: NodeStage, running: ExitStack, folder: Path) -> Soak:
+def open_soak(stage: NodeOperatorCluster, running: ExitStack, folder: Path) -> Soak:
     repositories = folder / "repositories"
     plant = Repository.create(repositories / "plant.git")
     cluster = Repository.create(repositories / "cluster.git")
@@ -235,8 +235,8 @@ def main() -> int:
         return 1
     minutes = float(os.environ.get("SOAK_MINUTES") or 30)
     with ExitStack() as running, tempfile.TemporaryDirectory(prefix="stoker-soak-") as folder:
-        steps = Steps()
-        stage = running.enter_context(NodeStage.open(Path(state), steps))
+        steps = TimedSteps()
+        stage = running.enter_context(NodeOperatorCluster.open(Path(state), steps))
         with steps.step("the first sync of all gateways"):
             soak = open_soak(stage, running, Path(folder))
         began = time.monotonic()

@@ -14,11 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.domain.intent.files import FilesIntent, Mapping, WhenMissing
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import FileMapping, FilesIntent, MissingSourcePolicy
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 
@@ -48,18 +48,18 @@ def child_peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
-STEPS = {"sync": Wish(), "trust": Wish(walk=False), "dry": Wish(dry_run=True)}
+STEPS = {"sync": SyncOptions(), "trust": SyncOptions(walk=False), "dry": SyncOptions(dry_run=True)}
 
 
 async def obey(url: str, data: Path, cache: Path) -> None:
-    files = FilesIntent((Mapping("services/gateway", "gateway", when_missing=WhenMissing.FAIL),))
-    job = SyncJob(Source(RepoUrl(url), GitRef("main")), files, TemplateValues(), data, cache)
+    files = FilesIntent((FileMapping("services/gateway", "gateway", when_missing=MissingSourcePolicy.FAIL),))
+    job = SyncJob(SourceIntent(RepoUrl(url), GitRef("main")), files, TemplateValues(), data, cache)
     keeper = open_keeper(job)
     for line in sys.stdin:
         print(json.dumps(await measured(keeper, STEPS[line.strip()])), flush=True)
 
 
-async def measured(keeper: Keeper, wish: Wish) -> dict[str, float]:
+async def measured(keeper: FolderSync, wish: SyncOptions) -> dict[str, float]:
     """One pass; like the agent, nobody holds on to its report."""
     before = cpu_seconds(), time.monotonic(), written_bytes()
     done = (await keeper.sync(wish)).done

@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 
 from stoker_testkit.dashboard import sample_fleets
 from stoker_testkit.dashboard.chromium import OpenPage, started
-from stoker_testkit.dashboard.fake_fleet_server import EDITOR, ServedFleet
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, FakeFleetServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -33,9 +33,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def fleet() -> Iterator[ServedFleet]:
+def fleet() -> Iterator[FakeFleetServer]:
     """A fleet in which everything happens at once, and three destinations."""
-    with ServedFleet.start(*sample_fleets.mixed(), *sample_fleets.destinations()) as served:
+    with FakeFleetServer.start(*sample_fleets.mixed(), *sample_fleets.destinations()) as served:
         yield served
 
 

@@ -6,23 +6,23 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
-from stoker.dashboard.interfaces import Refused
-from stoker.dashboard.view_models import Action, Order, Rollback
+from stoker.dashboard.interfaces import ActionRefused
+from stoker.dashboard.view_models import ActionBody, DashboardAction, RollbackView
 from stoker_testkit.dashboard import sample_fleets
 from stoker_testkit.dashboard.chromium import OpenPage
-from stoker_testkit.dashboard.fake_fleet_server import ServedFleet
+from stoker_testkit.dashboard.fake_fleet_server import FakeFleetServer
 from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 
-def order(action: Action, name: str = "", **more: str) -> Order:
+def order(action: DashboardAction, name: str = "", **more: str) -> ActionBody:
     if not name:
-        return Order(action=action)
-    return Order(action=action, namespace="plant", kind="Stoker", name=name, **more)
+        return ActionBody(action=action)
+    return ActionBody(action=action, namespace="plant", kind="Stoker", name=name, **more)
 
 
-def given(fleet: ServedFleet, count: int = 1) -> list[Order]:
+def given(fleet: FakeFleetServer, count: int = 1) -> list[ActionBody]:
     eventually(lambda: len(fleet.orders) >= count, 10, "the order to arrive")
     return fleet.orders
 
@@ -31,7 +31,9 @@ def opened(page: Page, name: str) -> None:
     page.locator("#gateways").get_by_role("link", name=name, exact=True).click()
 
 
-def test_a_plan_is_approved_where_it_is_looked_at_from_near(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_plan_is_approved_where_it_is_looked_at_from_near(
+    fleet: FakeFleetServer, open_page: OpenPage
+) -> None:
     page = open_page(fleet.url, size=(390, 844))
     page.locator("#gateways").get_by_role("link", name="line-3", exact=True).click()
     plan = page.get_by_role("complementary").get_by_role("region", name="Plan")
@@ -44,7 +46,7 @@ def test_a_plan_is_approved_where_it_is_looked_at_from_near(fleet: ServedFleet, 
     ]
 
 
-def test_approve_names_the_plan_that_was_shown(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_approve_names_the_plan_that_was_shown(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     card = page.locator(".approval")
     expect(card).to_contain_text("wants to deliver v13")
@@ -54,12 +56,12 @@ def test_approve_names_the_plan_that_was_shown(fleet: ServedFleet, open_page: Op
     expect(dialog).to_contain_text("2 files will be deleted")
     dialog.get_by_role("button", name="Approve").click()
     digest = f"sha256:{sample_fleets.commit('plan')}"
-    assert given(fleet) == [order(Action.APPROVE, "line-3", digest=digest)]
+    assert given(fleet) == [order(DashboardAction.APPROVE, "line-3", digest=digest)]
     expect(page.locator("#approvals")).to_be_hidden()
     expect(page.get_by_text("approve of Stoker plant/line-3 for editor@plant.example")).to_be_visible()
 
 
-def test_pause_and_resume(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_pause_and_resume(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     opened(page, "line-1")
     page.get_by_role("button", name="Pause").click()
@@ -68,18 +70,21 @@ def test_pause_and_resume(fleet: ServedFleet, open_page: OpenPage) -> None:
     expect(page.locator('tbody[data-id="plant/Stoker/line-1"] .mark')).to_have_text("Paused")
     resume.click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    assert given(fleet, 2) == [order(Action.PAUSE, "line-1"), order(Action.RESUME, "line-1")]
+    assert given(fleet, 2) == [
+        order(DashboardAction.PAUSE, "line-1"),
+        order(DashboardAction.RESUME, "line-1"),
+    ]
 
 
-def test_sync_now_from_a_gateway_means_its_resource(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_sync_now_from_a_gateway_means_its_resource(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     opened(page, "line-1-filler")
     page.get_by_role("button", name="Sync now").dblclick()
     expect(page.get_by_text("sync of Stoker plant/line-1")).to_be_visible()
-    assert given(fleet) == [order(Action.SYNC, "line-1")]
+    assert given(fleet) == [order(DashboardAction.SYNC, "line-1")]
 
 
-def test_rollback_to_a_commit_says_what_happens(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_rollback_to_a_commit_says_what_happens(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     opened(page, "line-1")
     page.get_by_role("button", name="Roll back…").click()
@@ -89,15 +94,15 @@ def test_rollback_to_a_commit_says_what_happens(fleet: ServedFleet, open_page: O
     expect(dialog).to_contain_text(f"All 5 gateways get the files of commit {to[:8]}")
     assert dialog.get_by_text("Snapshot").count() == 0
     dialog.get_by_role("button", name="Roll back").click()
-    assert given(fleet) == [order(Action.ROLLBACK, "line-1", to_commit=to)]
+    assert given(fleet) == [order(DashboardAction.ROLLBACK, "line-1", to_commit=to)]
     follow = page.get_by_role("button", name="Follow v12 again…")
     follow.click()
     page.get_by_role("dialog").get_by_role("button", name="Follow it again").click()
-    assert given(fleet, 2)[1] == order(Action.RELEASE, "line-1")
+    assert given(fleet, 2)[1] == order(DashboardAction.RELEASE, "line-1")
     expect(follow).to_have_count(0)
 
 
-def test_rollback_to_a_snapshot_is_for_one_gateway(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_rollback_to_a_snapshot_is_for_one_gateway(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     opened(page, "line-1-filler")
     page.get_by_role("button", name="Roll back…").click()
@@ -107,16 +112,16 @@ def test_rollback_to_a_snapshot_is_for_one_gateway(fleet: ServedFleet, open_page
     expect(dialog).to_contain_text("Only line-1-filler goes back")
     expect(dialog).to_contain_text("The other 4 gateways of line-1 go on")
     dialog.get_by_role("button", name="Roll back").click()
-    wanted = order(Action.ROLLBACK, "line-1", gateway="line-1-filler", to_snapshot=snapshot)
+    wanted = order(DashboardAction.ROLLBACK, "line-1", gateway="line-1-filler", to_snapshot=snapshot)
     assert given(fleet) == [wanted]
 
 
-def test_a_second_way_back_is_not_taken_over_the_first(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_second_way_back_is_not_taken_over_the_first(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     opened(page, "line-1")
     for back, whom in (
-        (Rollback(to_snapshot="line-1-filler-20260302-081500"), "send v12 to line-1-filler."),
-        (Rollback(to_commit=sample_fleets.commit("v10")), "send v12 to all 5 gateways of line-1."),
+        (RollbackView(to_snapshot="line-1-filler-20260302-081500"), "send v12 to line-1-filler."),
+        (RollbackView(to_commit=sample_fleets.commit("v10")), "send v12 to all 5 gateways of line-1."),
     ):
         fleet.put(msgspec.structs.replace(fleet.resource("plant/Stoker/line-1"), rollback=back))
         expect(page.get_by_role("complementary")).to_contain_text(back.to_snapshot or str(back.to_commit)[:8])
@@ -132,9 +137,9 @@ def test_a_second_way_back_is_not_taken_over_the_first(fleet: ServedFleet, open_
 def test_a_machine_of_its_own_can_go_back_twice_and_stays_stopped_over_a_restart(
     open_page: OpenPage,
 ) -> None:
-    taken = Rollback(to_commit=sample_fleets.commit("v10"))
+    taken = RollbackView(to_commit=sample_fleets.commit("v10"))
     one = sample_fleets.resource("line-1", sample_fleets.gateway("line-1-filler"), rollback=taken)
-    with ServedFleet.start(one, mode="standalone") as served:
+    with FakeFleetServer.start(one, mode="standalone") as served:
         page = open_page(served.url)
         page.get_by_role("button", name="Emergency stop").click()
         expect(page.get_by_role("dialog")).to_contain_text("lets everything go on, also over a restart")
@@ -146,11 +151,11 @@ def test_a_machine_of_its_own_can_go_back_twice_and_stays_stopped_over_a_restart
         dialog = page.get_by_role("dialog", name="Roll line-1 back?")
         dialog.get_by_role("button", name="Roll back").click()
         to = sample_fleets.commit("v11")
-        assert given(served) == [order(Action.ROLLBACK, "line-1", to_commit=to)]
+        assert given(served) == [order(DashboardAction.ROLLBACK, "line-1", to_commit=to)]
 
 
 def test_the_emergency_stop_takes_two_steps_and_cannot_be_overlooked(
-    fleet: ServedFleet, open_page: OpenPage
+    fleet: FakeFleetServer, open_page: OpenPage
 ) -> None:
     page = open_page(fleet.url)
     stop = page.get_by_role("button", name="Emergency stop")
@@ -164,18 +169,18 @@ def test_the_emergency_stop_takes_two_steps_and_cannot_be_overlooked(
     assert fleet.orders == []
     stop.click()
     dialog.get_by_role("button", name="Stop everything now").click()
-    assert given(fleet) == [order(Action.STOP)]
+    assert given(fleet) == [order(DashboardAction.STOP)]
     expect(page.get_by_role("heading", name="Emergency stop is on")).to_be_visible()
     assert page.title() == "STOPPED · Stoker"
     page.get_by_role("button", name="Let everything go on…").click()
     page.get_by_role("dialog").get_by_role("button", name="Let everything go on").click()
-    assert given(fleet, 2)[1] == order(Action.GO_ON)
+    assert given(fleet, 2)[1] == order(DashboardAction.GO_ON)
     expect(page.get_by_role("heading", name="Emergency stop is on")).to_be_hidden()
     expect(stop).to_be_visible()
 
 
 def test_a_dialog_keeps_the_focus_and_escape_does_nothing_but_close(
-    fleet: ServedFleet, open_page: OpenPage
+    fleet: FakeFleetServer, open_page: OpenPage
 ) -> None:
     page = open_page(fleet.url)
     page.get_by_role("button", name="Emergency stop").click()
@@ -193,9 +198,9 @@ def test_a_dialog_keeps_the_focus_and_escape_does_nothing_but_close(
 
 
 def test_what_is_refused_is_told_and_stays_until_it_is_closed(
-    fleet: ServedFleet, open_page: OpenPage
+    fleet: FakeFleetServer, open_page: OpenPage
 ) -> None:
-    fleet.hands.refusal = Refused(409, "line-1 is not what you have seen any more")
+    fleet.hands.refusal = ActionRefused(409, "line-1 is not what you have seen any more")
     page = open_page(fleet.url, forgiving=True)
     opened(page, "line-1")
     page.get_by_role("button", name="Pause").click()
@@ -205,7 +210,7 @@ def test_what_is_refused_is_told_and_stays_until_it_is_closed(
     expect(notice).to_have_count(0)
 
 
-def test_the_list_of_keys_is_a_key_away(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_the_list_of_keys_is_a_key_away(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keyboard shortcuts")

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from stoker.dashboard import sse
 from stoker_testkit.dashboard import sample_fleets
 from stoker_testkit.dashboard.chromium import OpenPage
-from stoker_testkit.dashboard.fake_fleet_server import EDITOR, ServedFleet
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, FakeFleetServer
 from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -52,11 +52,13 @@ def turn(page: Page, *, hidden: bool) -> None:
     )
 
 
-def listening(fleet: ServedFleet, count: int) -> None:
+def listening(fleet: FakeFleetServer, count: int) -> None:
     eventually(lambda: fleet.streams == count, 20, f"{count} pages to listen")
 
 
-def test_the_emergency_stop_leaves_a_browser_with_many_tabs(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_the_emergency_stop_leaves_a_browser_with_many_tabs(
+    fleet: FakeFleetServer, open_page: OpenPage
+) -> None:
     page = open_page(fleet.url, own_time=True)
     for _ in range(TABS - 1):
         turn(page, hidden=True)
@@ -72,7 +74,7 @@ def test_the_emergency_stop_leaves_a_browser_with_many_tabs(fleet: ServedFleet, 
 
 
 def test_a_tab_behind_others_tells_by_its_title_and_is_live_when_it_is_seen(
-    fleet: ServedFleet, open_page: OpenPage
+    fleet: FakeFleetServer, open_page: OpenPage
 ) -> None:
     page = open_page(fleet.url, own_time=True)
     turn(page, hidden=True)
@@ -92,7 +94,7 @@ def test_a_tab_behind_others_tells_by_its_title_and_is_live_when_it_is_seen(
     listening(fleet, 1)
 
 
-def test_a_glance_at_another_tab_keeps_the_stream(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_glance_at_another_tab_keeps_the_stream(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url, own_time=True)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -105,7 +107,9 @@ def test_a_glance_at_another_tab_keeps_the_stream(fleet: ServedFleet, open_page:
     assert asked == []
 
 
-def test_a_stream_that_died_without_a_word_is_opened_anew(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_stream_that_died_without_a_word_is_opened_anew(
+    fleet: FakeFleetServer, open_page: OpenPage
+) -> None:
     page = open_page(fleet.url, own_time=True, script=DYING)
     page.evaluate("window.dead = window.newest")
     fleet.put(sample_fleets.numbered(3, "Error"))
@@ -118,7 +122,7 @@ def test_a_stream_that_died_without_a_word_is_opened_anew(fleet: ServedFleet, op
 
 
 def test_a_quiet_fleet_is_live_as_long_as_the_server_says_so(
-    fleet: ServedFleet, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+    fleet: FakeFleetServer, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.5)
     page = open_page(fleet.url, own_time=True, script=COUNTING)
@@ -132,7 +136,7 @@ def test_a_quiet_fleet_is_live_as_long_as_the_server_says_so(
     assert asked == []
 
 
-def test_a_session_that_a_proxy_renews_goes_on(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_session_that_a_proxy_renews_goes_on(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url, token="", headers={"Authorization": f"Bearer {EDITOR}"})
     fleet.end_sessions()
     listening(fleet, 0)

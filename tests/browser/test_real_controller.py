@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import expect
 
 from stoker.domain.clock import SystemClock, rfc3339
-from stoker.domain.protocol import DriftFound, HeldProject, RollbackOutcome, SyncStatus
+from stoker.domain.protocol import DriftReport, HeldProjectReport, RollbackReport, SyncState
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.dashboard.chromium import OpenPage
-from stoker_testkit.dashboard.rbac_environment import RBAC, Browser, House
+from stoker_testkit.dashboard.rbac_environment import RBAC, RbacEnvironment, SignedInBrowser
 from stoker_testkit.environments.controller_environment import Site
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
@@ -36,7 +36,7 @@ def test_every_state_of_real_resources_is_told_and_a_lost_right_closes_the_page(
     old = str(plant.commit({"services/site/projects/site/project.json": "1"}))
     new = str(plant.commit({"services/site/projects/site/project.json": "2"}))
     source = {"repo": git_http.url("plant.git"), "ref": "main"}
-    house, (port,) = House(kinds, namespace, ""), free_ports(1)
+    house, (port,) = RbacEnvironment(kinds, namespace, ""), free_ports(1)
     with Site.prepare(kinds, namespace, tmp_path) as site:
         house.let_ask("stoker-controller")
         site.apply("Stoker", "failing", git=source)
@@ -52,15 +52,15 @@ def test_every_state_of_real_resources_is_told_and_a_lost_right_closes_the_page(
             site.until_told(name, commit=new)
         site.until_told("back")
         down = {"reason": "GatewayUnreachable", "error_message": "the gateway cannot be reached"}
-        pods["failing"].report(new, SyncStatus.ERROR, heartbeat_at=now, **down)
-        held = (HeldProject("site", "grace"),)
+        pods["failing"].report(new, SyncState.ERROR, heartbeat_at=now, **down)
+        held = (HeldProjectReport("site", "grace"),)
         waits = {"reason": "DesignerSessionActive", "held_projects": held, "synced_commit": old}
-        pods["held"].report(new, SyncStatus.PENDING, heartbeat_at=now, **waits)
-        found = DriftFound(1, ("projects/site/project.json",), now)
+        pods["held"].report(new, SyncState.PENDING, heartbeat_at=now, **waits)
+        found = DriftReport(1, ("projects/site/project.json",), now)
         pods["drifting"].report(new, heartbeat_at=now, drift=found)
-        pods["back"].report(old, heartbeat_at=now, rollback=RollbackOutcome(old, "Succeeded"))
+        pods["back"].report(old, heartbeat_at=now, rollback=RollbackReport(old, "Succeeded"))
         token = house.person("auditor", "stoker-viewer")
-        eventually(Browser(port).answers, PATIENCE, site.tail)
+        eventually(SignedInBrowser(port).answers, PATIENCE, site.tail)
 
         page = open_page(f"http://127.0.0.1:{port}", token=token.reveal())
         expect(page.get_by_role("heading", level=1)).to_have_text(

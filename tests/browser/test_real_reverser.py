@@ -14,7 +14,7 @@ from stoker.domain.secrets import Secret
 from stoker.reverser.authors.admission import PATH
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.dashboard.chromium import OpenPage
-from stoker_testkit.dashboard.rbac_environment import Browser, House
+from stoker_testkit.dashboard.rbac_environment import RbacEnvironment, SignedInBrowser
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -46,7 +46,7 @@ def site(
 @pytest.fixture
 def boss(kinds: ClusterAccess, namespace: str) -> Secret:
     """The token of somebody who sees everything here, and may press the emergency stop."""
-    house = House(kinds, namespace, "")
+    house = RbacEnvironment(kinds, namespace, "")
     token = house.person("shift-lead", "stoker-viewer")
     house.grant("stopper", "shift-lead", MAY_STOP)
     return token
@@ -100,7 +100,7 @@ def test_every_state_of_its_destinations_is_told(
     prod = repositories / "prod.git"
     with asked_about_authors(site) as capturing:
         site.start(f"--dashboard-bind-address=127.0.0.1:{port}", *capturing)
-        eventually(Browser(port).answers, PATIENCE, site.tail)
+        eventually(SignedInBrowser(port).answers, PATIENCE, site.tail)
         page = open_page(f"http://127.0.0.1:{port}", token=boss.reveal())
         look = Looking(page, whole=True)
 
@@ -176,7 +176,7 @@ def test_every_state_of_its_destinations_is_told(
         look("reverser-asked-to-stop", stop=False)
         page.keyboard.press("Escape")
         stopped = {"metadata": {"name": PAUSE_MAP}, "data": {"paused": "true"}}
-        House(site.cluster, site.namespace, "").objects().post("/api/v1", "configmaps", stopped)
+        RbacEnvironment(site.cluster, site.namespace, "").objects().post("/api/v1", "configmaps", stopped)
         expect(page.locator("#stopped")).to_contain_text("is still written to git")
         look("reverser-stopped")
     assert look.wrong == {}
@@ -210,7 +210,7 @@ def allowed(site: ReverserSite, *groups: str) -> Iterator[Path]:
 def test_a_watch_without_permission_is_not_called_up_to_date(
     site: ReverserSite, repositories: Path, open_page: OpenPage
 ) -> None:
-    house = House(site.cluster, site.namespace, "")
+    house = RbacEnvironment(site.cluster, site.namespace, "")
     visitor = house.person("visitor")
     house.grant("destinations", "visitor", [*may_list("gitdestinations"), *MAY_STOP])
     own = ("", "configbutler.ai", "coordination.k8s.io", "events.k8s.io", "apiextensions.k8s.io")
@@ -224,7 +224,7 @@ def test_a_watch_without_permission_is_not_called_up_to_date(
         site.start(f"--dashboard-bind-address=127.0.0.1:{port}", kubeconfig=kubeconfig)
         site.until_files(Repository(repositories / "prod.git"), {site.map_path("prices"): "value"})
         site.until("WatchRule", "machines", "RBACDenied", "WatchErrored")
-        eventually(Browser(port).answers, PATIENCE, site.tail)
+        eventually(SignedInBrowser(port).answers, PATIENCE, site.tail)
         page = open_page(f"http://127.0.0.1:{port}", token=visitor.reveal())
         headline(page, "1 destination incomplete")
         card = page.locator(".destination")

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from stoker_testkit.dashboard import sample_fleets
 from stoker_testkit.dashboard.chromium import OpenPage
-from stoker_testkit.dashboard.fake_fleet_server import EDITOR, ServedFleet
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, FakeFleetServer
 
 from .screenshots import SIZES, Looking
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize("size", SIZES)
 def test_the_main_states_can_be_read_and_used(open_page: OpenPage, size: str) -> None:
     calm = sample_fleets.in_step()
-    with ServedFleet.start(*calm) as served:
+    with FakeFleetServer.start(*calm) as served:
         page = open_page(served.url, token="", size=SIZES[size], forgiving=True)
         look = Looking(page, (size,))
         expect(page.locator("#sign-in")).to_be_visible()

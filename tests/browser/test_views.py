@@ -7,17 +7,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from stoker.dashboard.view_models import (
-    ChangedPath,
-    DestinationNow,
-    GatewayPast,
-    PassDiff,
-    PassDone,
-    Rollback,
-    Written,
+    ChangedPathView,
+    CommitView,
+    DestinationView,
+    GatewayHistoryView,
+    RollbackView,
+    SyncDiffView,
+    SyncHistoryView,
 )
 from stoker_testkit.dashboard import sample_fleets
 from stoker_testkit.dashboard.chromium import OpenPage
-from stoker_testkit.dashboard.fake_fleet_server import EDITOR, VIEWER, ServedFleet
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, VIEWER, FakeFleetServer
 from stoker_testkit.faults.stream_faults import Fault, FaultKind
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 
@@ -35,7 +35,7 @@ def names(page: Page) -> list[str]:
     return page.locator("#gateways a.open:visible").all_text_contents()
 
 
-def test_the_fleet_at_a_glance(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_the_fleet_at_a_glance(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway failed, 1 resource has a problem")
     said = page.locator("#tally button").all_inner_texts()
@@ -52,7 +52,7 @@ def test_the_fleet_at_a_glance(fleet: ServedFleet, open_page: OpenPage) -> None:
 
 
 def test_problems_stand_first_and_each_gateway_tells_how_it_is(
-    fleet: ServedFleet, open_page: OpenPage
+    fleet: FakeFleetServer, open_page: OpenPage
 ) -> None:
     page = open_page(fleet.url)
     resources = page.locator("#gateways .head a.open").all_text_contents()
@@ -69,7 +69,7 @@ def test_problems_stand_first_and_each_gateway_tells_how_it_is(
 
 
 def test_who_sees_nothing_is_told_why_that_may_be(open_page: OpenPage) -> None:
-    with ServedFleet.start() as served:
+    with FakeFleetServer.start() as served:
         page = open_page(served.url, token=VIEWER)
         expect(page.get_by_role("heading", level=1)).to_have_text("Nothing to see yet")
         said = page.locator("#nothing")
@@ -81,7 +81,7 @@ def test_who_sees_nothing_is_told_why_that_may_be(open_page: OpenPage) -> None:
 
 
 def test_a_fleet_in_step_is_calm(open_page: OpenPage) -> None:
-    with ServedFleet.start(*sample_fleets.in_step()) as served:
+    with FakeFleetServer.start(*sample_fleets.in_step()) as served:
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("All 240 gateways are in step")
         assert page.locator("#gateways tr.gateway").count() == 0
@@ -90,7 +90,7 @@ def test_a_fleet_in_step_is_calm(open_page: OpenPage) -> None:
 
 
 def test_a_change_comes_by_itself_and_touches_its_own_line_alone(open_page: OpenPage) -> None:
-    with ServedFleet.start(*sample_fleets.large(1000)) as served:
+    with FakeFleetServer.start(*sample_fleets.large(1000)) as served:
         page = open_page(served.url)
         expect(page.locator("#gateways tbody")).to_have_count(200)
         page.evaluate(
@@ -113,7 +113,7 @@ def test_a_change_comes_by_itself_and_touches_its_own_line_alone(open_page: Open
         expect(page.locator("#gateways tbody").first).to_contain_text("line-077")
 
 
-def test_what_comes_and_goes(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_what_comes_and_goes(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     fleet.put(sample_fleets.resource("line-99", sample_fleets.gateway("line-99-filler")))
     expect(page.get_by_role("link", name="line-99", exact=True)).to_be_visible()
@@ -122,7 +122,7 @@ def test_what_comes_and_goes(fleet: ServedFleet, open_page: OpenPage) -> None:
     expect(page.locator(".destination")).to_have_count(2)
 
 
-def test_search_and_filter_by_keyboard(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_search_and_filter_by_keyboard(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     page.keyboard.press("/")
     page.keyboard.type("anna bottling")
@@ -139,7 +139,7 @@ def test_search_and_filter_by_keyboard(fleet: ServedFleet, open_page: OpenPage) 
     assert len(names(page)) > 20
 
 
-def test_a_gateway_is_opened_and_closed_without_a_mouse(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_gateway_is_opened_and_closed_without_a_mouse(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     page.keyboard.press("/")
     page.keyboard.type("line-2-packer")
@@ -155,7 +155,7 @@ def test_a_gateway_is_opened_and_closed_without_a_mouse(fleet: ServedFleet, open
     expect(page.locator("#gateways").get_by_role("link", name="line-2-packer")).to_be_focused()
 
 
-def test_history_and_diffs_of_a_gateway(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_history_and_diffs_of_a_gateway(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     page.get_by_role("link", name="line-1-filler").click()
     side = page.get_by_role("complementary")
@@ -176,7 +176,7 @@ def test_history_and_diffs_of_a_gateway(fleet: ServedFleet, open_page: OpenPage)
     expect(side).to_be_hidden()
 
 
-def test_destinations_tell_commits_authors_and_lag(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_destinations_tell_commits_authors_and_lag(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     cards = page.locator(".destination")
     expect(cards).to_have_count(3)
@@ -192,7 +192,7 @@ def test_destinations_tell_commits_authors_and_lag(fleet: ServedFleet, open_page
 
 
 def test_a_reverser_alone_shows_destinations_alone(open_page: OpenPage) -> None:
-    with ServedFleet.start(*sample_fleets.destinations()) as served:
+    with FakeFleetServer.start(*sample_fleets.destinations()) as served:
         page = open_page(served.url)
         expect(page.locator(".destination")).to_have_count(3)
         expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
@@ -204,7 +204,7 @@ def test_a_reverser_alone_shows_destinations_alone(open_page: OpenPage) -> None:
 
 
 def test_a_destination_that_failed_is_the_news_of_a_fleet_in_step(open_page: OpenPage) -> None:
-    with ServedFleet.start(sample_fleets.resource("line-1"), *sample_fleets.destinations()) as served:
+    with FakeFleetServer.start(sample_fleets.resource("line-1"), *sample_fleets.destinations()) as served:
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
         expect(page.locator("#destinations-sum")).to_contain_text("1 failed")
@@ -213,7 +213,7 @@ def test_a_destination_that_failed_is_the_news_of_a_fleet_in_step(open_page: Ope
 def test_what_is_well_with_a_destination_and_should_be_known_is_said(open_page: OpenPage) -> None:
     fine = sample_fleets.destinations()[0]
     warned = msgspec.structs.replace(fine, warnings=("Secrets are written in clear",), authors=())
-    with ServedFleet.start(warned) as served:
+    with FakeFleetServer.start(warned) as served:
         page = open_page(served.url)
         card = page.locator(".destination")
         expect(card).to_contain_text("Up to date")
@@ -221,7 +221,7 @@ def test_what_is_well_with_a_destination_and_should_be_known_is_said(open_page: 
         expect(card.locator(".facts")).to_contain_text("Changes byunknown")
 
 
-def test_what_cannot_be_read_is_said_in_words(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_what_cannot_be_read_is_said_in_words(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     expect(page.locator("#unseen")).to_be_hidden()
     fleet.set_unseen("GitDestination", "Stoker in plant", "emergency stop")
@@ -235,7 +235,7 @@ def test_what_cannot_be_read_is_said_in_words(fleet: ServedFleet, open_page: Ope
 
 def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> None:
     fine = sample_fleets.destinations()[0]
-    with ServedFleet.start(msgspec.structs.replace(fine, lag_seconds=90.0)) as served:
+    with FakeFleetServer.start(msgspec.structs.replace(fine, lag_seconds=90.0)) as served:
         page = open_page(served.url)
         card = page.locator(".destination")
         expect(card).to_contain_text("Up to date")
@@ -249,10 +249,12 @@ def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> 
 def test_a_gateway_that_was_taken_back_is_not_called_in_step(open_page: OpenPage) -> None:
     old = sample_fleets.commit("v11")
     back = sample_fleets.gateway("filler", commit=old, taken_back=True)
-    way = Rollback(to_commit=old, state="Succeeded")
-    with ServedFleet.start(sample_fleets.resource("line-1", back, rollback=way)) as served:
-        past = PassDone(number=1, timestamp=sample_fleets.ago(hours=1), result="RolledBack", commit=old)
-        served.scene.pasts = lambda resource, name: GatewayPast(gateway=back, history=(past,))
+    way = RollbackView(to_commit=old, state="Succeeded")
+    with FakeFleetServer.start(sample_fleets.resource("line-1", back, rollback=way)) as served:
+        past = SyncHistoryView(
+            number=1, timestamp=sample_fleets.ago(hours=1), result="RolledBack", commit=old
+        )
+        served.scene.pasts = lambda resource, name: GatewayHistoryView(gateway=back, history=(past,))
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway waiting, none failed")
         expect(page.locator("#gateways .marks")).to_have_text(f"Rolled back to {old[:8]}")
@@ -266,7 +268,7 @@ def test_a_gateway_that_was_taken_back_is_not_called_in_step(open_page: OpenPage
 
 
 def test_accounts_of_programs_are_called_by_their_names(open_page: OpenPage) -> None:
-    with ServedFleet.start(sample_fleets.resource("line-1")) as served:
+    with FakeFleetServer.start(sample_fleets.resource("line-1")) as served:
         name = "system:serviceaccount:plant:shift-lead"
         served.gate.names[EDITOR] = name
         page = open_page(served.url)
@@ -277,7 +279,7 @@ def test_accounts_of_programs_are_called_by_their_names(open_page: OpenPage) -> 
 
 def test_a_warning_of_a_gateway_in_step_is_seen(open_page: OpenPage) -> None:
     warned = sample_fleets.gateway("filler", message="the certificate was not verified")
-    with ServedFleet.start(sample_fleets.resource("line-1", warned), mode="standalone") as served:
+    with FakeFleetServer.start(sample_fleets.resource("line-1", warned), mode="standalone") as served:
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("filler is in step")
         expect(page.locator("#lone")).to_contain_text("was not verified")
@@ -286,23 +288,23 @@ def test_a_warning_of_a_gateway_in_step_is_seen(open_page: OpenPage) -> None:
 
 def test_text_from_outside_stays_text(open_page: OpenPage) -> None:
     one = sample_fleets.gateway("evil", "Error", ref=EVIL, reason=EVIL, message=EVIL, pod=EVIL)
-    past = GatewayPast(
+    past = GatewayHistoryView(
         gateway=one,
         history=sample_fleets.past_of(sample_fleets.resource("any", one), "evil").history[:1],  # type: ignore[union-attr]
     )
-    diff = PassDiff(added=1, changes=(ChangedPath(action="added", path=EVIL),))
+    diff = SyncDiffView(added=1, changes=(ChangedPathView(action="added", path=EVIL),))
     entry = msgspec.structs.replace(past.history[0], diff=diff, result=EVIL, ref=EVIL)
-    written = DestinationNow(
+    written = DestinationView(
         id="d",
         namespace=EVIL,
         name=EVIL,
         repo=EVIL,
         authors=(EVIL,),
-        recent=(Written(commit=EVIL, author=EVIL, subject=EVIL, at=sample_fleets.ago(hours=1)),),
+        recent=(CommitView(commit=EVIL, author=EVIL, subject=EVIL, at=sample_fleets.ago(hours=1)),),
         message=EVIL,
         ready="False",
     )
-    with ServedFleet.start(sample_fleets.resource("line-1", one, message=EVIL), written) as served:
+    with FakeFleetServer.start(sample_fleets.resource("line-1", one, message=EVIL), written) as served:
         served.scene.pasts = lambda resource, name: msgspec.structs.replace(past, history=(entry,))
         page = open_page(served.url)
         page.get_by_role("link", name="evil").click()
@@ -313,7 +315,7 @@ def test_text_from_outside_stays_text(open_page: OpenPage) -> None:
         assert "Stoker" in page.title()
 
 
-def test_a_lost_connection_is_said_and_comes_back(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_lost_connection_is_said_and_comes_back(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     with FaultProxy.start(fleet.url) as network:
         page = open_page(f"http://{network.address}", forgiving=True)
         with network.refusing():
@@ -330,7 +332,7 @@ def test_a_lost_connection_is_said_and_comes_back(fleet: ServedFleet, open_page:
         assert fleet.orders == []
 
 
-def test_a_session_that_ends_leaves_nothing_on_the_page(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_session_that_ends_leaves_nothing_on_the_page(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     fleet.forget_sessions()
     expect(page.locator("#sign-in")).to_be_visible()
@@ -338,7 +340,7 @@ def test_a_session_that_ends_leaves_nothing_on_the_page(fleet: ServedFleet, open
     assert "line-1" not in page.content()
 
 
-def test_signing_in_and_out(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_signing_in_and_out(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url, token="", forgiving=True)
     expect(page.get_by_label("Token")).to_be_focused()
     page.keyboard.type("not-a-token")
@@ -354,14 +356,16 @@ def test_signing_in_and_out(fleet: ServedFleet, open_page: OpenPage) -> None:
     expect(page.locator("#sign-in")).to_be_visible()
 
 
-def test_a_token_in_the_address_is_taken_out_of_it(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_a_token_in_the_address_is_taken_out_of_it(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     assert page.url == f"{fleet.url}/"
     assert page.evaluate("history.length") <= 2
     assert EDITOR not in page.content()
 
 
-def test_who_may_only_look_has_no_buttons_and_is_told_why(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_who_may_only_look_has_no_buttons_and_is_told_why(
+    fleet: FakeFleetServer, open_page: OpenPage
+) -> None:
     page = open_page(fleet.url, token=VIEWER)
     expect(page.locator("#view-only")).to_contain_text("View only")
     page.locator("#gateways .head").get_by_role("link", name="line-1", exact=True).click()
@@ -371,7 +375,9 @@ def test_who_may_only_look_has_no_buttons_and_is_told_why(fleet: ServedFleet, op
     assert page.locator(":is(.act, .main, .stop):visible").count() == 0
 
 
-def test_colours_follow_the_device_until_somebody_chooses(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_colours_follow_the_device_until_somebody_chooses(
+    fleet: FakeFleetServer, open_page: OpenPage
+) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     page = open_page(fleet.url, scheme="dark")
     dark = page.evaluate(ground)
@@ -387,7 +393,7 @@ def test_colours_follow_the_device_until_somebody_chooses(fleet: ServedFleet, op
     assert page.evaluate(ground) == dark
 
 
-def test_ages_are_right_on_a_device_whose_clock_is_wrong(fleet: ServedFleet, open_page: OpenPage) -> None:
+def test_ages_are_right_on_a_device_whose_clock_is_wrong(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     wrong = "const right = Date.now; Date.now = () => right() - 40 * 3600 * 1000;"
     page = open_page(fleet.url, script=wrong)
     row = page.get_by_role("row").filter(has_text="line-1-filler")

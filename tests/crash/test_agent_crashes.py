@@ -18,12 +18,12 @@ import pytest
 
 from stoker.agent.sidecar.startup import MARKER
 from stoker.domain import failpoints
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker.domain.refs import CommitId
 from stoker.ignition.sync.first_boot import MARK as FIRST_BOOT
 from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
-from stoker_testkit.repositories.bare_repository import Entry, executable
+from stoker_testkit.repositories.bare_repository import FileEntry, executable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
@@ -34,9 +34,9 @@ RECORDS = ("audit.jsonl", "diffs")
 """What is kept for people to read, and nobody acts on."""
 
 
-def tree(version: int) -> dict[str, str | Entry]:
+def tree(version: int) -> dict[str, str | FileEntry]:
     """Of each version some is changed, new or gone, a file has become a folder, and a folder a file."""
-    files: dict[str, str | Entry] = {
+    files: dict[str, str | FileEntry] = {
         **project("filler", version, views=4),
         **project(f"line {version % 3}", version),
     }
@@ -111,7 +111,7 @@ class Sufferer:
         report = self.plant.maps.report()
         if report is None or report.synced_commit != self.commit:
             return False
-        return self.gateway is None or (report.sync_status is SyncStatus.SYNCED and report.verified is True)
+        return self.gateway is None or (report.sync_status is SyncState.SYNCED and report.verified is True)
 
     def _story(self) -> str:
         return f"{self.commit} is reported; it is {self.plant.maps.report()}\n{self.pod.tail()}"

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.rollback.state import Notes, Quarantine
+from stoker.agent.rollback.state import QuarantineRecord, RollbackRecords
 from stoker.domain import failpoints
-from stoker.domain.protocol import RollbackRequest, SyncStatus
+from stoker.domain.protocol import RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
 from stoker_testkit.command_fork_server import Commands, Ended
 from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
@@ -140,9 +140,9 @@ def synced(
 
 def check_automatic(world: World, before: dict[str, tuple[int, str]], kill: str) -> bool:
     """Whether the process was killed there; raises unless the next one ends where it should."""
-    bad, notes = world.repository.tip(), Notes(world.data / ".sync-state")
+    bad, notes = world.repository.tip(), RollbackRecords(world.data / ".sync-state")
     (taken,) = world.snapshots
-    notes.keep(Quarantine(bad, message="it does not work", snapshot=taken, restored=False))
+    notes.keep(QuarantineRecord(bad, message="it does not work", snapshot=taken, restored=False))
     killed = world.sync(kill)
     for _ in range(2):
         again = world.sync()
@@ -236,7 +236,7 @@ def test_a_gateway_reads_what_a_rollback_brought_back_wherever_its_agent_was_kil
         die(plant, pod, kill)
         pod.start(plant.kubeconfig)
         plant.maps.until_report(
-            patience=90, pod=pod, sync_status=SyncStatus.SYNCED, reason=Reason.ROLLED_BACK, verified=True
+            patience=90, pod=pod, sync_status=SyncState.SYNCED, reason=Reason.ROLLED_BACK, verified=True
         )
         check(pod, before, gateway)
         assert len(gateway.asked("POST", "/scan/projects")) > scans, "the gateway was told"

@@ -26,7 +26,7 @@ import pytest
 from stoker.domain import failpoints
 from stoker.domain.reasons import Reason
 from stoker_testkit.command_fork_server import Commands, Ended
-from stoker_testkit.gateway.torn_reads.known_content_reader import Onlooker
+from stoker_testkit.gateway.torn_reads.known_content_reader import KnownContentReader
 from stoker_testkit.repositories.bare_repository import Repository, executable
 from stoker_testkit.repositories.malicious_repository import fingerprint
 
@@ -155,7 +155,7 @@ class World:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        onlooker = Onlooker(self.data / DESTINATION, self.trees, self.left_alone | self.goes)
+        onlooker = KnownContentReader(self.data / DESTINATION, self.trees, self.left_alone | self.goes)
         with onlooker:
             yield
         onlooker.look()

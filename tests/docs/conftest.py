@@ -11,9 +11,9 @@ from stoker.cli.commands import cli
 from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.docs_checks.command_check import Examiner
+from stoker_testkit.docs_checks.command_check import CommandCheck
 from stoker_testkit.docs_checks.markdown_page import Page, all_pages
-from stoker_testkit.docs_checks.server_dry_run import Asked, install_kinds_of_others
+from stoker_testkit.docs_checks.server_dry_run import ServerDryRun, install_kinds_of_others
 from stoker_testkit.docs_checks.tool_help import Tool
 
 
@@ -40,15 +40,15 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterAccess]
 
 
 @pytest.fixture(scope="session")
-def others(foreign: ClusterAccess) -> Asked:
-    return Asked(foreign, "documents")
+def others(foreign: ClusterAccess) -> ServerDryRun:
+    return ServerDryRun(foreign, "documents")
 
 
 @pytest.fixture(scope="session")
-def examiner(kinds: ClusterAccess, foreign: ClusterAccess) -> Examiner:
+def examiner(kinds: ClusterAccess, foreign: ClusterAccess) -> CommandCheck:
     """Knows the product's command line, the real kubectl and helm, and what the API servers serve."""
     served = spellings(kinds) | spellings(foreign)
-    return Examiner(cli, kinds.binaries / "kubectl", assets.helm(), lambda: served)
+    return CommandCheck(cli, kinds.binaries / "kubectl", assets.helm(), lambda: served)
 
 
 def spellings(cluster: ClusterAccess) -> frozenset[str]:

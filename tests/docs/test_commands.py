@@ -10,7 +10,7 @@ import pytest
 from stoker.cli.commands import cli
 from stoker_testkit.chart.helm import Helm
 from stoker_testkit.docs_checks.allowlist import ELSEWHERE
-from stoker_testkit.docs_checks.command_check import Examiner
+from stoker_testkit.docs_checks.command_check import CommandCheck
 from stoker_testkit.docs_checks.markdown_page import Page, read_page
 from stoker_testkit.docs_checks.shell_parser import commands
 from stoker_testkit.docs_checks.stoker_cli_check import trouble
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("documents")
 
 
 def test_every_command_is_one_and_helm_renders_what_it_is_told(
-    pages: list[Page], examiner: Examiner, tmp_path: Path
+    pages: list[Page], examiner: CommandCheck, tmp_path: Path
 ) -> None:
     examiner.used.clear()
     examiner.renderings.clear()
@@ -70,7 +70,7 @@ kubectl stoker stauts                   # 17
 """
 
 
-def test_each_sort_of_mistake_is_found_in_its_line(examiner: Examiner) -> None:
+def test_each_sort_of_mistake_is_found_in_its_line(examiner: CommandCheck) -> None:
     found = [one.place for one in examiner.page(read_page(PAGE, "docs/page.md"))]
     assert [int(place.rpartition(":")[2]) - 3 for place in dict.fromkeys(found)] == list(range(1, 18))
 
@@ -95,11 +95,11 @@ make image ARCH=arm64
 """
 
 
-def test_what_is_right_is_left_alone(examiner: Examiner) -> None:
+def test_what_is_right_is_left_alone(examiner: CommandCheck) -> None:
     assert [str(one) for one in examiner.page(read_page(RIGHT, "docs/page.md"))] == []
 
 
-def test_a_mention_with_an_option_that_there_is_not_is_found(examiner: Examiner) -> None:
+def test_a_mention_with_an_option_that_there_is_not_is_found(examiner: CommandCheck) -> None:
     page = read_page("# Page\n\nSay `stoker sync --wacth` or `stoker snyc`.\n", "docs/page.md")
     option, verb = (one.said.partition("`: ")[2] for one in examiner.page(page))
     assert option == "there is no option --wacth"

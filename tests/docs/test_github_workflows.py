@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker_testkit.docs_checks.command_check import Examiner
+from stoker_testkit.docs_checks.command_check import CommandCheck
 from stoker_testkit.docs_checks.markdown_page import Page, all_pages, read_page
 from stoker_testkit.docs_checks.yaml_fences import file_name
 from stoker_testkit.repositories.bare_repository import Repository
@@ -47,7 +47,7 @@ def test_there_are_workflows() -> None:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_every_step_of_a_workflow_is_a_command(name: str, examiner: Examiner) -> None:
+def test_every_step_of_a_workflow_is_a_command(name: str, examiner: CommandCheck) -> None:
     text = "\n".join(steps(WORKFLOWS[name])).replace("${{ matrix.gateway }}", "filler")
     page = read_page(f"# Page\n\n```sh\n{text}\n```\n", "docs/page.md")
     assert [str(one) for one in examiner.page(page)] == []

@@ -16,7 +16,7 @@ from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.docs_checks.allowlist import FOREIGN, foreign_key
 from stoker_testkit.docs_checks.command_check import documents_of, patches_of
 from stoker_testkit.docs_checks.markdown_page import Page
-from stoker_testkit.docs_checks.server_dry_run import Asked
+from stoker_testkit.docs_checks.server_dry_run import ServerDryRun
 from stoker_testkit.docs_checks.tool_help import Tool
 from stoker_testkit.docs_checks.yaml_fences import Content, Sort, Unclear, content_of, patch_of
 
@@ -26,7 +26,7 @@ HEAD = "apiVersion: kustomize.toolkit.fluxcd.io/v1\n"
 
 
 @pytest.fixture(scope="module")
-def asked(kinds: ClusterAccess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+def asked(kinds: ClusterAccess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerDryRun]:
     """A namespace in which our own admission judges resources as well."""
     namespace = f"documents-{uuid.uuid4().hex[:12]}"
     kinds.create_namespace(namespace)
@@ -35,7 +35,7 @@ def asked(kinds: ClusterAccess, tmp_path_factory: pytest.TempPathFactory) -> Ite
         admission.start()
         admission.configure()
         admission.until_trusted()
-        yield Asked(kinds, namespace)
+        yield ServerDryRun(kinds, namespace)
 
 
 def pieces(pages: list[Page]) -> Iterator[tuple[str, str]]:
@@ -48,7 +48,7 @@ def pieces(pages: list[Page]) -> Iterator[tuple[str, str]]:
 
 
 def test_every_manifest_is_taken_and_every_value_rendered(
-    pages: list[Page], asked: Asked, others: Asked, kubectl: Tool, tmp_path: Path
+    pages: list[Page], asked: ServerDryRun, others: ServerDryRun, kubectl: Tool, tmp_path: Path
 ) -> None:
     wrong: list[str] = []
     used: set[str] = set()
@@ -89,7 +89,9 @@ def refusal(values: dict[str, Any], folder: Path) -> str:
     return done.stderr.strip() if done.returncode else ""
 
 
-def judged(content: Content, asked: Asked, others: Asked, folder: Path, used: set[str]) -> Iterator[str]:
+def judged(
+    content: Content, asked: ServerDryRun, others: ServerDryRun, folder: Path, used: set[str]
+) -> Iterator[str]:
     for one in content.documents:
         if content.sort is Sort.VALUES:
             refused = refusal(one, folder)
@@ -123,7 +125,7 @@ def judged(content: Content, asked: Asked, others: Asked, folder: Path, used: se
     ],
 )
 def test_each_sort_of_mistake_is_found(
-    asked: Asked, others: Asked, tmp_path: Path, text: str, said: str
+    asked: ServerDryRun, others: ServerDryRun, tmp_path: Path, text: str, said: str
 ) -> None:
     (found,) = judged(content_of(text), asked, others, tmp_path, set())
     assert said in found

@@ -15,8 +15,8 @@ from stoker_testkit.docs_runner.reader_environment import Standalone
 from stoker_testkit.docs_runner.section_runner import (
     MARKS,
     NOT_PLAYED,
-    Play,
-    PlayFailed,
+    DocsSection,
+    DocsSectionFailed,
     play_and_check,
     plays,
 )
@@ -57,7 +57,7 @@ LONG = {
 """Pages that upgrade the release, or wait for gateways to start."""
 
 
-def by_name(play: Play) -> str:
+def by_name(play: DocsSection) -> str:
     return play.name
 
 
@@ -90,7 +90,7 @@ def test_every_mark_is_one_that_is_known_and_stands_before_a_fence() -> None:
 
 
 @pytest.mark.parametrize("one", [one for one in PLAYS if one.stage == "standalone"], ids=by_name)
-def test_a_page_is_played_without_a_cluster(one: Play, tmp_path: Path) -> None:
+def test_a_page_is_played_without_a_cluster(one: DocsSection, tmp_path: Path) -> None:
     with Standalone(tmp_path) as stage:
         play_and_check(one, stage, SECONDS)
 
@@ -111,7 +111,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ],
     ids=by_name,
 )
-def test_a_page_is_played_in_a_cluster(one: Play, cluster: Cluster) -> None:
+def test_a_page_is_played_in_a_cluster(one: DocsSection, cluster: Cluster) -> None:
     cluster.set_up(one.stage)
     play_and_check(one, cluster, SECONDS)
 
@@ -123,7 +123,7 @@ def check_played(text: str, folder: Path) -> None:
 
 
 def test_a_command_that_fails_is_named_by_its_line(tmp_path: Path) -> None:
-    with pytest.raises(PlayFailed, match=r"docs/page.md:10 ended with 2:"):
+    with pytest.raises(DocsSectionFailed, match=r"docs/page.md:10 ended with 2:"):
         check_played("```sh\ntrue\n```\n\n```sh\nstoker verify --data-dir /nowhere\n```\n", tmp_path)
 
 
@@ -144,5 +144,5 @@ def test_marks_say_what_a_fence_has_to_do(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_fence_does_not_do_is_found(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(PlayFailed, match=said):
+    with pytest.raises(DocsSectionFailed, match=said):
         check_played(text, tmp_path)

@@ -10,9 +10,9 @@ import pytest
 
 from stoker_testkit.docs_checks.markdown_page import all_pages
 from stoker_testkit.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE
-from stoker_testkit.docs_runner.deployment_variants_environment import MORE, MoreStages
+from stoker_testkit.docs_runner.deployment_variants_environment import MORE, DeploymentVariants
 from stoker_testkit.docs_runner.deployment_variants_manifests import BOTTLING, CELLAR
-from stoker_testkit.docs_runner.section_runner import Play, play_and_check, plays
+from stoker_testkit.docs_runner.section_runner import DocsSection, play_and_check, plays
 from stoker_testkit.wait_until import eventually
 
 pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.long]
@@ -23,24 +23,24 @@ PLAYS = {one.stage: one for one in plays(all_pages()) if one.stage in MORE}
 
 
 @pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MoreStages]:
-    with MoreStages(tmp_path_factory.mktemp("stages")) as made:
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeploymentVariants]:
+    with DeploymentVariants(tmp_path_factory.mktemp("stages")) as made:
         yield made
 
 
-def played(stages: MoreStages, stage: str) -> Play:
+def played(stages: DeploymentVariants, stage: str) -> DocsSection:
     stages.set_up(stage)
     one = PLAYS[stage]
     play_and_check(one, stages, SECONDS)
     return one
 
 
-def found(stages: MoreStages, *words: str) -> Any:
+def found(stages: DeploymentVariants, *words: str) -> Any:
     """What kubectl finds in the plant's namespace."""
     return json.loads(stages.cluster.kubectl("-n", NAMESPACE, "get", *words, "-o", "json").stdout)
 
 
-def test_a_canary_asks_a_service_fails_goes_back_and_begins_anew(stages: MoreStages) -> None:
+def test_a_canary_asks_a_service_fails_goes_back_and_begins_anew(stages: DeploymentVariants) -> None:
     played(stages, "canary")
     answers = [status for path, status in stages.service.answers if path == "/StatusPing"]
     assert answers[0] == 503, "the first release is refused"
@@ -49,7 +49,7 @@ def test_a_canary_asks_a_service_fails_goes_back_and_begins_anew(stages: MoreSta
     assert [one["state"] for one in release["stages"]] == ["Passed"] * len(release["stages"])
 
 
-def test_a_fetcher_fills_the_volume_that_all_gateways_read(stages: MoreStages) -> None:
+def test_a_fetcher_fills_the_volume_that_all_gateways_read(stages: DeploymentVariants) -> None:
     played(stages, "shared-storage")
     for name in GATEWAYS:
         spec = found(stages, "pod", f"{name}-0")["spec"]
@@ -67,7 +67,7 @@ def test_a_fetcher_fills_the_volume_that_all_gateways_read(stages: MoreStages) -
         )
 
 
-def test_every_namespace_belongs_to_one_shard(stages: MoreStages) -> None:
+def test_every_namespace_belongs_to_one_shard(stages: DeploymentVariants) -> None:
     played(stages, "two-sites")
     commit = stages.push()
     for index, namespace in enumerate((NAMESPACE, CELLAR)):
@@ -80,13 +80,13 @@ def test_every_namespace_belongs_to_one_shard(stages: MoreStages) -> None:
         assert shard.readings("ignition_sync_shard_waits") == {label: 0.0}
 
 
-def told(stages: MoreStages, namespace: str) -> str:
+def told(stages: DeploymentVariants, namespace: str) -> str:
     """The commit that a resource is at."""
     said = stages.cluster.kubectl("-n", namespace, "get", "stoker", "line-1", "-o", "json").stdout
     return str(json.loads(said).get("status", {}).get("lastSyncCommit", ""))
 
 
-def test_image_and_configuration_come_from_a_registry_that_wants_a_login(stages: MoreStages) -> None:
+def test_image_and_configuration_come_from_a_registry_that_wants_a_login(stages: DeploymentVariants) -> None:
     played(stages, "private-registry")
     registry = stages.registry
     assert registry is not None
@@ -102,7 +102,7 @@ def test_image_and_configuration_come_from_a_registry_that_wants_a_login(stages:
     assert not [one for one in registry.requests() if "/v2/line-1/manifests/v12" in one and "PUT" not in one]
 
 
-def test_a_fetcher_is_pulled_with_the_secret_that_the_chart_names(stages: MoreStages) -> None:
+def test_a_fetcher_is_pulled_with_the_secret_that_the_chart_names(stages: DeploymentVariants) -> None:
     """As the page says of a shared volume."""
     if stages.registry is None:
         played(stages, "private-registry")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from stoker_testkit.docs_checks.markdown_page import all_pages
-from stoker_testkit.docs_runner.forge_and_alerts_environment import STAGES, Companions
-from stoker_testkit.docs_runner.section_runner import Play, play_and_check, plays
-from stoker_testkit.docs_runner.upgrade_environment import STAGE, Machine
+from stoker_testkit.docs_runner.forge_and_alerts_environment import STAGES, ForgeAndAlerts
+from stoker_testkit.docs_runner.section_runner import DocsSection, play_and_check, plays
+from stoker_testkit.docs_runner.upgrade_environment import STAGE, UpgradedMachine
 from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("documents")
@@ -35,7 +35,7 @@ FOLDER = "nowhere"
 PROJECT = "projects/filler/project.json"
 
 
-def by_name(play: Play) -> str:
+def by_name(play: DocsSection) -> str:
     return play.name
 
 
@@ -43,7 +43,7 @@ def test_these_pages_are_played_here() -> None:
     assert {one.name for one in PLAYS if one.stage in (*STAGES, STAGE)} == HERE
 
 
-def everybody_is_told(stage: Companions) -> None:
+def everybody_is_told(stage: ForgeAndAlerts) -> None:
     """Once while it lasts, and PagerDuty also of its end."""
     services = stage.services
 
@@ -59,7 +59,7 @@ def everybody_is_told(stage: Companions) -> None:
     assert services.complaints == []
 
 
-def the_edit_is_in_git(stage: Companions) -> None:
+def the_edit_is_in_git(stage: ForgeAndAlerts) -> None:
     assert stage.forge is not None
     found = stage.forge.request("GET", f"/contents/services/filler/{PROJECT}?ref=main")
     assert "Edited by hand" in base64.b64decode(found["content"]).decode()
@@ -68,7 +68,7 @@ def the_edit_is_in_git(stage: Companions) -> None:
     assert {name: one["filesChanged"] for name, one in newest.items()} == {"filler": 0, "packer": 0}
 
 
-def gateways_run_on(stage: Companions) -> None:
+def gateways_run_on(stage: ForgeAndAlerts) -> None:
     """With their files, and with nothing of ours but what the page names."""
     eventually(lambda: not stage.left_behind(), PATIENCE, lambda: f"all to go: {stage.left_behind()}")
     assert not stage.programs
@@ -78,7 +78,7 @@ def gateways_run_on(stage: Companions) -> None:
     assert hidden == {".sync-state"}
 
 
-PROMISES: dict[str, Callable[[Companions], None]] = {
+PROMISES: dict[str, Callable[[ForgeAndAlerts], None]] = {
     "docs/how-to/alert-people.md#alert-to-slack-pagerduty-teams": everybody_is_told,
     "docs/how-to/take-an-edit-back-to-git.md#take-a-designers-edit-back-to-git": the_edit_is_in_git,
     "docs/how-to/upgrade-and-uninstall.md#uninstall": gateways_run_on,
@@ -86,8 +86,8 @@ PROMISES: dict[str, Callable[[Companions], None]] = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Companions]:
-    with Companions(tmp_path_factory.mktemp("cluster")) as stage:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForgeAndAlerts]:
+    with ForgeAndAlerts(tmp_path_factory.mktemp("cluster")) as stage:
         yield stage
 
 
@@ -101,7 +101,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Companions]:
     ],
     ids=by_name,
 )
-def test_a_page_is_played_beside_others(one: Play, cluster: Companions) -> None:
+def test_a_page_is_played_beside_others(one: DocsSection, cluster: ForgeAndAlerts) -> None:
     cluster.set_up(one.stage)
     play_and_check(one, cluster, SECONDS)
     promise = PROMISES.get(one.name)
@@ -111,6 +111,6 @@ def test_a_page_is_played_beside_others(one: Play, cluster: Companions) -> None:
 
 @pytest.mark.long  # it builds the wheel
 @pytest.mark.parametrize("one", [one for one in PLAYS if one.stage == STAGE], ids=by_name)
-def test_a_page_is_played_on_a_machine_with_an_older_release(one: Play, tmp_path: Path) -> None:
-    with Machine(tmp_path) as stage:
+def test_a_page_is_played_on_a_machine_with_an_older_release(one: DocsSection, tmp_path: Path) -> None:
+    with UpgradedMachine(tmp_path) as stage:
         play_and_check(one, stage, SECONDS)

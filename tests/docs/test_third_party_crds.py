@@ -11,7 +11,7 @@ from stoker.api.manifests.yaml import load_documents
 from stoker_testkit.chart.helm import Helm
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.docs_checks.markdown_page import ROOT, Page
-from stoker_testkit.docs_checks.server_dry_run import Asked, install_constraints
+from stoker_testkit.docs_checks.server_dry_run import ServerDryRun, install_constraints
 from stoker_testkit.docs_checks.yaml_fences import content_of
 
 pytestmark = pytest.mark.xdist_group("documents")
@@ -29,7 +29,7 @@ RENDERED: dict[str, Any] = {
 GROUPS = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
 
 
-def test_what_the_chart_makes_for_others_is_taken(others: Asked, tmp_path: Path) -> None:
+def test_what_the_chart_makes_for_others_is_taken(others: ServerDryRun, tmp_path: Path) -> None:
     made = [one for one in Helm(tmp_path).template(RENDERED) if one["apiVersion"] in GROUPS]
     kinds = {one["kind"] for one in made}
     assert kinds == {"Certificate", "Issuer", "PodMonitor", "PrometheusRule", "ServiceMonitor"}
@@ -48,7 +48,7 @@ def gatekeeper(foreign: ClusterAccess) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_gatekeeper_takes_the_template_and_the_constraint(
-    others: Asked, gatekeeper: tuple[dict[str, Any], dict[str, Any]]
+    others: ServerDryRun, gatekeeper: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     assert [others.trouble(one) for one in gatekeeper] == [None, None]
 
@@ -61,12 +61,14 @@ def test_gatekeeper_takes_the_template_and_the_constraint(
     ],
 )
 def test_a_constraint_with_a_field_that_there_is_not_is_refused(
-    others: Asked, gatekeeper: tuple[dict[str, Any], dict[str, Any]], spec: dict[str, Any], said: str
+    others: ServerDryRun, gatekeeper: tuple[dict[str, Any], dict[str, Any]], spec: dict[str, Any], said: str
 ) -> None:
     assert said in (others.trouble({**gatekeeper[1], "spec": spec}) or "")
 
 
-def test_expressions_of_the_policies_for_kyverno_are_compiled(pages: list[Page], others: Asked) -> None:
+def test_expressions_of_the_policies_for_kyverno_are_compiled(
+    pages: list[Page], others: ServerDryRun
+) -> None:
     """Kyverno reads them as the API server does, whose own policies have the same fields."""
     (page,) = [page for page in pages if page.name == "docs/integrations/policies.md"]
     fences = [fence.text for fence in page.fences if "policies.kyverno.io/" in fence.text]

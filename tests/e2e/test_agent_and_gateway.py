@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from stoker.domain.protocol import HeldProject, SyncStatus
+from stoker.domain.protocol import HeldProjectReport, SyncState
 from stoker.domain.reasons import Reason
 from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.gateway.redundant_pair import RedundantPair
 from stoker_testkit.gateway.runtime import State
 from stoker_testkit.gateway.sessions import Designer
-from stoker_testkit.gateway.settings import ApiKey, Settings
+from stoker_testkit.gateway.settings import ApiKey, GatewaySettings
 from stoker_testkit.repositories.sample_ignition_repository import resource
 from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.wait_until import eventually
@@ -36,17 +36,17 @@ def test_a_project_open_in_a_designer_waits_is_named_and_follows(plant: AgentPla
     second = plant.commit(both(2))
     plant.publish(second)
     report = plant.maps.until_report(reason=Reason.DESIGNER_SESSION_ACTIVE, pod=pod)
-    assert (report.sync_status, report.synced_commit) == (SyncStatus.SYNCING, first)
-    assert report.held_projects == (HeldProject("filler", "anna"),)
+    assert (report.sync_status, report.synced_commit) == (SyncState.SYNCING, first)
+    assert report.held_projects == (HeldProjectReport("filler", "anna"),)
     assert pod.file(PACKER) == both(2)[PACKER], "nobody works there"
     assert pod.file(FILLER) == both(1)[FILLER]
     assert pod.ask("/readyz")[0] == 200
 
     report = plant.maps.until_report(
-        sync_status=SyncStatus.ERROR, reason=Reason.DESIGNER_SESSION_ACTIVE, pod=pod
+        sync_status=SyncState.ERROR, reason=Reason.DESIGNER_SESSION_ACTIVE, pod=pod
     )
     assert "anna" in report.error_message
-    assert report.held_projects == (HeldProject("filler", "anna"),)
+    assert report.held_projects == (HeldProjectReport("filler", "anna"),)
     third = plant.commit(both(3))
     plant.publish(third)
     plant.maps.until_report(diff=lambda it: it is not None and it.to_commit == third, pod=pod)
@@ -71,7 +71,7 @@ def test_a_scan_that_is_refused_is_asked_for_until_it_is_made(plant: AgentPlant)
     gateway.settings.scan_refusal = "a license is missing"
     second = plant.commit(both(2))
     plant.publish(second)
-    report = plant.maps.until_report(sync_status=SyncStatus.ERROR, applied=False, verified=False, pod=pod)
+    report = plant.maps.until_report(sync_status=SyncState.ERROR, applied=False, verified=False, pod=pod)
     assert "a license is missing" in report.error_message
     assert (report.synced_commit, pod.file(FILLER)) == (second, both(2)[FILLER]), "files and gateway are two"
     pod.stop()  # it is not forgotten by the next process either
@@ -82,7 +82,7 @@ def test_a_scan_that_is_refused_is_asked_for_until_it_is_made(plant: AgentPlant)
     keys, gateway.settings.keys = gateway.settings.keys, {"other": ApiKey(planted("other-key"))}
     third = plant.commit(both(3))
     plant.publish(third)
-    report = plant.maps.until_report(sync_status=SyncStatus.ERROR, reason=Reason.TOKEN_REJECTED, pod=pod)
+    report = plant.maps.until_report(sync_status=SyncState.ERROR, reason=Reason.TOKEN_REJECTED, pod=pod)
     assert (report.synced_commit, pod.file(FILLER)) == (second, both(2)[FILLER]), "nothing was written"
     pod.mount("api-key", {"key": f"other:{planted('other-key')}"})
     report = plant.until_converged(pod, third)
@@ -109,7 +109,7 @@ def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentPlant) 
     gateway.go_down()
     third = plant.commit(both(3))
     plant.publish(third)
-    report = plant.maps.until_report(sync_status=SyncStatus.SYNCING, commit=third, pod=pod)
+    report = plant.maps.until_report(sync_status=SyncState.SYNCING, commit=third, pod=pod)
     assert report.synced_commit == second, (
         "one that ran a moment ago may have Designers: it is asked for a while"
     )
@@ -118,11 +118,11 @@ def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentPlant) 
 
     pod.start(plant.kubeconfig)  # this one has not seen it run, so it does not wait
     report = plant.maps.until_report(reason=Reason.GATEWAY_UNREACHABLE, commit=third, pod=pod)
-    assert (report.sync_status, report.synced_commit) == (SyncStatus.ERROR, second)
+    assert (report.sync_status, report.synced_commit) == (SyncState.ERROR, second)
     assert "nothing was written" in report.error_message
     gateway.come_up()
     gateway.state = State.STARTING
-    plant.maps.until_report(reason=Reason.GATEWAY_STARTING, sync_status=SyncStatus.PENDING, pod=pod)
+    plant.maps.until_report(reason=Reason.GATEWAY_STARTING, sync_status=SyncState.PENDING, pod=pod)
     gateway.state = State.RUNNING
     report = plant.until_converged(pod, third)
     assert report.scan_result == "projects=200 config=200"
@@ -142,15 +142,13 @@ def test_a_backup_waits_for_its_primary_leaves_replication_alone_and_takes_over(
             plant.mark_started(pod)
         backup.start(plant.kubeconfig)
         report = plant.maps.until_report("filler-b", reason=Reason.WAITING_FOR_PRIMARY, pod=backup)
-        assert report.sync_status is SyncStatus.PENDING
+        assert report.sync_status is SyncState.PENDING
         assert backup.file(FILLER) is None
         master.start(plant.kubeconfig)
         plant.until_synced(master, first)
         report = plant.maps.until_report("filler-b", synced_commit=first, pod=backup)
         check(backup, files_of(plant.repository, first), None)
-        assert (report.sync_status, report.files_changed) == (SyncStatus.SYNCED, 0), (
-            "replication brought them"
-        )
+        assert (report.sync_status, report.files_changed) == (SyncState.SYNCED, 0), "replication brought them"
         assert not pair.backup.asked("POST", "/scan/projects"), "a backup refuses edits, and needs none"
 
         backup.annotate({"sync-period": "6"})
@@ -204,7 +202,7 @@ def test_what_a_module_fills_or_a_parent_has_is_left_to_them(plant: AgentPlant) 
     )
     first = plant.commit(types("parent", "Motor") | types("default", "Motor", "Pump") | types(ENGINE, "Edge"))
     plant.publish(first, agent_spec=plant.spec())
-    settings = Settings(modules=modules, managed_providers=(ENGINE,))
+    settings = GatewaySettings(modules=modules, managed_providers=(ENGINE,))
     gateway = plant.join_gateway(pod, settings=settings)
     report = plant.until_synced(pod, first)
     assert any(ENGINE in warning for warning in report.warnings), report.warnings

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.agent.sidecar.informers import ASK_SECONDS
 from stoker.agent.status.publisher import WRITE_SECONDS
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
@@ -78,7 +78,7 @@ def test_git_is_away_and_what_was_missed_follows(plant: AgentPlant, git_http: Gi
             second = plant.commit(project("filler", 2))
             plant.publish(second)
             report = plant.maps.until_report(
-                sync_status=SyncStatus.ERROR, reason=Reason.SOURCE_UNREACHABLE, pod=pod
+                sync_status=SyncState.ERROR, reason=Reason.SOURCE_UNREACHABLE, pod=pod
             )
             assert (report.commit, report.synced_commit) == (second, first)
             assert pod.file(FILLER) == project("filler", 1)[FILLER]
@@ -101,7 +101,7 @@ def test_a_map_that_is_deleted_and_made_again_is_followed_again(plant: AgentPlan
 
     plant.maps.withdraw()
     report = plant.maps.until_report(reason=Reason.METADATA_NOT_FOUND, synced_commit=first, pod=pod)
-    assert report.sync_status is SyncStatus.PENDING
+    assert report.sync_status is SyncState.PENDING
     assert pod.file(FILLER) == project("filler", 1)[FILLER]
     plant.maps.withdraw_status()
     second = plant.commit(project("filler", 2))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker_testkit.cluster.cluster_access import ClusterAccess
@@ -41,7 +41,7 @@ def test_files_come_before_the_gateway_and_its_first_boot_is_met_once_more(plant
     assert pod.file("config/resources/core/note.txt") == "ours"
     report = plant.maps.until_report(synced_commit=first, reason=Reason.GATEWAY_STARTING, pod=pod)
     assert (report.applied, report.verified) == (False, False), "files are there, and nobody has read them"
-    assert report.sync_status is SyncStatus.SYNCING, "a gateway that takes its time to come up is no error"
+    assert report.sync_status is SyncState.SYNCING, "a gateway that takes its time to come up is no error"
 
     gateway = plant.start_gateway(pod, commissions=True)
     assert pod.file("config/resources/core/config-mode.json"), "its first boot makes files in our folder"
@@ -93,9 +93,7 @@ def test_over_ssh_and_a_host_that_is_another_one_is_not_believed(
     git_ssh.replace_host_keys()
     second = plant.commit(project("filler", 2))
     plant.publish(second)
-    report = plant.maps.until_report(
-        sync_status=SyncStatus.ERROR, reason=Reason.HOST_KEY_NOT_TRUSTED, pod=pod
-    )
+    report = plant.maps.until_report(sync_status=SyncState.ERROR, reason=Reason.HOST_KEY_NOT_TRUSTED, pod=pod)
     assert report.synced_commit == first
     pod.mount("secrets/hosts", {"known_hosts": "".join(known_hosts(git_ssh))})
     plant.until_converged(pod, second)
@@ -149,7 +147,7 @@ def test_update_own_ref_pause_and_profile_one_after_another(plant: AgentPlant) -
 
     third = plant.commit(project("filler", 3) | project("packer", 3))
     plant.publish(third, paused=True)
-    plant.maps.until_report(reason=Reason.PAUSED, sync_status=SyncStatus.PENDING, pod=pod)
+    plant.maps.until_report(reason=Reason.PAUSED, sync_status=SyncState.PENDING, pod=pod)
     assert pod.file("projects/packer/project.json") is None
     plant.publish(paused=False)
     plant.until_converged(pod, third)
@@ -158,7 +156,7 @@ def test_update_own_ref_pause_and_profile_one_after_another(plant: AgentPlant) -
     pod.annotate({"sync-profile": "line"})
     approve_deletions(plant, pod)
     report = plant.maps.until_report(
-        sync_profile_name="line", sync_status=SyncStatus.SYNCED, verified=True, pod=pod, patience=45.0
+        sync_profile_name="line", sync_status=SyncState.SYNCED, verified=True, pod=pod, patience=45.0
     )
     assert report.synced_commit == third
     assert set(gateway.projects) == {"Line 1"}, "what the old way gave is gone, from the gateway too"

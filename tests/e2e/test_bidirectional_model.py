@@ -26,17 +26,17 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.bidirectional.capture import Capturing
-from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.bidirectional.types import Postal
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.bidirectional.capture import ChangeCapture
+from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.types import OutboxAddress
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
+from stoker.domain.intent.policies import BidirectionalPolicy, ConflictStrategy
 from stoker.domain.reasons import Reason
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.watch.paths import Noticed
-from stoker.git.auth.credentials import Access, always
+from stoker.fs.watch.paths import ChangedPaths
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
@@ -64,7 +64,7 @@ def histories() -> list[Sequence[int]]:
     return [range(one, min(one + TOGETHER, end)) for one in range(int(first), end, TOGETHER)]
 
 
-class DictSender(Sender):
+class DictSender(OutboxSender):
     """Puts sets where the played controller finds them."""
 
     def __init__(self, controller: PlayedController) -> None:
@@ -102,7 +102,7 @@ class History:
         self.repository = Repository.create(self.folder / "plant.git")
         self.repository.commit({f"{FOLDER}/{path}": self._lines() for path in PATHS[:3]})
         strategy = list(ConflictStrategy)[self.seed % 3]
-        policy = Bidirectional(enabled=True, watch_paths=("projects/**",), conflicts=strategy)
+        policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), conflicts=strategy)
         self.controller = PlayedController(self.repository, self.clock, policy, self.folder / "controller")
         self.data = self.folder / "data"
         self.data.mkdir()
@@ -212,7 +212,7 @@ class History:
         await self.capturing.told(self.controller.published.get(GATEWAY))
         try:
             async with self.capturing.lock:
-                self.capturing.passed(await self.keeper.sync(Wish(commit=self.controller.commit)))
+                self.capturing.passed(await self.keeper.sync(SyncOptions(commit=self.controller.commit)))
         except StokerError as error:
             self.log.append(f"  {error.reason}: {error.message}")
 
@@ -221,7 +221,7 @@ class History:
         try:
             await self.capturing.check_sent()
             async with self.capturing.lock:
-                step = await self.capturing.step(Noticed(everything=True))
+                step = await self.capturing.step(ChangedPaths(everything=True))
             if dies:
                 self._start_agent()
             elif step.parcel is not None:
@@ -255,15 +255,15 @@ class History:
 
     def _start_agent(self) -> None:
         controller = self.controller
-        remote = Remote(GitRunner(self.folder / "agent-git"), controller.source.url, always(Access()))
+        remote = Remote(GitRunner(self.folder / "agent-git"), controller.source.url, always(RepoAccess()))
         cache = self.folder / "agent-cache"
         job = SyncJob(controller.source, controller.files, controller.values, self.data, cache)
-        self.keeper = Keeper(job, GitSource(remote, cache), clock=self.clock)
-        self.capturing = Capturing(
+        self.keeper = FolderSync(job, GitSource(remote, cache), clock=self.clock)
+        self.capturing = ChangeCapture(
             controller.policy,
             self.keeper,
             DictSender(controller),
-            Postal(GATEWAY, GATEWAY),
+            OutboxAddress(GATEWAY, GATEWAY),
             self.clock,
             tell=lambda changes: None,
         )

@@ -17,12 +17,12 @@ from stoker.domain.protocol import StatusKeyMode
 from stoker.domain.refs import CommitId
 from stoker.git.auth.credentials import TOKEN_USER
 from stoker_testkit.certificates import Authority
-from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.chart.process_release import HOME, ProcessRelease
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.environments.agent_environment import project
 from stoker_testkit.environments.operator_environment import GATEWAY, IGNITION, PATIENCE
 from stoker_testkit.environments.operator_process_environment import OperatedSite
-from stoker_testkit.forges.gitea import Gitea
+from stoker_testkit.forges.gitea import GiteaServer
 from stoker_testkit.gateway.settings import ApiKey
 from stoker_testkit.kubelet.process_containers import GatewayImage, Image, Program
 from stoker_testkit.kubelet.process_kubelet import ProcessKubelet
@@ -32,7 +32,7 @@ from stoker_testkit.repositories.git_ssh_server import GitSshServer
 from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.services import oci_artifacts
 from stoker_testkit.services.oci_registry import Registry
-from stoker_testkit.services.stub_http_service import PlainService
+from stoker_testkit.services.stub_http_service import StubHttpService
 from stoker_testkit.wait_until import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("operator")]
@@ -43,11 +43,11 @@ FAST = {"interval": "1s"}
 @pytest.fixture(scope="module")
 def operator(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[Release, ProcessKubelet, GatewayImage]]:
+) -> Iterator[tuple[ProcessRelease, ProcessKubelet, GatewayImage]]:
     folder = tmp_path_factory.mktemp("operator")
     with (
         ControlPlane.start(folder / "plane", controller_manager=True) as plane,
-        Release(plane, folder) as release,
+        ProcessRelease(plane, folder) as release,
     ):
         release.install()
         release.start()
@@ -58,7 +58,7 @@ def operator(
 
 
 @pytest.fixture
-def site(operator: tuple[Release, ProcessKubelet, GatewayImage], tmp_path: Path) -> OperatedSite:
+def site(operator: tuple[ProcessRelease, ProcessKubelet, GatewayImage], tmp_path: Path) -> OperatedSite:
     release, kubelet, gateways = operator
     return OperatedSite.open(release, kubelet, gateways, f"site-{uuid.uuid4().hex[:8]}", tmp_path)
 
@@ -167,7 +167,7 @@ def test_replicated_frontends(site: OperatedSite, plant: Repository, git_http: G
 
 def test_push_to_webhook_to_all_gateways_verified(site: OperatedSite, tmp_path: Path) -> None:
     """A real forge calls the receiver; nobody polls."""
-    with Gitea.start(tmp_path / "gitea") as forge:
+    with GiteaServer.start(tmp_path / "gitea") as forge:
         repository = forge.create_repository("plant")
         commit = ""
         for name in ("north", "south"):
@@ -409,7 +409,7 @@ def test_a_canary_stops_where_its_health_check_fails(
     site: OperatedSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     """Stage by stage; the second one is not well, and nothing of the third has changed."""
-    with PlainService.start() as service:
+    with StubHttpService.start() as service:
         stages = [
             {"name": "pilot", "gateways": ["lab"], "healthCheckUrl": f"{service.url}/pilot"},
             {"name": "lines", "gateways": ["filler"], "healthCheckUrl": f"{service.url}/lines"},

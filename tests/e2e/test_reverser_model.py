@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.reverser.random_history_run import Voyage, World
+from stoker_testkit.reverser.random_history_run import RandomHistoryEnvironment, RandomHistoryRun
 
 pytestmark = pytest.mark.cluster
 
@@ -46,20 +46,20 @@ def _named(seeds: Sequence[int]) -> str:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RandomHistoryEnvironment]:
     """A control plane of its own: who is asked about authors is said once for a whole cluster."""
     folder = tmp_path_factory.mktemp("world")
     with ControlPlane.start(folder / "plane") as plane:
         files = [f"--filename={file}" for file in sorted(CRDS.glob("configbutler.ai_*.yaml"))]
         plane.kubectl("apply", "--server-side", *files)
         plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
-        with World(plane, folder) as world:
+        with RandomHistoryEnvironment(plane, folder) as world:
             yield world
 
 
 @pytest.mark.xdist_group("reverser-model-0")
-def test_in_calm_weather_people_are_named_for_what_they_did(world: World) -> None:
-    voyage = Voyage(world, CALM)
+def test_in_calm_weather_people_are_named_for_what_they_did(world: RandomHistoryEnvironment) -> None:
+    voyage = RandomHistoryRun(world, CALM)
     voyage.sail_and_check(stormy=False)
     unknown = voyage.authors.pop("unknown", 0)
     assert len(voyage.authors) > 3, f"only {voyage.authors} are named"
@@ -68,8 +68,8 @@ def test_in_calm_weather_people_are_named_for_what_they_did(world: World) -> Non
 
 @pytest.mark.long  # runs with `make test-model` until it is seen green with the deletion brake
 @pytest.mark.xdist_group("reverser-model-0")
-def test_some_histories_end_well(world: World) -> None:
-    voyage = Voyage(world, SAMPLE)
+def test_some_histories_end_well(world: RandomHistoryEnvironment) -> None:
+    voyage = RandomHistoryRun(world, SAMPLE)
     voyage.sail_and_check()
     assert voyage.authors.total(), "nothing was written"
 
@@ -82,5 +82,5 @@ def test_some_histories_end_well(world: World) -> None:
         for turn, seeds in enumerate(voyages())
     ],
 )
-def test_every_history_ends_well(world: World, seeds: Sequence[int]) -> None:
-    Voyage(world, seeds).sail_and_check()
+def test_every_history_ends_well(world: RandomHistoryEnvironment, seeds: Sequence[int]) -> None:
+    RandomHistoryRun(world, seeds).sail_and_check()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker_testkit.processes import Process
 from stoker_testkit.repositories.bare_repository import Repository
@@ -42,7 +42,7 @@ def test_a_gateway_is_kept_at_its_branch_until_told_to_stop(tmp_path: Path, git_
 
     with SimulatedGateway.start(data) as gateway:
         code, said = run("plan", *flags, "--exit-code")
-        assert code == Exit.DIFFERENT
+        assert code == ExitCode.DIFFERENT
         assert said["dryRun"] is True
         assert list(data.iterdir()) == []
 
@@ -77,13 +77,13 @@ def test_a_gateway_is_kept_at_its_branch_until_told_to_stop(tmp_path: Path, git_
             assert process.wait(PATIENCE)
             assert process.returncode == 0
 
-        assert run("verify", f"--data-dir={data}")[0] == Exit.DONE
+        assert run("verify", f"--data-dir={data}")[0] == ExitCode.DONE
         overview.write_text("{}")
         code, said = run("verify", f"--data-dir={data}")
-        assert code == Exit.DIFFERENT
+        assert code == ExitCode.DIFFERENT
         assert said["commit"] == commit
         assert said["modified"] == [str(overview.relative_to(data))]
         code, said = run("sync", *flags)
-        assert (code, said["modified"]) == (Exit.DONE, [str(overview.relative_to(data))])
+        assert (code, said["modified"]) == (ExitCode.DONE, [str(overview.relative_to(data))])
     assert TOKEN not in log.read_text()
     assert "Traceback" not in log.read_text()

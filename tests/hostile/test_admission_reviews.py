@@ -19,15 +19,15 @@ from stoker.api.to_intent import intent_for, settle
 from stoker.api.to_intent.annotations import settings_of
 from stoker.domain.errors import StokerError
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import Installation
+from stoker.domain.injection import AgentInstallation
 from stoker.webhooks.admission.crd_conversion import convert
-from stoker.webhooks.admission.inject import Injection, Rules, asks_for_agent, inject
-from stoker.webhooks.admission.pod_model import Pod, read_pod
-from stoker.webhooks.admission.reviews import Review, read_admission
+from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, inject
+from stoker.webhooks.admission.pod_model import AdmittedPod, read_pod
+from stoker.webhooks.admission.reviews import AdmissionRequest, read_admission
 from stoker_testkit.admission.json_patch import patched
 
 PODS = Path(__file__).parents[1] / "data" / "pods"
-RULES = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0")))
+RULES = InjectionRules(AgentInstallation(ImageRef.parse("registry.test/stoker:1.0")))
 KEY = {"name": "key", "key": "apiKey"}
 INTENT = intent_for(
     settle(
@@ -53,7 +53,7 @@ OURS = ("stoker.io/", "ignition-sync.io/")
 def outcome(document: object) -> dict[str, Any] | None:
     """The pod after injection; None where it was left alone or refused with a sentence."""
     pod = expect_result_or_sentence(lambda: read_pod(json.dumps(document).encode()))
-    if not isinstance(pod, Pod) or not asks_for_agent(pod, pod.facts("site")):
+    if not isinstance(pod, AdmittedPod) or not asks_for_agent(pod, pod.facts("site")):
         return None
     facts = pod.facts("site")
     done = expect_result_or_sentence(lambda: inject(pod, facts, settings_of(facts), INTENT, RULES))
@@ -203,7 +203,7 @@ def test_a_body_that_is_nested_without_end_is_read_or_refused(depth: int) -> Non
         f'"request":{{"uid":"u","object":{{"metadata":{bomb}}},"extra":{bomb}}}}}'
     ).encode()
     review = expect_result_or_sentence(lambda: read_admission(body))
-    if isinstance(review, Review):
+    if isinstance(review, AdmissionRequest):
         expect_result_or_sentence(lambda: read_pod(review.new or b""))
     else:
         assert "nested" in str(review)

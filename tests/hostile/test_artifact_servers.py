@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from stoker.artifacts.limits import Limits
-from stoker.artifacts.registry import Registry
+from stoker.artifacts.limits import ArtifactLimits
+from stoker.artifacts.registry import RegistryOrigin
 from stoker.domain.egress import EgressPolicy
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.artifact_source import Credentials
+from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.http_client import egress
 from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.services.oci_artifacts import (
@@ -41,7 +41,7 @@ from stoker_testkit.services.oci_artifacts import (
 )
 
 PASSWORD = planted("registry-password")
-LOGIN = Credentials("robot", Secret(PASSWORD))
+LOGIN = ArtifactCredentials("robot", Secret(PASSWORD))
 TAG = GitRef("v1")
 GOOD = flux({"a.json": "1"})
 EVIL = flux({"a.json": "evil"})
@@ -66,18 +66,20 @@ class Server:
         for digest, content in artifact.blobs.items():
             self.answers[f"/v2/plant/blobs/{digest}"] = _plainly(content)
 
-    async def pull(self, folder: Path, artifact: Published = GOOD, limits: Limits | None = None) -> list[str]:
+    async def pull(
+        self, folder: Path, artifact: Published = GOOD, limits: ArtifactLimits | None = None
+    ) -> list[str]:
         pulled = await self.registry(limits).pull(
             CommitId(artifact.digest.removeprefix("sha256:")), TAG, folder
         )
         return [file.path for file in pulled.files()]
 
-    def registry(self, limits: Limits | None = None) -> Registry:
-        async def read() -> Credentials:
+    def registry(self, limits: ArtifactLimits | None = None) -> RegistryOrigin:
+        async def read() -> ArtifactCredentials:
             return LOGIN
 
         url = SourceUrl(f"oci://{self.host}/plant?plainHttp=true")
-        return Registry(url, read, limits if limits is not None else Limits(seconds=5.0))
+        return RegistryOrigin(url, read, limits if limits is not None else ArtifactLimits(seconds=5.0))
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.seen.append((request.path, request.headers.get("Authorization", "")))
@@ -274,7 +276,10 @@ async def test_silence_ends(server: Server, tmp_path: Path) -> None:
         return web.Response()
 
     server.answers["/v2/plant/manifests/v1"] = silent
-    assert await reason_of(server.registry(Limits(seconds=0.5)).resolve(TAG)) == Reason.SOURCE_UNREACHABLE
+    assert (
+        await reason_of(server.registry(ArtifactLimits(seconds=0.5)).resolve(TAG))
+        == Reason.SOURCE_UNREACHABLE
+    )
     over.set()
 
 
@@ -283,14 +288,16 @@ async def test_many_slow_blobs_have_one_deadline_together(server: Server, tmp_pa
     server.publish(many)
     for digest, content in many.blobs.items():
         server.answers[f"/v2/plant/blobs/{digest}"] = _slowly(content, 0.3)
-    assert await reason_of(server.pull(tmp_path, many, Limits(seconds=0.8))) == Reason.SOURCE_UNREACHABLE
+    assert (
+        await reason_of(server.pull(tmp_path, many, ArtifactLimits(seconds=0.8))) == Reason.SOURCE_UNREACHABLE
+    )
 
 
 async def test_layers_share_what_they_may_unpack_to(server: Server, tmp_path: Path) -> None:
     folders = [special(f"{number}/", tarfile.DIRTYPE) for number in range(5)]
     many = made_of(*(Layer(tar({f"{number}.json": "1"}, *folders)) for number in range(2)))
     server.publish(many)
-    for name, limits in (("headers", Limits(files=2)), ("bytes", Limits(unpacked=5000))):
+    for name, limits in (("headers", ArtifactLimits(files=2)), ("bytes", ArtifactLimits(unpacked=5000))):
         (tmp_path / name).mkdir()
         assert await reason_of(server.pull(tmp_path / name, many, limits)) == Reason.SOURCE_TOO_LARGE
 
@@ -304,8 +311,10 @@ async def test_an_index_by_a_digest_that_is_no_id_is_refused_by_name(server: Ser
 
 
 async def test_more_than_is_accepted_is_refused_before_it_is_fetched(server: Server, tmp_path: Path) -> None:
-    assert await reason_of(server.pull(tmp_path, limits=Limits(packed=10))) == Reason.SOURCE_TOO_LARGE
-    assert await reason_of(server.pull(tmp_path, limits=Limits(manifest=10))) == Reason.SOURCE_TOO_LARGE
+    assert await reason_of(server.pull(tmp_path, limits=ArtifactLimits(packed=10))) == Reason.SOURCE_TOO_LARGE
+    assert (
+        await reason_of(server.pull(tmp_path, limits=ArtifactLimits(manifest=10))) == Reason.SOURCE_TOO_LARGE
+    )
     assert not [path for path, _ in server.seen if "/blobs/" in path]
 
 

@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from stoker.artifacts.bucket import Bucket
-from stoker.artifacts.limits import Limits
+from stoker.artifacts.bucket import BucketOrigin
+from stoker.artifacts.limits import ArtifactLimits
 from stoker.artifacts.object_store import demand_reachable
 from stoker.domain.egress import EgressPolicy
 from stoker.domain.errors import Retry, Stalled, StokerError
-from stoker.domain.intent.policies import Bucket as SnapshotBucket
+from stoker.domain.intent.policies import SnapshotBucketPolicy as SnapshotBucket
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, SourceUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.artifact_source import Credentials
+from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.http_client import egress
 from stoker.snapshots import bucket_storage as snapshot_buckets
 from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.wait_until import eventually_async
 
-LOGIN = Credentials("AKIA", Secret(planted("bucket-key")))
+LOGIN = ArtifactCredentials("AKIA", Secret(planted("bucket-key")))
 REF = GitRef("v1")
 ENDLESS = "<IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>"
 OBJECT = (
@@ -52,12 +52,14 @@ class Server:
         self.objects = dict(objects)
         self.list = "".join(OBJECT.format(name, len(content)) for name, content in objects.items())
 
-    def bucket(self, login: Credentials = LOGIN, limits: Limits | None = None) -> Bucket:
-        async def read() -> Credentials:
+    def bucket(
+        self, login: ArtifactCredentials = LOGIN, limits: ArtifactLimits | None = None
+    ) -> BucketOrigin:
+        async def read() -> ArtifactCredentials:
             return login
 
         url = SourceUrl(f"s3://plant?endpoint={self.url}")
-        return Bucket(url, read, limits if limits is not None else Limits(), retries=0)
+        return BucketOrigin(url, read, limits if limits is not None else ArtifactLimits(), retries=0)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.seen.append(request)
@@ -112,7 +114,7 @@ async def test_whoever_gives_up_an_endless_list_leaves_nothing_behind(server: Se
 
 async def test_an_endless_list_ends(server: Server) -> None:
     with pytest.raises(Retry, match="did not come to the end of its list") as error:
-        await server.bucket(limits=Limits(seconds=0.3)).resolve(REF)
+        await server.bucket(limits=ArtifactLimits(seconds=0.3)).resolve(REF)
     assert error.value.reason == Reason.SOURCE_UNREACHABLE
 
 
@@ -152,8 +154,10 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("login", [LOGIN, Credentials()])
-async def test_the_identity_of_this_process_goes_to_no_bucket(server: Server, login: Credentials) -> None:
+@pytest.mark.parametrize("login", [LOGIN, ArtifactCredentials()])
+async def test_the_identity_of_this_process_goes_to_no_bucket(
+    server: Server, login: ArtifactCredentials
+) -> None:
     server.hold({"v1/a": b"1"})
     await server.bucket(login).resolve(REF)
     signed = [request.headers.get("Authorization", "") for request in server.seen]
@@ -229,10 +233,10 @@ async def test_an_endpoint_of_the_machine_is_not_connected_to(server: Server) ->
 @pytest.mark.usefixtures("enforced")
 @pytest.mark.parametrize("host", ["kubernetes.default.svc", "minio.tools.svc", "[fd00:ec2::254]"])
 async def test_endpoints_of_the_cluster_are_refused(host: str) -> None:
-    async def read() -> Credentials:
+    async def read() -> ArtifactCredentials:
         return LOGIN
 
-    bucket = Bucket(SourceUrl(f"s3://plant?endpoint=http://{host}"), read, Limits(), retries=0)
+    bucket = BucketOrigin(SourceUrl(f"s3://plant?endpoint=http://{host}"), read, ArtifactLimits(), retries=0)
     with pytest.raises(Retry, match="is not connected to"):
         await bucket.resolve(REF)
 

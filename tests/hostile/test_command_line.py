@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.command_fork_server import Commands, Ended
 from stoker_testkit.repositories.bare_repository import Repository, submodule, symlink
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -51,7 +51,7 @@ def arguments(attack: Attack, *options: str, repo: str = "", ref: str = "main") 
 def assert_refused(attack: Attack, ended: Ended) -> str:
     """What was said, when nothing was done."""
     assert "Traceback" not in ended.err, ended.err
-    assert ended.code == Exit.WRONG_INPUT, ended
+    assert ended.code == ExitCode.WRONG_INPUT, ended
     assert not (attack.data / "projects/P").exists()
     assert {path.name for path in attack.data.glob(".sync-*/*")} <= {"lock", "writer"}
     message = str(ended.said["message"])
@@ -207,10 +207,10 @@ def test_a_glob_that_others_choke_on_costs_no_time(attack: Attack, commands: Com
     attack.repository.commit({f"s/{'a' * 200}/{'a/' * 60}{n}": "1" for n in range(300)})
     ended = commands.run(*arguments(attack, f"--exclude={glob}"))
     assert "Traceback" not in ended.err
-    if ended.code == Exit.WRONG_INPUT:
+    if ended.code == ExitCode.WRONG_INPUT:
         assert_refused(attack, ended)
     else:
-        assert ended.code in (Exit.DONE, Exit.STALLED), ended
+        assert ended.code in (ExitCode.DONE, ExitCode.STALLED), ended
 
 
 # No program but git.
@@ -280,7 +280,7 @@ def test_no_program_but_git_is_started_whatever_a_repository_asks_for(
     env = decoys(tmp_path / "decoys")
     with attack.guarded():
         ended = run(attack, env=env, repo=git_http.url("evil.git") if over == "http" else "")
-    assert ended.code == Exit.PARTIAL, ended
+    assert ended.code == ExitCode.PARTIAL, ended
     assert attack.delivered() == {"good": b"good", "$(touch canary)": b"1"}
     assert [note["path"] for note in ended.said["errors"]] == ["projects/P/large.bin"]
     assert [note["path"] for note in ended.said["skipped"]] == ["s/mod"]
@@ -370,7 +370,7 @@ def test_no_setting_of_home_or_environment_reaches_git(attack: Attack, tmp_path:
     attack.source()
     with attack.guarded():
         ended = run(attack, env=dict(os.environ) | hostile)
-    assert ended.code == Exit.DONE, ended
+    assert ended.code == ExitCode.DONE, ended
     assert attack.delivered() == {"good": b"good"}
     assert not canary.exists()
 
@@ -391,7 +391,7 @@ PLANTS = {
 def test_what_was_planted_in_the_mirror_is_never_read(attack: Attack, commands: Commands, what: str) -> None:
     canary = attack.outside / "canary"
     attack.source()
-    assert commands.run(*arguments(attack)).code == Exit.DONE
+    assert commands.run(*arguments(attack)).code == ExitCode.DONE
     (mirror,) = (path for path in (attack.cache / "mirrors").iterdir() if path.is_dir())
     name, content = PLANTS[what]
     planted = mirror / name
@@ -401,7 +401,7 @@ def test_what_was_planted_in_the_mirror_is_never_read(attack: Attack, commands: 
     planted.chmod(0o755)
     attack.repository.commit({"s/good": "2"})
     ended = commands.run(*arguments(attack))
-    assert ended.code == Exit.DONE, ended
+    assert ended.code == ExitCode.DONE, ended
     assert attack.delivered() == {"good": b"2"}
     assert not canary.exists()
     assert not planted.exists() or "touch" not in planted.read_text()
@@ -411,7 +411,7 @@ def test_a_plan_shows_of_what_is_refused_the_name_alone(attack: Attack, commands
     secret = attack.outside / "sentinel"
     secret.write_text("s3cret-canary")
     attack.repository.commit({"s/good": "2", "s/link": symlink(str(secret)), "s/view.json": '{"a": 1}'})
-    assert commands.run(*arguments(attack)).code == Exit.DONE
+    assert commands.run(*arguments(attack)).code == ExitCode.DONE
     (attack.data / "projects/P/good").unlink()
     (attack.data / "projects/P/good").symlink_to(secret)
     attack.repository.commit({"s/good": "3"})

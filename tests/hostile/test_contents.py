@@ -15,9 +15,9 @@ import pytest
 
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import Stalled, StokerError
-from stoker.domain.intent.files import FilesIntent, Mapping
+from stoker.domain.intent.files import FileMapping, FilesIntent
 from stoker.domain.reasons import Reason
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker_testkit.repositories.malicious_repository import FOLDER, REGULAR, Attack
 
 MB = 1 << 20
@@ -80,7 +80,7 @@ async def test_a_json_of_great_size_is_delivered_or_refused_and_never_cut(attack
 async def test_more_than_one_answer_may_hold_is_refused_and_nothing_is_left(attack: Attack) -> None:
     attack.source((REGULAR, b"large", attack.blob(os.urandom(4 * MB))))
     with pytest.raises(StokerError, match="more than the 1048576 bytes") as failed:
-        await attack.sync(keeper=attack.bounded(Limits(fetch=MB)))
+        await attack.sync(keeper=attack.bounded(FetchLimits(fetch=MB)))
     assert failed.value.reason is Reason.SOURCE_TOO_LARGE
     assert attack.delivered() == {}
     assert left(attack) == []
@@ -94,11 +94,11 @@ from stoker_testkit.repositories.malicious_repository import INTENT
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import StokerError
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 url, data, cache = sys.argv[1:]
-job = SyncJob(Source(RepoUrl(url), GitRef("main")), INTENT, TemplateValues(), Path(data), Path(cache))
+job = SyncJob(SourceIntent(RepoUrl(url), GitRef("main")), INTENT, TemplateValues(), Path(data), Path(cache))
 try:
     asyncio.run(open_keeper(job).sync())
     print("done")
@@ -225,7 +225,7 @@ async def test_a_file_and_a_folder_of_one_name_give_neither(attack: Attack) -> N
 
 async def test_two_mappings_that_meet_in_one_place_confuse_nobody(attack: Attack) -> None:
     attack.repository.commit({"s/View/f": "1", "t/view/f": "2", "s/good": "good"})
-    intent = FilesIntent((Mapping("s", "projects/P"), Mapping("t", "projects/P")))
+    intent = FilesIntent((FileMapping("s", "projects/P"), FileMapping("t", "projects/P")))
     report = await attack.sync(intent)
     assert attack.delivered() == {"good": b"good"}
     assert len(report.plan.conflicts) == 2

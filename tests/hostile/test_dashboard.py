@@ -14,12 +14,12 @@ import pytest_asyncio
 
 from stoker.dashboard import sessions, sse
 from stoker.dashboard.interfaces import Visitor
-from stoker.dashboard.server import Dashboard, Settings
-from stoker.dashboard.view_models import Written
+from stoker.dashboard.server import DashboardOptions, DashboardServer
+from stoker.dashboard.view_models import CommitView
 from stoker.domain.secrets import Secret
 from stoker_testkit.dashboard import sample_fleets
-from stoker_testkit.dashboard.api_client import CSRF, Visit
-from stoker_testkit.dashboard.fake_fleet_server import EDITOR, FleetGate, FleetHands, FleetScene
+from stoker_testkit.dashboard.api_client import CSRF, DashboardClient
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, FakeActions, FakeAuth, FakeViewSource
 from stoker_testkit.wait_until import eventually_async
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\r\nX-Evil: 1"
@@ -27,15 +27,15 @@ MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\r\nX-Ev
 
 class House:
     def __init__(self) -> None:
-        self.scene, self.gate = FleetScene(), FleetGate()
+        self.scene, self.gate = FakeViewSource(), FakeAuth()
         self.scene.put(*sample_fleets.mixed())
-        self.hands = FleetHands(self.scene)
+        self.hands = FakeActions(self.scene)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> House:
-        settings = Settings(address="127.0.0.1:0", names=frozenset({"plant.example.net"}))
+        settings = DashboardOptions(address="127.0.0.1:0", names=frozenset({"plant.example.net"}))
         self.dashboard = await self._stack.enter_async_context(
-            Dashboard(self.scene, self.hands, self.gate, settings=settings)
+            DashboardServer(self.scene, self.hands, self.gate, settings=settings)
         )
         self.url = f"http://127.0.0.1:{self.dashboard.port}"
         return self
@@ -43,8 +43,8 @@ class House:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def visit(self, token: str = EDITOR) -> Visit:
-        visit = await self._stack.enter_async_context(Visit(self.url))
+    async def visit(self, token: str = EDITOR) -> DashboardClient:
+        visit = await self._stack.enter_async_context(DashboardClient(self.url))
         if token:
             assert (await visit.sign_in(token)).status == 200
         return visit
@@ -361,7 +361,7 @@ async def test_a_reader_that_reads_nothing_is_let_go(house: House, monkeypatch: 
 async def test_markup_in_commits_paths_and_names_stays_data(house: House) -> None:
     destination = sample_fleets.destinations()[0]
     evil = msgspec.structs.replace(
-        destination, recent=(Written(commit="c", author=MARKUP, subject=MARKUP, at=None),), message=MARKUP
+        destination, recent=(CommitView(commit="c", author=MARKUP, subject=MARKUP, at=None),), message=MARKUP
     )
     house.scene.put(evil, sample_fleets.resource("evil", message=MARKUP, ref=MARKUP))
     visit = await house.visit()

@@ -17,11 +17,11 @@ from aiohttp import web
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.tree import read_tree
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.probe import starting_with
 from stoker.git.remote.remote import Remote
 from stoker_testkit.repositories.bare_repository import Repository
@@ -63,9 +63,9 @@ class Stage:
         self.server = server
         self.repository = repository
         self.remote = Remote(
-            GitRunner(tmp_path / "cache"), RepoUrl(server.url("plant.git")), always(Access())
+            GitRunner(tmp_path / "cache"), RepoUrl(server.url("plant.git")), always(RepoAccess())
         )
-        self.mirror = Mirror(self.remote, tmp_path / "cache", limits=Limits(fetch=CAP, news=CAP))
+        self.mirror = Mirror(self.remote, tmp_path / "cache", limits=FetchLimits(fetch=CAP, news=CAP))
 
     def turn(self) -> CommitId:
         """More than may be received, in files each of which may be; from now on without git."""
@@ -116,8 +116,8 @@ async def test_a_repository_whose_path_looks_like_a_dumb_one_is_fetched(stage: S
     inside = Repository.create(stage.repository.path.parent / "objects" / "pack" / "objects")
     tip = inside.commit({"a": "1"})
     url = RepoUrl(stage.server.url("objects/pack/objects"))
-    remote = Remote(stage.remote.runner, url, always(Access()))
-    mirror = Mirror(remote, stage.remote.runner.cache, limits=Limits(fetch=CAP, news=CAP))
+    remote = Remote(stage.remote.runner, url, always(RepoAccess()))
+    mirror = Mirror(remote, stage.remote.runner.cache, limits=FetchLimits(fetch=CAP, news=CAP))
     async with mirror.held():
         await mirror.fetch(tip, MAIN)
         assert (await read_tree(remote.runner, mirror.path, tip)).files.keys() == {"a"}

@@ -20,10 +20,10 @@ from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.gateway import Gateway, ScanKind
+from stoker.ignition.client.gateway import GatewayClient, ScanKind
 from stoker.ignition.client.http import LARGEST_ANSWER
-from stoker.ignition.client.requests import Asking
-from stoker.ignition.client.responses import NotOffered
+from stoker.ignition.client.requests import GatewayRequests
+from stoker.ignition.client.responses import PathNotOffered
 from stoker_testkit.wait_until import eventually_async
 
 CANARY = "canary-4711"
@@ -75,8 +75,8 @@ class Impostor:
         return GatewayAddress("127.0.0.1", self.port, tls=False)
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[Gateway]:
-        gateway = Gateway(self.address, lambda: Secret(KEY))
+    async def client(self) -> AsyncIterator[GatewayClient]:
+        gateway = GatewayClient(self.address, lambda: Secret(KEY))
         try:
             yield gateway
         finally:
@@ -94,24 +94,24 @@ def an_object(value: object) -> bytes:
     return answered(json.dumps(value).encode())
 
 
-Question = Callable[[Gateway], Awaitable[object]]
+Question = Callable[[GatewayClient], Awaitable[object]]
 
 QUESTIONS: dict[str, Question] = {
-    "presence": Gateway.presence,
-    "check": Gateway.check,
-    "projects": Gateway.project_names,
-    "tag providers": Gateway.tag_providers,
-    "managed": Gateway.managed_providers,
-    "designers": Gateway.designers,
-    "sessions": Gateway.perspective_sessions,
-    "modules": Gateway.modules,
-    "restarts": Gateway.pending_restarts,
+    "presence": GatewayClient.presence,
+    "check": GatewayClient.check,
+    "projects": GatewayClient.project_names,
+    "tag providers": GatewayClient.tag_providers,
+    "managed": GatewayClient.managed_providers,
+    "designers": GatewayClient.designers,
+    "sessions": GatewayClient.perspective_sessions,
+    "modules": GatewayClient.modules,
+    "restarts": GatewayClient.pending_restarts,
     "types": lambda gateway: gateway.types_of("default"),
     "scan": lambda gateway: gateway.scan(ScanKind.PROJECTS),
     "lock": lambda gateway: gateway.lock(ScanKind.PROJECTS, acquire=1, hold=1),
     "lock info": lambda gateway: gateway.lock_info(ScanKind.CONFIG),
-    "write": Gateway.may_write,
-    "restart": Gateway.restart,
+    "write": GatewayClient.may_write,
+    "restart": GatewayClient.restart,
     "message": lambda gateway: gateway.message_session("1", "hello"),
     "close": lambda gateway: gateway.close_session("1", "bye"),
 }
@@ -191,7 +191,7 @@ async def test_no_answer_is_beyond_the_client(name: str) -> None:
 async def test_whoever_never_ends_an_answer_is_given_up(then: str) -> None:
     started = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"
     async with Impostor(started, then=then).listening() as impostor:
-        asking = Asking(impostor.address, lambda: Secret(KEY))
+        asking = GatewayRequests(impostor.address, lambda: Secret(KEY))
         with pytest.raises(Retry, match=r"gave no answer within 0\.3 s") as given_up:
             await asking.ask("GET", "/data/api/v1/designers", "listing designers", within=0.3)
         assert given_up.value.reason is Reason.GATEWAY_UNREACHABLE
@@ -279,9 +279,9 @@ async def test_an_id_from_a_gateway_stays_one_part_of_a_path(session: str) -> No
 @pytest.mark.parametrize("session", ["", ".", ".."])
 async def test_an_id_that_would_mean_everybody_is_never_sent(session: str) -> None:
     async with Impostor(answered(b"true")).listening() as impostor, impostor.client() as gateway:
-        with pytest.raises(NotOffered):
+        with pytest.raises(PathNotOffered):
             await gateway.close_session(session, "x")
-        with pytest.raises(NotOffered):
+        with pytest.raises(PathNotOffered):
             await gateway.message_session(session, "x")
     assert not impostor.requests
 

@@ -23,11 +23,11 @@ from aiohttp import web
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.tree import read_tree
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker_testkit.repositories.bare_repository import Repository, git_environment
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -249,8 +249,10 @@ class Stage:
         self.server = server
         self.repository = repository
         self.runner = GitRunner(tmp_path / "cache", timeout=TIMEOUT, max_memory=MEMORY)
-        remote = Remote(self.runner, RepoUrl(server.url("plant.git")), always(Access()))
-        self.mirror = Mirror(remote, tmp_path / "cache", limits=Limits(fetch=CAP, news=CAP, seconds=TIMEOUT))
+        remote = Remote(self.runner, RepoUrl(server.url("plant.git")), always(RepoAccess()))
+        self.mirror = Mirror(
+            remote, tmp_path / "cache", limits=FetchLimits(fetch=CAP, news=CAP, seconds=TIMEOUT)
+        )
 
     async def assert_survives(self, reasons: set[Reason], *, begin_with_a_mirror: bool) -> None:
         honest = self.repository.commit({"a": "1", "b": "x" * 5000})

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.codec import decode
-from stoker.kube.client.errors import Unreadable
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.errors import UnreadableResponse
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.config.config import load
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
@@ -22,11 +22,11 @@ from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.wait_until import eventually_async
 
 DEEP = 4_000
-ANYTHING = Resource("hostile.example.test", "v1", "anythings", "Anything", namespaced=True)
+ANYTHING = ApiResource("hostile.example.test", "v1", "anythings", "Anything", namespaced=True)
 
 
 @pytest.fixture
-def anything(control_plane: ClusterAccess) -> Resource:
+def anything(control_plane: ClusterAccess) -> ApiResource:
     """A kind whose schema lets everything through."""
     name = f"{ANYTHING.plural}.{ANYTHING.group}"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -55,13 +55,13 @@ def nested(name: str, depth: int) -> bytes:
 
 
 async def test_a_deeply_nested_object_does_not_hide_the_others_of_its_kind(
-    anything: Resource, admin_kubeconfig: Path, namespace: str
+    anything: ApiResource, admin_kubeconfig: Path, namespace: str
 ) -> None:
-    async with Client(load(admin_kubeconfig)) as client:
+    async with KubeClient(load(admin_kubeconfig)) as client:
         listed = Reflector(client, anything, namespace=namespace, keep=len)
 
         async def create(name: str, depth: int) -> None:
-            await client.create(anything, nested(name, depth), namespace, into=Header)
+            await client.create(anything, nested(name, depth), namespace, into=ObjectHeader)
 
         await create("bomb", DEEP)
         await create("harmless", 1)
@@ -84,5 +84,5 @@ async def test_a_deeply_nested_object_does_not_hide_the_others_of_its_kind(
 
 
 def test_what_is_nested_deeper_than_any_server_takes_is_refused_and_nothing_crashes() -> None:
-    with pytest.raises(Unreadable, match="nested too deeply"):
+    with pytest.raises(UnreadableResponse, match="nested too deeply"):
         decode(b"[" * 500_000 + b"]" * 500_000, msgspec.Raw, "get anythings")

@@ -14,7 +14,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
 from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.domain.intent.files import FilesIntent, Mapping
+from stoker.domain.intent.files import FileMapping, FilesIntent
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
 from stoker.engine.plan.ledger import record
@@ -191,10 +191,10 @@ async def test_a_source_of_nothing_but_a_submodule_stalls(attack: Attack) -> Non
 @pytest.mark.parametrize("source", ["typo", "s/typo"])
 async def test_a_misspelt_source_in_a_mapping_deletes_nothing(attack: Attack, source: str) -> None:
     attack.repository.commit({"s/f": "1", "t/g": "2"})
-    other = Mapping("t", "projects/P/t")
-    await attack.sync(FilesIntent((Mapping("s", "projects/P"), other)))
+    other = FileMapping("t", "projects/P/t")
+    await attack.sync(FilesIntent((FileMapping("s", "projects/P"), other)))
     with pytest.raises(Stalled, match=f"{source} -> projects/P gives no file") as stalled:
-        await attack.sync(FilesIntent((Mapping(source, "projects/P"), other)))
+        await attack.sync(FilesIntent((FileMapping(source, "projects/P"), other)))
     assert stalled.value.reason is Reason.SOURCE_EMPTY
     assert attack.delivered() == {"f": b"1", "t/g": b"2"}
 
@@ -281,7 +281,7 @@ async def test_a_symlink_planted_above_the_destination_is_never_written_through(
     (elsewhere / "P").mkdir(parents=True)
     (attack.data / "linked").symlink_to(elsewhere)
     attack.repository.commit({"s/f": "evil"})
-    report = await attack.sync(FilesIntent((Mapping("s", "linked/P"),)))
+    report = await attack.sync(FilesIntent((FileMapping("s", "linked/P"),)))
     assert [note.path for note in report.plan.conflicts] == ["linked/P/f"]
     assert list((elsewhere / "P").iterdir()) == []
 
@@ -323,10 +323,10 @@ def forge_manifest(attack: Attack, path: str) -> None:
 def forge_journal(attack: Attack, path: str) -> None:
     """The same as a step that was made since."""
     generation, _ = journal.decode_base((attack.data / MANIFEST).read_bytes())
-    frames, place = journal.Frames(generation), attack.data / JOURNAL
+    frames, place = journal.JournalFrames(generation), attack.data / JOURNAL
     frames.read(place.read_bytes())
     with place.open("ab") as file:
-        file.write(frames.next(journal.Change(files={path: RECORD}, complete=True)))
+        file.write(frames.next(journal.LedgerChange(files={path: RECORD}, complete=True)))
 
 
 FORGERS = pytest.mark.parametrize("forge", [forge_manifest, forge_journal])
@@ -367,11 +367,11 @@ async def test_the_gateways_own_places_are_never_a_destination(attack: Attack) -
     attack.repository.commit(
         {".uuid": "evil", "db/x": "evil", ".sync-state/manifest": "{}", "projects/P/f": "1"}
     )
-    report = await attack.sync(FilesIntent((Mapping(".", "."),)))
+    report = await attack.sync(FilesIntent((FileMapping(".", "."),)))
     assert {note.path for note in report.plan.skipped} == {".uuid", "db/x", ".sync-state/manifest"}
     assert (attack.data / ".uuid").read_text() == "gateway"
     with pytest.raises(InvalidValue):
-        await attack.sync(FilesIntent((Mapping("projects", "db"),)))
+        await attack.sync(FilesIntent((FileMapping("projects", "db"),)))
 
 
 @pytest.mark.parametrize("what", ["no tree", "missing tree", "missing blob", "empty name", "truncated tree"])

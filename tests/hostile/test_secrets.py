@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.git_ssh_server import GitSshServer
@@ -60,7 +60,7 @@ class Told:
     token: str | None = TOKEN
     environment: dict[str, str] = field(default_factory=dict)
     verb: tuple[str, ...] = ("sync",)
-    code: Exit | None = None
+    code: ExitCode | None = None
 
 
 class Site(Attack):
@@ -119,7 +119,7 @@ def moody(**mood: object) -> Callable[[Site], Told]:
     def way(site: Site) -> Told:
         for name, value in mood.items():
             setattr(site.server, name, value)
-        return Told(code=Exit.UNREACHABLE)
+        return Told(code=ExitCode.UNREACHABLE)
 
     return way
 
@@ -138,9 +138,9 @@ def changed_host(site: Site) -> Told:
 
 def committed(files: dict[str, str | None], *options: str) -> Callable[[Site], Told]:
     def way(site: Site) -> Told:
-        assert site.run(Told())[0] == Exit.DONE
+        assert site.run(Told())[0] == ExitCode.DONE
         site.plant.commit(dict(files), replace=True)
-        return Told(options, code=Exit.STALLED)
+        return Told(options, code=ExitCode.STALLED)
 
     return way
 
@@ -157,51 +157,51 @@ ENCRYPTED = (
 HTTP_WITH = "http://{}@127.0.0.1:1/plant.git"
 
 WAYS: dict[str, Callable[[Site], Told]] = {
-    "good": lambda _: Told(code=Exit.DONE),
-    "good in json": lambda _: Told(("--output=json",), code=Exit.DONE),
+    "good": lambda _: Told(code=ExitCode.DONE),
+    "good in json": lambda _: Told(("--output=json",), code=ExitCode.DONE),
     "a plan with its diff": lambda _: Told(("--diff",), verb=("plan",)),
-    "good over ssh": lambda site: by_ssh(site, code=Exit.DONE),
-    "a wrong token": lambda _: Told(token=TOKEN + "x", code=Exit.UNREACHABLE),
-    "no token": lambda _: Told(token=None, code=Exit.UNREACHABLE),
-    "an empty token": lambda _: Told(token="", code=Exit.WRONG_INPUT),
+    "good over ssh": lambda site: by_ssh(site, code=ExitCode.DONE),
+    "a wrong token": lambda _: Told(token=TOKEN + "x", code=ExitCode.UNREACHABLE),
+    "no token": lambda _: Told(token=None, code=ExitCode.UNREACHABLE),
+    "an empty token": lambda _: Told(token="", code=ExitCode.WRONG_INPUT),
     "two lines of token": lambda _: Told(token=f"{TOKEN}\n{TOKEN}"),
     "a token with a zero byte": lambda _: Told(token=f"{TOKEN}\0{TOKEN}"),
     "a token with a control character": lambda _: Told(token=f"{TOKEN}\x1b[2J"),
     "a megabyte of token": lambda _: Told(token=TOKEN * 40_000),
     "a user name with a line break": lambda _: Told(("--username=a\nb",)),
-    "another repository": lambda site: Told(repo=site.server.url("nope.git"), code=Exit.UNREACHABLE),
-    "a ref that is not there": lambda _: Told(("--ref=nope",), code=Exit.WRONG_INPUT),
-    "a commit that is not there": lambda _: Told((f"--ref={'1' * 40}",), code=Exit.WRONG_INPUT),
+    "another repository": lambda site: Told(repo=site.server.url("nope.git"), code=ExitCode.UNREACHABLE),
+    "a ref that is not there": lambda _: Told(("--ref=nope",), code=ExitCode.WRONG_INPUT),
+    "a commit that is not there": lambda _: Told((f"--ref={'1' * 40}",), code=ExitCode.WRONG_INPUT),
     "forbidden": moody(status=403),
     "a broken server": moody(status=500),
     "too many requests": moody(status=429),
     "not implemented": moody(status=501),
     "a page": moody(status=200),
     "a redirect to nobody": moody(location="http://127.0.0.1:1"),
-    "nobody there": lambda _: Told(repo="http://127.0.0.1:1/plant.git", code=Exit.UNREACHABLE),
+    "nobody there": lambda _: Told(repo="http://127.0.0.1:1/plant.git", code=ExitCode.UNREACHABLE),
     "https where there is none": lambda site: Told(
-        repo=site.server.url("plant.git").replace("http:", "https:"), code=Exit.UNREACHABLE
+        repo=site.server.url("plant.git").replace("http:", "https:"), code=ExitCode.UNREACHABLE
     ),
-    "a user in the address": lambda _: Told(repo=HTTP_WITH.format(IN_ADDRESS), code=Exit.WRONG_INPUT),
+    "a user in the address": lambda _: Told(repo=HTTP_WITH.format(IN_ADDRESS), code=ExitCode.WRONG_INPUT),
     "a password in the address": lambda _: Told(
-        repo=HTTP_WITH.format(f"me:{IN_ADDRESS}"), code=Exit.WRONG_INPUT
+        repo=HTTP_WITH.format(f"me:{IN_ADDRESS}"), code=ExitCode.WRONG_INPUT
     ),
     "a password with odd characters": lambda _: Told(
-        repo=HTTP_WITH.format(f"me:a/b@c:{IN_ADDRESS}"), code=Exit.WRONG_INPUT
+        repo=HTTP_WITH.format(f"me:a/b@c:{IN_ADDRESS}"), code=ExitCode.WRONG_INPUT
     ),
     "a secret as query": lambda _: Told(
-        repo=f"https://example.test/x?token={IN_ADDRESS}", code=Exit.WRONG_INPUT
+        repo=f"https://example.test/x?token={IN_ADDRESS}", code=ExitCode.WRONG_INPUT
     ),
     "a password for the proxy": lambda _: Told(
-        (f"--proxy=http://me:{IN_PROXY}@127.0.0.1:1",), code=Exit.WRONG_INPUT
+        (f"--proxy=http://me:{IN_PROXY}@127.0.0.1:1",), code=ExitCode.WRONG_INPUT
     ),
     "a proxy in the environment that is not there": lambda _: Told(environment=proxy_environment(1)),
     "an authority that is a key": lambda site: Told((f"--ca-file={site.file('ca', PEM)}",)),
-    "an ssh key that is none": lambda site: by_ssh(site, key=f"no key {IN_KEY}", code=Exit.WRONG_INPUT),
+    "an ssh key that is none": lambda site: by_ssh(site, key=f"no key {IN_KEY}", code=ExitCode.WRONG_INPUT),
     "an ssh key that is torn": lambda site: by_ssh(site, key=PEM),
-    "an ssh key with a passphrase": lambda site: by_ssh(site, key=ENCRYPTED, code=Exit.WRONG_INPUT),
+    "an ssh key with a passphrase": lambda site: by_ssh(site, key=ENCRYPTED, code=ExitCode.WRONG_INPUT),
     "a key that the server does not know": lambda site: by_ssh(
-        site, key=site.ssh.stranger_key().read_text(), code=Exit.UNREACHABLE
+        site, key=site.ssh.stranger_key().read_text(), code=ExitCode.UNREACHABLE
     ),
     "another host key": changed_host,
     "an ssh key for http": lambda site: Told((f"--ssh-key-file={site.file('id', PEM)}",), token=None),
@@ -213,8 +213,8 @@ WAYS: dict[str, Callable[[Site], Told]] = {
     ),
     "an emptied source": committed({"t": "1"}),
     "broken json": committed({"s/f.json": "{"}),
-    "no git": lambda _: Told(environment={"PATH": "/nowhere"}, code=Exit.WRONG_INPUT),
-    "no data folder": lambda _: Told(("--data-dir=/nowhere",), code=Exit.WRONG_INPUT),
+    "no git": lambda _: Told(environment={"PATH": "/nowhere"}, code=ExitCode.WRONG_INPUT),
+    "no data folder": lambda _: Told(("--data-dir=/nowhere",), code=ExitCode.WRONG_INPUT),
     "a cache that is a file": lambda site: Told((f"--cache-dir={site.file('cache-file', 'x')}",)),
 }
 
@@ -257,7 +257,7 @@ def in_keys(told: Told) -> list[str]:
 
 def test_a_password_of_the_environments_proxy_opens_it_and_is_seen_nowhere(site: Site) -> None:
     with HttpProxy.start({"me": IN_PROXY}) as proxy:
-        for word, code in ((IN_PROXY, Exit.DONE), (f"{IN_PROXY}-wrong", Exit.UNREACHABLE)):
+        for word, code in ((IN_PROXY, ExitCode.DONE), (f"{IN_PROXY}-wrong", ExitCode.UNREACHABLE)):
             environment = {
                 name: value.replace(IN_PROXY, word) for name, value in proxy_environment(proxy.port).items()
             }
@@ -273,7 +273,7 @@ def test_credentials_do_not_follow_a_redirect(site: Site, tmp_path: Path) -> Non
     with GitHttpServer.start(tmp_path / "elsewhere") as elsewhere:
         site.server.location = elsewhere.url("").rstrip("/")
         code, said = site.run(Told())
-        assert code == Exit.UNREACHABLE
+        assert code == ExitCode.UNREACHABLE
         assert "redirect" in said
         assert elsewhere.requests == []
     assert TOKEN not in said

@@ -24,9 +24,9 @@ from stoker.domain.refs import CommitId
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.tags import TagObject
 from stoker.git.signature.signed_objects import MAX_OBJECT_BYTES
-from stoker.git.signature.verify import Signed, TrustedKeys, verify
+from stoker.git.signature.verify import TrustedKeys, VerifiedSignature, verify
 from stoker_testkit.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
-from stoker_testkit.repositories.malicious_repository import EvilRepository
+from stoker_testkit.repositories.malicious_repository import MaliciousRepository
 
 MISSING, INVALID = Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID
 
@@ -42,7 +42,7 @@ def anybody(gpg: GpgHome) -> Signer:
     return gpg.signer("anybody")
 
 
-class Attack(EvilRepository):
+class Attack(MaliciousRepository):
     """By somebody who must not pass for Alice."""
 
     def __init__(self, folder: Path) -> None:
@@ -53,12 +53,12 @@ class Attack(EvilRepository):
         self.mallory = ssh_signer(folder, "mallory")
         self.keys = TrustedKeys(allowed_signers=b"alice@example.test " + self.alice.public + b"\n")
 
-    async def accepted(self, commit: CommitId, keys: TrustedKeys | None = None) -> Signed:
+    async def accepted(self, commit: CommitId, keys: TrustedKeys | None = None) -> VerifiedSignature:
         place = self.repository.path
         mode = SignatureMode.COMMIT
         return await verify(self.runner, place, mode=mode, commit=commit, tag=None, keys=keys or self.keys)
 
-    async def accepted_tag(self, name: str, id_: str, commit: CommitId) -> Signed:
+    async def accepted_tag(self, name: str, id_: str, commit: CommitId) -> VerifiedSignature:
         place, mode = self.repository.path, SignatureMode.TAG
         tag = TagObject(name, id_)
         return await verify(self.runner, place, mode=mode, commit=commit, tag=tag, keys=self.keys)
@@ -475,7 +475,9 @@ async def test_a_gpg_that_does_not_say_all_that_it_must(
     await attack.assert_refused(commit, INVALID, "GPG signature that", TrustedKeys(gpg_keys=b"any"))
     (place / "verified").write_text(f"[GNUPG:] NEWSIG\n[GNUPG:] {GOOD}\n")
     if code == 0:
-        assert await attack.accepted(commit, TrustedKeys(gpg_keys=b"any")) == Signed("Alice", "gpg", "AA")
+        assert await attack.accepted(commit, TrustedKeys(gpg_keys=b"any")) == VerifiedSignature(
+            "Alice", "gpg", "AA"
+        )
 
 
 async def test_a_signed_tag_passed_off_as_another_release(attack: Attack) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.reasons import Reason
 from stoker_testkit.command_fork_server import Commands, Ended
 from stoker_testkit.repositories.bare_repository import Repository, submodule
@@ -44,7 +44,9 @@ class Site(Attack):
         assert "Traceback" not in ended.err
         return ended
 
-    def refuses(self, reason: Reason, *options: str, ref: str = "main", code: Exit = Exit.STALLED) -> str:
+    def refuses(
+        self, reason: Reason, *options: str, ref: str = "main", code: ExitCode = ExitCode.STALLED
+    ) -> str:
         """What was said; not one file in the destination is another, nor is one more or less there."""
         before = fingerprint(self.data / "projects")
         ended = self.run(*options, ref=ref)
@@ -115,7 +117,7 @@ def test_where_signatures_are_required_nothing_of_a_forgery_is_applied(
     site: Site, alice: Signer, what: str
 ) -> None:
     alice.commit(site.repository, {"s/f": "1"})
-    assert site.run(*signed(site)).code == Exit.DONE
+    assert site.run(*signed(site)).code == ExitCode.DONE
     forge, reason = FORGERIES[what]
     commit = forge(site, alice)
     message = site.refuses(reason, *signed(site))
@@ -132,7 +134,7 @@ def test_a_signed_tag_is_required_where_tags_vouch(site: Site, alice: Signer) ->
     site.repository.tag("v1", commit, message="annotated")
     site.refuses(Reason.SIGNATURE_MISSING, *signed(site, "tag"), ref="v1")
     alice.tag(site.repository, "v1", commit)
-    assert site.run(*signed(site, "tag"), ref="v1").code == Exit.DONE
+    assert site.run(*signed(site, "tag"), ref="v1").code == ExitCode.DONE
     evil = site.repository.commit({"s/f": "evil"})
     site.repository.tag("v1", evil, message="moved")
     site.refuses(Reason.SIGNATURE_MISSING, *signed(site, "tag"), ref="v1")
@@ -162,13 +164,13 @@ def test_a_rewritten_branch_stalls_unless_that_is_allowed(
 ) -> None:
     site.repository.commit({"s/f": "0"})
     site.repository.commit({"s/f": "1", "s/g": "1"})
-    assert site.run("--no-rewrite").code == Exit.DONE
+    assert site.run("--no-rewrite").code == ExitCode.DONE
     rewrite(site.repository)
     for more in ((), ("--trust-ledger",), ("--dry-run",)):
         message = site.refuses(Reason.HISTORY_REWRITTEN, "--no-rewrite", *more)
         assert site.repository.tip() in message
     assert site.delivered() == {"f": b"1", "g": b"1"}
-    assert site.run().code == Exit.DONE
+    assert site.run().code == ExitCode.DONE
     assert site.delivered() == {
         path.removeprefix("s/"): content for path, content in site.repository.files().items()
     }
@@ -178,17 +180,17 @@ def test_a_rewritten_branch_stalls_unless_that_is_allowed(
 def test_a_moved_tag_stalls_where_rewriting_is_not_allowed(site: Site, message: str | None) -> None:
     base = site.repository.commit({"s/f": "0"})
     site.repository.tag("v1", site.repository.commit({"s/f": "1"}), message=message)
-    assert site.run("--no-rewrite", ref="v1").code == Exit.DONE
+    assert site.run("--no-rewrite", ref="v1").code == ExitCode.DONE
     site.repository.tag("v1", site.repository.commit({"s/f": "evil"}, onto=base), message=message)
     site.refuses(Reason.HISTORY_REWRITTEN, "--no-rewrite", ref="v1")
 
 
 def test_a_branch_that_is_gone_changes_nothing(site: Site) -> None:
     site.repository.commit({"s/f": "1"})
-    assert site.run().code == Exit.DONE
+    assert site.run().code == ExitCode.DONE
     site.repository.set_branch("other", site.repository.tip())
     site.repository.delete_branch("main")
-    assert "main" in site.refuses(Reason.REF_NOT_FOUND, code=Exit.WRONG_INPUT)
+    assert "main" in site.refuses(Reason.REF_NOT_FOUND, code=ExitCode.WRONG_INPUT)
 
 
 # Emptiness.
@@ -211,7 +213,7 @@ EMPTY: dict[str, Callable[[Repository], object]] = {
 @pytest.mark.parametrize("what", EMPTY)
 def test_an_emptied_source_deletes_nothing(site: Site, what: str) -> None:
     site.repository.commit({"s/f": "1", "s/g/h": "1"})
-    assert site.run().code == Exit.DONE
+    assert site.run().code == ExitCode.DONE
     EMPTY[what](site.repository)
     site.refuses(Reason.SOURCE_EMPTY)
     site.refuses(Reason.SOURCE_EMPTY, "--trust-ledger")
@@ -220,8 +222,8 @@ def test_an_emptied_source_deletes_nothing(site: Site, what: str) -> None:
 
 def test_excludes_that_match_everything_delete_nothing(site: Site) -> None:
     site.repository.commit({"s/f": "1", "s/g/h": "1"})
-    assert site.run().code == Exit.DONE
-    assert site.run("--exclude=**").code in (Exit.DONE, Exit.STALLED)
+    assert site.run().code == ExitCode.DONE
+    assert site.run("--exclude=**").code in (ExitCode.DONE, ExitCode.STALLED)
     assert site.delivered() == {"f": b"1", "g/h": b"1"}
 
 
@@ -241,7 +243,7 @@ def test_what_one_credential_opened_is_never_served_to_another(
     def login(name: str) -> tuple[str, str]:
         return f"--username={name}", f"--token-file={site.folder / name}"
 
-    assert site.run(*login("alice")).code == Exit.DONE
+    assert site.run(*login("alice")).code == ExitCode.DONE
     mirrors = [path for path in (site.cache / "mirrors").iterdir() if path.is_dir()]
     other = site.folder / "other"
     other.mkdir()
@@ -251,13 +253,13 @@ def test_what_one_credential_opened_is_never_served_to_another(
         (f"--username={'alice'}", f"--token-file={site.folder / 'mallory'}"),
     ):
         ended = site.run(*attempt, f"--data-dir={other}")
-        assert (ended.code, ended.said["reason"]) == (Exit.UNREACHABLE, Reason.SOURCE_AUTH_FAILED)
+        assert (ended.code, ended.said["reason"]) == (ExitCode.UNREACHABLE, Reason.SOURCE_AUTH_FAILED)
         assert not [
             path for path in other.rglob("*") if path.is_file() and path.name not in ("lock", "writer")
         ]
     git_http.users["mallory"] = planted("password-of-mallory")
     repository.commit({"s/f": "for both"})
-    assert site.run(*login("mallory")).code == Exit.DONE
+    assert site.run(*login("mallory")).code == ExitCode.DONE
     after = [path for path in (site.cache / "mirrors").iterdir() if path.is_dir()]
     assert len(after) == 2 > len(mirrors)
     assert {path.stat().st_mode & 0o7777 for path in after} == {0o700}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.jobs import Wish
+from stoker.agent.sync.jobs import SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId
@@ -80,18 +80,18 @@ async def test_a_folder_that_flips_to_a_symlink_and_back_is_never_written_throug
     ]
     commits.append(attack.repository.commit({f"s/{deep}/f{n}": None for n in range(8)}))
     keeper = open_keeper(attack.job())
-    await keeper.sync(Wish(commit=commits[0]))
+    await keeper.sync(SyncOptions(commit=commits[0]))
     with Flipper(attack.data / "projects/P/sub", target) as flipper:
         for turn in range(passes):
             try:
-                await keeper.sync(Wish(commit=CommitId(commits[turn % 3])))
+                await keeper.sync(SyncOptions(commit=CommitId(commits[turn % 3])))
             except StokerError as error:
                 assert error.message.isprintable()  # noqa: PT017 - whichever it is, it has words
     assert flipper.flips > passes
     assert fingerprint(target) == before
     assert (attack.outside / "sentinel").read_text() == "untouched"
     shutil.rmtree(attack.data / "projects/P")
-    await open_keeper(attack.job()).sync(Wish(commit=commits[1]))
+    await open_keeper(attack.job()).sync(SyncOptions(commit=commits[1]))
     assert len(attack.delivered()) == 9
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.clock import SystemClock, rfc3339
-from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.chart.process_release import HOME, ProcessRelease
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.forges.gitea import Gitea
+from stoker_testkit.forges.gitea import GiteaServer
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.reverser.reverser_environment import ReverserSite
@@ -22,9 +22,9 @@ from .cli.installed_operator import SECRET, Clinic, Ward
 
 
 @pytest.fixture(scope="session")
-def gitea(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gitea]:
+def gitea(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GiteaServer]:
     """A real forge; tests that use it belong into the group of that name, so that one worker starts it."""
-    with Gitea.start(tmp_path_factory.mktemp("gitea")) as forge:
+    with GiteaServer.start(tmp_path_factory.mktemp("gitea")) as forge:
         yield forge
 
 
@@ -49,7 +49,7 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
     values = {"crds": {"conversion": False}, "controller": {"letGo": {"enabled": False}}}
     with (
         ControlPlane.start(tmp_path_factory.mktemp("plane")) as plane,
-        Release(plane, tmp_path_factory.mktemp("release"), values) as release,
+        ProcessRelease(plane, tmp_path_factory.mktemp("release"), values) as release,
     ):
         plane.create_namespace(HOME)
         release.install()

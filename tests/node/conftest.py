@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker_testkit.environments.operator_environment import GatewaySite
-from stoker_testkit.node.operator_cluster import Stage, open_stage
+from stoker_testkit.node.operator_cluster import OperatorCluster, open_stage
 from stoker_testkit.node.unshare import STATE
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -20,13 +20,13 @@ collect_ignore = [] if os.environ.get(STATE) else ["test_network_policies.py"]
 
 
 @pytest.fixture(scope="session")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorCluster]:
     with open_stage(tmp_path_factory.mktemp("stage")) as stage:
         yield stage
 
 
 @pytest.fixture
-def site(stage: Stage, tmp_path: Path) -> Iterator[GatewaySite]:
+def site(stage: OperatorCluster, tmp_path: Path) -> Iterator[GatewaySite]:
     """A namespace of its own, which goes with the story: agents at rest take their share of a node."""
     site = stage.site(f"site-{uuid.uuid4().hex[:8]}", tmp_path)
     yield site
@@ -35,7 +35,7 @@ def site(stage: Stage, tmp_path: Path) -> Iterator[GatewaySite]:
 
 
 @pytest.fixture
-def git_server(stage: Stage, repositories: Path) -> Iterator[GitHttpServer]:
+def git_server(stage: OperatorCluster, repositories: Path) -> Iterator[GitHttpServer]:
     """A git server that pods can reach."""
     with GitHttpServer.start(repositories, host=stage.address) as server:
         yield server

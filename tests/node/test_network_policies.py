@@ -11,7 +11,7 @@ import pytest
 from stoker_testkit.chart.process_release import HOME
 from stoker_testkit.environments.operator_environment import GatewaySite
 from stoker_testkit.node.node_release import SCRAPER
-from stoker_testkit.node.operator_cluster import NodeStage
+from stoker_testkit.node.operator_cluster import NodeOperatorCluster
 from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.node
@@ -33,7 +33,7 @@ print(json.dumps([reached(host, port) for host, port in json.loads(sys.argv[1])]
 class Caller:
     """A pod from which connections are tried."""
 
-    stage: NodeStage
+    stage: NodeOperatorCluster
     namespace: str
     pod: str
 
@@ -48,16 +48,16 @@ def address(pod: dict[str, Any]) -> str:
     return str(pod["status"]["podIP"])
 
 
-def first(stage: NodeStage, component: str) -> dict[str, Any]:
+def first(stage: NodeOperatorCluster, component: str) -> dict[str, Any]:
     return stage.release.pods(component)[0]
 
 
-def own(stage: NodeStage, component: str) -> Caller:
+def own(stage: NodeOperatorCluster, component: str) -> Caller:
     return Caller(stage, HOME, str(first(stage, component)["metadata"]["name"]))
 
 
 @pytest.fixture
-def stranger(stage: NodeStage, site: GatewaySite) -> Caller:
+def stranger(stage: NodeOperatorCluster, site: GatewaySite) -> Caller:
     """A pod of a site, which is not the release's, and listens as a git server might."""
     stage.release.until_running()
     site.gateway_pod("north")
@@ -73,7 +73,7 @@ def stranger(stage: NodeStage, site: GatewaySite) -> Caller:
     return caller
 
 
-def test_a_stranger_reaches_only_what_is_for_everybody(stage: NodeStage, stranger: Caller) -> None:
+def test_a_stranger_reaches_only_what_is_for_everybody(stage: NodeOperatorCluster, stranger: Caller) -> None:
     controller, webhook, reverser = (
         address(first(stage, one)) for one in ("controller", "webhook", "reverser")
     )
@@ -89,14 +89,16 @@ def test_a_stranger_reaches_only_what_is_for_everybody(stage: NodeStage, strange
     assert stranger.reaches(*closed) == [False] * len(closed)
 
 
-def test_metrics_are_for_namespaces_that_are_named(stage: NodeStage, stranger: Caller) -> None:
+def test_metrics_are_for_namespaces_that_are_named(stage: NodeOperatorCluster, stranger: Caller) -> None:
     doors = [(address(first(stage, one)), METRICS) for one in ("controller", "webhook", "reverser")]
     assert stranger.reaches(*doors) == [False] * 3
     stage.cluster.kubectl("label", "namespace", stranger.namespace, f"{SCRAPER}=true")
     eventually(lambda: stranger.reaches(*doors) == [True] * 3, 60.0, "the named namespace reads metrics")
 
 
-def test_pods_of_the_release_reach_what_they_must_and_no_more(stage: NodeStage, stranger: Caller) -> None:
+def test_pods_of_the_release_reach_what_they_must_and_no_more(
+    stage: NodeOperatorCluster, stranger: Caller
+) -> None:
     outside = (
         address(stage.cluster.request("GET", f"/api/v1/namespaces/{stranger.namespace}/pods/north").json()),  # type: ignore[arg-type]
         GIT,

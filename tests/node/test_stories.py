@@ -13,7 +13,7 @@ import pytest
 from stoker.domain.refs import CommitId
 from stoker_testkit.environments.agent_environment import project
 from stoker_testkit.environments.operator_environment import AGENT, GATEWAY, GatewaySite
-from stoker_testkit.node.operator_cluster import NodeStage, Stage, Steps
+from stoker_testkit.node.operator_cluster import NodeOperatorCluster, OperatorCluster, TimedSteps
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.reverser.reverser_environment import ReverserSite, files_of
@@ -55,7 +55,7 @@ def start_line(site: GatewaySite, server: GitHttpServer, *names: str, polling: o
         site.gateway_pod(name, service_path=f"services/{name}", **QUICK)
 
 
-def call(stage: Stage, site: GatewaySite, commit: CommitId) -> int:
+def call(stage: OperatorCluster, site: GatewaySite, commit: CommitId) -> int:
     """What a forge does after a push; the answer's status."""
     body = json.dumps({"ref": "refs/heads/main", "after": str(commit)}).encode()
     request = urllib.request.Request(  # noqa: S310 - the address is the release's own
@@ -73,10 +73,10 @@ def call(stage: Stage, site: GatewaySite, commit: CommitId) -> int:
 
 
 def test_quick_start(
-    stage: Stage, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
+    stage: OperatorCluster, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
 ) -> None:
     """From nothing but the release to a gateway that has shown what git holds."""
-    steps = Steps()
+    steps = TimedSteps()
     first = plant_repository.commit(files("north"))
     with steps.step("one resource and one pod with two annotations"):
         start_line(site, git_server, "north", polling=RARE)
@@ -98,7 +98,7 @@ def test_quick_start(
 
 
 def test_an_update_comes_by_webhook(
-    stage: Stage, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
+    stage: OperatorCluster, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
 ) -> None:
     """Nobody polls; the call reaches whichever replica its Service chooses."""
     first = plant_repository.commit(files("north", "south"))
@@ -139,7 +139,7 @@ def test_a_gateway_goes_back_and_on_again(
 
 
 def test_the_reverser_writes_what_people_change(
-    stage: Stage, site: GatewaySite, git_server: GitHttpServer, tmp_path: Path
+    stage: OperatorCluster, site: GatewaySite, git_server: GitHttpServer, tmp_path: Path
 ) -> None:
     repository = Repository.create(git_server.root / "cluster.git")
     reverser = ReverserSite(stage.cluster, site.namespace, tmp_path, url=git_server.url("cluster.git"))
@@ -169,7 +169,7 @@ def test_a_killed_agent_goes_on_where_it_was(
 
 
 def test_a_controller_lost_in_the_middle_loses_nothing(
-    stage: Stage, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
+    stage: OperatorCluster, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
 ) -> None:
     """It has begun to ask git for the new commit, and somebody else ends it."""
     first = plant_repository.commit(files("north"))
@@ -185,10 +185,10 @@ def test_a_controller_lost_in_the_middle_loses_nothing(
 
 
 def test_two_replicas_of_each_share_the_work(
-    stage: Stage, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
+    stage: OperatorCluster, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
 ) -> None:
     """A webhook goes away while pods are made: none of them comes without its agent."""
-    if isinstance(stage, NodeStage):
+    if isinstance(stage, NodeOperatorCluster):
         stage.release.until_running()
         counts = {one: len(stage.release.pods(one)) for one in ("controller", "webhook", "reverser")}
         assert counts == {"controller": 2, "webhook": 2, "reverser": 2}

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.refs import RepoUrl
-from stoker.git.auth.credentials import Access, always
-from stoker.git.commit.branch import Branch
-from stoker.git.commit.types import Author, FileEdit, NewCommit
+from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.commit.branch import RemoteBranch
+from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit
 from stoker.git.errors import GitFailed
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
@@ -96,9 +96,9 @@ class World:
         self.count = 0
         self.branch = self.new_branch()
 
-    def new_branch(self) -> Branch:
-        remote = Remote(GitRunner(self.cache), RepoUrl(self.repository.path.as_uri()), always(Access()))
-        return Branch(remote, self.cache, "main", clock=Impatient())
+    def new_branch(self) -> RemoteBranch:
+        remote = Remote(GitRunner(self.cache), RepoUrl(self.repository.path.as_uri()), always(RepoAccess()))
+        return RemoteBranch(remote, self.cache, "main", clock=Impatient())
 
     async def take(self, step: Step) -> None:
         if step.forgets:
@@ -132,7 +132,7 @@ class World:
     def new_commit(self, author: str, edits: Mapping[str, str | None]) -> NewCommit:
         self.count += 1
         files = tuple(FileEdit(path, None if it is None else it.encode()) for path, it in edits.items())
-        who = Author(author, f"{author.lower()}@example.test")
+        who = CommitAuthor(author, f"{author.lower()}@example.test")
         return NewCommit(who, who, f"ours {self.count}", files, WHEN + self.count)
 
     def push_of_others(self, files: Mapping[str, str]) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stoker.domain.git_objects import FileVersion, Tree, blob_of
-from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Mapping, Orphans
+from stoker.domain.git_objects import CommitTree, FileVersion, blob_of
+from stoker.domain.intent.files import DeletionPolicy, FileMapping, FilesIntent, OrphanPolicy
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.layout.layout import Layout
 from stoker.engine.layout.protected_paths import SHIELD
 from stoker.engine.plan.guards import why_stalled
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.plan.live import Live, LiveEntry, LiveKind
+from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
 from stoker.engine.plan.planner import plan
 
 VERSION = FileVersion(blob_of(b"1"))
@@ -36,7 +36,7 @@ limits = st.tuples(st.integers(0, 60), st.integers(0, 100))
     mirrored=st.sets(places),
     mapped=mappings,
     desired=st.sets(names, min_size=1, max_size=40),
-    orphans=st.sampled_from(Orphans),
+    orphans=st.sampled_from(OrphanPolicy),
     limit=limits,
 )
 @settings(max_examples=400, deadline=None)
@@ -46,12 +46,12 @@ def test_no_deletion_of_an_unmapped_destination_or_above_a_limit_without_the_app
     mirrored: set[str],
     mapped: list[str],
     desired: set[str],
-    orphans: Orphans,
+    orphans: OrphanPolicy,
     limit: tuple[int, int],
 ) -> None:
     policy = DeletionPolicy(orphans, *limit)
-    tree = Tree({f"s/{place}/{name}": VERSION for place in mapped for name in desired})
-    intent = FilesIntent(tuple(Mapping(f"s/{place}", place) for place in mapped), deletion=policy)
+    tree = CommitTree({f"s/{place}/{name}": VERSION for place in mapped for name in desired})
+    intent = FilesIntent(tuple(FileMapping(f"s/{place}", place) for place in mapped), deletion=policy)
     wanted = Layout(intent, TemplateValues()).map(tree)
     ledger = Ledger(
         dict.fromkeys(sorted(written), record(VERSION)),
@@ -59,12 +59,12 @@ def test_no_deletion_of_an_unmapped_destination_or_above_a_limit_without_the_app
         mirrored=frozenset(mirrored),
     )
     strangers = {path: LiveEntry(LiveKind.FILE, VERSION) for path in theirs.union(OWN) - written}
-    made = plan(wanted, Live(strangers, walked=True), ledger, policy)
+    made = plan(wanted, LiveDifferences(strangers, walked=True), ledger, policy)
     deleted = {str(delete.path) for delete in made.removals}
     approved = {str(delete.path) for delete in made.with_orphans().removals}
 
     assert not any(SHIELD.matches(path) for path in approved), "not even an approval deletes these"
-    if orphans is Orphans.OWNED:
+    if orphans is OrphanPolicy.OWNED:
         assert approved <= written, "only what we wrote"
 
     given_up = set(PLACES) - set(mapped)

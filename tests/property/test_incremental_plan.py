@@ -16,22 +16,22 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import Stalled
-from stoker.domain.git_objects import FileVersion, Tree, TreeChange, blob_of
+from stoker.domain.git_objects import CommitTree, FileVersion, TreeChange, blob_of
 from stoker.domain.intent.files import (
     DeletionPolicy,
-    Excludes,
+    ExcludePolicy,
+    FileMapping,
     FilesIntent,
-    Mapping,
     MappingKind,
-    Orphans,
-    WhenMissing,
+    MissingSourcePolicy,
+    OrphanPolicy,
 )
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.layout.desired_files import Desired
+from stoker.engine.layout.desired_files import DesiredFiles
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.guards import why_stalled
 from stoker.engine.plan.ledger import Ledger, version_of
-from stoker.engine.plan.plan import RESOURCE_MANIFEST, Plan
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, SyncPlan
 from stoker.engine.plan.planner import plan
 from stoker_testkit.in_memory_data_folder import ModelFolder
 
@@ -72,16 +72,22 @@ def histories(draw: st.DrawFn) -> list[Files]:
 
 # Of a named tuple hypothesis would also make up the fields that have a default.
 def a_folder(
-    source: str, destination: str, missing: WhenMissing, orphans: Orphans | None, gives_way: tuple[str, ...]
-) -> Mapping:
-    return Mapping(source, destination, when_missing=missing, orphans=orphans, gives_way=gives_way)
+    source: str,
+    destination: str,
+    missing: MissingSourcePolicy,
+    orphans: OrphanPolicy | None,
+    gives_way: tuple[str, ...],
+) -> FileMapping:
+    return FileMapping(source, destination, when_missing=missing, orphans=orphans, gives_way=gives_way)
 
 
-def a_file(source: str, destination: str) -> Mapping:
-    return Mapping(source, destination, MappingKind.FILE)
+def a_file(source: str, destination: str) -> FileMapping:
+    return FileMapping(source, destination, MappingKind.FILE)
 
 
-def an_intent(mappings: tuple[Mapping, ...], excludes: Excludes, deletion: DeletionPolicy) -> FilesIntent:
+def an_intent(
+    mappings: tuple[FileMapping, ...], excludes: ExcludePolicy, deletion: DeletionPolicy
+) -> FilesIntent:
     return FilesIntent(mappings, excludes=excludes, deletion=deletion)
 
 
@@ -91,8 +97,10 @@ mappings = st.lists(
             a_folder,
             st.sampled_from(["s", "t", "s/a", "."]),
             st.sampled_from(["d", "d/a", "e", "."]),
-            st.sampled_from([WhenMissing.SKIP, WhenMissing.SKIP, WhenMissing.CONFIG_MODE]),
-            st.sampled_from([None, None, Orphans.OWNED, Orphans.MIRROR]),
+            st.sampled_from(
+                [MissingSourcePolicy.SKIP, MissingSourcePolicy.SKIP, MissingSourcePolicy.CONFIG_MODE]
+            ),
+            st.sampled_from([None, None, OrphanPolicy.OWNED, OrphanPolicy.MIRROR]),
             st.sampled_from([(), (), ("a", "config-mode.json")]),
         ),
         st.builds(a_file, st.sampled_from(["s/a", "t/b", "a"]), st.sampled_from(["d/a", "f", "e/b"])),
@@ -103,8 +111,8 @@ mappings = st.lists(
 intents = st.builds(
     an_intent,
     mappings,
-    st.sampled_from([Excludes(), Excludes(("**/*.bak",)), Excludes(("e/**",), ("**/c.bak",))]),
-    st.sampled_from([DeletionPolicy(), DeletionPolicy(orphans=Orphans.OWNED)]),
+    st.sampled_from([ExcludePolicy(), ExcludePolicy(("**/*.bak",)), ExcludePolicy(("e/**",), ("**/c.bak",))]),
+    st.sampled_from([DeletionPolicy(), DeletionPolicy(orphans=OrphanPolicy.OWNED)]),
 )
 strangers = st.dictionaries(
     st.tuples(st.sampled_from(["d/", "e/", "g/", ""]), tails).map("".join), versions, max_size=4
@@ -116,7 +124,7 @@ def between(old: Files, new: Files) -> list[TreeChange]:
     return [TreeChange(path, old.get(path), new.get(path)) for path in paths]
 
 
-def outcome(folder: ModelFolder, made: Plan, ledger: Ledger) -> object:
+def outcome(folder: ModelFolder, made: SyncPlan, ledger: Ledger) -> object:
     """Everything about a plan that lasts, and the folder after it."""
     folder = folder.copy()
     after = folder.carry_out(made, ledger)
@@ -141,10 +149,10 @@ class Engine:
         self.ledger: Ledger | None = None
         self.at: Files = {}
 
-    def whole(self, files: Files, commit: str) -> tuple[Desired, Plan] | None:
+    def whole(self, files: Files, commit: str) -> tuple[DesiredFiles, SyncPlan] | None:
         """The long way; None where a guard stops it."""
         try:
-            desired = self.layout.map(Tree(files))
+            desired = self.layout.map(CommitTree(files))
         except Stalled:
             return None
         live = self.folder.walk(self.ledger, desired.managed, desired.files)
@@ -152,7 +160,7 @@ class Engine:
         stalled = why_stalled(made, desired, self.ledger, self.intent.deletion)
         return None if stalled is not None else (desired, made)
 
-    def short(self, files: Files) -> Desired | None:
+    def short(self, files: Files) -> DesiredFiles | None:
         """The short way, as far as it goes."""
         if self.ledger is None:
             return None
@@ -160,7 +168,7 @@ class Engine:
         answers = {path: files[path] for path in self.layout.questions(changes) if path in files}
         return self.layout.map_changes(changes, answers, self.ledger)
 
-    def go(self, made: Plan, files: Files) -> None:
+    def go(self, made: SyncPlan, files: Files) -> None:
         self.ledger = self.folder.carry_out(made, self.ledger)
         self.at = files
 
@@ -264,7 +272,7 @@ def test_laws_of_every_pass(intent: FilesIntent, history: Sequence[Files], meddl
         assert gone == {delete.path for delete in made.removals} - after.keys()
         assert all(path in ours or desired.managed.hold(path) for path in gone)
         assert not gone or ledger is not None, "deleted on first contact"
-        if intent.deletion.orphans is Orphans.OWNED and not desired.orphans:
+        if intent.deletion.orphans is OrphanPolicy.OWNED and not desired.orphans:
             assert gone <= ours
         untouched = lying.keys() - wanted.keys() - gone
         assert {path: after[path] for path in untouched} == {path: lying[path] for path in untouched}

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.plan.live import Live
+from stoker.engine.plan.live import LiveDifferences
 from stoker.fs import stat_stamp
-from stoker.fs.clean_folders import Visits
+from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.stat_stamp import stamp
@@ -77,10 +77,10 @@ def test_what_is_remembered_hides_nothing(rounds: list[list[tuple[str, str]]]) -
             (root / place).parent.mkdir(parents=True, exist_ok=True)
             (root / place).write_text(place)
             files[place] = record(FileVersion(blob_of(place.encode())), stamp((root / place).stat()))
-        ledger, visits = Ledger(files, folders=frozenset({"d"})), Visits()
+        ledger, visits = Ledger(files, folders=frozenset({"d"})), CleanFolderCache()
         with DataFolder.opened(root) as folder:
 
-            def walked(memory: Visits | None) -> Live:
+            def walked(memory: CleanFolderCache | None) -> LiveDifferences:
                 return scan(folder, ledger, managed_folders=("d",), compared=("d/new",), visits=memory)
 
             for doings in rounds:

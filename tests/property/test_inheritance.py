@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.api.to_intent.tree_merge import Tree, found, inherited, put, taken
+from stoker.api.to_intent.tree_merge import SpecTree, found, inherited, put, taken
 
 # How long one example takes says something about the machine, not about the law.
 laws = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -124,7 +124,7 @@ def test_a_map_that_is_replaced_whole_takes_nothing_from_the_base(pair: tuple[ob
 
 @laws
 @given(trees, st.lists(names, min_size=1, max_size=3).map(".".join), scalars)
-def test_what_is_put_can_be_found_and_taken(tree: Tree, path: str, value: object) -> None:
+def test_what_is_put_can_be_found_and_taken(tree: SpecTree, path: str, value: object) -> None:
     put(tree, path, value)
     assert written(found(tree, path)) == written(value)
     assert written(taken(tree, path)) == written(value)

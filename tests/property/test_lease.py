@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.kube.leader.elector import Elector
+from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import Leadership
-from stoker.kube.leader.lease import Terms
+from stoker.kube.leader.lease import LeaseTerms
 from stoker_testkit.cluster.leader_election_simulation import (
     Fate,
     MachineClock,
@@ -137,11 +137,11 @@ async def candidate(who: int, machine: Machine, server: SimulatedServer, observe
         wall_offset=machine.wall_offset,
         pauses=[(begin, end) for trouble, begin, end in machine.episodes() if trouble == "stopped"],
     )
-    elector = Elector(
+    elector = LeaderElector(
         SimulatedClient(server, clock, Weather(machine)),
         NAME,
         NAMESPACE,
-        Terms(f"machine-{who}", *machine.terms),
+        LeaseTerms(f"machine-{who}", *machine.terms),
         clock=clock,
         jitter=random.Random(machine.chance + 1).random,  # noqa: S311 - it must be the same again
     )

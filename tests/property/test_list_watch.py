@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import StokerError
-from stoker.kube.client.errors import Gone, ServerError, Unreachable
+from stoker.kube.client.errors import ApiServerUnreachable, Gone, ServerError
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.watch.list_watch import ListAll, WatchFrom, Watching
-from stoker.kube.watch.store import Change, ObjectKey, Store
+from stoker.kube.watch.list_watch import ListAll, ListWatchState, WatchFrom
+from stoker.kube.watch.store import ObjectCache, ObjectChange, ObjectKey
 
 NAMES = ["a", "b", "c", "d"]
 PAGE = 2
@@ -146,7 +146,7 @@ class Mirror:
         self._latest: dict[str, int] = {}
         self._dead: set[str] = set()
 
-    def apply(self, changes: Iterable[Change[str]]) -> None:
+    def apply(self, changes: Iterable[ObjectChange[str]]) -> None:
         for change in changes:
             name, uid, revision = (
                 change.key.name,
@@ -172,8 +172,10 @@ class World:
     def __init__(self, opaque: bool) -> None:
         self.server = Server(opaque)
         self.mirror = Mirror(self.server)
-        self.store: Store[str] = Store(bytes.decode)
-        self.machine = Watching(self.store, backoff=Backoff(), slow_backoff=Backoff(), random=lambda: 0.5)
+        self.store: ObjectCache[str] = ObjectCache(bytes.decode)
+        self.machine = ListWatchState(
+            self.store, backoff=Backoff(), slow_backoff=Backoff(), random=lambda: 0.5
+        )
 
     def act(self, action: Action) -> None:
         match action:
@@ -202,7 +204,11 @@ class World:
             if turn.meanwhile is not None:
                 self.server.write(turn.meanwhile)
             if turn.ending is not Ending.WELL and number == turn.reach % 2:
-                raise (Gone("expired", status=410) if turn.ending is Ending.GONE else Unreachable("reset"))
+                raise (
+                    Gone("expired", status=410)
+                    if turn.ending is Ending.GONE
+                    else ApiServerUnreachable("reset")
+                )
             self.machine.page(self.server.raw(each) for each in snapshot[start : start + PAGE])
         self.mirror.apply(self.machine.listed(version))
 
@@ -232,7 +238,7 @@ class World:
     def end(self, turn: Turn, unsent: list[Event]) -> None:
         match turn.ending:
             case Ending.RESET:
-                raise Unreachable("reset")
+                raise ApiServerUnreachable("reset")
             case Ending.CUT_OFF:
                 line = self.server.line(unsent[0]) if unsent else b'{"type":"BOOKMARK"}'
                 self.hear(line[: len(line) * turn.reach // 6])

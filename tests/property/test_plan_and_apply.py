@@ -17,19 +17,19 @@ from pathlib import Path
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
-from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, blob_of
-from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Mapping, Orphans
+from stoker.domain.git_objects import Blob, BlobId, CommitTree, FileVersion, blob_of
+from stoker.domain.intent.files import DeletionPolicy, FileMapping, FilesIntent, OrphanPolicy
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.layout.desired_files import Desired
+from stoker.engine.layout.desired_files import DesiredFiles
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 from stoker.engine.plan.planner import plan
-from stoker.fs.apply_plan import Applied, apply
+from stoker.fs.apply_plan import ApplyResult, apply
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
-from stoker.fs.stop_check import Stopped
+from stoker.fs.ledger_store import JOURNAL, MANIFEST, LedgerStore
+from stoker.fs.stop_check import SyncStopped
 
 MANAGED = "projects/P"
 OUTSIDE = {"outside": b"o", "projects/other/x": b"o", "projects/P2/x": b"o", ".uuid": b"o", "db/x": b"o"}
@@ -93,11 +93,11 @@ def versions(files: Files) -> dict[str, FileVersion]:
     return {path: FileVersion(blob_of(content), executable) for path, (content, executable) in files.items()}
 
 
-def wanted(files: Files) -> Desired:
+def wanted(files: Files) -> DesiredFiles:
     """These files and one more: a source that gives nothing at all is another story."""
     found = {f"s/{path}": version for path, version in versions(files).items()}
     found["s/z/always"] = FileVersion(blob_of(ALWAYS))
-    return Layout(FilesIntent((Mapping("s", MANAGED),)), TemplateValues()).map(Tree(found))
+    return Layout(FilesIntent((FileMapping("s", MANAGED),)), TemplateValues()).map(CommitTree(found))
 
 
 def read(ids: Sequence[BlobId]) -> Iterator[Blob]:
@@ -106,12 +106,12 @@ def read(ids: Sequence[BlobId]) -> Iterator[Blob]:
 
 def pass_over(
     folder: DataFolder,
-    desired: Desired,
+    desired: DesiredFiles,
     stopped: Callable[[], bool] = lambda: False,
     *,
-    orphans: Orphans = Orphans.MIRROR,
-) -> tuple[Plan, Applied]:
-    book = Book.load(folder)
+    orphans: OrphanPolicy = OrphanPolicy.MIRROR,
+) -> tuple[SyncPlan, ApplyResult]:
+    book = LedgerStore.load(folder)
     live = scan(
         folder,
         book.ledger or Ledger(),
@@ -129,11 +129,11 @@ def pass_over(
     first={"a": (b"", False), "resource.json/a": (b"", False)},
     meddling={"b/a": (b"", False)},
     second={"b": (b"", False)},
-    orphans=Orphans.OWNED,
+    orphans=OrphanPolicy.OWNED,
 )
-@given(trees, trees, trees, trees, st.sampled_from(Orphans))
+@given(trees, trees, trees, trees, st.sampled_from(OrphanPolicy))
 def test_laws_of_a_pass(
-    strangers: Files, first: Files, meddling: Files, second: Files, orphans: Orphans
+    strangers: Files, first: Files, meddling: Files, second: Files, orphans: OrphanPolicy
 ) -> None:
     with data_folder() as folder:
         lay(folder, strangers)
@@ -146,7 +146,7 @@ def test_laws_of_a_pass(
         spared = set(before) - ours
         lay(folder, meddling)
         before = snapshot(folder)
-        if orphans is Orphans.OWNED:
+        if orphans is OrphanPolicy.OWNED:
             spared = set(before) - ours
         desired = wanted(second)
         made, applied = pass_over(folder, desired, orphans=orphans)
@@ -157,10 +157,10 @@ def test_laws_of_a_pass(
 def check(
     folder: DataFolder,
     before: Files,
-    desired: Desired,
-    made: Plan,
-    applied: Applied,
-    orphans: Orphans,
+    desired: DesiredFiles,
+    made: SyncPlan,
+    applied: ApplyResult,
+    orphans: OrphanPolicy,
     *,
     spared: set[str],
 ) -> None:
@@ -200,7 +200,7 @@ def test_a_pass_after_a_kill_reaches_its_goal_whatever_was_done_before(
             at_the_kill.append([file.read_bytes() if file.exists() else None for file in state])
             return len(at_the_kill) > moment
 
-        with suppress(Stopped):
+        with suppress(SyncStopped):
             pass_over(folder, wanted(killed), kill)
         if len(at_the_kill) > moment:
             event("killed in the middle")

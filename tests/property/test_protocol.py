@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 
 from stoker.api.agent_spec import agent_spec_of, decode
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.domain.intent.intent import FrontDoor, Identity
-from stoker.domain.intent.source import AuthKind, SecretKey
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
+from stoker.domain.intent.source import GitAuthKind, SecretKey
 from stoker.domain.protocol import (
     MAX_REPORT_BYTES,
-    Diff,
-    DriftFound,
-    FileChange,
+    AgentMetadata,
+    DiffReport,
+    DriftReport,
+    FileChangeReport,
     GatewayReport,
-    HeldProject,
-    HistoryEntry,
-    Metadata,
-    Mode,
-    PendingPlan,
-    RollbackOutcome,
+    GatewayTarget,
+    HeldProjectReport,
+    HistoryEntryReport,
+    PendingPlanReport,
+    RollbackReport,
     RollbackRequest,
     StatusKeyMode,
-    SyncStatus,
-    Target,
+    SyncMode,
+    SyncState,
     check_signature,
     signed,
 )
@@ -45,18 +45,18 @@ secrets = st.builds(SecretKey, names, names)
 globs = st.lists(
     st.sampled_from(["**/*.bak", "a/{b,c}/**", "tmp/", "{x,{y,z}}"]), max_size=4, unique=True
 ).map(tuple)
-targets = st.builds(Target, commits, st.sampled_from(Mode), st.sampled_from(["", "a" * 64]))
+targets = st.builds(GatewayTarget, commits, st.sampled_from(SyncMode), st.sampled_from(["", "a" * 64]))
 rollbacks = st.one_of(
     st.builds(RollbackRequest, names, to_commit=commits), st.builds(RollbackRequest, names, to_snapshot=names)
 )
 metadata = st.builds(
-    Metadata,
+    AgentMetadata,
     commit=st.none() | commits,
     ref=st.none() | st.just(GitRef("release/1.2")),
     trigger=words,
     triggered_at=words,
     git_url=st.none() | st.just(RepoUrl("https://git.example.test/plant.git")),
-    auth_type=st.sampled_from(AuthKind),
+    auth_type=st.sampled_from(GitAuthKind),
     auth_secret=st.none() | secrets,
     api_key=st.none() | secrets,
     gateway_port=st.integers(0, 65535),
@@ -77,7 +77,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(anything, inner, max_size=3),
     max_leaves=8,
 )
-KEYS = (*Metadata().data(), "agentSpec", "targets", "statusShards", "rollback")
+KEYS = (*AgentMetadata().data(), "agentSpec", "targets", "statusShards", "rollback")
 
 
 def refusal(work: Callable[[], object]) -> str:
@@ -91,17 +91,17 @@ def refusal(work: Callable[[], object]) -> str:
 
 @settings(deadline=None)
 @given(metadata)
-def test_a_map_that_was_written_is_read_as_it_was_meant(said: Metadata) -> None:
+def test_a_map_that_was_written_is_read_as_it_was_meant(said: AgentMetadata) -> None:
     data = said.data()
     assert all(isinstance(value, str) for value in data.values())
-    assert Metadata.parse(data) == said
-    assert Metadata.parse({**data, "keyOfANewerController": "x"}) == said
+    assert AgentMetadata.parse(data) == said
+    assert AgentMetadata.parse({**data, "keyOfANewerController": "x"}) == said
 
 
 @settings(deadline=None)
 @given(st.sampled_from(KEYS), st.one_of(anything, json_values.map(json.dumps)))
 def test_no_value_of_a_map_does_more_than_be_refused(key: str, value: str) -> None:
-    why = refusal(lambda: Metadata.parse({key: value}).data())
+    why = refusal(lambda: AgentMetadata.parse({key: value}).data())
     assert why == "" or f"metadata key {key}" in why or "protocol" in why
     assert "\n" not in why
 
@@ -115,16 +115,16 @@ def test_no_agent_spec_does_more_than_be_refused(value: str) -> None:
 
 @settings(deadline=None)
 @given(metadata)
-def test_flat_keys_alone_are_a_resource_or_a_named_reason(said: Metadata) -> None:
-    for door in FrontDoor:
-        why = refusal(partial(agent_spec_of, said, Identity(door, "shop", "plant")))
+def test_flat_keys_alone_are_a_resource_or_a_named_reason(said: AgentMetadata) -> None:
+    for door in SyncResourceKind:
+        why = refusal(partial(agent_spec_of, said, ResourceIdentity(door, "shop", "plant")))
         assert bool(why) == (bool(said.agent_spec) or said.git_url is None or said.ref is None), why
 
 
 @settings(deadline=None)
 @given(metadata, st.binary(min_size=1), st.binary(min_size=1))
 def test_a_signature_is_of_one_map_with_one_content_and_one_key(
-    said: Metadata, key: bytes, other: bytes
+    said: AgentMetadata, key: bytes, other: bytes
 ) -> None:
     data = signed(said.data(), Secret(key), of="shop/stoker-metadata-plant", uid="u", sequence=1)
     check_signature(data, Secret(key), of="shop/stoker-metadata-plant")
@@ -147,7 +147,7 @@ reports = st.builds(
     GatewayReport,
     gateway=long,
     pod_name=long,
-    sync_status=st.sampled_from(SyncStatus),
+    sync_status=st.sampled_from(SyncState),
     reason=long,
     error_message=long,
     errors=lists,
@@ -156,15 +156,15 @@ reports = st.builds(
     projects_synced=lists,
     scan_result=long,
     verified=st.none() | st.booleans(),
-    held_projects=st.lists(st.builds(HeldProject, long, long), max_size=30).map(tuple),
-    drift=st.none() | st.builds(DriftFound, counts, lists),
+    held_projects=st.lists(st.builds(HeldProjectReport, long, long), max_size=30).map(tuple),
+    drift=st.none() | st.builds(DriftReport, counts, lists),
     orphans_kept=lists,
     orphans_kept_total=counts,
-    pending_plan=st.none() | st.builds(PendingPlan, long),
-    history=st.lists(st.builds(HistoryEntry, long, long), max_size=12).map(tuple),
+    pending_plan=st.none() | st.builds(PendingPlanReport, long),
+    history=st.lists(st.builds(HistoryEntryReport, long, long), max_size=12).map(tuple),
     diff=st.none()
-    | st.builds(Diff, changes=st.lists(st.builds(FileChange, long, long), max_size=3).map(tuple)),
-    rollback=st.none() | st.builds(RollbackOutcome, long, long, long),
+    | st.builds(DiffReport, changes=st.lists(st.builds(FileChangeReport, long, long), max_size=3).map(tuple)),
+    rollback=st.none() | st.builds(RollbackReport, long, long, long),
 )
 
 

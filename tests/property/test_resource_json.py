@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stoker.ignition.content.noise import ResourceNoise
-from stoker.ignition.content.resource_json import Manifest
+from stoker.ignition.content.resource_json import ResourceManifest
 
 NOISE = ResourceNoise()
 
@@ -106,7 +106,7 @@ def test_a_signature_follows_all_that_is_said_but_itself(one: dict[str, Any], ot
 
     def signed(said: dict[str, Any], **changed: bytes) -> str:
         named = {key.replace("_", "."): content for key, content in changed.items()}
-        return Manifest.read(json.dumps(said).encode()).signature({**contents, **named})
+        return ResourceManifest.read(json.dumps(said).encode()).signature({**contents, **named})
 
     carried = {**one, "attributes": {**one["attributes"], "lastModificationSignature": "x"}}
     assert signed(carried) == signed(one)

@@ -16,13 +16,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.git_objects import blob_of
-from stoker.reverser.authors.attribution import Authors, Observed, with_replicas
+from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent, with_replicas
 from stoker.reverser.authors.commit_identity import author_of as identity_of
-from stoker.reverser.authors.facts import Fact, User, fact_of
+from stoker.reverser.authors.facts import AuthorFact, RequestUser, fact_of
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.selection.rules import ChangeOperation
 
 KIND = GroupResource("apps", "deployments")
 
@@ -43,33 +43,33 @@ class Step:
 class Stored:
     """An event of the server: what became of an object, and by whose request."""
 
-    operation: Operation
+    operation: ChangeOperation
     name: str
     obj: dict[str, Any]
-    truth: Fact | None
+    truth: AuthorFact | None
 
 
 @dataclass(slots=True)
 class Asked:
     """A change that git would get, with its true maker."""
 
-    observed: Observed
-    truth: Fact
+    observed: ObservedEvent
+    truth: AuthorFact
 
 
 @dataclass(slots=True)
 class World:
     """The server, the watch, and what the reverser has learnt; wrong answers end in an assertion."""
 
-    authors: Authors = field(default_factory=Authors)
+    authors: AuthorAttribution = field(default_factory=AuthorAttribution)
     version: int = 0
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: list[Stored] = field(default_factory=list)
     known: dict[str, tuple[str, str, bytes]] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
-    late: list[Fact] = field(default_factory=list)
-    learnt: set[Fact] = field(default_factory=set)
-    refused: set[Fact] = field(default_factory=set)
+    late: list[AuthorFact] = field(default_factory=list)
+    learnt: set[AuthorFact] = field(default_factory=set)
+    refused: set[AuthorFact] = field(default_factory=set)
     certain: int = 0
 
     def run(self, step: Step) -> None:
@@ -98,10 +98,10 @@ class World:
                 assert old is not None
                 gone = with_version(old, self.version)
                 del self.objects[step.name]
-                self.events.append(Stored(Operation.DELETE, step.name, gone, fact))
+                self.events.append(Stored(ChangeOperation.DELETE, step.name, gone, fact))
             else:
                 self.objects[step.name] = with_version(new, self.version)
-                operation = Operation.UPDATE if old else Operation.CREATE
+                operation = ChangeOperation.UPDATE if old else ChangeOperation.CREATE
                 self.events.append(Stored(operation, step.name, self.objects[step.name], fact))
         if fact is not None:
             if step.refused:
@@ -111,7 +111,7 @@ class World:
             if step.fact == "late":
                 self.late.append(fact)
 
-    def learn(self, fact: Fact) -> None:
+    def learn(self, fact: AuthorFact) -> None:
         self.authors.learn(fact, 0.0)
         self.learnt.add(fact)
 
@@ -124,9 +124,13 @@ class World:
             if each.name in self.known:
                 seen_uid, before, old_content = self.known[each.name]
                 before_blob = blob_of(old_content)
-            changes = each.operation is Operation.DELETE or before_blob != blob_of(content)
-            if changes and each.truth is not None and (each.operation is Operation.CREATE or seen_uid == uid):
-                observed = Observed(
+            changes = each.operation is ChangeOperation.DELETE or before_blob != blob_of(content)
+            if (
+                changes
+                and each.truth is not None
+                and (each.operation is ChangeOperation.CREATE or seen_uid == uid)
+            ):
+                observed = ObservedEvent(
                     KIND,
                     uid,
                     before,
@@ -136,7 +140,7 @@ class World:
                     content=content,
                 )
                 self.asked.append(Asked(observed, each.truth))
-            if each.operation is Operation.DELETE:
+            if each.operation is ChangeOperation.DELETE:
                 self.known.pop(each.name, None)
             else:
                 self.known[each.name] = (uid, version, content)
@@ -171,7 +175,7 @@ class World:
             event("the documented case")
 
 
-def wants(fact: Fact, observed: Observed) -> bool:
+def wants(fact: AuthorFact, observed: ObservedEvent) -> bool:
     """Whether the request would have led to the very same state."""
     if fact.replicas is None:
         return fact.blob == observed.blob
@@ -278,6 +282,6 @@ names = st.text(st.characters(), min_size=1, max_size=80) | st.text("aA_.@-", mi
 
 @given(st.lists(names | names.map(lambda name: f"{name}@example.com"), min_size=2, max_size=20, unique=True))
 def test_distinct_users_have_distinct_addresses_whatever_their_case(users: list[str]) -> None:
-    addresses = [identity_of(User(each)).email for each in users]
+    addresses = [identity_of(RequestUser(each)).email for each in users]
     assert len({each.lower() for each in addresses}) == len(users)
     assert all(each.isascii() and each.isprintable() and each.count("@") == 1 for each in addresses)

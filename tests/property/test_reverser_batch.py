@@ -7,29 +7,36 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.reverser.authors.facts import User
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.rules import Operation
-from stoker.reverser.writer.batch import Batcher, Capacity, Change, Limits, Planned, plan
+from stoker.reverser.authors.facts import RequestUser
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.rules import ChangeOperation
+from stoker.reverser.writer.batch import (
+    BatchLimits,
+    ChangeBatcher,
+    PendingFileChange,
+    PlannedCommit,
+    QueueCapacity,
+    plan,
+)
 
-USERS = (None, User("alice"), User("bob"))
+USERS = (None, RequestUser("alice"), RequestUser("bob"))
 
 
-def changes_of(rng: random.Random, count: int) -> list[Change]:
+def changes_of(rng: random.Random, count: int) -> list[PendingFileChange]:
     """Each has a content of its own, so that it can be told apart."""
     made = []
     for number in range(count):
         name = rng.choice("abcd")
         content = None if rng.random() < 0.2 else b"%d" % number + b"x" * rng.choice((0, 5, 60))
-        operation = Operation.DELETE if content is None else Operation.UPDATE
-        key = ObjectKey("", "v1", "configmaps", "shop", name)
-        made.append(Change(key, name, content, operation, float(number), rng.choice(USERS)))
+        operation = ChangeOperation.DELETE if content is None else ChangeOperation.UPDATE
+        key = ManifestKey("", "v1", "configmaps", "shop", name)
+        made.append(PendingFileChange(key, name, content, operation, float(number), rng.choice(USERS)))
     return made
 
 
-def runs(changes: list[Change]) -> list[tuple[User | None, dict[str, bytes | None]]]:
+def runs(changes: list[PendingFileChange]) -> list[tuple[RequestUser | None, dict[str, bytes | None]]]:
     """What history has to say, in the plainest way: one entry for each run of an author."""
-    told: list[tuple[User | None, dict[str, bytes | None]]] = []
+    told: list[tuple[RequestUser | None, dict[str, bytes | None]]] = []
     for change in changes:
         if not told or told[-1][0] != change.author:
             told.append((change.author, {}))
@@ -37,7 +44,7 @@ def runs(changes: list[Change]) -> list[tuple[User | None, dict[str, bytes | Non
     return told
 
 
-def replayed(commits: list[Planned]) -> dict[str, bytes | None]:
+def replayed(commits: list[PlannedCommit]) -> dict[str, bytes | None]:
     tree: dict[str, bytes | None] = {}
     for commit in commits:
         tree.update({change.path: change.content for change in commit.changes})
@@ -47,7 +54,7 @@ def replayed(commits: list[Planned]) -> dict[str, bytes | None]:
 @given(st.integers(0, 1 << 32), st.integers(1, 4), st.sampled_from([1, 10, 100, 10_000]))
 def test_commits_tell_every_hand_in_order_and_end_in_the_last_state(seed: int, files: int, size: int) -> None:
     changes = changes_of(random.Random(seed), 30)  # noqa: S311
-    limits = Limits(max_files=files, max_bytes=size)
+    limits = BatchLimits(max_files=files, max_bytes=size)
     commits = plan(changes, limits)
     assert replayed(commits) == {change.path: change.content for change in changes}
     for commit in commits:
@@ -62,7 +69,7 @@ def test_commits_tell_every_hand_in_order_and_end_in_the_last_state(seed: int, f
         assert deduplicated(seen) == deduplicated(hands)
 
 
-def deduplicated(authors: list[User | None]) -> list[User | None]:
+def deduplicated(authors: list[RequestUser | None]) -> list[RequestUser | None]:
     return [each for n, each in enumerate(authors) if n == 0 or authors[n - 1] != each]
 
 
@@ -70,10 +77,10 @@ def deduplicated(authors: list[User | None]) -> list[User | None]:
 @settings(max_examples=200)
 def test_a_queue_under_pressure_with_failing_pushes_loses_nothing_and_stays_bounded(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311
-    capacity = Capacity(changes=8, size=200)
-    batcher = Batcher(Limits(max_files=3, max_bytes=100, max_wait=4.0), capacity)
+    capacity = QueueCapacity(changes=8, size=200)
+    batcher = ChangeBatcher(BatchLimits(max_files=3, max_bytes=100, max_wait=4.0), capacity)
     outside = changes_of(rng, 60)
-    pushed: list[Planned] = []
+    pushed: list[PlannedCommit] = []
     now = 0.0
     while outside or len(batcher):
         now += 1.0
@@ -99,9 +106,9 @@ def test_a_queue_under_pressure_with_failing_pushes_loses_nothing_and_stays_boun
 
 @given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=60), st.floats(0.0, 20.0))
 def test_no_change_waits_longer_than_it_may_however_steady_the_drip(pauses: list[float], wait: float) -> None:
-    batcher = Batcher(Limits(max_wait=wait))
+    batcher = ChangeBatcher(BatchLimits(max_wait=wait))
     now = 0.0
-    key = ObjectKey("", "v1", "configmaps", "shop", "a")
+    key = ManifestKey("", "v1", "configmaps", "shop", "a")
     for number, pause in enumerate(pauses):
         now += pause
         due = batcher.due_at()
@@ -110,7 +117,7 @@ def test_no_change_waits_longer_than_it_may_however_steady_the_drip(pauses: list
             assert all(due - change.at <= wait + 1e-9 for commit in taken for change in commit.changes)
             batcher.settle(taken)
             due = batcher.due_at()
-        batcher.add(Change(key, "a", b"%d" % number, Operation.UPDATE, now))
+        batcher.add(PendingFileChange(key, "a", b"%d" % number, ChangeOperation.UPDATE, now))
     due = batcher.due_at()
     assert due is not None
     assert due <= now + wait

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.paths import MAX_PART_BYTES, collision_key
-from stoker.reverser.manifest.path import ObjectKey, place, placed
+from stoker.reverser.manifest.path import ManifestKey, place, placed
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 
@@ -99,12 +99,12 @@ names = (
     | odd
     | st.text("aA.:+é", min_size=1, max_size=260).filter(lambda t: t not in (".", ".."))
 )
-keys = st.builds(ObjectKey, groups, labels, labels, st.just("") | labels, names)
+keys = st.builds(ManifestKey, groups, labels, labels, st.just("") | labels, names)
 bases = st.sampled_from(["", "b", "clusters/prod"])
 
 
 @given(keys, bases)
-def test_a_path_leads_back_to_its_object(key: ObjectKey, base: str) -> None:
+def test_a_path_leads_back_to_its_object(key: ManifestKey, base: str) -> None:
     path = place(key, base)
     assert placed(path, base) == key
     assert path == path.lower()
@@ -118,7 +118,7 @@ def test_a_path_leads_back_to_its_object(key: ObjectKey, base: str) -> None:
 
 
 @given(st.lists(keys, min_size=2, max_size=30, unique=True))
-def test_two_objects_never_share_a_path_nor_hide_each_other(objects: list[ObjectKey]) -> None:
+def test_two_objects_never_share_a_path_nor_hide_each_other(objects: list[ManifestKey]) -> None:
     paths = [place(key, "b") for key in objects]
     assert len({collision_key(path) for path in paths}) == len(objects)
     folders = {parent for path in paths for parent in path.ancestors()}

@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.controller.cache.gateways import Fleet, Gateway
-from stoker.controller.rollout import Release
+from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
+from stoker.controller.rollout import RolloutDecision
 from stoker.controller.rollout.sync_concurrency import places_at_once
 from stoker.domain.intent.delivery import (
-    Approval,
-    Deployment,
-    OrderEntry,
-    RateLimit,
-    Stage,
-    Strategy,
+    ApprovalPolicy,
+    DeploymentPolicy,
+    GatewayOrderPolicy,
+    RateLimitPolicy,
+    RolloutStrategy,
+    StagePolicy,
     takes_approval,
 )
-from stoker.domain.protocol import Mode, Target
+from stoker.domain.protocol import GatewayTarget, SyncMode
 from stoker.domain.refs import CommitId
 from stoker_testkit.environments.rollout_simulation import PlayedFleet, commit
 
@@ -39,26 +39,26 @@ class World(PlayedFleet):
 
     reached: dict[str, int] = field(default_factory=dict)
 
-    def decide(self, *, after: float = 0.0) -> Release:
+    def decide(self, *, after: float = 0.0) -> RolloutDecision:
         before = {name: self.told(name) for name in NAMES}
         made = super().decide(after=after)
-        self.check_laws(Fleet(tuple(self.gateway(name) for name in NAMES)), before)
+        self.check_laws(GatewayFleet(tuple(self.gateway(name) for name in NAMES)), before)
         return made
 
     def index(self, wanted: CommitId) -> int:
         return next(number for number in range(self.number + 1) if commit(number) == wanted)
 
-    def check_laws(self, fleet: Fleet, before: dict[str, Target]) -> None:
+    def check_laws(self, fleet: GatewayFleet, before: dict[str, GatewayTarget]) -> None:
         new = commit(self.number)
         by_name = {one.name: one for one in fleet.gateways}
         fresh = []
         for name in NAMES:
             told, was = self.told(name), before[name]
-            if told.mode is Mode.PLAN:
+            if told.mode is SyncMode.PLAN:
                 continue
             assert self.index(told.commit) >= self.reached.get(name, 0), "nobody is sent back"
             self.reached[name] = self.index(told.commit)
-            if told.commit == new and (was.commit, was.mode) != (new, Mode.APPLY):
+            if told.commit == new and (was.commit, was.mode) != (new, SyncMode.APPLY):
                 fresh.append(name)
         self.check_order(by_name, fresh, new)
         self.check_stages(by_name, fresh, new)
@@ -69,7 +69,7 @@ class World(PlayedFleet):
         flying = [
             name
             for name in NAMES
-            if self.told(name).mode is Mode.APPLY
+            if self.told(name).mode is SyncMode.APPLY
             and self.told(name).commit == new
             and not by_name[name].is_at(new)
             and not by_name[name].failed
@@ -77,12 +77,12 @@ class World(PlayedFleet):
         if self.rate_limit is not None and fresh:
             assert len(flying) <= places_at_once(self.rate_limit, len(NAMES))
 
-    def check_order(self, by_name: dict[str, Gateway], fresh: list[str], new: CommitId) -> None:
+    def check_order(self, by_name: dict[str, FleetGateway], fresh: list[str], new: CommitId) -> None:
         for entry in self.deployment.order:
             if entry.gateway in fresh:
                 assert all(by_name[one].is_at(new) for one in entry.depends_on if one in by_name)
 
-    def check_stages(self, by_name: dict[str, Gateway], fresh: list[str], new: CommitId) -> None:
+    def check_stages(self, by_name: dict[str, FleetGateway], fresh: list[str], new: CommitId) -> None:
         progress = self.last.progress
         for index, stage in enumerate(self.deployment.stages):
             if set(stage.gateways) & set(fresh):
@@ -94,11 +94,11 @@ class World(PlayedFleet):
 
 stages = st.permutations(NAMES).flatmap(
     lambda names: st.builds(
-        lambda cut, wait, approve: Deployment(
-            Strategy.CANARY,
+        lambda cut, wait, approve: DeploymentPolicy(
+            RolloutStrategy.CANARY,
             (
-                Stage("one", tuple(names[:cut]), wait, "http://check/", False),
-                Stage("two", tuple(names[cut : cut + 2]), 0.0, "", approve),
+                StagePolicy("one", tuple(names[:cut]), wait, "http://check/", False),
+                StagePolicy("two", tuple(names[cut : cut + 2]), 0.0, "", approve),
             ),
         ),
         st.integers(1, 3),
@@ -108,9 +108,9 @@ stages = st.permutations(NAMES).flatmap(
 )
 orders = st.permutations(NAMES).flatmap(
     lambda names: st.builds(
-        lambda weights, edges: Deployment(
+        lambda weights, edges: DeploymentPolicy(
             order=tuple(
-                OrderEntry(
+                GatewayOrderPolicy(
                     name, weights[place] if weights else 0, (names[place - 1],) if edges and place else ()
                 )
                 for place, name in enumerate(names)
@@ -123,7 +123,7 @@ orders = st.permutations(NAMES).flatmap(
 limits = st.one_of(
     st.none(),
     st.builds(
-        RateLimit,
+        RateLimitPolicy,
         st.one_of(st.none(), st.integers(1, 3)),
         st.one_of(st.none(), st.integers(1, 6)),
         st.one_of(st.none(), st.integers(1, 4)),
@@ -132,9 +132,9 @@ limits = st.one_of(
 worlds = st.builds(
     World,
     st.just(NAMES),
-    st.one_of(st.just(Deployment()), stages, orders),
+    st.one_of(st.just(DeploymentPolicy()), stages, orders),
     limits,
-    st.builds(Approval, st.booleans(), st.just(3600.0)),
+    st.builds(ApprovalPolicy, st.booleans(), st.just(3600.0)),
 )
 deeds = st.lists(
     st.one_of(
@@ -192,5 +192,5 @@ def test_no_gate_is_walked_around_and_whoever_behaves_arrives(
     again = world.status
     world.decide()
     released = {name for name in NAMES if takes_approval(name, world.approval, world.deployment)}
-    assert world.last.targets == {name: Target(new) for name in released}, "the others need no order"
+    assert world.last.targets == {name: GatewayTarget(new) for name in released}, "the others need no order"
     assert world.status == again, "and nothing is written when nothing changes"

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.controller.sharding.division import SHARDS, Division, lease_name
+from stoker.controller.sharding.division import SHARDS, ShardDivision, lease_name
 from stoker.domain.shards import Shard, owner_of
-from stoker.kube.leader.election import Election, Move
-from stoker.kube.leader.lease import Lease, Terms, claimed, released
+from stoker.kube.leader.election import Election, LeaseAction
+from stoker.kube.leader.lease import Lease, LeaseTerms, claimed, released
 
 NAMESPACES = [f"plant-{number}" for number in range(24)]
 NOW = datetime(2031, 2, 3, tzinfo=UTC)
@@ -41,9 +41,9 @@ class Replica:
     """One process of one shard."""
 
     shard: Shard
-    terms: Terms
+    terms: LeaseTerms
     election: Election
-    division: Division | None = None
+    division: ShardDivision | None = None
     found: Lease | None = None
 
     def act(self, server: Server, now: float) -> None:
@@ -52,13 +52,13 @@ class Replica:
         if not self.election.leading:
             self.division = None
         index = self.shard.index
-        if move is Move.LOOK:
+        if move is LeaseAction.LOOK:
             self.election.saw(server.leases.get(index), now)
-        elif move is Move.CLAIM:
+        elif move is LeaseAction.CLAIM:
             self.claim(server, now)
         if self.election.leading:
             if self.division is None:
-                self.division = Division(self.shard, self.found, self.terms.duration)
+                self.division = ShardDivision(self.shard, self.found, self.terms.duration)
             self.division.saw(server.leases.values(), now)
 
     def claim(self, server: Server, now: float) -> None:
@@ -92,7 +92,7 @@ class World:
 
     def start(self, count: int, index: int) -> None:
         self.born += 1
-        terms = Terms(f"replica-{self.born}", 15, 5, ((SHARDS, str(count)),))
+        terms = LeaseTerms(f"replica-{self.born}", 15, 5, ((SHARDS, str(count)),))
         shard = Shard(index % count, count)
         self.replicas.append(Replica(shard, terms, Election(terms, lambda: 0.0)))
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from stoker.domain.errors import Stalled
 from stoker.snapshots import retention as snapshot_retention
-from stoker.snapshots.manifest import Sealed
-from stoker_testkit.environments.snapshot_environment import Files, SnapshotSite
+from stoker.snapshots.manifest import SealedManifest
+from stoker_testkit.environments.snapshot_environment import SnapshotFiles, SnapshotSite
 
 PATHS = st.sampled_from(["a", "b/c", "b/d", "e f/g.json", "ü/ß"])
 CONTENTS = st.one_of(
@@ -38,7 +38,7 @@ def test_every_kept_snapshot_gives_back_what_was_there(steps: list[tuple[object,
     try:
         with tempfile.TemporaryDirectory() as folder:
             site = SnapshotSite(Path(folder), clock=lambda: now[0])
-            expected: dict[str, Files] = {}
+            expected: dict[str, SnapshotFiles] = {}
             for step in steps:
                 now[0] += 0.4
                 _do(site, step, expected)
@@ -50,7 +50,7 @@ def test_every_kept_snapshot_gives_back_what_was_there(steps: list[tuple[object,
         snapshot_retention.SMALL = before
 
 
-def _do(site: SnapshotSite, step: tuple[object, ...], expected: dict[str, Files]) -> None:
+def _do(site: SnapshotSite, step: tuple[object, ...], expected: dict[str, SnapshotFiles]) -> None:
     match step:
         case ("write", str(path), bytes(content), bool(executable)):
             site.write(path, content, 0o755 if executable else 0o644)
@@ -80,7 +80,7 @@ def _do(site: SnapshotSite, step: tuple[object, ...], expected: dict[str, Files]
 @given(st.binary(max_size=400))
 def test_no_bytes_break_the_reading_of_a_manifest(data: bytes) -> None:
     try:
-        Sealed("site-20260212-100000", data).manifest()
+        SealedManifest("site-20260212-100000", data).manifest()
     except Stalled:
         return
     raise AssertionError("nobody hits a manifest by chance")

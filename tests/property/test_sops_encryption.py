@@ -9,12 +9,12 @@ import pyrage  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.reverser.encryption.age import Recipient
+from stoker.reverser.encryption.age import AgeRecipient
 from stoker.reverser.encryption.sops import sealed_document
 from stoker_testkit.services.sops_decrypt import opened
 
 IDENTITY = pyrage.x25519.Identity.generate()
-RECIPIENT = Recipient.of(str(IDENTITY.to_public()))
+RECIPIENT = AgeRecipient.of(str(IDENTITY.to_public()))
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 names = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True) | st.sampled_from(

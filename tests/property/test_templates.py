@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.transform.template_language import MAX_LENGTH, Template, Unresolvable, render
+from stoker.engine.transform.template_language import MAX_LENGTH, Template, TemplateUnresolvable, render
 
 plain = st.text(st.characters(exclude_characters="{}"), max_size=20)
 words = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
@@ -51,5 +51,5 @@ def test_a_path_has_every_part_that_its_template_has_or_is_refused(parts: list[s
     if all(parts):
         assert render(template, values) == "/".join(parts)
     else:
-        with pytest.raises(Unresolvable):
+        with pytest.raises(TemplateUnresolvable):
             render(template, values)

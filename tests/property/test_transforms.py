@@ -9,12 +9,12 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.files import FieldTemplate, FilePatch, Transforms
+from stoker.domain.intent.files import FieldTemplate, FilePatch, TransformPolicy
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.transform import json_edit, tag_provider, tag_types, yaml_edit
 from stoker.engine.transform.json_check import why_not_json
 from stoker.engine.transform.json_path import JsonPath
-from stoker.engine.transform.transform import Transforming
+from stoker.engine.transform.transform import TransformSet
 
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+|\s+', re.DOTALL)
 
@@ -168,12 +168,12 @@ def test_a_recipe_over_its_own_outcome_changes_nothing(
 ) -> None:
     content = data.draw(layouts({**tree, "systemName": "x"}))
     texts = [text.replace("{{", "").replace("}}", "") for text in texts]
-    transforms = Transforms(
+    transforms = TransformPolicy(
         texts[0],
         (FieldTemplate(".a", texts[1]),),
         (FilePatch("**/*.json", ((".b", texts[2]), (".systemName", texts[3]))),),
     )
-    recipe = Transforming(transforms, TemplateValues()).recipe("x/config.json", template=False)
+    recipe = TransformSet(transforms, TemplateValues()).recipe("x/config.json", template=False)
     assert recipe is not None
     try:
         once = recipe.apply(content)

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.secret_leaks.namespace_scan import Scene
+from stoker_testkit.secret_leaks.namespace_scan import LeakScanNamespace
 
 
 @pytest.fixture
-def scene(kinds: ClusterAccess, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def scene(
+    kinds: ClusterAccess, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> LeakScanNamespace:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    return Scene(kinds, namespace, tmp_path)
+    return LeakScanNamespace(kinds, namespace, tmp_path)
 
 
 @pytest.fixture(autouse=True)

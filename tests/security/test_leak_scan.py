@@ -23,7 +23,7 @@ from stoker_testkit.processes import Process
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.ssh_keys import make_ssh_key
 from stoker_testkit.secret_leaks.captured_output import keep, keep_metrics
-from stoker_testkit.secret_leaks.leak_scan import LastLook, LookFailed
+from stoker_testkit.secret_leaks.leak_scan import LeakScan, LeakScanFailed
 from stoker_testkit.secret_leaks.tracked_credentials import RUN, known, mark, planted
 from stoker_testkit.services.syslog_server import SyslogServer
 from stoker_testkit.wait_until import eventually
@@ -48,7 +48,7 @@ class Run:
         return Repository.create(self.left / "test_a0/repositories" / name)
 
     def found(self) -> list[str]:
-        return LastLook(self.folder).found([self.left])
+        return LeakScan(self.folder).found([self.left])
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_search_that_cannot_search_is_no_good_news(run: Run, monkeypatch: pyte
         (bin_ / name).symlink_to(str(shutil.which(name)))
     (bin_ / "grep").symlink_to(str(shutil.which("true")))
     monkeypatch.setenv("PATH", str(bin_))
-    with pytest.raises(LookFailed):
+    with pytest.raises(LeakScanFailed):
         run.found()
 
 

@@ -25,19 +25,19 @@ from urllib.parse import quote
 import pytest
 
 from stoker.agent.sidecar.startup import MARKER
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker_testkit.certificates import Authority
 from stoker_testkit.environments.agent_environment import project
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.environments.controller_environment import Site
-from stoker_testkit.forges.gitlab_merge_requests import GitLab
-from stoker_testkit.gateway.settings import ApiKey, Settings
+from stoker_testkit.forges.gitlab_merge_requests import GitLabForgeDouble
+from stoker_testkit.gateway.settings import ApiKey, GatewaySettings
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.secret_leaks.canary_tokens import CommandLineSearch
-from stoker_testkit.secret_leaks.namespace_scan import Scene
+from stoker_testkit.secret_leaks.namespace_scan import LeakScanNamespace
 from stoker_testkit.services.alert_receivers import PATHS, ROUTING_KEY, AlertServices
 from stoker_testkit.services.s3 import S3
 from stoker_testkit.wait_until import eventually
@@ -76,7 +76,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AlertS
 
 
 def test_from_a_commit_to_a_gateway_and_back_no_credential_is_seen(
-    scene: Scene, git_http: GitHttpServer, services: AlertServices
+    scene: LeakScanNamespace, git_http: GitHttpServer, services: AlertServices
 ) -> None:
     plant, canaries, namespace = scene.canaries, scene.canaries, scene.namespace
     token, forge_token = plant.make("git-token"), plant.make("forge-token")
@@ -101,9 +101,9 @@ def test_from_a_commit_to_a_gateway_and_back_no_credential_is_seen(
     )
     (pod.root / "tmp" / MARKER).touch()
     gateway_port, receiver_port, metrics_port = free_ports(3)
-    settings = Settings(keys={"stoker": ApiKey(api_key)})
+    settings = GatewaySettings(keys={"stoker": ApiKey(api_key)})
     with (
-        GitLab.start(forge_token) as forge,
+        GitLabForgeDouble.start(forge_token) as forge,
         S3.start(scene.folder / "keys" / "s3") as store,
         SimulatedGateway.start(pod.data_dir, settings=settings, port=gateway_port, scan_seconds=0.0),
         CommandLineSearch(canaries) as lines,
@@ -178,7 +178,7 @@ def test_from_a_commit_to_a_gateway_and_back_no_credential_is_seen(
             repository.commit({f"services/site/{view}": "two\n"})
             eventually(
                 lambda: (
-                    site.status("Stoker", "line")["discoveredGateways"][0]["syncStatus"] == SyncStatus.ERROR
+                    site.status("Stoker", "line")["discoveredGateways"][0]["syncStatus"] == SyncState.ERROR
                 ),
                 PATIENCE,
                 lambda: f"a failed sync: {site.status('Stoker', 'line')}\n{pod.tail()}",
@@ -197,7 +197,12 @@ def test_from_a_commit_to_a_gateway_and_back_no_credential_is_seen(
 
 
 def _the_good_way(
-    scene: Scene, site: Site, pod: AgentPod, repository: Repository, forge: GitLab, view: str
+    scene: LeakScanNamespace,
+    site: Site,
+    pod: AgentPod,
+    repository: Repository,
+    forge: GitLabForgeDouble,
+    view: str,
 ) -> None:
     """A second commit, for which a copy is taken, and an edit that becomes a merge request."""
     commit = repository.commit({"services/site/projects/filler/more.txt": "more\n"})
@@ -225,7 +230,7 @@ def _webhooks(url: str, key: str, bearer: str, wrong: str) -> None:
     assert post(f"{url}?token={wrong}", body, X_Hub_Signature_256=signed(wrong, body)) == 401
 
 
-def test_a_leak_at_any_place_is_found(scene: Scene) -> None:
+def test_a_leak_at_any_place_is_found(scene: LeakScanNamespace) -> None:
     """The search itself: one canary shown at each place at which a scene is looked through."""
     token = scene.canaries.make("shown")
     site = Site.prepare(scene.cluster, scene.namespace, scene.folder)

@@ -24,7 +24,7 @@ from stoker.domain.secrets import Secret
 from stoker.snapshots import bucket_storage
 from stoker_testkit.chart.controller_rbac import CONTROLLER
 from stoker_testkit.environments.controller_environment import Site
-from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.forges.github_app_login import GitHubAppServer
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -32,7 +32,7 @@ from stoker_testkit.repositories.git_ssh_server import GitSshServer
 from stoker_testkit.repositories.ssh_keys import make_ssh_key
 from stoker_testkit.reverser.reverser_environment import ReverserSite
 from stoker_testkit.secret_leaks.canary_tokens import Canaries, CommandLineSearch
-from stoker_testkit.secret_leaks.namespace_scan import Scene
+from stoker_testkit.secret_leaks.namespace_scan import LeakScanNamespace
 from stoker_testkit.services import oci_artifacts
 from stoker_testkit.services.gcs import Gcs
 from stoker_testkit.services.http_proxy import HttpProxy
@@ -48,7 +48,7 @@ def ref(name: str, key: str) -> dict[str, str]:
 
 
 def test_of_every_way_to_log_in_nothing_is_seen(
-    scene: Scene,
+    scene: LeakScanNamespace,
     git_http: GitHttpServer,
     git_ssh: GitSshServer,
     repositories: Path,
@@ -65,7 +65,7 @@ def test_of_every_way_to_log_in_nothing_is_seen(
     site = Site.prepare(scene.cluster, scene.namespace, scene.folder)
     (metrics_port,) = free_ports(1)
     with (
-        GitHub.start(repositories) as github,
+        GitHubAppServer.start(repositories) as github,
         HttpProxy.start({"me": in_proxy}) as proxy,
         CommandLineSearch(canaries) as lines,
     ):
@@ -128,7 +128,7 @@ def test_of_every_way_to_log_in_nothing_is_seen(
 
 
 def test_the_reverser_shows_neither_its_login_nor_what_it_encrypts(
-    scene: Scene, git_http: GitHttpServer, tmp_path: Path
+    scene: LeakScanNamespace, git_http: GitHttpServer, tmp_path: Path
 ) -> None:
     canaries = scene.canaries
     login, content = canaries.make("reverser-password"), canaries.make("mirrored-secret")
@@ -158,7 +158,7 @@ def test_the_reverser_shows_neither_its_login_nor_what_it_encrypts(
 
 
 def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
-    scene: Scene, capfd: pytest.CaptureFixture[str]
+    scene: LeakScanNamespace, capfd: pytest.CaptureFixture[str]
 ) -> None:
     canaries = scene.canaries
     said: list[str] = []

@@ -19,21 +19,28 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from stoker.agent.gates.maintenance_window import waiting_for_window
-from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.sync.jobs import SyncJob
-from stoker.agent.sync.outcomes import Waiting
+from stoker.agent.sync.outcomes import SyncWait
 from stoker.api.agent_spec import AgentSpec
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for
+from stoker.api.to_intent import IntentContext, PodFacts, SettledResource, gateway_intent_for, intent_for
 from stoker.api.to_intent.annotation_values import object_name
-from stoker.api.to_intent.pod_facts import Key, gateway_name, status_key
+from stoker.api.to_intent.pod_facts import PodAnnotationKey, gateway_name, status_key
 from stoker.domain.errors import Wait
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.delivery import RollbackTrigger, takes_approval
 from stoker.domain.intent.intent import GatewayIntent, Notice, ResourceIntent
-from stoker.domain.intent.policies import DriftMode, GatewayAccess, GatewayPolicies
-from stoker.domain.intent.source import AuthKind, Source
-from stoker.domain.protocol import ChangesAnswer, Metadata, Mode, RollbackRequest, StatusKeyMode, Target
+from stoker.domain.intent.policies import DriftMode, GatewayAccessPolicy, GatewayPolicies
+from stoker.domain.intent.source import GitAuthKind, SourceIntent
+from stoker.domain.protocol import (
+    AgentMetadata,
+    ChangeSetReply,
+    GatewayTarget,
+    RollbackRequest,
+    StatusKeyMode,
+    SyncMode,
+)
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, without_userinfo
 from stoker.snapshots.ids import belongs_to
@@ -43,7 +50,7 @@ NOT_YET = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ReportAddress:
     """Where this gateway's report goes."""
 
     map: str
@@ -51,14 +58,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Direction:
+class DesiredState:
     """What this gateway is to be at, and how."""
 
     intent: GatewayIntent
     job: SyncJob
     commit: CommitId | None
     """None: whatever the pod's own ref means now."""
-    address: Address
+    address: ReportAddress
     gate: Reason | None = None
     """Why nothing may be written, only planned: it waits for approval, or is a dry run."""
     approved: frozenset[PlanApproval] = frozenset()
@@ -78,7 +85,7 @@ class Direction:
     """The trace of that."""
     snapshot_name: str = ""
     """What the snapshots of this gateway are called after."""
-    changes: ChangesAnswer | None = None
+    changes: ChangeSetReply | None = None
     """What became of what somebody changed on this gateway."""
 
     @property
@@ -87,10 +94,10 @@ class Direction:
         return self.rollback.to_snapshot if self.rollback is not None else ""
 
     @property
-    def access(self) -> GatewayAccess:
+    def access(self) -> GatewayAccessPolicy:
         return self.intent.policies.access
 
-    def waits(self, now: datetime) -> Waiting | None:
+    def waits(self, now: datetime) -> SyncWait | None:
         """Whether a change has to wait for a window; who asks to go back has waited long enough."""
         if self.rollback is not None:
             return None
@@ -107,43 +114,43 @@ class Direction:
 
 def profile_named_by(pod: PodFacts) -> str:
     """The profile that the pod asks for; empty for none."""
-    annotation = pod.annotation(Key.SYNC_PROFILE)
+    annotation = pod.annotation(PodAnnotationKey.SYNC_PROFILE)
     return "" if annotation is None else object_name(annotation)
 
 
-def address_for(identity: AgentIdentity, pod: PodFacts, metadata: Metadata) -> Address:
+def address_for(identity: AgentIdentity, pod: PodFacts, metadata: AgentMetadata) -> ReportAddress:
     """The gateway's own key, or the pod's where several pods are called the same (C-035)."""
     by_pod = metadata.status_key_mode is StatusKeyMode.POD
     key = status_key(pod.name if by_pod else gateway_name(pod))
-    return Address(identity.status_map(metadata.status_shards.get(key, 0)), key)
+    return ReportAddress(identity.status_map(metadata.status_shards.get(key, 0)), key)
 
 
 def direct(
     identity: AgentIdentity,
-    places: Places,
+    places: AgentPaths,
     pod: PodFacts,
-    metadata: Metadata,
+    metadata: AgentMetadata,
     spec: AgentSpec,
     profile: SyncProfile | None,
-) -> Direction:
+) -> DesiredState:
     """The decision; raises for what is missing or cannot be understood."""
-    settled = Settled(spec.resource)
+    settled = SettledResource(spec.resource)
     profiles = {profile.metadata.name: profile} if profile is not None else {}
-    around = Surroundings(profiles, spec.cluster_name, spec.alone)
+    around = IntentContext(profiles, spec.cluster_name, spec.alone)
     intent = gateway_intent_for(settled, pod, around)
     target = metadata.targets.get(pod.name) or metadata.targets.get(intent.gateway)
     name = pod.name if metadata.status_key_mode is StatusKeyMode.POD else intent.gateway
     rollback = _rollback(metadata.rollback, name)
     commit = _commit(intent, metadata, target, rollback)
     whole = intent_for(settled)
-    return Direction(
+    return DesiredState(
         intent=intent,
         job=_job(places, intent, _source(intent, metadata)),
         commit=commit,
         address=address_for(identity, pod, metadata),
         gate=_gate(intent, released=_is_released(intent, whole, target, rollback)),
         approved=frozenset((*intent.approved_plans, *_released_plan(target))),
-        only=target.plan if target is not None and target.mode is Mode.APPLY and rollback is None else "",
+        only=target.plan if target is not None and target.mode is SyncMode.APPLY and rollback is None else "",
         rollback=rollback,
         paused=metadata.paused or intent.paused,
         generation=spec.resource.metadata.generation,
@@ -166,7 +173,10 @@ def _rollback(asked: RollbackRequest | None, name: str) -> RollbackRequest | Non
 
 
 def _commit(
-    intent: GatewayIntent, metadata: Metadata, target: Target | None, rollback: RollbackRequest | None
+    intent: GatewayIntent,
+    metadata: AgentMetadata,
+    target: GatewayTarget | None,
+    rollback: RollbackRequest | None,
 ) -> CommitId | None:
     if rollback is not None and rollback.to_commit is not None:
         return rollback.to_commit
@@ -182,7 +192,7 @@ def _commit(
     return commit
 
 
-def _source(intent: GatewayIntent, metadata: Metadata) -> Source:
+def _source(intent: GatewayIntent, metadata: AgentMetadata) -> SourceIntent:
     """With the ref that the controller follows, which a webhook may have asked for in place of the spec's."""
     source = intent.source
     if metadata.ref is not None and not intent.ref_overridden:
@@ -192,7 +202,7 @@ def _source(intent: GatewayIntent, metadata: Metadata) -> Source:
     return source
 
 
-def _job(places: Places, intent: GatewayIntent, source: Source) -> SyncJob:
+def _job(places: AgentPaths, intent: GatewayIntent, source: SourceIntent) -> SyncJob:
     return SyncJob(
         source=source,
         files=intent.files,
@@ -208,21 +218,24 @@ def _job(places: Places, intent: GatewayIntent, source: Source) -> SyncJob:
     )
 
 
-def _released_plan(target: Target | None) -> Iterator[PlanApproval]:
+def _released_plan(target: GatewayTarget | None) -> Iterator[PlanApproval]:
     """The plan of this gateway that the controller released after an approval."""
     if target is not None and target.plan:
         yield PlanApproval(target.plan, f"commit {target.commit}")
 
 
 def _is_released(
-    intent: GatewayIntent, whole: ResourceIntent, target: Target | None, rollback: RollbackRequest | None
+    intent: GatewayIntent,
+    whole: ResourceIntent,
+    target: GatewayTarget | None,
+    rollback: RollbackRequest | None,
 ) -> bool:
     """Whether the controller lets this gateway change.
 
     Where a change takes an approval, silence is no release: the controller may be away. A ref of the
     pod's own is never released, because what is approved is the resource's commit.
     """
-    if target is not None and target.mode is Mode.PLAN:
+    if target is not None and target.mode is SyncMode.PLAN:
         return False
     if rollback is not None or not takes_approval(intent.gateway, whole.approval, whole.deployment):
         return True
@@ -245,7 +258,7 @@ def _without_effect(policies: GatewayPolicies) -> Iterator[Notice]:
 
 def _blind(intent: GatewayIntent) -> Iterator[Notice]:
     auth = intent.source.auth
-    if auth.kind is AuthKind.SSH and auth.known_hosts is None:
+    if auth.kind is GitAuthKind.SSH and auth.known_hosts is None:
         yield Notice(
             Reason.HOST_KEY_NOT_TRUSTED,
             f"no known_hosts is given for {without_userinfo(intent.source.url)}: whoever answers is believed",

@@ -13,28 +13,28 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from stoker.agent.identity import AgentIdentity, Places
-from stoker.agent.sidecar.informers import Observed
+from stoker.agent.identity import AgentIdentity, AgentPaths
+from stoker.agent.sidecar.informers import AgentInformers
 from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
 from stoker.agent.sync.credentials import access_reader
 from stoker.api.agent_spec import agent_spec_of
-from stoker.api.to_intent import Settled, intent_for
+from stoker.api.to_intent import SettledResource, intent_for
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError, Wait
-from stoker.domain.intent.source import Source
-from stoker.domain.protocol import Metadata, check_order, check_signature, is_terminating
+from stoker.domain.intent.source import SourceIntent
+from stoker.domain.protocol import AgentMetadata, check_order, check_signature, is_terminating
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.mirror.full_mirror import CompleteMirror, Upkeep
-from stoker.git.mirror.shared_volume import SharedVolume
+from stoker.git.mirror.full_mirror import FullMirror, MirrorUpkeep
+from stoker.git.mirror.shared_volume import MirrorVolume
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.runtime.process import Part, Unit
-from stoker.telemetry.health import Health, Heartbeat
+from stoker.kube.runtime.process import ProcessGroup, ProcessPart
+from stoker.telemetry.health import Heartbeat, ProcessHealth
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
@@ -48,35 +48,35 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class FetcherOptions:
     """What a command line and the environment say about a fetcher."""
 
     config: ClusterConfig
     identity: AgentIdentity
-    places: Places = field(default_factory=Places)
+    places: AgentPaths = field(default_factory=AgentPaths)
     health_address: str = ":8082"
     metrics_address: str = ":8083"
-    upkeep: Upkeep = field(default_factory=Upkeep)
+    upkeep: MirrorUpkeep = field(default_factory=MirrorUpkeep)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class MirrorRequest:
     """What the volume is to hold."""
 
-    source: Source
+    source: SourceIntent
     ref: GitRef
     wanted: tuple[CommitId, ...]
     interval: float
     require_known_hosts: bool = False
 
 
-def order_from(data: dict[str, str], identity: AgentIdentity) -> Order | None:
+def order_from(data: dict[str, str], identity: AgentIdentity) -> MirrorRequest | None:
     """What a metadata map asks for; None while nothing is to be done. Raises for what means nothing."""
     if is_terminating(data):
         return None
-    metadata = Metadata.parse(data)
+    metadata = AgentMetadata.parse(data)
     spec = agent_spec_of(metadata, identity.owner)
-    intent = intent_for(Settled(spec.resource))
+    intent = intent_for(SettledResource(spec.resource))
     rollback = metadata.rollback.to_commit if metadata.rollback is not None else None
     named = (metadata.commit, rollback, *(target.commit for target in metadata.targets.values()))
     wanted = tuple(dict.fromkeys(commit for commit in named if commit is not None))
@@ -86,7 +86,7 @@ def order_from(data: dict[str, str], identity: AgentIdentity) -> Order | None:
             after=LOOK_FOR_MAP,
             reason=Reason.REF_NOT_RESOLVED,
         )
-    return Order(
+    return MirrorRequest(
         intent.source,
         metadata.ref or intent.source.ref,
         wanted,
@@ -95,17 +95,17 @@ def order_from(data: dict[str, str], identity: AgentIdentity) -> Order | None:
     )
 
 
-class Fetching:
+class FetcherProcess:
     """One fetcher."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: FetcherOptions, clock: Clock | None = None) -> None:
         self._settings = settings
         self._clock = clock if clock is not None else SystemClock()
-        self._health = Health()
+        self._health = ProcessHealth()
         self._wake = asyncio.Event()
         self._runner = GitRunner(settings.places.temporary / "git")
-        self._mirror = CompleteMirror(SharedVolume(settings.places.repo), self._clock, settings.upkeep)
-        self._done: Order | None = None
+        self._mirror = FullMirror(MirrorVolume(settings.places.repo), self._clock, settings.upkeep)
+        self._done: MirrorRequest | None = None
         self._not_done = "the repository has not been fetched yet"
         self._failures = 0
         self._highest = 0
@@ -123,18 +123,24 @@ class Fetching:
             health_address=settings.health_address,
             metrics_address=settings.metrics_address,
         )
-        async with probes, Client(settings.config, clock=self._clock, user_agent="stoker-fetcher") as client:
-            observed = Observed(
+        async with (
+            probes,
+            KubeClient(settings.config, clock=self._clock, user_agent="stoker-fetcher") as client,
+        ):
+            observed = AgentInformers(
                 client, identity.namespace, identity.metadata_map, lambda _: self._wake.set(), self._clock
             )
             log.info("fetcher.started", kind=str(identity.door), resource=identity.resource)
-            parts = [Part("observing", observed.run), Part("fetching", lambda: self._live(observed))]
+            parts = [
+                ProcessPart("observing", observed.run),
+                ProcessPart("fetching", lambda: self._live(observed)),
+            ]
             try:
-                await Unit(parts, clock=self._clock).run()
+                await ProcessGroup(parts, clock=self._clock).run()
             finally:
                 self._mirror.close()
 
-    async def _live(self, observed: Observed) -> None:
+    async def _live(self, observed: AgentInformers) -> None:
         while True:
             self._heartbeat.beat()
             self._wake.clear()
@@ -143,7 +149,7 @@ class Fetching:
                 async with deadline(self._clock, rest):
                     await self._wake.wait()
 
-    async def _turn(self, observed: Observed) -> float:
+    async def _turn(self, observed: AgentInformers) -> float:
         """One look, and a fetch where one is due; seconds until the next."""
         try:
             order = await self._order(observed)
@@ -161,7 +167,7 @@ class Fetching:
         self._failures = 0
         return order.interval
 
-    async def _order(self, observed: Observed) -> Order | None:
+    async def _order(self, observed: AgentInformers) -> MirrorRequest | None:
         settings, identity = self._settings, self._settings.identity
         name = f"{identity.namespace}/{identity.metadata_map}"
         seen = await observed.metadata()
@@ -176,7 +182,7 @@ class Fetching:
             self._highest = sequence
         return order_from(seen.value, identity)
 
-    async def _fill(self, order: Order) -> None:
+    async def _fill(self, order: MirrorRequest) -> None:
         secrets = MountedSecrets(self._settings.places, order.source.auth.secret)
         access = access_reader(order.source, secrets, require_known_hosts=order.require_known_hosts)
         remote = Remote(self._runner, order.source.url, access)

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.api.to_intent.pod_facts import Key, PodFacts
+from stoker.api.to_intent.pod_facts import PodAnnotationKey, PodFacts
 from stoker.domain.errors import Misconfigured, Stalled
-from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map, status_map
 from stoker.domain.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class AgentPaths:
     """Everything that lies in the pod."""
 
     root: Path = Path("/")
@@ -89,7 +89,7 @@ class AgentIdentity:
     pod: str
     namespace: str
     resource: str
-    door: FrontDoor = FrontDoor.STOKER
+    door: SyncResourceKind = SyncResourceKind.STOKER
     gateway: str = ""
     """What the injector called the gateway; the pod's own annotation wins over it."""
 
@@ -103,18 +103,22 @@ class AgentIdentity:
         for name in ("POD_NAME", "POD_NAMESPACE", "CR_NAME"):
             if not said[name]:
                 raise Misconfigured(f"the variable {name}, which the injector sets, is not set")
-        kind = said["CR_KIND"] or FrontDoor.STOKER
-        if kind not in tuple(FrontDoor):
+        kind = said["CR_KIND"] or SyncResourceKind.STOKER
+        if kind not in tuple(SyncResourceKind):
             raise Misconfigured(
-                f"the variable CR_KIND is {kind[:80]!r}, which is none of {', '.join(FrontDoor)}"
+                f"the variable CR_KIND is {kind[:80]!r}, which is none of {', '.join(SyncResourceKind)}"
             )
         return cls(
-            said["POD_NAME"], said["POD_NAMESPACE"], said["CR_NAME"], FrontDoor(kind), said["GATEWAY_NAME"]
+            said["POD_NAME"],
+            said["POD_NAMESPACE"],
+            said["CR_NAME"],
+            SyncResourceKind(kind),
+            said["GATEWAY_NAME"],
         )
 
     @property
-    def owner(self) -> Identity:
-        return Identity(self.door, self.namespace, self.resource)
+    def owner(self) -> ResourceIdentity:
+        return ResourceIdentity(self.door, self.namespace, self.resource)
 
     @property
     def metadata_map(self) -> str:
@@ -129,9 +133,9 @@ def check_pod(expected: AgentIdentity, found: PodFacts) -> None:
     if found.name != expected.pod:
         raise _elsewhere(f"the pod is called {found.name!r} and POD_NAME says {expected.pod!r}")
     marks = {
-        "annotation cr-name": (_annotated(found, Key.CR_NAME), expected.resource),
+        "annotation cr-name": (_annotated(found, PodAnnotationKey.CR_NAME), expected.resource),
         f"label {CR_NAME_LABEL}": (found.labels.get(CR_NAME_LABEL, ""), expected.resource),
-        "annotation cr-kind": (_annotated(found, Key.CR_KIND), expected.door),
+        "annotation cr-kind": (_annotated(found, PodAnnotationKey.CR_KIND), expected.door),
         f"label {CR_KIND_LABEL}": (found.labels.get(CR_KIND_LABEL, ""), expected.door),
     }
     for what, (mark, wanted) in marks.items():
@@ -143,7 +147,7 @@ def check_pod(expected: AgentIdentity, found: PodFacts) -> None:
         )
 
 
-def _annotated(found: PodFacts, key: Key) -> str:
+def _annotated(found: PodFacts, key: PodAnnotationKey) -> str:
     annotation = found.annotation(key)
     return "" if annotation is None else annotation.value
 

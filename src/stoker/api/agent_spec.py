@@ -15,17 +15,17 @@ from typing import Any
 
 import msgspec
 
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.manifests.codec import decode as decode_block
 from stoker.api.manifests.codec import explained, from_wire
 from stoker.api.meta import ObjectMeta
-from stoker.api.spec.delivery import Deployment, DeploymentStage
-from stoker.api.spec.policies import Approval
+from stoker.api.spec.delivery import DeploymentSpec, DeploymentStageSpec
+from stoker.api.spec.policies import ApprovalSpec
 from stoker.api.to_intent import MODELS, settle
 from stoker.domain.errors import InvalidValue, Wait
-from stoker.domain.intent.intent import FrontDoor, Identity
-from stoker.domain.intent.source import AuthKind
-from stoker.domain.protocol import Metadata
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
+from stoker.domain.intent.source import GitAuthKind
+from stoker.domain.protocol import AgentMetadata
 from stoker.domain.reasons import Reason
 
 VERSION = 1
@@ -50,7 +50,7 @@ _BY_KIND = {model.__name__: model for model in MODELS}
 class AgentSpec:
     """What every agent of a resource is told."""
 
-    resource: Resource
+    resource: CustomResource
     """Settled: it inherits nothing any more."""
     cluster_name: str = ""
     alone: bool = True
@@ -58,7 +58,7 @@ class AgentSpec:
     require_known_hosts: bool = False
 
 
-class _Envelope(msgspec.Struct, rename="camel", omit_defaults=True):
+class _AgentSpecEnvelope(msgspec.Struct, rename="camel", omit_defaults=True):
     version: int
     resource: msgspec.Raw
     cluster_name: str = ""
@@ -66,7 +66,7 @@ class _Envelope(msgspec.Struct, rename="camel", omit_defaults=True):
     require_known_hosts: bool = False
 
 
-class _Head(msgspec.Struct):
+class _AgentSpecHead(msgspec.Struct):
     kind: str = ""
 
 
@@ -90,32 +90,34 @@ def encode(spec: AgentSpec) -> str:
     dropped |= {"approval": _approval(known.spec.approval), "deployment": _deployment(known.spec.deployment)}
     lean = msgspec.structs.replace(known.spec, **dropped)
     wire = msgspec.json.encode(msgspec.structs.replace(known, metadata=told, spec=lean, status=None))
-    envelope = _Envelope(VERSION, msgspec.Raw(wire), spec.cluster_name, spec.alone, spec.require_known_hosts)
+    envelope = _AgentSpecEnvelope(
+        VERSION, msgspec.Raw(wire), spec.cluster_name, spec.alone, spec.require_known_hosts
+    )
     return msgspec.json.encode(envelope).decode()
 
 
-def _approval(block: Approval | None) -> Approval | None:
+def _approval(block: ApprovalSpec | None) -> ApprovalSpec | None:
     """Whether agents have to wait for a release, and which teams may give one; the rest is the controller's.
 
     Agents do not check teams. Where teams are named, an annotation of the pod is no approval for them.
     """
     if block is None or not (block.required or block.teams):
         return None
-    return Approval(required=block.required or None, teams=block.teams)
+    return ApprovalSpec(required=block.required or None, teams=block.teams)
 
 
-def _deployment(block: Deployment | None) -> Deployment | None:
+def _deployment(block: DeploymentSpec | None) -> DeploymentSpec | None:
     """When a change is taken back, and which gateways have to wait for a release."""
     if block is None:
         return None
     stages = tuple(
-        DeploymentStage(name=stage.name, gateways=stage.gateways, require_approval=True)
+        DeploymentStageSpec(name=stage.name, gateways=stage.gateways, require_approval=True)
         for stage in block.stages or ()
         if stage.require_approval
     )
     if not stages and block.auto_rollback is None:
         return None
-    return Deployment(
+    return DeploymentSpec(
         strategy="canary" if stages else None, stages=stages or None, auto_rollback=block.auto_rollback
     )
 
@@ -125,8 +127,8 @@ def decode(text: str) -> AgentSpec:
     if len(text) > MAX_BYTES:
         raise _refused(f"it is larger than {MAX_BYTES} bytes")
     try:
-        envelope = msgspec.json.decode(text, type=_Envelope)
-        kind = msgspec.json.decode(envelope.resource, type=_Head).kind
+        envelope = msgspec.json.decode(text, type=_AgentSpecEnvelope)
+        kind = msgspec.json.decode(envelope.resource, type=_AgentSpecHead).kind
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise _refused(explained(error)) from None
     if envelope.version > VERSION:
@@ -139,17 +141,19 @@ def decode(text: str) -> AgentSpec:
     if model is None:
         raise _refused(f"kind {kind[:80]!a} is none of {', '.join(sorted(_BY_KIND))}")
     try:
-        resource: Resource = decode_block(bytes(envelope.resource), model)
+        resource: CustomResource = decode_block(bytes(envelope.resource), model)
     except InvalidValue as error:
         raise _refused(error.message) from None
     return AgentSpec(resource, envelope.cluster_name, envelope.alone, envelope.require_known_hosts)
 
 
-def agent_spec_of(metadata: Metadata, whose: Identity) -> AgentSpec:
+def agent_spec_of(metadata: AgentMetadata, whose: ResourceIdentity) -> AgentSpec:
     """The key of a map, or what its flat keys amount to; it has to be of the resource that was expected."""
     spec = decode(metadata.agent_spec) if metadata.agent_spec else _from_flat_keys(metadata, whose)
-    found = Identity(
-        FrontDoor(type(spec.resource).__name__), spec.resource.metadata.namespace, spec.resource.metadata.name
+    found = ResourceIdentity(
+        SyncResourceKind(type(spec.resource).__name__),
+        spec.resource.metadata.namespace,
+        spec.resource.metadata.name,
     )
     if found != whose:
         raise _refused(
@@ -159,7 +163,7 @@ def agent_spec_of(metadata: Metadata, whose: Identity) -> AgentSpec:
     return spec
 
 
-def _from_flat_keys(metadata: Metadata, whose: Identity) -> AgentSpec:
+def _from_flat_keys(metadata: AgentMetadata, whose: ResourceIdentity) -> AgentSpec:
     if metadata.git_url is None or metadata.ref is None:
         raise Wait(
             "the metadata map names no repository and no ref yet", after=5.0, reason=Reason.REF_NOT_RESOLVED
@@ -184,16 +188,16 @@ def _from_flat_keys(metadata: Metadata, whose: Identity) -> AgentSpec:
     return AgentSpec(settle(from_wire(wire, _BY_KIND[whose.door])).resource)
 
 
-def _auth(metadata: Metadata) -> dict[str, object]:
+def _auth(metadata: AgentMetadata) -> dict[str, object]:
     secret = metadata.auth_secret
-    if secret is None or metadata.auth_type is AuthKind.NONE:
+    if secret is None or metadata.auth_type is GitAuthKind.NONE:
         return {}
-    if metadata.auth_type is AuthKind.SSH:
+    if metadata.auth_type is GitAuthKind.SSH:
         return {"sshKey": {"secretRef": {"name": secret.name, "key": secret.key or "ssh-privatekey"}}}
-    if metadata.auth_type is AuthKind.BASIC:
+    if metadata.auth_type is GitAuthKind.BASIC:
         return {"basic": {"secretRef": {"name": secret.name}}}
     # An app's token is minted by the controller: here it is a token like any other (C-027).
-    usual = "token" if metadata.auth_type is AuthKind.GITHUB_APP else secret.key or "token"
+    usual = "token" if metadata.auth_type is GitAuthKind.GITHUB_APP else secret.key or "token"
     return {"token": {"secretRef": {"name": secret.name, "key": usual}}}
 
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 
-Value = bool | int | str | tuple[str, ...]
+DefaultValue = bool | int | str | tuple[str, ...]
 
-SYNC: Mapping[str, Value] = {
+SYNC: Mapping[str, DefaultValue] = {
     "git.allowRewrite": True,
     "git.verify.mode": "none",
     "gateway.port": 8043,
@@ -77,7 +77,7 @@ SYNC: Mapping[str, Value] = {
     "agent.startupBudget": "300s",
 }
 
-SYNC_ONLY: Mapping[str, Value] = {
+SYNC_ONLY: Mapping[str, DefaultValue] = {
     "siteNumber": "",
     "paused": False,
     "rollback.toSnapshot": "",
@@ -90,7 +90,7 @@ SYNC_ONLY: Mapping[str, Value] = {
     "deployment.autoRollback.triggers": ("scanFailure",),
 }
 
-CONTENT: Mapping[str, Value] = {
+CONTENT: Mapping[str, DefaultValue] = {
     "storage.storageClassName": "",
     "storage.size": "1Gi",
     "storage.accessMode": "ReadWriteMany",
@@ -101,7 +101,7 @@ CONTENT: Mapping[str, Value] = {
     "shared.modules.enabled": True,
 }
 
-BUILT_IN: Mapping[str, Mapping[str, Value]] = {
+BUILT_IN: Mapping[str, Mapping[str, DefaultValue]] = {
     "IgnitionSync": {**SYNC, **SYNC_ONLY, **CONTENT},
     "IgnitionSyncBase": {**SYNC, **CONTENT},
     "Stoker": {**SYNC, **SYNC_ONLY},

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     """A constraint, said twice: in CEL for the API server, in Python for files read from disk."""
 
     cel: str
@@ -36,7 +36,7 @@ class Rule:
     at: str = ""
     """The field to blame, dotted, where the rule stands beside the object that holds it."""
 
-    def unless(self, cel: str, exempt: Callable[[Any], bool]) -> Rule:
+    def unless(self, cel: str, exempt: Callable[[Any], bool]) -> FieldRule:
         """The same rule for objects that are not exempt from it."""
         holds = self.holds
         return replace(self, cel=f"{cel} || ({self.cel})", holds=lambda it: exempt(it) or holds(it))
@@ -57,10 +57,10 @@ class _BlockMeta(msgspec.StructMeta):
 class Block(msgspec.Struct, metaclass=_BlockMeta, frozen=True, rename="camel", omit_defaults=True):
     """An object inside a manifest."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = ()
+    RULES: ClassVar[tuple[FieldRule, ...]] = ()
 
 
-Stability = Literal["", "stable", "experimental"]
+FieldStability = Literal["", "stable", "experimental"]
 
 _STABILITY_NOTE = {
     "": "",
@@ -69,12 +69,12 @@ _STABILITY_NOTE = {
 }
 
 
-def about(text: str, *, stability: Stability = "") -> Meta:
+def about(text: str, *, stability: FieldStability = "") -> Meta:
     """What a field is for, as `kubectl explain` shows it."""
     return Meta(description=text + _STABILITY_NOTE[stability])
 
 
-def nullable(text: str, *, stability: Stability = "") -> Meta:
+def nullable(text: str, *, stability: FieldStability = "") -> Meta:
     """As `about`, for a field in which a written `null` is kept."""
     return Meta(description=text + _STABILITY_NOTE[stability], extra={"nullable": True})
 
@@ -89,12 +89,12 @@ def items(most: int, *, least: int = 0, unique: bool = False, keyed_by: tuple[st
     return Meta(min_length=least or None, max_length=most, extra={"schema": kind})
 
 
-def entries(most: int, *rules: Rule) -> Meta:
+def entries(most: int, *rules: FieldRule) -> Meta:
     """The bounds of a map from text to something."""
     return Meta(max_length=most, extra={"rules": rules})
 
 
-def text(most: int, *rules: Rule, least: int = 0, form: str = "") -> Meta:
+def text(most: int, *rules: FieldRule, least: int = 0, form: str = "") -> Meta:
     """The bounds and rules of a text."""
     extra: dict[str, object] = {"rules": rules}
     if form:
@@ -102,16 +102,16 @@ def text(most: int, *rules: Rule, least: int = 0, form: str = "") -> Meta:
     return Meta(min_length=least or None, max_length=most, extra=extra)
 
 
-def matching(body: str, says: str) -> Rule:
+def matching(body: str, says: str) -> FieldRule:
     """The whole text has this form; the expression must read the same in RE2 and in Python."""
     whole = re.compile(body)
-    return Rule(f"self.matches(r'^({body})$')", says, lambda value: whole.fullmatch(value) is not None)
+    return FieldRule(f"self.matches(r'^({body})$')", says, lambda value: whole.fullmatch(value) is not None)
 
 
-def without(body: str, says: str) -> Rule:
+def without(body: str, says: str) -> FieldRule:
     """This form occurs nowhere in the text; the expression must read the same in RE2 and in Python."""
     found = re.compile(body)
-    return Rule(f"!self.matches(r'{body}')", says, lambda value: found.search(value) is None)
+    return FieldRule(f"!self.matches(r'{body}')", says, lambda value: found.search(value) is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.field_docs import Block, Rule, about, entries, items, matching, text
+from stoker.api.field_docs import Block, FieldRule, about, entries, items, matching, text
 from stoker.api.scalars import DataKey, Generation, NamespaceName, ObjectName, Timestamp
 
 
@@ -71,7 +71,7 @@ class Condition(Block):
     ] = None
 
 
-Conditions = Annotated[tuple[Condition, ...], items(64, keyed_by=("type",))]
+ConditionList = Annotated[tuple[Condition, ...], items(64, keyed_by=("type",))]
 
 
 class SecretKeyRef(Block):
@@ -110,8 +110,8 @@ _LabelValue = Annotated[str, text(63)]
 class LabelRequirement(Block):
     """One condition on a label."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0"
             " : !has(self.values) || size(self.values) == 0",
             "values must be given with the operators In and NotIn, and only with them",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stoker.api.kinds import destinations, ignitionsync, stoker, watchrules
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import ConditionType as Type
 
@@ -19,7 +19,7 @@ CATEGORY = "stoker-all"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """A column of `kubectl get`."""
 
     name: str
@@ -31,14 +31,14 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CustomResourceKind:
     """One custom resource."""
 
-    model: type[Resource]
+    model: type[CustomResource]
     group: str
     plural: str
     short_names: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[PrinterColumn, ...]
     conditions: Mapping[str, str]
     """Condition types that its status may carry, and what each says when it is True."""
     annotations: Mapping[str, str]
@@ -69,21 +69,21 @@ def _condition(type_: str, field: str) -> str:
     return f'.status.conditions[?(@.type=="{type_}")].{field}'
 
 
-_READY = Column("Ready", _condition("Ready", "status"), description="Whether all is well")
-_REASON = Column("Reason", _condition("Ready", "reason"), description="Why it is as it is", wide=True)
-_AGE = Column("Age", ".metadata.creationTimestamp", "date", "Time since it was made")
+_READY = PrinterColumn("Ready", _condition("Ready", "status"), description="Whether all is well")
+_REASON = PrinterColumn("Reason", _condition("Ready", "reason"), description="Why it is as it is", wide=True)
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was made")
 
 _SYNC_COLUMNS = (
-    Column("Ref", ".spec.git.ref", description="Branch, tag or commit that is followed"),
-    Column(
+    PrinterColumn("Ref", ".spec.git.ref", description="Branch, tag or commit that is followed"),
+    PrinterColumn(
         "Gateways",
         _condition("AllGatewaysSynced", "message"),
         description="Gateway sync status, such as '4 of 5 gateways synced'",
     ),
-    Column(
+    PrinterColumn(
         "Synced", _condition("AllGatewaysSynced", "status"), description="Whether every gateway is synced"
     ),
-    Column("LastSync", ".status.lastSyncTime", "date", "Time since a gateway was last synced"),
+    PrinterColumn("LastSync", ".status.lastSyncTime", "date", "Time since a gateway was last synced"),
     _READY,
     _AGE,
 )
@@ -135,14 +135,16 @@ _RULE_CONDITIONS: dict[str, str] = {
     Type.REPO_PUSH_FAILED: "The last push failed and is being tried again.",
 }
 _RULE_COLUMNS = (
-    Column("Destination", ".spec.destinationRef.name", description="GitDestination that is written to"),
+    PrinterColumn(
+        "Destination", ".spec.destinationRef.name", description="GitDestination that is written to"
+    ),
     _READY,
     _REASON,
     _AGE,
 )
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
+KINDS: tuple[CustomResourceKind, ...] = (
+    CustomResourceKind(
         model=ignitionsync.IgnitionSync,
         group=ignitionsync.GROUP,
         plural="ignitionsyncs",
@@ -151,7 +153,7 @@ KINDS: tuple[Kind, ...] = (
         conditions=_SYNC_CONDITIONS,
         annotations=_sync_annotations(ignitionsync.GROUP),
     ),
-    Kind(
+    CustomResourceKind(
         model=ignitionsync.IgnitionSyncBase,
         group=ignitionsync.GROUP,
         plural="ignitionsyncbases",
@@ -172,7 +174,7 @@ KINDS: tuple[Kind, ...] = (
             "own MutatingAdmissionPolicy and with a constraint of Gatekeeper."
         ),
     ),
-    Kind(
+    CustomResourceKind(
         model=stoker.Stoker,
         group=stoker.GROUP,
         plural="stokers",
@@ -181,14 +183,14 @@ KINDS: tuple[Kind, ...] = (
         conditions=_SYNC_CONDITIONS,
         annotations=_sync_annotations(stoker.GROUP),
     ),
-    Kind(
+    CustomResourceKind(
         model=stoker.SyncProfile,
         group=stoker.GROUP,
         plural="syncprofiles",
         short_names=("sp",),
         columns=(
-            Column("Gateways", ".status.gatewayCount", "integer", "Gateways that name this profile"),
-            Column("Paused", ".spec.paused", "boolean", "Whether its gateways are stopped", wide=True),
+            PrinterColumn("Gateways", ".status.gatewayCount", "integer", "Gateways that name this profile"),
+            PrinterColumn("Paused", ".spec.paused", "boolean", "Whether its gateways are stopped", wide=True),
             _READY,
             _REASON,
             _AGE,
@@ -200,12 +202,12 @@ KINDS: tuple[Kind, ...] = (
         },
         annotations={},
     ),
-    Kind(
+    CustomResourceKind(
         model=destinations.GitRepoConfig,
         group=destinations.GROUP,
         plural="gitrepoconfigs",
         short_names=("grc",),
-        columns=(Column("URL", ".spec.repoUrl", description="The repository"), _READY, _REASON, _AGE),
+        columns=(PrinterColumn("URL", ".spec.repoUrl", description="The repository"), _READY, _REASON, _AGE),
         conditions={
             Type.READY: "The repository can be reached with the credentials.",
             Type.STALLED: "A person has to act; Ready is False with the same reason.",
@@ -214,17 +216,17 @@ KINDS: tuple[Kind, ...] = (
         },
         annotations={},
     ),
-    Kind(
+    CustomResourceKind(
         model=destinations.GitDestination,
         group=destinations.GROUP,
         plural="gitdestinations",
         short_names=("gd",),
         columns=(
-            Column("Repo", ".spec.repoRef.name", description="GitRepoConfig of the repository"),
-            Column("Branch", ".spec.branch", description="Branch that is written"),
-            Column("Folder", ".spec.baseFolder", description="Folder that is owned"),
-            Column("Secrets", ".spec.secretPolicy", description="How Secrets are written", wide=True),
-            Column("Prune", ".spec.prune", description="When files are deleted", wide=True),
+            PrinterColumn("Repo", ".spec.repoRef.name", description="GitRepoConfig of the repository"),
+            PrinterColumn("Branch", ".spec.branch", description="Branch that is written"),
+            PrinterColumn("Folder", ".spec.baseFolder", description="Folder that is owned"),
+            PrinterColumn("Secrets", ".spec.secretPolicy", description="How Secrets are written", wide=True),
+            PrinterColumn("Prune", ".spec.prune", description="When files are deleted", wide=True),
             _READY,
             _REASON,
             _AGE,
@@ -244,7 +246,7 @@ KINDS: tuple[Kind, ...] = (
             "that may go ahead; several are separated by commas.",
         },
     ),
-    Kind(
+    CustomResourceKind(
         model=watchrules.WatchRule,
         group=destinations.GROUP,
         plural="watchrules",
@@ -253,7 +255,7 @@ KINDS: tuple[Kind, ...] = (
         conditions=_RULE_CONDITIONS,
         annotations={},
     ),
-    Kind(
+    CustomResourceKind(
         model=watchrules.ClusterWatchRule,
         group=destinations.GROUP,
         plural="clusterwatchrules",
@@ -268,7 +270,7 @@ KINDS: tuple[Kind, ...] = (
 _BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
 
 
-def kind_for(api_version: str, name: str) -> Kind:
+def kind_for(api_version: str, name: str) -> CustomResourceKind:
     """The kind that a manifest names in its header."""
     kind = _BY_NAME.get((api_version, name))
     if kind is None:

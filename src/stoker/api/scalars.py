@@ -13,9 +13,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Rule, entries, items, matching, text, without
+from stoker.api.field_docs import FieldRule, entries, items, matching, text, without
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.delivery import Polling
+from stoker.domain.intent.delivery import PollingPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.quantities import DURATION_PATTERN, QUANTITY_PATTERN, parse_duration, parse_quantity
 from stoker.domain.refs import GitRef, RepoUrl, SourceUrl
@@ -38,7 +38,7 @@ Duration = Annotated[
     str,
     text(
         64,
-        Rule(
+        FieldRule(
             f"self.matches(r'{DURATION_PATTERN}') && duration(self) <= duration('8784h')",
             "must be a duration such as 30s, 5m or 1h30m, and not longer than a year (8784h)",
             _accepted_by(parse_duration),
@@ -48,14 +48,14 @@ Duration = Annotated[
 
 
 def _check_polling_interval(value: str) -> None:
-    Polling(interval=parse_duration(value))
+    PollingPolicy(interval=parse_duration(value))
 
 
 PollingInterval = Annotated[
     str,
     text(
         64,
-        Rule(
+        FieldRule(
             f"self.matches(r'{DURATION_PATTERN}') && duration(self) >= duration('1s') "
             "&& duration(self) <= duration('8784h')",
             "must be a duration from 1s to a year (8784h), such as 30s, 5m or 1h30m",
@@ -64,11 +64,11 @@ PollingInterval = Annotated[
     ),
 ]
 
-Size = Annotated[
+SizeQuantity = Annotated[
     str,
     text(
         32,
-        Rule(
+        FieldRule(
             f"self.matches(r'{QUANTITY_PATTERN}')",
             "must be a size such as 500M, 10Mi or 1Gi",
             _accepted_by(parse_quantity),
@@ -83,7 +83,7 @@ ResourceAmount = Annotated[
     int | Annotated[str, Meta(pattern=AMOUNT_PATTERN)], Meta(extra={"schema": {"pattern": AMOUNT_PATTERN}})
 ]
 
-Port = Annotated[int, Meta(ge=1, le=65535)]
+PortNumber = Annotated[int, Meta(ge=1, le=65535)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -146,12 +146,12 @@ def _check_name(value: str) -> None:
     GitRef(value)
 
 
-RefName = Annotated[str, text(255, Rule(_REF, _REF_SAYS, _accepted_by(_check_name)), least=1)]
+RefName = Annotated[str, text(255, FieldRule(_REF, _REF_SAYS, _accepted_by(_check_name)), least=1)]
 SourceRef = Annotated[
     str,
     text(
         255,
-        Rule(
+        FieldRule(
             f"({_REF}) || self.matches(r'{_DIGEST}')",
             f"{_REF_SAYS}; or sha256: and the 64 digits of an artifact's digest",
             _accepted_by(GitRef),
@@ -183,7 +183,7 @@ RepoAddress = Annotated[
     str,
     text(
         2048,
-        Rule(
+        FieldRule(
             f"self.contains('://') ? self.matches(r'{_URL}') && "
             r"!self.matches(r'^[a-z]+://([^/@]*@)?(169\.254\.|\[[fF][eE]80:|[^/]*:0(/|$))')"
             f" : self.matches(r'{_SCP}') && !self.contains('::')",
@@ -205,7 +205,7 @@ SourceAddress = Annotated[
     str,
     text(
         2048,
-        Rule(
+        FieldRule(
             f"self.contains('://') ? self.matches(r'{_URL}|{_OCI}|{_S3}') && "
             f"!self.matches(r'{_LINK_LOCAL}') && "
             r"!self.matches(r'^s3://[^?]*(//|/\.\.?(/|[?]|$))')"
@@ -247,7 +247,7 @@ CleanPath = Annotated[
     str,
     text(
         1024,
-        Rule(
+        FieldRule(
             r"!self.matches(r'^/|^[A-Za-z]:|//|[. /](/|$)|[\\\x00-\x1f\x7f]|(^|/)(?i:\.git)(/|$)')",
             "must be a clean relative path: no leading or trailing '/', no '.', '..', '//' or '.git' in it",
             _accepted_by(RelPath),
@@ -263,8 +263,8 @@ Glob = Annotated[
         least=1,
     ),
 ]
-Globs = Annotated[tuple[Glob, ...], items(256)]
-JsonPath = Annotated[
+GlobList = Annotated[tuple[Glob, ...], items(256)]
+JsonPathText = Annotated[
     str,
     text(512, matching(r"\$?\.[^\x00-\x1f\x7f]+", "must be a path such as .gateways[0].hostname"), least=1),
 ]
@@ -282,7 +282,7 @@ Variables = Annotated[
     dict[str, Annotated[str, text(4096)]],
     entries(
         128,
-        Rule(
+        FieldRule(
             "self.all(name, name.matches(r'^[A-Za-z_][A-Za-z0-9_]{0,62}$'))",
             "must have identifiers as names: letters, digits and '_', at most 63, not beginning with a digit",
             lambda names: all(len(name) < 64 and name.isascii() and name.isidentifier() for name in names),

@@ -33,29 +33,29 @@ from msgspec.inspect import (
     type_info,
 )
 
-from stoker.api.defaults import BUILT_IN, Value
-from stoker.api.field_docs import Rule
+from stoker.api.defaults import BUILT_IN, DefaultValue
+from stoker.api.field_docs import FieldRule
 
-Schema = dict[str, object]
+JsonSchema = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SchemaNode:
     """A type without its wrappings: what it is, and what is said about it."""
 
     type: Type
     description: str = ""
-    rules: tuple[Rule, ...] = ()
-    extra: Schema = field(default_factory=dict)
+    rules: tuple[FieldRule, ...] = ()
+    extra: JsonSchema = field(default_factory=dict)
     nullable: bool = False
 
 
-def unwrapped(type_: Type) -> Node:
+def unwrapped(type_: Type) -> SchemaNode:
     """Peel annotations and `| None` off a type."""
     if isinstance(type_, Metadata):
         inner = unwrapped(type_.type)
         said = type_.extra or {}
-        return Node(
+        return SchemaNode(
             type=inner.type,
             description=(type_.extra_json_schema or {}).get("description", inner.description),
             rules=inner.rules + said.get("rules", ()),
@@ -64,8 +64,8 @@ def unwrapped(type_: Type) -> Node:
         )
     if isinstance(type_, UnionType):
         others = [one for one in type_.types if not isinstance(one, NoneType)]
-        return unwrapped(others[0]) if len(others) == 1 else Node(UnionType(tuple(others)))
-    return Node(type_)
+        return unwrapped(others[0]) if len(others) == 1 else SchemaNode(UnionType(tuple(others)))
+    return SchemaNode(type_)
 
 
 @functools.cache
@@ -75,22 +75,22 @@ def fields_of(model: type[msgspec.Struct]) -> tuple[Field, ...]:
     return tuple(sorted(info.fields, key=lambda one: not one.required))
 
 
-def rules_of(model: type) -> Iterator[Rule]:
+def rules_of(model: type) -> Iterator[FieldRule]:
     """The rules of a block and of the blocks it extends."""
     for cls in reversed(model.__mro__):
         yield from cls.__dict__.get("RULES", ())
 
 
-class Walker:
+class SchemaBuilder:
     """Makes the schema of one kind; knows the built-in defaults to mention them in descriptions."""
 
     def __init__(self, kind: str) -> None:
         self._defaults = {f"spec.{path}": value for path, value in BUILT_IN[kind].items()}
 
-    def block(self, model: type[msgspec.Struct], path: str = "") -> Schema:
+    def block(self, model: type[msgspec.Struct], path: str = "") -> JsonSchema:
         """The schema of a block at a path from the root of the object."""
         fields = fields_of(model)
-        schema: Schema = {"type": "object", "description": inspect.cleandoc(model.__doc__ or "")}
+        schema: JsonSchema = {"type": "object", "description": inspect.cleandoc(model.__doc__ or "")}
         required = [one.encode_name for one in fields if one.required]
         if required:
             schema["required"] = required
@@ -100,7 +100,7 @@ class Walker:
         }
         return schema | _validations(tuple(rules_of(model)))
 
-    def _field(self, one: Field, path: str) -> Schema:
+    def _field(self, one: Field, path: str) -> JsonSchema:
         node = unwrapped(one.type)
         schema = self._node(node, path)
         description = node.description
@@ -113,11 +113,11 @@ class Walker:
             schema["nullable"] = True
         return schema
 
-    def _node(self, node: Node, path: str) -> Schema:
+    def _node(self, node: SchemaNode, path: str) -> JsonSchema:
         schema = self._plain(node.type, path) | node.extra
         return schema | _validations(node.rules) if node.rules else schema
 
-    def _plain(self, type_: Type, path: str) -> Schema:
+    def _plain(self, type_: Type, path: str) -> JsonSchema:
         match type_:
             case StructType():
                 return self.block(type_.cls, path)
@@ -144,7 +144,7 @@ class Walker:
         raise TypeError(f"{path}: the schema has no word for {type_}")
 
 
-def shown(value: Value) -> str:
+def shown(value: DefaultValue) -> str:
     """A built-in value as a person would write it."""
     if isinstance(value, tuple):
         return "[" + ", ".join(value) + "]"
@@ -153,18 +153,18 @@ def shown(value: Value) -> str:
     return str(value) if value != "" else "empty"
 
 
-def _bounds(type_: str, **limited: StrType | VarTupleType | DictType) -> Schema:
-    schema: Schema = {"type": type_}
+def _bounds(type_: str, **limited: StrType | VarTupleType | DictType) -> JsonSchema:
+    schema: JsonSchema = {"type": type_}
     for suffix, bounded in limited.items():
         schema |= _given({f"min{suffix}": bounded.min_length, f"max{suffix}": bounded.max_length})
     return schema
 
 
-def _given(limits: dict[str, int | None]) -> Schema:
+def _given(limits: dict[str, int | None]) -> JsonSchema:
     return {name: value for name, value in limits.items() if value is not None}
 
 
-def _validations(rules: tuple[Rule, ...]) -> Schema:
+def _validations(rules: tuple[FieldRule, ...]) -> JsonSchema:
     if not rules:
         return {}
     return {

@@ -20,12 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from stoker.artifacts.errors import Damaged, NotFound, NotLetIn, Refused, TooLarge, Unreachable, shown
-from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
+from stoker.artifacts.errors import (
+    ArtifactAuthFailed,
+    ArtifactDamaged,
+    ArtifactNotFound,
+    ArtifactRefused,
+    ArtifactTooLarge,
+    ArtifactUnreachable,
+    shown,
+)
+from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded
 from stoker.artifacts.object_store import DEFAULT_REGION, demand_library, demand_reachable, open_store
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.engine.artifact_source import ArtifactFile, CredentialsReader
+from stoker.engine.artifact_source import ArtifactCredentialsReader, ArtifactFile
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -42,11 +50,11 @@ SMALL = 1 << 20
 _ID = re.compile(r"[0-9a-f]{64}")
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
-_USUAL = Limits()
+_USUAL = ArtifactLimits()
 _MOMENT = 0.2
 
 
-class Entry(NamedTuple):
+class BucketObject(NamedTuple):
     """One object, by its name below the prefix."""
 
     name: str
@@ -55,11 +63,15 @@ class Entry(NamedTuple):
     changed: int
 
 
-class Bucket:
+class BucketOrigin:
     """One bucket, or a prefix in one."""
 
     def __init__(
-        self, url: RepoUrl, credentials: CredentialsReader, limits: Limits = _USUAL, retries: int = 3
+        self,
+        url: RepoUrl,
+        credentials: ArtifactCredentialsReader,
+        limits: ArtifactLimits = _USUAL,
+        retries: int = 3,
     ) -> None:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
@@ -80,17 +92,17 @@ class Bucket:
 
     async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> PulledObjects:
         if _ID.fullmatch(ref):
-            raise NotFound(
+            raise ArtifactNotFound(
                 f"{artifact} is not in the mirror any more, and bucket s3://{self._bucket}/{self._prefix} "
                 "keeps no history; name a prefix below it as the ref"
             )
         listing = await self._listing(ref)
         entries = await listing.entries()
         if listing.id(entries) != artifact:
-            raise Damaged(f"{listing.title} has changed since it was looked at")
+            raise ArtifactDamaged(f"{listing.title} has changed since it was looked at")
         return PulledObjects(artifact, listing, entries, self._limits)
 
-    async def _listing(self, ref: GitRef) -> _Listing:
+    async def _listing(self, ref: GitRef) -> _BucketListing:
         below = "" if ref == ITSELF else str(ref)
         prefix = "/".join(part for part in (self._prefix, below) if part)
         title = f"bucket s3://{self._bucket}/{prefix}"
@@ -98,19 +110,19 @@ class Bucket:
         credentials = await self._credentials()
         await demand_reachable(self._endpoint, self._region, credentials, title)
         store = open_store(*at, title, credentials, self._retries)
-        return _Listing(store, title, self._limits, f"{self._endpoint}\0{self._bucket}\0{prefix}")
+        return _BucketListing(store, title, self._limits, f"{self._endpoint}\0{self._bucket}\0{prefix}")
 
 
-class _Listing:
+class _BucketListing:
     """What lies below a prefix, asked anew each time."""
 
-    def __init__(self, store: ObjectStore, title: str, limits: Limits, origin: str) -> None:
+    def __init__(self, store: ObjectStore, title: str, limits: ArtifactLimits, origin: str) -> None:
         self.store = store
         self.title = title
         self._limits = limits
         self._origin = origin
 
-    async def settled(self) -> list[Entry]:
+    async def settled(self) -> list[BucketObject]:
         """The same twice in a row: a list of many pages is not made in one moment."""
         before = await self.entries()
         for _ in range(LOOKS):
@@ -118,35 +130,35 @@ class _Listing:
             if now == before:
                 return now
             before = now
-        raise Damaged(f"{self.title} changes faster than it can be listed")
+        raise ArtifactDamaged(f"{self.title} changes faster than it can be listed")
 
-    async def entries(self) -> list[Entry]:
+    async def entries(self) -> list[BucketObject]:
         try:
             found = await asyncio.wait_for(self._listed(), min(LIST_SECONDS, self._limits.seconds))
         except TimeoutError:
-            raise Unreachable(f"{self.title} did not come to the end of its list in time") from None
+            raise ArtifactUnreachable(f"{self.title} did not come to the end of its list in time") from None
         return await asyncio.to_thread(self._judged, found)
 
-    async def _listed(self) -> list[Entry]:
+    async def _listed(self) -> list[BucketObject]:
         import obstore  # noqa: PLC0415 - only who has a bucket has the library
 
-        found: list[Entry] = []
+        found: list[BucketObject] = []
         with told(self.title):
             async for some in obstore.list(self.store, chunk_size=1000):
                 found += [_entry(one, self.title) for one in some]
                 if len(found) > self._limits.files:
-                    raise TooLarge(f"{self.title} holds more than {self._limits.files} objects")
+                    raise ArtifactTooLarge(f"{self.title} holds more than {self._limits.files} objects")
         return found
 
-    def _judged(self, listed: list[Entry]) -> list[Entry]:
+    def _judged(self, listed: list[BucketObject]) -> list[BucketObject]:
         found = _without_folders(listed)
         if not found:
-            raise NotFound(f"there is nothing in {self.title}")
+            raise ArtifactNotFound(f"there is nothing in {self.title}")
         if sum(one.size for one in found) > self._limits.packed:
-            raise TooLarge(f"{self.title} is larger than {self._limits.packed} bytes")
+            raise ArtifactTooLarge(f"{self.title} is larger than {self._limits.packed} bytes")
         return sorted(found)
 
-    def id(self, entries: list[Entry]) -> CommitId:
+    def id(self, entries: list[BucketObject]) -> CommitId:
         digest = hashlib.sha256(self._origin.encode())
         for one in entries:
             digest.update(f"\0\0{one.name}\0{one.size}\0{one.etag}".encode())
@@ -156,14 +168,16 @@ class _Listing:
 class PulledObjects:
     """A listing whose objects are fetched as they are taken."""
 
-    def __init__(self, artifact: CommitId, listing: _Listing, entries: list[Entry], limits: Limits) -> None:
+    def __init__(
+        self, artifact: CommitId, listing: _BucketListing, entries: list[BucketObject], limits: ArtifactLimits
+    ) -> None:
         self.title = listing.title
         self.made_at = max(one.changed for one in entries)
         self._id = artifact
         self._listing = listing
         self._entries = entries
         self._limits = limits
-        self._reading = Reading(listing.title, limits)
+        self._reading = ArtifactReadBudget(listing.title, limits)
 
     def stop(self) -> None:
         self._reading.stop()
@@ -173,17 +187,17 @@ class PulledObjects:
         with ThreadPoolExecutor(1) as pool:  # whoever takes the files may have a loop that runs
             entries = pool.submit(lambda: asyncio.run(self._listed_again())).result()
         if self._listing.id(entries) != self._id:
-            raise Damaged(f"{self.title} changed while it was read")
+            raise ArtifactDamaged(f"{self.title} changed while it was read")
 
-    async def _listed_again(self) -> list[Entry]:
+    async def _listed_again(self) -> list[BucketObject]:
         looking = asyncio.ensure_future(self._listing.entries())
         while not looking.done():
             self._reading.go_on()
             await asyncio.wait([looking], timeout=_MOMENT)
         return looking.result()
 
-    def _named(self) -> Iterator[NamedFile]:
-        waiting: deque[tuple[Entry, Future[bytes] | None]] = deque()
+    def _named(self) -> Iterator[UncheckedFile]:
+        waiting: deque[tuple[BucketObject, Future[bytes] | None]] = deque()
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for one in self._entries:
                 small = one.size <= SMALL
@@ -193,19 +207,19 @@ class PulledObjects:
             while waiting:
                 yield from self._file(*waiting.popleft())
 
-    def _file(self, one: Entry, ahead: Future[bytes] | None) -> Iterator[NamedFile]:
+    def _file(self, one: BucketObject, ahead: Future[bytes] | None) -> Iterator[UncheckedFile]:
         try:
             chunks = self._chunks(one) if ahead is None else iter((ahead.result(),))
-        except _Gone:
+        except _ObjectGone:
             if one.size:
                 raise
             return  # the mark of an empty folder; a file that went away is missing in the last list too
-        yield NamedFile(one.name, one.size, chunks)
+        yield UncheckedFile(one.name, one.size, chunks)
 
-    def _whole(self, one: Entry) -> bytes:
+    def _whole(self, one: BucketObject) -> bytes:
         return b"".join(self._chunks(one))
 
-    def _chunks(self, one: Entry) -> Iterator[bytes]:
+    def _chunks(self, one: BucketObject) -> Iterator[bytes]:
         import obstore  # noqa: PLC0415
 
         self._reading.go_on()
@@ -213,24 +227,24 @@ class PulledObjects:
         with told(self.title, f"object {shown(one.name)} of "):
             answer = obstore.get(self._listing.store, one.name, options={"if_match": one.etag})
             if answer.meta["e_tag"] != one.etag or answer.meta["size"] != one.size:
-                raise Damaged(f"{self.title} changed while it was read")
+                raise ArtifactDamaged(f"{self.title} changed while it was read")
             for chunk in answer.stream(min_chunk_size=1 << 20) if one.size else ():
                 self._reading.go_on()
                 left -= len(chunk)
                 if left < 0:
-                    raise Damaged(
+                    raise ArtifactDamaged(
                         f"object {shown(one.name)} of {self.title} is longer than it was said to be"
                     )
                 yield bytes(chunk)
 
 
-def _entry(one: Any, title: str) -> Entry:
+def _entry(one: Any, title: str) -> BucketObject:
     if not one["e_tag"]:
-        raise Refused(f"{title} gives no ETags, so that nobody can tell whether something changed")
-    return Entry(one["path"], one["size"], one["e_tag"], max(0, int(one["last_modified"].timestamp())))
+        raise ArtifactRefused(f"{title} gives no ETags, so that nobody can tell whether something changed")
+    return BucketObject(one["path"], one["size"], one["e_tag"], max(0, int(one["last_modified"].timestamp())))
 
 
-def _without_folders(listed: list[Entry]) -> list[Entry]:
+def _without_folders(listed: list[BucketObject]) -> list[BucketObject]:
     """The library drops the slash from the mark of a folder, which then looks like an empty file."""
     folders = {""}
     for one in listed:
@@ -241,7 +255,7 @@ def _without_folders(listed: list[Entry]) -> list[Entry]:
     return [one for one in listed if one.size or one.name not in folders]
 
 
-class _Gone(Damaged):
+class _ObjectGone(ArtifactDamaged):
     """An object that was listed is not there."""
 
 
@@ -261,13 +275,13 @@ def told(title: str, what: str = "") -> Iterator[None]:
             "401",
             "403",
         ):
-            raise NotLetIn(f"{title} does not let us in: {said}") from None
+            raise ArtifactAuthFailed(f"{title} does not let us in: {said}") from None
         if isinstance(error, FileNotFoundError) and not what:
-            raise NotFound(f"there is no {title}: {said}") from None
+            raise ArtifactNotFound(f"there is no {title}: {said}") from None
         if isinstance(error, FileNotFoundError):
-            raise _Gone(f"{what}{title} is listed, and is not there") from None
+            raise _ObjectGone(f"{what}{title} is listed, and is not there") from None
         if kind == "PreconditionError":
-            raise Damaged(f"{what}{title} changed while it was read") from None
+            raise ArtifactDamaged(f"{what}{title} changed while it was read") from None
         if "error sending request" in text:
             said = "it does not answer"
-        raise Unreachable(f"{what}{title} cannot be read: {said}") from None
+        raise ArtifactUnreachable(f"{what}{title} cannot be read: {said}") from None

@@ -17,27 +17,27 @@ from stoker.domain.reasons import Reason
 MAX_SHOWN = 120
 
 
-class NotFound(Stalled):
+class ArtifactNotFound(Stalled):
     default_reason = Reason.REF_NOT_FOUND
 
 
-class NotLetIn(Stalled):
+class ArtifactAuthFailed(Stalled):
     default_reason = Reason.SOURCE_AUTH_FAILED
 
 
-class TooLarge(Stalled):
+class ArtifactTooLarge(Stalled):
     default_reason = Reason.SOURCE_TOO_LARGE
 
 
-class Refused(Stalled):
+class ArtifactRefused(Stalled):
     default_reason = Reason.ARTIFACT_REFUSED
 
 
-class Damaged(Retry):
+class ArtifactDamaged(Retry):
     default_reason = Reason.ARTIFACT_DAMAGED
 
 
-class Unreachable(Retry):
+class ArtifactUnreachable(Retry):
     default_reason = Reason.SOURCE_UNREACHABLE
 
 

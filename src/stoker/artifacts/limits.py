@@ -12,7 +12,13 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from stoker.artifacts.errors import Damaged, Refused, TooLarge, Unreachable, shown
+from stoker.artifacts.errors import (
+    ArtifactDamaged,
+    ArtifactRefused,
+    ArtifactTooLarge,
+    ArtifactUnreachable,
+    shown,
+)
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
 from stoker.engine.artifact_source import ArtifactFile
@@ -21,11 +27,11 @@ PLACES_PER_FILE = 2
 HEADERS_PER_FILE = 4
 """Folders and extended headers count too: each costs work, and none is a file."""
 
-_Folder: TypeAlias = "dict[str, _Folder | None]"
+_PathTree: TypeAlias = "dict[str, _PathTree | None]"
 """What lies in a folder; None is a file."""
 
 
-class Limits(NamedTuple):
+class ArtifactLimits(NamedTuple):
     """Of one artifact."""
 
     manifest: int = 4 << 20
@@ -39,7 +45,7 @@ class Limits(NamedTuple):
     """To pull it, and then as many to read what was pulled; silence ends it much sooner."""
 
 
-class NamedFile(NamedTuple):
+class UncheckedFile(NamedTuple):
     """A file under a name that nobody has looked at yet."""
 
     name: str
@@ -48,10 +54,10 @@ class NamedFile(NamedTuple):
     executable: bool = False
 
 
-class Reading:
+class ArtifactReadBudget:
     """What all parts of one artifact may cost together when they are read; `stop` ends it from any thread."""
 
-    def __init__(self, title: str, limits: Limits) -> None:
+    def __init__(self, title: str, limits: ArtifactLimits) -> None:
         self._title = title
         self._limits = limits
         self._bytes = limits.unpacked
@@ -65,46 +71,48 @@ class Reading:
     def go_on(self) -> None:
         """Raises if nobody waits for the rest, or if it takes too long."""
         if self._stopped.is_set():
-            raise Unreachable(f"{self._title} was given up")
+            raise ArtifactUnreachable(f"{self._title} was given up")
         if time.monotonic() > self._end:
-            raise Unreachable(f"{self._title} could not be read within {self._limits.seconds:g} s")
+            raise ArtifactUnreachable(f"{self._title} could not be read within {self._limits.seconds:g} s")
 
     def header(self) -> None:
         """One more entry of an archive, whatever it is."""
         self._headers -= 1
         if self._headers < 0:
             most = HEADERS_PER_FILE * self._limits.files
-            raise TooLarge(f"{self._title} holds more than {most} entries, folders and headers among them")
+            raise ArtifactTooLarge(
+                f"{self._title} holds more than {most} entries, folders and headers among them"
+            )
 
     def unpacked(self, size: int) -> None:
         """So many more bytes; fewer than none were asked for in vain."""
         self._bytes -= size
         if self._bytes < 0:
-            raise TooLarge(f"{self._title} unpacks to more than {self._limits.unpacked} bytes")
+            raise ArtifactTooLarge(f"{self._title} unpacks to more than {self._limits.unpacked} bytes")
 
 
-def bounded(files: Iterable[NamedFile], title: str, limits: Limits) -> Iterator[ArtifactFile]:
+def bounded(files: Iterable[UncheckedFile], title: str, limits: ArtifactLimits) -> Iterator[ArtifactFile]:
     """The files with canonical paths; raises at the first that may not be."""
-    places = _Places(title, PLACES_PER_FILE * limits.files)
+    places = _ArtifactPaths(title, PLACES_PER_FILE * limits.files)
     room = limits.unpacked
     for count, file in enumerate(files, start=1):
         room -= file.size
         if count > limits.files:
-            raise TooLarge(f"{title} holds more than {limits.files} files")
+            raise ArtifactTooLarge(f"{title} holds more than {limits.files} files")
         if room < 0:
-            raise TooLarge(f"{title} holds more than {limits.unpacked} bytes")
+            raise ArtifactTooLarge(f"{title} holds more than {limits.unpacked} bytes")
         path = _path(file.name, title)
         places.take(path)
         yield ArtifactFile(path, file.size, _exactly(file, title), file.executable)
 
 
-class _Places:
+class _ArtifactPaths:
     """The files, and the folders that they need; a tree, because deep paths are mostly the same text."""
 
     def __init__(self, title: str, most: int) -> None:
         self._title = title
         self._most = self._left = most
-        self._root: _Folder = {}
+        self._root: _PathTree = {}
 
     def take(self, path: RelPath) -> None:
         *folders, name = path.parts
@@ -115,16 +123,16 @@ class _Places:
             inside = place[folder]
             if inside is None:
                 at = shown("/".join(folders[:depth]))
-                raise Refused(f"{self._title} holds {at} as a file and as a folder")
+                raise ArtifactRefused(f"{self._title} holds {at} as a file and as a folder")
             place = inside
         if name in place:
-            raise Refused(f"{self._title} holds {shown(path)} twice, or as a file and as a folder")
+            raise ArtifactRefused(f"{self._title} holds {shown(path)} twice, or as a file and as a folder")
         self._put(place, name, None)
 
-    def _put(self, place: _Folder, name: str, what: _Folder | None) -> None:
+    def _put(self, place: _PathTree, name: str, what: _PathTree | None) -> None:
         self._left -= 1
         if self._left < 0:
-            raise TooLarge(f"{self._title} holds more than {self._most} files and folders")
+            raise ArtifactTooLarge(f"{self._title} holds more than {self._most} files and folders")
         place[name] = what
 
 
@@ -132,13 +140,13 @@ def _path(name: str, title: str) -> RelPath:
     try:
         path = RelPath(name.removeprefix("./"))
     except InvalidValue as error:
-        raise Refused(f"{title} is refused: {error.message}") from None
+        raise ArtifactRefused(f"{title} is refused: {error.message}") from None
     if not path or not path.isprintable():
-        raise Refused(f"{title} holds a file with the unusable name {shown(name)}")
+        raise ArtifactRefused(f"{title} holds a file with the unusable name {shown(name)}")
     return path
 
 
-def _exactly(file: NamedFile, title: str) -> Iterator[bytes]:
+def _exactly(file: UncheckedFile, title: str) -> Iterator[bytes]:
     left = file.size
     for chunk in file.chunks:
         left -= len(chunk)
@@ -146,4 +154,4 @@ def _exactly(file: NamedFile, title: str) -> Iterator[bytes]:
             break
         yield chunk
     if left:
-        raise Damaged(f"file {shown(file.name)} of {title} is not of the size that was said")
+        raise ArtifactDamaged(f"file {shown(file.name)} of {title} is not of the size that was said")

@@ -15,12 +15,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from stoker.artifacts.errors import Unreachable
+from stoker.artifacts.errors import ArtifactUnreachable
 from stoker.domain.errors import Misconfigured, StokerError
-from stoker.engine.artifact_source import Credentials
+from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.http_client import egress
-from stoker.http_client.errors import EgressRefused
-from stoker.http_client.errors import Unreachable as ServiceUnreachable
+from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 from stoker.http_client.proxy import proxy_for
 from stoker.http_client.tls import certificates
 
@@ -31,7 +30,13 @@ DEFAULT_REGION = "us-east-1"
 
 
 def open_store(
-    bucket: str, prefix: str, endpoint: str, region: str, title: str, credentials: Credentials, retries: int
+    bucket: str,
+    prefix: str,
+    endpoint: str,
+    region: str,
+    title: str,
+    credentials: ArtifactCredentials,
+    retries: int,
 ) -> ObjectStore:
     """Talks to nobody yet."""
     endpoint = endpoint_for(endpoint, region)
@@ -70,7 +75,7 @@ def endpoint_for(endpoint: str, region: str) -> str:
     return endpoint or f"https://s3.{region}.amazonaws.com"
 
 
-async def demand_reachable(endpoint: str, region: str, credentials: Credentials, title: str) -> None:
+async def demand_reachable(endpoint: str, region: str, credentials: ArtifactCredentials, title: str) -> None:
     """Raise if the endpoint, or the proxy that a resource names for it, may not be connected to."""
     endpoint = endpoint_for(endpoint, region)
     proxy = proxy_for(endpoint, credentials.proxy)
@@ -84,7 +89,7 @@ async def demand_reachable(endpoint: str, region: str, credentials: Credentials,
             await egress.demand_reachable(proxy)
     except ServiceUnreachable as error:
         reason = error.reason if isinstance(error, EgressRefused) else None
-        raise Unreachable(f"{title} cannot be read: {error.message}", reason=reason) from None
+        raise ArtifactUnreachable(f"{title} cannot be read: {error.message}", reason=reason) from None
 
 
 def demand_library() -> Any:
@@ -97,7 +102,7 @@ def demand_library() -> Any:
     return obstore.store
 
 
-def _client(endpoint: str, credentials: Credentials) -> ClientConfig:
+def _client(endpoint: str, credentials: ArtifactCredentials) -> ClientConfig:
     options: ClientConfig = {
         "allow_http": endpoint.startswith("http://"),  # as whoever named it said
         "connect_timeout": timedelta(seconds=10),

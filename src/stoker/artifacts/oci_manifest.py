@@ -17,8 +17,8 @@ from enum import Enum
 
 import msgspec
 
-from stoker.artifacts.errors import Refused, TooLarge, shown
-from stoker.artifacts.limits import Limits
+from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge, shown
+from stoker.artifacts.limits import ArtifactLimits
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -36,7 +36,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _LATEST = 1 << 40
 
 
-class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
+class OciDescriptor(msgspec.Struct, frozen=True, rename="camel"):
     """A blob or manifest, by its digest."""
 
     media_type: str
@@ -49,13 +49,13 @@ class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
         return (self.annotations or {}).get(key, "")
 
 
-class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+class OciManifest(msgspec.Struct, frozen=True, rename="camel"):
     """An index or a manifest; which of both follows from what it has."""
 
     schema_version: int = 0
     media_type: str = ""
-    manifests: tuple[Descriptor, ...] | None = None
-    layers: tuple[Descriptor, ...] | None = None
+    manifests: tuple[OciDescriptor, ...] | None = None
+    layers: tuple[OciDescriptor, ...] | None = None
     annotations: Mapping[str, str] | None = None
 
     @property
@@ -69,25 +69,25 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
         return stamp if 0 <= stamp < _LATEST else 0
 
 
-class Kind(Enum):
+class LayerKind(Enum):
     """How a layer is taken."""
 
     FILE = "file"
     ARCHIVE = "archive"
 
 
-def parsed(content: bytes, title: str) -> Manifest:
+def parsed(content: bytes, title: str) -> OciManifest:
     """Raises for what is neither a manifest nor an index."""
     try:
-        found = msgspec.json.decode(content, type=Manifest)
+        found = msgspec.json.decode(content, type=OciManifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(f"{title} has a manifest that cannot be read") from None
+        raise ArtifactRefused(f"{title} has a manifest that cannot be read") from None
     if found.schema_version != 2 or (found.manifests is None) == (found.layers is None):
-        raise Refused(f"{title} has no manifest of OCI's or Docker's second version")
+        raise ArtifactRefused(f"{title} has no manifest of OCI's or Docker's second version")
     return found
 
 
-def chosen(index: Manifest, title: str, limits: Limits) -> Descriptor:
+def chosen(index: OciManifest, title: str, limits: ArtifactLimits) -> OciDescriptor:
     """The one manifest of an index that holds files; signatures and attestations beside it do not count."""
     found = [
         one
@@ -95,46 +95,50 @@ def chosen(index: Manifest, title: str, limits: Limits) -> Descriptor:
         if one.media_type in (OCI_MANIFEST, DOCKER_MANIFEST) and not one.note(_REFERENCE)
     ]
     if len(found) != 1:
-        raise Refused(f"{title} is an index of {len(found)} manifests; name one by its digest as the ref")
+        raise ArtifactRefused(
+            f"{title} is an index of {len(found)} manifests; name one by its digest as the ref"
+        )
     _demand_digest(found[0], title)
     if found[0].size > limits.manifest:
-        raise TooLarge(f"{title} names a manifest of more than {limits.manifest} bytes")
+        raise ArtifactTooLarge(f"{title} names a manifest of more than {limits.manifest} bytes")
     if not found[0].digest.startswith("sha256:"):  # it becomes the artifact's id, which is one of SHA-256
-        raise Refused(
+        raise ArtifactRefused(
             f"{title} is an index that names its manifest by {shown(found[0].digest)}, not by SHA-256"
         )
     return found[0]
 
 
-def layers_of(manifest: Manifest, title: str, limits: Limits) -> list[tuple[Kind, Descriptor]]:
+def layers_of(
+    manifest: OciManifest, title: str, limits: ArtifactLimits
+) -> list[tuple[LayerKind, OciDescriptor]]:
     """What is to be pulled, in order, bounded by what it says of itself."""
     layers = [layer for layer in manifest.layers or () if layer.media_type != EMPTY]
     if not layers:
-        raise Refused(f"{title} holds no layer, so there are no files in it")
+        raise ArtifactRefused(f"{title} holds no layer, so there are no files in it")
     if len(layers) > limits.layers:
-        raise TooLarge(f"{title} has more than {limits.layers} layers")
+        raise ArtifactTooLarge(f"{title} has more than {limits.layers} layers")
     for layer in layers:
         _demand_digest(layer, title)
     if sum(layer.size for layer in layers) > limits.packed:
-        raise TooLarge(f"{title} is larger than {limits.packed} bytes")
+        raise ArtifactTooLarge(f"{title} is larger than {limits.packed} bytes")
     return [(_kind(layer, title), layer) for layer in layers]
 
 
-def _kind(layer: Descriptor, title: str) -> Kind:
+def _kind(layer: OciDescriptor, title: str) -> LayerKind:
     if layer.note(UNPACK) == "true":
-        return Kind.ARCHIVE
+        return LayerKind.ARCHIVE
     if layer.note(TITLE):
-        return Kind.FILE
+        return LayerKind.FILE
     if _ARCHIVE.fullmatch(layer.media_type.lower()):
-        return Kind.ARCHIVE
-    raise Refused(
+        return LayerKind.ARCHIVE
+    raise ArtifactRefused(
         f"{title} has a layer of media type {shown(layer.media_type)}, which is neither an archive nor "
         "a file with a title"
     )
 
 
-def _demand_digest(one: Descriptor, title: str) -> None:
+def _demand_digest(one: OciDescriptor, title: str) -> None:
     if not _DIGEST.fullmatch(one.digest) or one.size < 0:
-        raise Refused(
+        raise ArtifactRefused(
             f"{title} names a blob by {shown(one.digest)}, which is no digest of SHA-256 or SHA-512"
         )

@@ -15,25 +15,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stoker.artifacts.errors import Damaged, Refused, Unreachable
-from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
-from stoker.artifacts.oci_manifest import ACCEPTED, TITLE, Kind, Manifest, chosen, layers_of, parsed
-from stoker.artifacts.registry_client import RegistryCalls
+from stoker.artifacts.errors import ArtifactDamaged, ArtifactRefused, ArtifactUnreachable
+from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded
+from stoker.artifacts.oci_manifest import ACCEPTED, TITLE, LayerKind, OciManifest, chosen, layers_of, parsed
+from stoker.artifacts.registry_client import RegistryClient
 from stoker.artifacts.tar import PIECE, archived
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.engine.artifact_source import ArtifactFile, CredentialsReader
+from stoker.engine.artifact_source import ArtifactCredentialsReader, ArtifactFile
 
 _ID = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _HUB = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
-_USUAL = Limits()
+_USUAL = ArtifactLimits()
 
 
-class Registry:
+class RegistryOrigin:
     """One repository of a registry."""
 
-    def __init__(self, url: RepoUrl, credentials: CredentialsReader, limits: Limits = _USUAL) -> None:
+    def __init__(
+        self, url: RepoUrl, credentials: ArtifactCredentialsReader, limits: ArtifactLimits = _USUAL
+    ) -> None:
         parts = urlsplit(url)
         host = _HUB.get(parts.netloc, parts.netloc)
         self._base = f"{'http' if parts.query == 'plainHttp=true' else 'https'}://{host}"
@@ -62,7 +64,7 @@ class Registry:
         try:
             return await asyncio.wait_for(self._pulled(artifact, title, folder), seconds)
         except TimeoutError:
-            raise Unreachable(f"{title} could not be pulled within {seconds:g} s") from None
+            raise ArtifactUnreachable(f"{title} could not be pulled within {seconds:g} s") from None
 
     async def _pulled(self, artifact: CommitId, title: str, folder: Path) -> PulledArtifact:
         async with await self._calls(title) as calls:
@@ -71,44 +73,46 @@ class Registry:
                 inner = chosen(manifest, title, self._limits).digest.removeprefix("sha256:")
                 manifest = await self._manifest(calls, inner, title)
                 if manifest.layers is None:
-                    raise Refused(f"{title} is an index of indexes")
+                    raise ArtifactRefused(f"{title} is an index of indexes")
             layers = layers_of(manifest, title, self._limits)
             pulled = []
             for number, (kind, layer) in enumerate(layers):
                 path = folder / str(number)
                 await calls.download(layer.digest, layer.size, path)
-                pulled.append(_Layer(kind, path, layer.note(TITLE)))
+                pulled.append(_DownloadedLayer(kind, path, layer.note(TITLE)))
         return PulledArtifact(title, manifest.made_at, pulled, self._limits)
 
-    async def _manifest(self, calls: RegistryCalls, digest: str, title: str) -> Manifest:
+    async def _manifest(self, calls: RegistryClient, digest: str, title: str) -> OciManifest:
         content = await calls.get(f"manifests/sha256:{digest}", ACCEPTED, self._limits.manifest)
         if hashlib.sha256(content).hexdigest() != digest:
-            raise Damaged(f"the manifest of {title} is not what its digest says")
+            raise ArtifactDamaged(f"the manifest of {title} is not what its digest says")
         return parsed(content, title)
 
-    async def _calls(self, title: str) -> RegistryCalls:
+    async def _calls(self, title: str) -> RegistryClient:
         credentials = await self._credentials()
-        return RegistryCalls(self._base, self._repository, title, credentials, self._limits.seconds)
+        return RegistryClient(self._base, self._repository, title, credentials, self._limits.seconds)
 
 
-class _Layer:
+class _DownloadedLayer:
     """A blob on disk."""
 
     __slots__ = ("kind", "name", "path")
 
-    def __init__(self, kind: Kind, path: Path, name: str) -> None:
+    def __init__(self, kind: LayerKind, path: Path, name: str) -> None:
         self.kind, self.path, self.name = kind, path, name
 
 
 class PulledArtifact:
     """An artifact whose blobs are all here."""
 
-    def __init__(self, title: str, made_at: int, layers: Sequence[_Layer], limits: Limits) -> None:
+    def __init__(
+        self, title: str, made_at: int, layers: Sequence[_DownloadedLayer], limits: ArtifactLimits
+    ) -> None:
         self.title = title
         self.made_at = made_at
         self._layers = layers
         self._limits = limits
-        self._reading = Reading(title, limits)
+        self._reading = ArtifactReadBudget(title, limits)
 
     def stop(self) -> None:
         self._reading.stop()
@@ -116,10 +120,10 @@ class PulledArtifact:
     def files(self) -> Iterator[ArtifactFile]:
         return bounded(self._named(), self.title, self._limits)
 
-    def _named(self) -> Iterator[NamedFile]:
+    def _named(self) -> Iterator[UncheckedFile]:
         for layer in self._layers:
-            if layer.kind is Kind.FILE:
-                yield NamedFile(layer.name, layer.path.stat().st_size, _read(layer.path))
+            if layer.kind is LayerKind.FILE:
+                yield UncheckedFile(layer.name, layer.path.stat().st_size, _read(layer.path))
             else:
                 yield from archived(layer.path, self.title, self._reading)
 

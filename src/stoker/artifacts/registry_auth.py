@@ -16,12 +16,11 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from stoker.artifacts.errors import NotLetIn, Unreachable
+from stoker.artifacts.errors import ArtifactAuthFailed, ArtifactUnreachable
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
-from stoker.engine.artifact_source import Credentials
-from stoker.http_client import EgressRefused, Request, call
-from stoker.http_client import Unreachable as ServiceUnreachable
+from stoker.engine.artifact_source import ArtifactCredentials
+from stoker.http_client import EgressRefused, ServiceRequest, ServiceUnreachable, call
 
 MAX_CHALLENGE = 4096
 MAX_TOKEN = 64 << 10
@@ -29,7 +28,7 @@ TIMEOUT = 30.0
 _PARAMETER = re.compile(r'([a-z]+)="([^"]*)"')
 
 
-class Challenge(NamedTuple):
+class AuthChallenge(NamedTuple):
     """One header `WWW-Authenticate`."""
 
     scheme: str
@@ -37,35 +36,39 @@ class Challenge(NamedTuple):
     service: str = ""
 
     @classmethod
-    def parse(cls, header: str) -> Challenge:
+    def parse(cls, header: str) -> AuthChallenge:
         scheme, _, rest = header[:MAX_CHALLENGE].strip().partition(" ")
         said = dict(_PARAMETER.findall(rest))
         return cls(scheme.lower(), said.get("realm", ""), said.get("service", ""))
 
 
-class _Token(msgspec.Struct):
+class _RegistryToken(msgspec.Struct):
     token: str = ""
     access_token: str = ""
 
 
-async def authorization(challenge: Challenge, credentials: Credentials, repository: str, title: str) -> str:
+async def authorization(
+    challenge: AuthChallenge, credentials: ArtifactCredentials, repository: str, title: str
+) -> str:
     """The header that answers a challenge."""
     if challenge.scheme == "basic" and credentials.password is not None:
         return _basic(credentials)
     if challenge.scheme != "bearer":
-        raise NotLetIn(f"{title} does not let us in without a login")
+        raise ArtifactAuthFailed(f"{title} does not let us in without a login")
     if not challenge.realm:
         if credentials.password is None or not credentials.is_token:
-            raise NotLetIn(f"{title} asks for a token and does not say who gives it")
+            raise ArtifactAuthFailed(f"{title} asks for a token and does not say who gives it")
         return f"Bearer {credentials.password.reveal()}"
     return f"Bearer {await _fetched(challenge, credentials, repository, title)}"
 
 
-async def _fetched(challenge: Challenge, credentials: Credentials, repository: str, title: str) -> str:
+async def _fetched(
+    challenge: AuthChallenge, credentials: ArtifactCredentials, repository: str, title: str
+) -> str:
     query = urlencode({"service": challenge.service, "scope": f"repository:{repository}:pull"})
     join = "&" if urlsplit(challenge.realm).query else "?"
     headers = {} if credentials.password is None else {"Authorization": _basic(credentials)}
-    request = Request(
+    request = ServiceRequest(
         f"{challenge.realm}{join}{query}",
         headers=headers,
         timeout=TIMEOUT,
@@ -78,18 +81,22 @@ async def _fetched(challenge: Challenge, credentials: Credentials, repository: s
     except ServiceUnreachable as error:
         why = f"the token for {title} cannot be fetched: {error.message}"
         refused = isinstance(error, EgressRefused)
-        raise Unreachable(why, reason=error.reason if refused else None) from None
+        raise ArtifactUnreachable(why, reason=error.reason if refused else None) from None
     if answer.status in (400, 401, 403, 404):
-        raise NotLetIn(f"{request.host} gives out no token for {title} with this login")
+        raise ArtifactAuthFailed(f"{request.host} gives out no token for {title} with this login")
     if not answer.ok:
-        raise Unreachable(f"{request.host} answers {answer.status} to the question for a token of {title}")
+        raise ArtifactUnreachable(
+            f"{request.host} answers {answer.status} to the question for a token of {title}"
+        )
     try:
-        given = msgspec.json.decode(answer.body, type=_Token)
+        given = msgspec.json.decode(answer.body, type=_RegistryToken)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Unreachable(f"{request.host} answers with something else than a token for {title}") from None
+        raise ArtifactUnreachable(
+            f"{request.host} answers with something else than a token for {title}"
+        ) from None
     token = given.token or given.access_token
     if not token or not token.isascii() or not token.isprintable():
-        raise Unreachable(f"{request.host} gives out an empty or unusable token for {title}")
+        raise ArtifactUnreachable(f"{request.host} gives out an empty or unusable token for {title}")
     return token
 
 
@@ -98,15 +105,15 @@ def demand_safe(url: str, *, plain: bool, title: str) -> None:
     try:
         parts = urlsplit(url)
     except ValueError:  # half of an IPv6 address
-        raise Unreachable(f"{title} sends us on to something that is no address") from None
+        raise ArtifactUnreachable(f"{title} sends us on to something that is no address") from None
     if parts.scheme != "https" and not (plain and parts.scheme == "http"):
-        raise Unreachable(f"{title} sends us on to an address without TLS, which is not followed")
+        raise ArtifactUnreachable(f"{title} sends us on to an address without TLS, which is not followed")
     try:
         RepoUrl(f"{parts.scheme}://{parts.netloc}/")
     except InvalidValue:
-        raise Unreachable(f"{title} sends us on to an address that is not followed") from None
+        raise ArtifactUnreachable(f"{title} sends us on to an address that is not followed") from None
 
 
-def _basic(credentials: Credentials) -> str:
+def _basic(credentials: ArtifactCredentials) -> str:
     password = b"" if credentials.password is None else credentials.password.reveal_bytes()
     return "Basic " + base64.b64encode(credentials.username.encode() + b":" + password).decode()

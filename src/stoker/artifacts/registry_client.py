@@ -15,11 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urljoin, urlsplit
 
-from stoker.artifacts.errors import Damaged, NotFound, NotLetIn, TooLarge, Unreachable
-from stoker.artifacts.registry_auth import Challenge, authorization, demand_safe
+from stoker.artifacts.errors import (
+    ArtifactAuthFailed,
+    ArtifactDamaged,
+    ArtifactNotFound,
+    ArtifactTooLarge,
+    ArtifactUnreachable,
+)
+from stoker.artifacts.registry_auth import AuthChallenge, authorization, demand_safe
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
-from stoker.engine.artifact_source import Credentials
+from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.http_client.errors import EgressRefused, why
 from stoker.http_client.proxy import proxy_for
 from stoker.http_client.tls import context_with
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 
     from aiohttp import ClientResponse, ClientSession
 
-    from stoker.http_client.connections import CheckedConnections
+    from stoker.http_client.connections import EgressCheckedResolver
 
 MAX_HOPS = 5
 CONNECT_TIMEOUT = 10.0
@@ -38,11 +44,11 @@ MAX_WAIT = 3600.0
 _PIECE = 1 << 16
 
 
-class RegistryCalls:
+class RegistryClient:
     """For as long as one artifact is looked up or pulled; it remembers no login beyond that."""
 
     def __init__(
-        self, base: str, repository: str, title: str, credentials: Credentials, seconds: float
+        self, base: str, repository: str, title: str, credentials: ArtifactCredentials, seconds: float
     ) -> None:
         """`base` is `https://host`, or `http://host` for one without TLS."""
         self._base = base
@@ -52,14 +58,14 @@ class RegistryCalls:
         self._seconds = seconds
         self._authorization = ""
         self._session: ClientSession | None = None
-        self._connections: CheckedConnections | None = None
+        self._connections: EgressCheckedResolver | None = None
 
     async def __aenter__(self) -> Self:
         import aiohttp  # noqa: PLC0415 - costs more than a sync, and most sources are repositories
 
-        from stoker.http_client.connections import CheckedConnections  # noqa: PLC0415 - needs aiohttp
+        from stoker.http_client.connections import EgressCheckedResolver  # noqa: PLC0415 - needs aiohttp
 
-        self._connections = CheckedConnections()
+        self._connections = EgressCheckedResolver()
         by_tls = self._base.startswith("https://") or self._credentials.proxy.startswith("https://")
         context = context_with(self._credentials.ca) if by_tls or self._credentials.ca else None
         self._session = aiohttp.ClientSession(
@@ -107,7 +113,7 @@ class RegistryCalls:
                     hashed.update(chunk)
                     file.write(chunk)  # into the page cache: quicker than handing it to a thread
         if left or hashed.hexdigest() != wanted:
-            raise Damaged(f"blob {digest} of {self._title} is not what its digest says")
+            raise ArtifactDamaged(f"blob {digest} of {self._title} is not what its digest says")
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, headers: dict[str, str]) -> AsyncIterator[ClientResponse]:
@@ -118,9 +124,9 @@ class RegistryCalls:
             response = await self._followed(method, url, headers)
             if response.status == 401 and not self._is_own(response):
                 response.close()  # whoever we were sent on to says where a login goes to, and must not
-                raise NotLetIn(f"{self._title} sends us on to somebody who does not let us in")
+                raise ArtifactAuthFailed(f"{self._title} sends us on to somebody who does not let us in")
             if response.status == 401:
-                challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
+                challenge = AuthChallenge.parse(response.headers.get("WWW-Authenticate", ""))
                 response.close()
                 if challenge.realm and challenge.scheme == "bearer":
                     demand_safe(challenge.realm, plain=self._plain, title=self._title)
@@ -136,11 +142,11 @@ class RegistryCalls:
         except StokerError:
             raise
         except TimeoutError:
-            raise Unreachable(f"{self._title} did not answer in time") from None
+            raise ArtifactUnreachable(f"{self._title} did not answer in time") from None
         except (aiohttp.ClientError, ValueError) as error:
             if self._connections is not None and self._connections.refusal is not None:
                 raise self._refused(self._connections.refusal) from None
-            raise Unreachable(f"{self._title} cannot be reached: {why(error)}") from None
+            raise ArtifactUnreachable(f"{self._title} cannot be reached: {why(error)}") from None
 
     async def _followed(self, method: str, url: str, headers: dict[str, str]) -> ClientResponse:
         assert self._session is not None  # noqa: S101 - whoever asks has entered
@@ -163,22 +169,24 @@ class RegistryCalls:
             response.close()
             url = urljoin(url, target)
             demand_safe(url, plain=self._plain, title=self._title)
-        raise Unreachable(f"{self._title} sends us on more than {MAX_HOPS} times")
+        raise ArtifactUnreachable(f"{self._title} sends us on more than {MAX_HOPS} times")
 
     def _demand_small(self, size: int, max_bytes: int) -> None:
         if size > max_bytes:
-            raise TooLarge(f"{self._title} has a manifest of more than {max_bytes} bytes")
+            raise ArtifactTooLarge(f"{self._title} has a manifest of more than {max_bytes} bytes")
 
     def _judge(self, response: ClientResponse, path: str) -> None:
         status = response.status
         if status == 200:
             return
         if status in (401, 403):
-            raise NotLetIn(f"{self._title} does not let us in")
+            raise ArtifactAuthFailed(f"{self._title} does not let us in")
         if status == 404:
             if path.startswith("blobs/"):
-                raise Damaged(f"{path.removeprefix('blobs/')} is named by {self._title} and not there")
-            raise NotFound(f"there is no {self._title}")
+                raise ArtifactDamaged(
+                    f"{path.removeprefix('blobs/')} is named by {self._title} and not there"
+                )
+            raise ArtifactNotFound(f"there is no {self._title}")
         after = response.headers.get("Retry-After", "")
         if status == 429:
             raise Retry(
@@ -186,10 +194,10 @@ class RegistryCalls:
                 after=min(float(after), MAX_WAIT) if after.isdecimal() else None,
                 reason=Reason.SOURCE_UNREACHABLE,
             )
-        raise Unreachable(f"{self._title} is answered with status {status}")
+        raise ArtifactUnreachable(f"{self._title} is answered with status {status}")
 
-    def _refused(self, error: EgressRefused) -> Unreachable:
-        return Unreachable(f"{self._title} cannot be reached: {error.message}", reason=error.reason)
+    def _refused(self, error: EgressRefused) -> ArtifactUnreachable:
+        return ArtifactUnreachable(f"{self._title} cannot be reached: {error.message}", reason=error.reason)
 
     def _is_own(self, response: ClientResponse) -> bool:
         """Whether the registry itself answered, and nobody whom it sent us on to."""

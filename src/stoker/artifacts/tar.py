@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from stoker.artifacts.errors import Refused, TooLarge, shown
-from stoker.artifacts.limits import NamedFile, Reading
+from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge, shown
+from stoker.artifacts.limits import ArtifactReadBudget, UncheckedFile
 
 BLOCK = 512
 PIECE = 1 << 16
@@ -36,22 +36,22 @@ _WHAT = {
 _SKIPPED = {"path", "size", "GNU.sparse"}
 
 
-def archived(path: Path, title: str, reading: Reading) -> Iterator[NamedFile]:
+def archived(path: Path, title: str, reading: ArtifactReadBudget) -> Iterator[UncheckedFile]:
     """The files of an archive on disk; `reading` bounds all that it unpacks to, headers included."""
     with path.open("rb") as raw:
         magic = raw.read(4)
         raw.seek(0)
         if magic == _ZSTD:
-            raise Refused(f"{title} is compressed with zstd; publish it with gzip")
+            raise ArtifactRefused(f"{title} is compressed with zstd; publish it with gzip")
         packed = gzip.GzipFile(fileobj=raw) if magic.startswith(_GZIP) else None
-        stream = _Stream(packed if packed is not None else raw, title, reading)
+        stream = _TarStream(packed if packed is not None else raw, title, reading)
         yield from _entries(stream, title, reading)
 
 
-class _Stream:
+class _TarStream:
     """What an archive unpacks to, counted."""
 
-    def __init__(self, source: BinaryIO | gzip.GzipFile, title: str, reading: Reading) -> None:
+    def __init__(self, source: BinaryIO | gzip.GzipFile, title: str, reading: ArtifactReadBudget) -> None:
         self._source = source
         self._title = title
         self._reading = reading
@@ -62,7 +62,7 @@ class _Stream:
         while len(content) < size:
             more = self.some(size - len(content))
             if not more:
-                raise Refused(f"{self._title} ends in the middle of a file")
+                raise ArtifactRefused(f"{self._title} ends in the middle of a file")
             content += more
         return content
 
@@ -72,12 +72,12 @@ class _Stream:
         try:
             content = self._source.read(size)
         except _BROKEN:
-            raise Refused(f"{self._title} is no archive that can be unpacked") from None
+            raise ArtifactRefused(f"{self._title} is no archive that can be unpacked") from None
         self._reading.unpacked(len(content) - size)
         return content
 
 
-def _entries(stream: _Stream, title: str, reading: Reading) -> Iterator[NamedFile]:
+def _entries(stream: _TarStream, title: str, reading: ArtifactReadBudget) -> Iterator[UncheckedFile]:
     longer: dict[str, str] = {}
     while True:
         header = stream.some(BLOCK)
@@ -95,7 +95,7 @@ def _entries(stream: _Stream, title: str, reading: Reading) -> Iterator[NamedFil
             continue
         name = longer.get("path", info.name)
         if "GNU.sparse" in longer:
-            raise Refused(f"{title} holds {shown(name)}, which is a sparse file")
+            raise ArtifactRefused(f"{title} holds {shown(name)}, which is a sparse file")
         size = _size(longer.get("size"), info.size, title)
         longer = {}
         if info.type == tarfile.DIRTYPE or name in (".", "./"):
@@ -103,17 +103,17 @@ def _entries(stream: _Stream, title: str, reading: Reading) -> Iterator[NamedFil
             continue
         if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             what = _WHAT.get(info.type, f"an entry of the kind {info.type!r}")
-            raise Refused(f"{title} holds {shown(name)}, which is {what}")
-        content = _Content(stream, size)
-        yield NamedFile(name, size, content.chunks(), bool(info.mode & 0o100))
+            raise ArtifactRefused(f"{title} holds {shown(name)}, which is {what}")
+        content = _TarMember(stream, size)
+        yield UncheckedFile(name, size, content.chunks(), bool(info.mode & 0o100))
         content.skip()
         stream.exactly(-size % BLOCK)
 
 
-class _Content:
+class _TarMember:
     """The bytes of one file; what nobody took is passed over."""
 
-    def __init__(self, stream: _Stream, size: int) -> None:
+    def __init__(self, stream: _TarStream, size: int) -> None:
         self._stream = stream
         self._left = size
 
@@ -132,15 +132,15 @@ def _parsed(header: bytes, title: str) -> tarfile.TarInfo:
     try:
         info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError, OverflowError):
-        raise Refused(f"{title} is no tar archive, or a damaged one") from None
+        raise ArtifactRefused(f"{title} is no tar archive, or a damaged one") from None
     if info.size < 0:
-        raise Refused(f"{title} holds a file of a negative size")
+        raise ArtifactRefused(f"{title} holds a file of a negative size")
     return info
 
 
-def _padded(stream: _Stream, size: int, title: str) -> bytes:
+def _padded(stream: _TarStream, size: int, title: str) -> bytes:
     if size > MAX_HEADER:
-        raise TooLarge(f"{title} holds a header of more than {MAX_HEADER} bytes")
+        raise ArtifactTooLarge(f"{title} holds a header of more than {MAX_HEADER} bytes")
     return stream.exactly(size + -size % BLOCK)[:size]
 
 
@@ -153,7 +153,7 @@ def _extended(info: tarfile.TarInfo, content: bytes, title: str) -> dict[str, st
     said = dict(_records(content, title))
     if info.type == tarfile.XGLTYPE:  # git archive puts a comment there
         if said.keys() & _SKIPPED:
-            raise Refused(f"{title} names all of its files alike in a global header")
+            raise ArtifactRefused(f"{title} names all of its files alike in a global header")
         return {}
     return {key: value for key, value in said.items() if key in _SKIPPED}
 
@@ -165,7 +165,7 @@ def _records(content: bytes, title: str) -> Iterator[tuple[str, str]]:
         start = rest.tell()
         length, blank, _ = content[start : start + 20].partition(b" ")
         if not blank or not length.isdigit() or not len(length) + 2 <= int(length) <= len(content) - start:
-            raise Refused(f"{title} has an extended header that cannot be read")
+            raise ArtifactRefused(f"{title} has an extended header that cannot be read")
         line = rest.read(int(length))[len(length) + 1 :].removesuffix(b"\n")
         key, _, value = line.decode("utf-8", "surrogateescape").partition("=")
         yield ("GNU.sparse" if key.startswith("GNU.sparse") else key), value
@@ -175,5 +175,5 @@ def _size(told: str | None, usual: int, title: str) -> int:
     if told is None:
         return usual
     if not told.isascii() or not told.isdigit() or len(told) > 15:
-        raise Refused(f"{title} holds a file of an unreadable size")
+        raise ArtifactRefused(f"{title} holds a file of an unreadable size")
     return int(told)

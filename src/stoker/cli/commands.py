@@ -11,7 +11,7 @@ from stoker import __version__
 from stoker.domain.errors import Misconfigured
 
 
-class Verb(NamedTuple):
+class CommandEntry(NamedTuple):
     module: str
     command: str
     summary: str
@@ -19,78 +19,86 @@ class Verb(NamedTuple):
 
 GROUPS = {
     "Without a cluster": {
-        "sync": Verb("stoker.cli.sync.sync", "sync_command", "Bring a folder to a commit, once or for ever."),
-        "plan": Verb(
+        "sync": CommandEntry(
+            "stoker.cli.sync.sync", "sync_command", "Bring a folder to a commit, once or for ever."
+        ),
+        "plan": CommandEntry(
             "stoker.cli.sync.plan", "plan_command", "Show what a sync would do, and change nothing."
         ),
-        "verify": Verb("stoker.cli.sync.verify", "verify_command", "Find what changed since the last sync."),
-        "rollback": Verb(
+        "verify": CommandEntry(
+            "stoker.cli.sync.verify", "verify_command", "Find what changed since the last sync."
+        ),
+        "rollback": CommandEntry(
             "stoker.cli.sync.rollback",
             "rollback_command",
             "Go back to a snapshot or a commit, and stay there.",
         ),
-        "doctor": Verb(
+        "doctor": CommandEntry(
             "stoker.cli.doctor.command", "doctor_command", "Say what is wrong with a cluster or a gateway."
         ),
-        "dev": Verb("stoker.cli.sync.dev", "dev_group", "Try edits on a gateway as they are saved."),
-        "testing": Verb(
+        "dev": CommandEntry("stoker.cli.sync.dev", "dev_group", "Try edits on a gateway as they are saved."),
+        "testing": CommandEntry(
             "stoker_testkit.testing_command", "testing_group", "Start a gateway to test against."
         ),
-        "demo": Verb(
+        "demo": CommandEntry(
             "stoker_testkit.demo", "demo_command", "See the main job done for real on this machine."
         ),
-        "completion": Verb(
+        "completion": CommandEntry(
             "stoker.cli.completion", "completion_command", "Let a shell complete verbs and options."
         ),
     },
     "Out of a cluster": {
-        "export": Verb(
+        "export": CommandEntry(
             "stoker.cli.export.command",
             "export_command",
             "Write what a cluster holds to a folder or a repository.",
         ),
     },
     "For a resource in a cluster": {
-        "migrate": Verb(
+        "migrate": CommandEntry(
             "stoker.cli.migrate.command",
             "migrate_command",
             "Make resources out of what another tool was told.",
         ),
-        "status": Verb(
+        "status": CommandEntry(
             "stoker.cli.fleet.status", "status_command", "Show how resources and their gateways stand."
         ),
-        "history": Verb(
+        "history": CommandEntry(
             "stoker.cli.fleet.history", "history_command", "List the last syncs of a resource's gateways."
         ),
-        "diff": Verb("stoker.cli.fleet.history", "diff_command", "Show what a sync of a gateway changed."),
-        "approve": Verb(
+        "diff": CommandEntry(
+            "stoker.cli.fleet.history", "diff_command", "Show what a sync of a gateway changed."
+        ),
+        "approve": CommandEntry(
             "stoker.cli.fleet.approve", "approve_command", "Agree to the plan that a resource waits with."
         ),
-        "pause": Verb(
+        "pause": CommandEntry(
             "stoker.cli.fleet.pause",
             "pause_command",
             "Hold a resource still: its gateways stay as they are.",
         ),
-        "resume": Verb(
+        "resume": CommandEntry(
             "stoker.cli.fleet.pause", "resume_command", "Let a resource go on that was held still."
         ),
     },
     "In a cluster": {
-        "controller": Verb(
+        "controller": CommandEntry(
             "stoker.cli.run.controller", "controller_command", "Run the operator's controller."
         ),
-        "webhook": Verb(
+        "webhook": CommandEntry(
             "stoker.cli.run.webhook",
             "webhook_command",
             "Put agents into pods, and judge resources (admission).",
         ),
-        "agent": Verb("stoker.cli.run.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."),
-        "reverser": Verb(
+        "agent": CommandEntry(
+            "stoker.cli.run.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."
+        ),
+        "reverser": CommandEntry(
             "stoker.cli.run.reverser",
             "reverser_command",
             "Write the state of the cluster to git, as it changes.",
         ),
-        "fetcher": Verb(
+        "fetcher": CommandEntry(
             "stoker.cli.run.fetcher", "fetcher_command", "Keep a mirror on a volume that agents share."
         ),
     },
@@ -102,7 +110,7 @@ TESTKIT = "stoker_testkit"
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 
 
-class Verbs(click.Group):
+class LazyCommandGroup(click.Group):
     """A group that knows its verbs by name and imports one only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -160,7 +168,7 @@ def _needs_testkit(name: str, summary: str) -> click.Command:
     )
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="stoker %(version)s")
 def cli() -> None:
     """GitOps for Ignition gateways, and a Kubernetes cluster's resources recorded in Git."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
 from stoker.domain.reasons import Reason
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     DONE = 0
     PARTIAL = 1
     WRONG_INPUT = 2
@@ -20,55 +20,55 @@ class Exit(IntEnum):
 
 
 _BY_REASON = {
-    Reason.REF_NOT_FOUND: Exit.WRONG_INPUT,
-    Reason.NO_MAPPINGS: Exit.WRONG_INPUT,
-    Reason.PROFILE_NOT_FOUND: Exit.WRONG_INPUT,
-    Reason.BASE_NOT_FOUND: Exit.WRONG_INPUT,
-    Reason.BASE_NOT_ALLOWED: Exit.WRONG_INPUT,
-    Reason.DEPENDENCY_CYCLE: Exit.WRONG_INPUT,
-    Reason.SECRET_NOT_FOUND: Exit.WRONG_INPUT,
-    Reason.FEATURE_NOT_RUNNING: Exit.WRONG_INPUT,
-    Reason.SOURCE_UNREACHABLE: Exit.UNREACHABLE,
-    Reason.SOURCE_AUTH_FAILED: Exit.UNREACHABLE,
-    Reason.GIT_FAILED: Exit.UNREACHABLE,
-    Reason.UNREACHABLE: Exit.UNREACHABLE,
-    Reason.UNAUTHORIZED: Exit.UNREACHABLE,
-    Reason.AUTH_FAILED: Exit.UNREACHABLE,
-    Reason.NETWORK_ERROR: Exit.UNREACHABLE,
-    Reason.GATEWAY_UNREACHABLE: Exit.UNREACHABLE,
-    Reason.GATEWAY_STARTING: Exit.UNREACHABLE,
-    Reason.GATEWAY_FAULTED: Exit.UNREACHABLE,
-    Reason.TOKEN_REJECTED: Exit.UNREACHABLE,
-    Reason.LEVEL_NOT_GRANTED: Exit.UNREACHABLE,
-    Reason.SECURE_REQUIRED: Exit.UNREACHABLE,
-    Reason.CERTIFICATE_NOT_TRUSTED: Exit.UNREACHABLE,
+    Reason.REF_NOT_FOUND: ExitCode.WRONG_INPUT,
+    Reason.NO_MAPPINGS: ExitCode.WRONG_INPUT,
+    Reason.PROFILE_NOT_FOUND: ExitCode.WRONG_INPUT,
+    Reason.BASE_NOT_FOUND: ExitCode.WRONG_INPUT,
+    Reason.BASE_NOT_ALLOWED: ExitCode.WRONG_INPUT,
+    Reason.DEPENDENCY_CYCLE: ExitCode.WRONG_INPUT,
+    Reason.SECRET_NOT_FOUND: ExitCode.WRONG_INPUT,
+    Reason.FEATURE_NOT_RUNNING: ExitCode.WRONG_INPUT,
+    Reason.SOURCE_UNREACHABLE: ExitCode.UNREACHABLE,
+    Reason.SOURCE_AUTH_FAILED: ExitCode.UNREACHABLE,
+    Reason.GIT_FAILED: ExitCode.UNREACHABLE,
+    Reason.UNREACHABLE: ExitCode.UNREACHABLE,
+    Reason.UNAUTHORIZED: ExitCode.UNREACHABLE,
+    Reason.AUTH_FAILED: ExitCode.UNREACHABLE,
+    Reason.NETWORK_ERROR: ExitCode.UNREACHABLE,
+    Reason.GATEWAY_UNREACHABLE: ExitCode.UNREACHABLE,
+    Reason.GATEWAY_STARTING: ExitCode.UNREACHABLE,
+    Reason.GATEWAY_FAULTED: ExitCode.UNREACHABLE,
+    Reason.TOKEN_REJECTED: ExitCode.UNREACHABLE,
+    Reason.LEVEL_NOT_GRANTED: ExitCode.UNREACHABLE,
+    Reason.SECURE_REQUIRED: ExitCode.UNREACHABLE,
+    Reason.CERTIFICATE_NOT_TRUSTED: ExitCode.UNREACHABLE,
 }
 
 _OF_AN_ANSWER = {
-    Reason.NOT_FOUND: Exit.WRONG_INPUT,
-    Reason.RBAC_DENIED: Exit.UNREACHABLE,
-    Reason.API_SERVER_ERROR: Exit.UNREACHABLE,
-    Reason.TOO_MANY_REQUESTS: Exit.UNREACHABLE,
+    Reason.NOT_FOUND: ExitCode.WRONG_INPUT,
+    Reason.RBAC_DENIED: ExitCode.UNREACHABLE,
+    Reason.API_SERVER_ERROR: ExitCode.UNREACHABLE,
+    Reason.TOO_MANY_REQUESTS: ExitCode.UNREACHABLE,
 }
 """What an API server answered to a verb; a part of a process that broke with it is another matter."""
 
 BY_RESULT = {
-    Result.DONE: Exit.DONE,
-    Result.HELD: Exit.PARTIAL,
-    Result.WAITING: Exit.STALLED,
-    Result.PARTIAL: Exit.PARTIAL,
-    Result.UNVERIFIED: Exit.UNVERIFIED,
-    Result.STALLED: Exit.STALLED,
+    SyncResult.DONE: ExitCode.DONE,
+    SyncResult.HELD: ExitCode.PARTIAL,
+    SyncResult.WAITING: ExitCode.STALLED,
+    SyncResult.PARTIAL: ExitCode.PARTIAL,
+    SyncResult.UNVERIFIED: ExitCode.UNVERIFIED,
+    SyncResult.STALLED: ExitCode.STALLED,
 }
 """What the shell sees of a pass that came to its end."""
 
 
-def exit_code(error: StokerError) -> Exit:
+def exit_code(error: StokerError) -> ExitCode:
     """What the shell sees of an error that ended a command."""
     if isinstance(error, InvalidValue | Misconfigured):
-        return Exit.WRONG_INPUT
+        return ExitCode.WRONG_INPUT
     if error.reason in _BY_REASON:
         return _BY_REASON[error.reason]
     if not isinstance(error, Stalled | Wait | Retry):
-        return Exit.PARTIAL
-    return _OF_AN_ANSWER.get(error.reason, Exit.STALLED)
+        return ExitCode.PARTIAL
+    return _OF_AN_ANSWER.get(error.reason, ExitCode.STALLED)

@@ -6,44 +6,44 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from stoker.api.spec.status import SyncStatus
-from stoker.controller.bidirectional.types import Accepted
-from stoker.controller.cache.gateways import Fleet
-from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
-from stoker.controller.owned.metadata import Delivery
-from stoker.controller.ref_resolution.lookup import Answer
-from stoker.controller.rollout import Release
-from stoker.controller.spec.effective_ref import Effective
-from stoker.controller.spec.load import Understood
+from stoker.controller.bidirectional.types import BidirectionalResult
+from stoker.controller.cache.gateways import GatewayFleet
+from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey
+from stoker.controller.owned.metadata import CommitDelivery
+from stoker.controller.ref_resolution.lookup import RefLookupResult
+from stoker.controller.rollout import RolloutDecision
+from stoker.controller.spec.effective_ref import EffectiveRef
+from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.source import SecretKey
-from stoker.domain.protocol import Metadata
+from stoker.domain.protocol import AgentMetadata
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ReconcileContext:
     """What is known of a resource so far."""
 
     key: ResourceKey
-    kept: Kept
+    kept: CachedResource
     status: SyncStatus
-    understood: Understood | None = None
+    understood: LoadedSpec | None = None
     paused_by: str = ""
-    fleet: Fleet = field(default_factory=Fleet)
+    fleet: GatewayFleet = field(default_factory=GatewayFleet)
     outdated: tuple[str, ...] = ()
     """Pods whose agent is not what would be injected now."""
     missing: tuple[SecretKey, ...] = ()
-    effective: Effective | None = None
-    answer: Answer | None = None
-    published: Metadata | None = None
+    effective: EffectiveRef | None = None
+    answer: RefLookupResult | None = None
+    published: AgentMetadata | None = None
     """What agents were told before this pass."""
-    what: Delivery | None = None
+    what: CommitDelivery | None = None
     """What is delivered from now on."""
-    release: Release = field(default_factory=Release)
+    release: RolloutDecision = field(default_factory=RolloutDecision)
     shards: dict[str, int] = field(default_factory=dict)
     highest_shard: int = 0
-    accepted: Accepted | None = None
+    accepted: BidirectionalResult | None = None
     """What became of what gateways changed by themselves; None: the pass did not come that far."""
     again_in: float | None = None
     findings: tuple[StokerError, ...] = ()

@@ -21,7 +21,7 @@ A = TypeVar("A")
 log = get_logger(__name__)
 
 
-class Errands(Generic[Q, A]):
+class BackgroundTasks(Generic[Q, A]):
     """One errand at a time for each resource."""
 
     def __init__(

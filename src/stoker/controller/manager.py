@@ -22,35 +22,35 @@ from pathlib import Path
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.to_intent import NO_DEFAULTS
 from stoker.controller.alerting.send import PAGERDUTY
-from stoker.controller.cache.handlers import Concerns, References, Sink
-from stoker.controller.cache.informers import Observed, Scope
+from stoker.controller.cache.handlers import KeySink, SecretReferences, WatchHandlers
+from stoker.controller.cache.informers import ControllerInformers, WatchScope
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.finalizer.orphaned import Leftovers, manager_of
+from stoker.controller.finalizer.orphaned import OrphanedFinalizers, manager_of
 from stoker.controller.owned.configmaps import FORGET_AFTER
-from stoker.controller.owned.metadata import Installation
-from stoker.controller.owned.shared_volume import Fetcher
-from stoker.controller.owned.stale_sidecars import SidecarOf
+from stoker.controller.owned.metadata import InstallationOptions
+from stoker.controller.owned.shared_volume import VolumeFetcher
+from stoker.controller.owned.stale_sidecars import SidecarDigest
 from stoker.controller.ref_resolution.resolver import GIT_TIMEOUT
-from stoker.controller.sharding.division import SHARDS, Division, lease_name
-from stoker.controller.sharding.peers import Lookout, shard_readings
-from stoker.controller.status.metrics import Meter
-from stoker.controller.status.status import Listener
-from stoker.controller.wiring import Term, Work, build_work
+from stoker.controller.sharding.division import SHARDS, ShardDivision, lease_name
+from stoker.controller.sharding.peers import ShardPeers, shard_readings
+from stoker.controller.status.metrics import ControllerMetrics
+from stoker.controller.status.status import ReceiverState
+from stoker.controller.wiring import LeaderTerm, TermWork, build_work
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.shards import ALL, Shard
 from stoker.git.process.runner import GitRunner
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.leader.elector import Elector
+from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import FencedClient, Leadership
-from stoker.kube.leader.lease import Terms, unique_identity
+from stoker.kube.leader.lease import LeaseTerms, unique_identity
 from stoker.kube.runtime.controller import PASS_TIMEOUT
-from stoker.kube.runtime.process import Part, Unit
+from stoker.kube.runtime.process import ProcessGroup, ProcessPart
 from stoker.kube.runtime.workqueue import QueueDepth, WorkQueue
 from stoker.kube.watch.store import ObjectKey
-from stoker.telemetry.health import Health
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.telemetry.health import ProcessHealth
+from stoker.telemetry.metrics import MetricReading, Metrics
 from stoker.telemetry.probes import ProbeServer
 from stoker.telemetry.runtime import RuntimeMetrics
 
@@ -60,7 +60,7 @@ _FOREVER = 10 * 365 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerOptions:
     """What a command line can say about a controller."""
 
     config: ClusterConfig
@@ -110,39 +110,46 @@ class Settings:
         return manager_of(self.lease_namespace)
 
     @property
-    def scope(self) -> Scope:
-        return Scope(self.lease_namespace, self.namespaces, self.labels, self.shared_volumes, self.shard)
+    def scope(self) -> WatchScope:
+        return WatchScope(self.lease_namespace, self.namespaces, self.labels, self.shared_volumes, self.shard)
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
+class ControllerExtensions:
     """What other rooms hand in, because this one may not know them."""
 
-    sidecar: SidecarOf | None = None
+    sidecar: SidecarDigest | None = None
     """The digest of what would be injected into a pod now; None: nobody can tell."""
-    listener: Listener | None = None
+    listener: ReceiverState | None = None
     """The receiver, as the condition WebhookReady tells of it."""
-    receiver: Callable[[Client, Observed, Metrics], AbstractAsyncContextManager[object]] | None = None
+    receiver: (
+        Callable[[KubeClient, ControllerInformers, Metrics], AbstractAsyncContextManager[object]] | None
+    ) = None
     """Serves webhooks for as long as the process lives."""
-    fetcher: Callable[[Observed, Client], Fetcher] | None = None
+    fetcher: Callable[[ControllerInformers, KubeClient], VolumeFetcher] | None = None
     """Makes what fills shared volumes, for one term and its fenced client."""
-    parts: Callable[[Client, Clock, Metrics], Sequence[Part]] = lambda client, clock, metrics: ()
+    parts: Callable[[KubeClient, Clock, Metrics], Sequence[ProcessPart]] = lambda client, clock, metrics: ()
     """Further parts of the process that wait for no lease, such as the dashboard."""
 
 
-class Operator:
+class ControllerProcess:
     """One replica."""
 
-    def __init__(self, settings: Settings, seams: Seams | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: ControllerOptions,
+        seams: ControllerExtensions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._settings = settings
-        self._seams = seams if seams is not None else Seams()
+        self._seams = seams if seams is not None else ControllerExtensions()
         self._clock = clock or SystemClock()
         self._metrics = Metrics()
         self._runtime = RuntimeMetrics(self._metrics)
-        self._meter = Meter(self._metrics)
-        self._health = Health()
-        self._work: Work | None = None
-        self._lookout: Lookout | None = None
+        self._meter = ControllerMetrics(self._metrics)
+        self._health = ProcessHealth()
+        self._work: TermWork | None = None
+        self._lookout: ShardPeers | None = None
         self._idle = WorkQueue[ResourceKey](clock=self._clock)
         self._idle_profiles = WorkQueue[ObjectKey](clock=self._clock)
         # The queues are made anew for each term as leader, hence read through this object.
@@ -161,9 +168,9 @@ class Operator:
         )
         async with (
             probes,
-            Client(settings.config, clock=self._clock, user_agent="stoker-controller") as client,
+            KubeClient(settings.config, clock=self._clock, user_agent="stoker-controller") as client,
         ):
-            observed = Observed(client, settings.scope, self._clock)
+            observed = ControllerInformers(client, settings.scope, self._clock)
             self._metrics.collect_from(partial(self._shard_readings, observed))
             self._runtime.watch_reflectors(lambda: observed.reflectors)
             elector = self._elector(client, identity)
@@ -171,27 +178,29 @@ class Operator:
             self._health.ready.add("lease", lambda: _why_unready(elector))
             self._health.ready.add("shards", self._why_blind)
             with tempfile.TemporaryDirectory(prefix="stoker-git-") as cache:
-                concerns = Concerns(observed, References())
+                concerns = WatchHandlers(observed, SecretReferences())
                 term = partial(self._lead, client, GitRunner(Path(cache)), observed, concerns, identity)
                 lead = elector.run if settings.leader_elect else self._alone
                 parts = [
-                    Part("observing", observed.run),
+                    ProcessPart("observing", observed.run),
                     *self._seams.parts(client, self._clock, self._metrics),
-                    Part("leading", partial(lead, term)),
+                    ProcessPart("leading", partial(lead, term)),
                 ]
                 async with self._receiver(client, observed):
-                    await Unit(parts, clock=self._clock).run()
+                    await ProcessGroup(parts, clock=self._clock).run()
 
-    def _receiver(self, client: Client, observed: Observed) -> AbstractAsyncContextManager[object]:
+    def _receiver(
+        self, client: KubeClient, observed: ControllerInformers
+    ) -> AbstractAsyncContextManager[object]:
         made = self._seams.receiver
         return nullcontext() if made is None else made(client, observed, self._metrics)
 
-    def _elector(self, client: Client, identity: str) -> Elector:
-        return Elector(
+    def _elector(self, client: KubeClient, identity: str) -> LeaderElector:
+        return LeaderElector(
             client,
             self._settings.lease.name,
             self._settings.lease.namespace,
-            Terms(identity, LEASE_SECONDS, RENEW_SECONDS, ((SHARDS, str(self._settings.shard.count)),)),
+            LeaseTerms(identity, LEASE_SECONDS, RENEW_SECONDS, ((SHARDS, str(self._settings.shard.count)),)),
             clock=self._clock,
             metrics=self._runtime,
         )
@@ -202,17 +211,17 @@ class Operator:
 
     async def _lead(
         self,
-        client: Client,
+        client: KubeClient,
         git: GitRunner,
-        observed: Observed,
-        concerns: Concerns,
+        observed: ControllerInformers,
+        concerns: WatchHandlers,
         identity: str,
         leadership: Leadership,
     ) -> None:
         """One term as leader."""
         await observed.listed.wait()
         settings, fenced = self._settings, FencedClient(client, leadership)
-        term = Term(
+        term = LeaderTerm(
             observed=observed,
             client=fenced,
             git=git,
@@ -223,7 +232,7 @@ class Operator:
             unseen=concerns.unseen,
             meter=self._meter,
             runtime=self._runtime,
-            installation=Installation(settings.cluster_name, settings.require_known_hosts),
+            installation=InstallationOptions(settings.cluster_name, settings.require_known_hosts),
             workers=settings.workers,
             git_timeout=settings.git_timeout,
             github_app_namespaces=settings.github_app_namespaces,
@@ -243,8 +252,8 @@ class Operator:
         observed.begin_term()
         work = self._work = build_work(term)
         observed.recovered = work.hurry
-        sink = Sink(work.queue.add, work.soon, work.profiles.add)
-        division = Division(settings.shard, leadership.found, LEASE_SECONDS)
+        sink = KeySink(work.queue.add, work.soon, work.profiles.add)
+        division = ShardDivision(settings.shard, leadership.found, LEASE_SECONDS)
         leftovers = self._leftovers(client, observed, concerns)
 
         told = sink.only(observed.reach.knows)
@@ -256,15 +265,15 @@ class Operator:
             leftovers.look()
 
         observed.reach.lit = begin
-        self._lookout = Lookout(client, settings.lease_namespace, division, self._clock, begin)
-        parts = [Part("dividing", self._lookout.run), *work.parts]
+        self._lookout = ShardPeers(client, settings.lease_namespace, division, self._clock, begin)
+        parts = [ProcessPart("dividing", self._lookout.run), *work.parts]
         if not settings.leader_elect:
             self._lookout, parts = None, work.parts
             begin()
         if settings.labels:  # without any all resources fit
-            parts = [Part("leftovers", leftovers.run), *parts]
+            parts = [ProcessPart("leftovers", leftovers.run), *parts]
         try:
-            await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
+            await ProcessGroup(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
         finally:
             concerns.hush()
             observed.at_rest()
@@ -272,8 +281,10 @@ class Operator:
             for key in observed.every():  # who leads now shows how they stand
                 self._meter.forget(key)
 
-    def _leftovers(self, client: Client, observed: Observed, concerns: Concerns) -> Leftovers:
-        return Leftovers(
+    def _leftovers(
+        self, client: KubeClient, observed: ControllerInformers, concerns: WatchHandlers
+    ) -> OrphanedFinalizers:
+        return OrphanedFinalizers(
             client,
             self._clock,
             self._settings.manager,
@@ -282,7 +293,7 @@ class Operator:
             found=concerns.lost,
         )
 
-    def _shard_readings(self, observed: Observed) -> Iterator[Reading]:
+    def _shard_readings(self, observed: ControllerInformers) -> Iterator[MetricReading]:
         shard, lookout = self._settings.shard, self._lookout
         mine = (key for key in observed.every() if shard.has(key.object.namespace))
         resources = sum(1 for _ in mine) if self._work is not None else 0
@@ -307,7 +318,7 @@ class Operator:
         return f"a pass has been running for {seconds:.0f} s" if seconds > 2 * PASS_TIMEOUT else None
 
 
-def _why_unready(elector: Elector) -> str | None:
+def _why_unready(elector: LeaderElector) -> str | None:
     """A replica that waits for the lease is ready; one that cannot even see it is not."""
     error = elector.standing.error
     return error.message if error is not None else None

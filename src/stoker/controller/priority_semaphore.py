@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 
-class Turns:
+class HostLimiter:
     """So many at once."""
 
     def __init__(self, places: int) -> None:

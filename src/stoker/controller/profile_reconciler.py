@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from stoker.api.kinds.stoker import SyncProfile, SyncProfileStatus
-from stoker.api.to_intent.pod_facts import Key
-from stoker.controller.cache.gateways import Neighbour
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import PROFILES, Kept, read
+from stoker.api.to_intent.pod_facts import PodAnnotationKey
+from stoker.controller.cache.gateways import NeighbourGateway
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import PROFILES, CachedResource, read
 from stoker.controller.mapping_conflicts import conflicts_in
 from stoker.controller.rollout import all_before, why_waiting
 from stoker.controller.spec.references import dependencies_of
@@ -24,12 +24,12 @@ from stoker.domain.clock import Clock
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
-from stoker.kube.runtime.conditions import Conditions, Moment, fail, find, put, remove, succeed
-from stoker.kube.runtime.controller import Result
+from stoker.kube.runtime.conditions import ConditionStamp, StatusConditions, fail, find, put, remove, succeed
+from stoker.kube.runtime.controller import ReconcileResult
 from stoker.kube.watch.store import ObjectKey
 
 
@@ -38,9 +38,9 @@ class ProfileReconciler:
 
     def __init__(
         self,
-        observed: Observed,
-        client: Client,
-        neighbours: Callable[[str], Iterator[Neighbour]],
+        observed: ControllerInformers,
+        client: KubeClient,
+        neighbours: Callable[[str], Iterator[NeighbourGateway]],
         events: EventRecorder,
         clock: Clock,
     ) -> None:
@@ -50,19 +50,19 @@ class ProfileReconciler:
         self._events = events
         self._clock = clock
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey) -> ReconcileResult:
         kept = self._observed.profiles.get(key)
         if kept is None or kept.header.metadata.deletion_timestamp is not None:
-            return Result()
+            return ReconcileResult()
         before = _status(kept)
         after = self._judged(key, kept, before)
         if after != before:
             await self._write(key, kept, after)
             self._tell(kept, before, after)
-        return Result()
+        return ReconcileResult()
 
-    def _judged(self, key: ObjectKey, kept: Kept, before: SyncProfileStatus) -> SyncProfileStatus:
-        at = Moment(kept.header.metadata.generation, self._clock.now())
+    def _judged(self, key: ObjectKey, kept: CachedResource, before: SyncProfileStatus) -> SyncProfileStatus:
+        at = ConditionStamp(kept.header.metadata.generation, self._clock.now())
         conditions = before.conditions or ()
         count = self._count(key)
         try:
@@ -90,12 +90,16 @@ class ProfileReconciler:
         return sum(
             1
             for pod in pods
-            if pod is not None and pod.active and pod.annotated(Key.SYNC_PROFILE) == key.name
+            if pod is not None and pod.active and pod.annotated(PodAnnotationKey.SYNC_PROFILE) == key.name
         )
 
     def _dependencies(
-        self, key: ObjectKey, waits_for: dict[str, tuple[str, ...]], conditions: Conditions, at: Moment
-    ) -> Conditions:
+        self,
+        key: ObjectKey,
+        waits_for: dict[str, tuple[str, ...]],
+        conditions: StatusConditions,
+        at: ConditionStamp,
+    ) -> StatusConditions:
         met, needed = ConditionType.DEPENDENCIES_MET, all_before(key.name, waits_for)
         if not needed:
             return remove(conditions, met)
@@ -105,7 +109,7 @@ class ProfileReconciler:
         message = f"the gateways of {named(needed)} are synced"
         return put(conditions, met, True, Reason.DEPENDENCIES_SATISFIED, message, at=at)
 
-    async def _write(self, key: ObjectKey, kept: Kept, status: SyncProfileStatus) -> None:
+    async def _write(self, key: ObjectKey, kept: CachedResource, status: SyncProfileStatus) -> None:
         body = msgspec.json.decode(kept.raw, type=dict[str, object])
         body["status"] = status
         request = self._client.replace(
@@ -113,7 +117,7 @@ class ProfileReconciler:
         )
         await self._observed.profiles.write(key, request)
 
-    def _tell(self, kept: Kept, before: SyncProfileStatus, after: SyncProfileStatus) -> None:
+    def _tell(self, kept: CachedResource, before: SyncProfileStatus, after: SyncProfileStatus) -> None:
         old = find(before.conditions or (), ConditionType.READY)
         new = find(after.conditions or (), ConditionType.READY)
         quiet = new is None or new.reason == Reason.PROFILE_USABLE
@@ -128,12 +132,12 @@ class ProfileReconciler:
         self._events.warning(about, Reason(new.reason), new.message)
 
 
-class _WithStatus(msgspec.Struct):
+class _ProfileWithStatus(msgspec.Struct):
     status: SyncProfileStatus = SyncProfileStatus()
 
 
-def _status(kept: Kept) -> SyncProfileStatus:
+def _status(kept: CachedResource) -> SyncProfileStatus:
     try:
-        return msgspec.json.decode(kept.raw, type=_WithStatus).status
+        return msgspec.json.decode(kept.raw, type=_ProfileWithStatus).status
     except msgspec.ValidationError:
         return SyncProfileStatus()

@@ -10,39 +10,39 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.cache.informers import Observed, listen
-from stoker.controller.cache.objects import Kept, ResourceKey
+from stoker.controller.cache.informers import ControllerInformers, listen
+from stoker.controller.cache.objects import CachedResource, ResourceKey
 from stoker.controller.reconciler import status_in
 from stoker.controller.spec.effective_ref import effective_ref
-from stoker.controller.spec.load import Understanding
+from stoker.controller.spec.load import SpecLoader
 from stoker.domain.errors import StokerError
-from stoker.domain.intent.intent import Identity, ResourceIntent
+from stoker.domain.intent.intent import ResourceIdentity, ResourceIntent
 from stoker.domain.refs import GitRef
-from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectChange
 
 
-class Routes:
+class ReceiverIndexUpdater:
     """Follows the resources and their bases."""
 
     def __init__(
         self,
-        observed: Observed,
+        observed: ControllerInformers,
         defaults: IgnitionSyncBaseSpec,
         put: Callable[[ResourceIntent, GitRef], None],
-        forget: Callable[[Identity], None],
+        forget: Callable[[ResourceIdentity], None],
     ) -> None:
         self._observed = observed
-        self._understanding = Understanding(observed, defaults)
+        self._understanding = SpecLoader(observed, defaults)
         self._put = put
         self._forget = forget
         for kind, shelf in observed.resources.items():
             listen(shelf, self._listener(kind))
         listen(observed.bases, self._on_base)
 
-    def _listener(self, kind: str) -> Callable[[Change[Kept]], None]:
+    def _listener(self, kind: str) -> Callable[[ObjectChange[CachedResource]], None]:
         return lambda change: self._follow(ResourceKey(kind, change.key), change.new)
 
-    def _follow(self, key: ResourceKey, kept: Kept | None) -> None:
+    def _follow(self, key: ResourceKey, kept: CachedResource | None) -> None:
         if kept is None or kept.header.metadata.deletion_timestamp is not None:
             self._understanding.forget(key)
             self._forget(key.identity)
@@ -55,6 +55,6 @@ class Routes:
         followed = effective_ref(intent.source.ref, intent.requests.ref, status_in(kept).requested_ref)
         self._put(intent, followed.ref)
 
-    def _on_base(self, change: Change[Kept]) -> None:
+    def _on_base(self, change: ObjectChange[CachedResource]) -> None:
         for key in list(self._observed.heirs(change.key)):
             self._follow(key, self._observed.find(key))

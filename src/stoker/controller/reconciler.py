@@ -8,35 +8,35 @@ import msgspec
 
 from stoker.api.spec.status import SyncStatus
 from stoker.controller.alerting.alerter import Alerter
-from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
-from stoker.controller.context import Context
+from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey, ref_to
+from stoker.controller.context import ReconcileContext
 from stoker.controller.status.audit_events import audited
-from stoker.controller.status.events import Told, events_of
-from stoker.controller.status.metrics import Meter
-from stoker.controller.status.status import Summarizer
-from stoker.controller.steps import Parts, Steps
-from stoker.controller.trace import Following, is_ready
+from stoker.controller.status.events import StatusEvent, events_of
+from stoker.controller.status.metrics import ControllerMetrics
+from stoker.controller.status.status import StatusSummarizer
+from stoker.controller.steps import ReconcilerParts, ReconcilerSteps
+from stoker.controller.trace import TraceTracker, is_ready
 from stoker.kube.client.kinds import rest
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import EventType, ObjectRef
-from stoker.kube.runtime.controller import Result
-from stoker.kube.runtime.steps import Outcome, Pass
+from stoker.kube.runtime.controller import ReconcileResult
+from stoker.kube.runtime.steps import ReconcilePass, StepsOutcome
 from stoker.telemetry import tracing
 
 
-class _WithStatus(msgspec.Struct):
+class _ResourceWithStatus(msgspec.Struct):
     status: SyncStatus = SyncStatus()
 
 
-class Reconciler:
+class SyncReconciler:
     """Works on one resource at a time. What its parts remember of it can be found out anew."""
 
     def __init__(
         self,
-        parts: Parts,
-        summarize: Summarizer,
+        parts: ReconcilerParts,
+        summarize: StatusSummarizer,
         events: EventRecorder,
-        meter: Meter,
+        meter: ControllerMetrics,
         alerter: Alerter,
         *,
         audit: EventRecorder | None = None,
@@ -47,32 +47,32 @@ class Reconciler:
         self._meter = meter
         self._alerter = alerter
         self._audit = audit
-        self._following = Following()
-        self._pass = Pass(
-            steps=Steps(parts).listed(),
+        self._following = TraceTracker()
+        self._pass = ReconcilePass(
+            steps=ReconcilerSteps(parts).listed(),
             observed=lambda context: context.status,
             summarize=self._summarize,
             write=self._write_status,
             clock=parts.clock,
         )
 
-    async def reconcile(self, key: ResourceKey) -> Result:
+    async def reconcile(self, key: ResourceKey) -> ReconcileResult:
         kept = self._parts.observed.find(key)
         if kept is None:
             self.forget(key)
             if key in self._parts.unseen:  # one that only a pod or a map has named is not ours to let go
                 await self._parts.finalizer.outgrown(key)
                 self._parts.unseen.discard(key)
-            return Result()
+            return ReconcileResult()
         if kept.header.metadata.deletion_timestamp is not None:
             await self._parts.finalizer.part(key, kept)
-            return Result()
-        context = Context(key, kept, status_in(kept))
+            return ReconcileResult()
+        context = ReconcileContext(key, kept, status_in(kept))
         if not tracing.is_on():
-            return Result(after=(await self._pass.run(context)).again_in)
+            return ReconcileResult(after=(await self._pass.run(context)).again_in)
         return await self._traced(context)
 
-    async def _traced(self, context: Context) -> Result:
+    async def _traced(self, context: ReconcileContext) -> ReconcileResult:
         key, parts = context.key, self._parts
         said = context.kept.header.metadata.annotations
         trace = self._following.trace_of(
@@ -85,7 +85,7 @@ class Reconciler:
         seen = parts.observed.find(key)
         ready = seen is not None and is_ready(status_in(seen))
         self._following.ended(key, said, context.group, ready=ready)
-        return Result(after=ended.again_in)
+        return ReconcileResult(after=ended.again_in)
 
     def forget(self, key: ResourceKey) -> None:
         """It is gone, and so is all that was remembered of it."""
@@ -106,12 +106,12 @@ class Reconciler:
         self._meter.forget(key)
         self._alerter.forget(key)
 
-    def _summarize(self, context: Context, outcome: Outcome) -> SyncStatus:
+    def _summarize(self, context: ReconcileContext, outcome: StepsOutcome) -> SyncStatus:
         status = self._summarizer(context, outcome)
         self._meter.saw(context.key, status)
         return status
 
-    async def _write_status(self, context: Context, status: SyncStatus) -> None:
+    async def _write_status(self, context: ReconcileContext, status: SyncStatus) -> None:
         """A PUT with the resourceVersion that was read: whoever changed the resource since then wins."""
         body = msgspec.json.decode(context.kept.raw, type=dict[str, object])
         body["status"] = status
@@ -132,21 +132,21 @@ class Reconciler:
         self._meter.let_go(context.key, context.release.begun)
 
 
-def _tell(recorder: EventRecorder, about: ObjectRef, events: Iterable[Told]) -> None:
+def _tell(recorder: EventRecorder, about: ObjectRef, events: Iterable[StatusEvent]) -> None:
     for told in events:
         report = recorder.warning if told.type is EventType.WARNING else recorder.normal
         report(about, told.reason, told.message)
 
 
-def _scans(context: Context) -> dict[str, tuple[str, ...]]:
+def _scans(context: ReconcileContext) -> dict[str, tuple[str, ...]]:
     """How long each gateway took to answer its last scans, by pod; too small a matter for the status."""
     reports = ((one.pod.name, one.report) for one in context.fleet.gateways)
     return {pod: report.scan_durations for pod, report in reports if report is not None}
 
 
-def status_in(kept: Kept) -> SyncStatus:
+def status_in(kept: CachedResource) -> SyncStatus:
     """The status as the server has it; one that cannot be read is written anew."""
     try:
-        return msgspec.json.decode(kept.raw, type=_WithStatus).status
+        return msgspec.json.decode(kept.raw, type=_ResourceWithStatus).status
     except msgspec.ValidationError:
         return SyncStatus()

@@ -32,39 +32,39 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.controller.bidirectional.step import WayBack, is_on
-from stoker.controller.cache.gateways import Fleet, fleet_of, shards_for
-from stoker.controller.cache.handlers import References, Waiting
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.bidirectional.step import BidirectionalSteps, is_on
+from stoker.controller.cache.gateways import GatewayFleet, fleet_of, shards_for
+from stoker.controller.cache.handlers import SecretReferences, WaitingResources
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey
 from stoker.controller.cache.reports import entries
-from stoker.controller.context import Context, known
+from stoker.controller.context import ReconcileContext, known
 from stoker.controller.finalizer.finalizer import Finalizer
-from stoker.controller.owned.configmaps import Publisher
-from stoker.controller.owned.github_token import RENEW_EVERY, Minter
-from stoker.controller.owned.metadata import Delivery, Installation, delivery, instructions
-from stoker.controller.owned.rbac import Granter
-from stoker.controller.owned.shared_volume import Storekeeper
-from stoker.controller.ref_resolution.resolver import Question, Resolver
-from stoker.controller.rollout.step import Releaser
+from stoker.controller.owned.configmaps import ConfigMapPublisher
+from stoker.controller.owned.github_token import RENEW_EVERY, GitHubTokenWriter
+from stoker.controller.owned.metadata import CommitDelivery, InstallationOptions, delivery, instructions
+from stoker.controller.owned.rbac import AgentRbac
+from stoker.controller.owned.shared_volume import SharedVolumeClaims
+from stoker.controller.ref_resolution.resolver import RefQuestion, RefResolver
+from stoker.controller.rollout.step import RolloutStep
 from stoker.controller.spec.effective_ref import (
-    Effective,
+    EffectiveRef,
     asked_by,
     asked_in,
     effective_ref,
     without_request,
 )
-from stoker.controller.spec.load import Understanding, Understood
-from stoker.controller.spec.references import Validator, fleet_findings
+from stoker.controller.spec.load import LoadedSpec, SpecLoader
+from stoker.controller.spec.references import ReferenceValidator, fleet_findings
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
-from stoker.domain.intent.source import AuthKind
+from stoker.domain.intent.source import GitAuthKind
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Conflict
 from stoker.kube.client.kinds import rest
 from stoker.kube.leader.fencing import LeadershipLost
-from stoker.kube.runtime.steps import Step
+from stoker.kube.runtime.steps import ReconcileStep
 from stoker.telemetry import tracing
 
 T = TypeVar("T")
@@ -75,70 +75,70 @@ LOOK_AGAIN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ReconcilerParts:
     """What the steps are done with."""
 
-    observed: Observed
-    client: Client
+    observed: ControllerInformers
+    client: KubeClient
     clock: Clock
-    references: References
-    waiting: Waiting
+    references: SecretReferences
+    waiting: WaitingResources
     unseen: set[ResourceKey]
     finalizer: Finalizer
-    understanding: Understanding
-    validator: Validator
-    resolver: Resolver
-    minter: Minter
-    storekeeper: Storekeeper
-    granter: Granter
-    publisher: Publisher
-    way_back: WayBack
-    installation: Installation
+    understanding: SpecLoader
+    validator: ReferenceValidator
+    resolver: RefResolver
+    minter: GitHubTokenWriter
+    storekeeper: SharedVolumeClaims
+    granter: AgentRbac
+    publisher: ConfigMapPublisher
+    way_back: BidirectionalSteps
+    installation: InstallationOptions
     watched_secrets: tuple[str, ...]
     """Secrets that concern every resource of their namespace."""
-    outdated: Callable[[Understood, Fleet], tuple[str, ...]]
+    outdated: Callable[[LoadedSpec, GatewayFleet], tuple[str, ...]]
     """Names the pods whose agent is not what would be injected now."""
-    releaser: Releaser
+    releaser: RolloutStep
 
 
-class Steps:
+class ReconcilerSteps:
     """The steps, in their order."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ReconcilerParts) -> None:
         self._parts = parts
 
-    def listed(self) -> tuple[Step[Context], ...]:
+    def listed(self) -> tuple[ReconcileStep[ReconcileContext], ...]:
         return (
-            Step("finalizer", self._finalizer),
-            Step("understand", self._understand),
-            Step("discover", self._discover),
-            Step("validate", _tolerant(self._validate)),
-            Step("choose", self._choose),
-            Step("resolve", self._resolve),
-            Step("mint", _tolerant(self._mint)),
-            Step("store", _tolerant(self._store)),
-            Step("release", self._release),
-            Step("prepare", self._prepare),
-            Step("grant", _tolerant(self._grant)),
-            Step("accept", self._accept),
-            Step("publish", self._publish),
-            Step("empty", _tolerant(self._empty)),
-            Step("tidy", _tolerant(self._tidy)),
-            Step("own up", self._own_up),
+            ReconcileStep("finalizer", self._finalizer),
+            ReconcileStep("understand", self._understand),
+            ReconcileStep("discover", self._discover),
+            ReconcileStep("validate", _tolerant(self._validate)),
+            ReconcileStep("choose", self._choose),
+            ReconcileStep("resolve", self._resolve),
+            ReconcileStep("mint", _tolerant(self._mint)),
+            ReconcileStep("store", _tolerant(self._store)),
+            ReconcileStep("release", self._release),
+            ReconcileStep("prepare", self._prepare),
+            ReconcileStep("grant", _tolerant(self._grant)),
+            ReconcileStep("accept", self._accept),
+            ReconcileStep("publish", self._publish),
+            ReconcileStep("empty", _tolerant(self._empty)),
+            ReconcileStep("tidy", _tolerant(self._tidy)),
+            ReconcileStep("own up", self._own_up),
         )
 
-    async def _finalizer(self, context: Context) -> Context:
+    async def _finalizer(self, context: ReconcileContext) -> ReconcileContext:
         kept = await self._parts.finalizer.ensure(context.key, context.kept)
         return dataclasses.replace(context, kept=kept)
 
-    async def _understand(self, context: Context) -> Context:
+    async def _understand(self, context: ReconcileContext) -> ReconcileContext:
         understood = self._parts.understanding.of(context.key, context.kept)
         names = {one.name for one in understood.secrets}
         self._parts.references.put(context.key, names.union(self._parts.watched_secrets))
         paused_by = "spec.paused is true" if understood.intent.paused else self._parts.observed.paused_by()
         return dataclasses.replace(context, understood=understood, paused_by=paused_by)
 
-    async def _discover(self, context: Context) -> Context:
+    async def _discover(self, context: ReconcileContext) -> ReconcileContext:
         observed, key = self._parts.observed, context.key
         fleet = fleet_of(observed.pods_of(key), entries(observed.maps, key))
         published = self._parts.publisher.published(key)
@@ -150,7 +150,7 @@ class Steps:
             context, fleet=fleet, published=published, shards=shards, outdated=outdated
         )
 
-    async def _validate(self, context: Context) -> Context:
+    async def _validate(self, context: ReconcileContext) -> ReconcileContext:
         validator, understood = self._parts.validator, known(context.understood)
         missing = await validator.missing_keys(context.key, understood.secrets)
         findings: list[StokerError] = list(missing.values())
@@ -160,13 +160,13 @@ class Steps:
         findings += fleet_findings(understood.intent, context.fleet, profiles)
         return dataclasses.replace(context, missing=tuple(missing), findings=(*context.findings, *findings))
 
-    async def _choose(self, context: Context) -> Context:
+    async def _choose(self, context: ReconcileContext) -> ReconcileContext:
         intent = known(context.understood).intent
         effective = effective_ref(intent.source.ref, intent.requests.ref, context.status.requested_ref)
         kept = await self._without_request(context) if effective.expired else context.kept
         return dataclasses.replace(context, effective=effective, kept=kept)
 
-    async def _without_request(self, context: Context) -> Kept:
+    async def _without_request(self, context: ReconcileContext) -> CachedResource:
         metadata = {
             "annotations": without_request(context.group),
             "resourceVersion": context.kept.header.metadata.resource_version,
@@ -178,14 +178,14 @@ class Steps:
         )
         return await self._parts.observed.resources[context.key.kind].write(name, patch)
 
-    async def _resolve(self, context: Context) -> Context:
+    async def _resolve(self, context: ReconcileContext) -> ReconcileContext:
         """While it is paused nobody looks at the ref (C-048, C-127)."""
         if context.paused_by:
             self._parts.resolver.rest(context.key)
             return context
         understood, effective = known(context.understood), known(context.effective)
         source = understood.intent.source._replace(ref=effective.ref)
-        question = Question(
+        question = RefQuestion(
             source,
             asked_in(context.kept.header.metadata.annotations, context.group),
             self._parts.validator.secret_versions(context.key, understood),
@@ -198,18 +198,18 @@ class Steps:
             return _with(found, Wait(message, after=LOOK_AGAIN, reason=Reason.REF_RESOLVING))
         return found if answer.error is None else _with(found, answer.error)
 
-    async def _mint(self, context: Context) -> Context:
+    async def _mint(self, context: ReconcileContext) -> ReconcileContext:
         token = context.answer.token if context.answer is not None else None
         await self._parts.minter.mint(context.key, context.kept, known(context.understood).intent, token)
         return context
 
-    async def _store(self, context: Context) -> Context:
+    async def _store(self, context: ReconcileContext) -> ReconcileContext:
         again = await self._parts.storekeeper.provide(
             context.key, context.kept, known(context.understood).intent
         )
         return dataclasses.replace(context, again_in=again)
 
-    async def _release(self, context: Context) -> Context:
+    async def _release(self, context: ReconcileContext) -> ReconcileContext:
         what = self._what(context)
         made = self._parts.releaser.release(context, what)
         waits = any(one.reason is Reason.DEPENDENCY_WAITING for one in made.held)
@@ -218,7 +218,7 @@ class Steps:
         found = dataclasses.replace(context, what=what, release=made, again_in=min(times, default=None))
         return found if made.trouble is None else _with(found, made.trouble)
 
-    def _what(self, context: Context) -> Delivery:
+    def _what(self, context: ReconcileContext) -> CommitDelivery:
         effective = known(context.effective)
         return delivery(
             context.answer.commit if context.answer is not None else None,
@@ -230,21 +230,21 @@ class Steps:
             traceparent=tracing.traceparent(),
         )
 
-    async def _prepare(self, context: Context) -> Context:
+    async def _prepare(self, context: ReconcileContext) -> ReconcileContext:
         highest = await self._parts.publisher.prepare(context.key, context.kept, context.shards)
         await self._parts.way_back.prepare(context)
         return dataclasses.replace(context, highest_shard=highest)
 
-    async def _grant(self, context: Context) -> Context:
+    async def _grant(self, context: ReconcileContext) -> ReconcileContext:
         await self._parts.granter.grant(
             context.key, context.kept, context.fleet, context.highest_shard, changes=is_on(context)
         )
         return context
 
-    async def _accept(self, context: Context) -> Context:
+    async def _accept(self, context: ReconcileContext) -> ReconcileContext:
         return dataclasses.replace(context, accepted=self._parts.way_back.accept(context))
 
-    async def _publish(self, context: Context) -> Context:
+    async def _publish(self, context: ReconcileContext) -> ReconcileContext:
         metadata = instructions(
             known(context.understood),
             context.fleet,
@@ -259,25 +259,27 @@ class Steps:
             told.say(written=await self._parts.publisher.publish(context.key, context.kept, metadata))
         return context
 
-    async def _empty(self, context: Context) -> Context:
+    async def _empty(self, context: ReconcileContext) -> ReconcileContext:
         await self._parts.way_back.empty(context)
         return context
 
-    async def _tidy(self, context: Context) -> Context:
+    async def _tidy(self, context: ReconcileContext) -> ReconcileContext:
         again = await self._parts.publisher.tidy(context.key, context.fleet, context.shards)
         times = [each for each in (again, context.again_in) if each is not None]
         return dataclasses.replace(context, again_in=min(times, default=None))
 
-    async def _own_up(self, context: Context) -> Context:
+    async def _own_up(self, context: ReconcileContext) -> ReconcileContext:
         if context.findings:
             raise context.findings[0]
         return context
 
 
-def _tolerant(step: Callable[[Context], Awaitable[Context]]) -> Callable[[Context], Awaitable[Context]]:
+def _tolerant(
+    step: Callable[[ReconcileContext], Awaitable[ReconcileContext]],
+) -> Callable[[ReconcileContext], Awaitable[ReconcileContext]]:
     """What fails here is found, and the steps that follow are taken all the same."""
 
-    async def run(context: Context) -> Context:
+    async def run(context: ReconcileContext) -> ReconcileContext:
         try:
             return await step(context)
         except (Conflict, LeadershipLost):
@@ -288,19 +290,19 @@ def _tolerant(step: Callable[[Context], Awaitable[Context]]) -> Callable[[Contex
     return run
 
 
-def _with(context: Context, finding: StokerError) -> Context:
+def _with(context: ReconcileContext, finding: StokerError) -> ReconcileContext:
     return dataclasses.replace(context, findings=(*context.findings, finding))
 
 
-def _interval(understood: Understood) -> float | None:
+def _interval(understood: LoadedSpec) -> float | None:
     polling, auth = understood.intent.polling, understood.intent.source.auth
     interval = polling.interval if polling.enabled else None
-    if auth.kind is AuthKind.GITHUB_APP:
+    if auth.kind is GitAuthKind.GITHUB_APP:
         return min(interval or RENEW_EVERY, RENEW_EVERY)
     return interval
 
 
-def _trigger(context: Context, effective: Effective) -> str:
+def _trigger(context: ReconcileContext, effective: EffectiveRef) -> str:
     """Why this commit, and why now: a request that is new, a spec that is new, or a look at the clock."""
     asked = context.answer is not None and context.answer.asked_for
     if asked or effective.recorded not in (None, context.status.requested_ref):

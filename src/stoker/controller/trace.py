@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from stoker.api.spec.status import SyncStatus
 from stoker.api.to_intent.annotation_requests import NUDGED_AT, REQUESTED_AT, TRACEPARENT
 from stoker.controller.cache.objects import ResourceKey
-from stoker.domain.protocol import Metadata
+from stoker.domain.protocol import AgentMetadata
 from stoker.domain.reasons import ConditionType
 from stoker.domain.traces import traceparent_in
 from stoker.kube.runtime.conditions import find
@@ -22,7 +22,7 @@ from stoker.kube.runtime.conditions import find
 FRESH = timedelta(minutes=10)
 
 
-class Following:
+class TraceTracker:
     """Remembers which requests have had their effect."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Following:
         annotations: Mapping[str, str],
         group: str,
         before: SyncStatus,
-        published: Metadata | None,
+        published: AgentMetadata | None,
         now: datetime,
     ) -> str:
         """The traceparent that the next pass goes on from; empty: none."""

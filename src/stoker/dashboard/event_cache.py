@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, NamedTuple, TypeVar
 
-from stoker.dashboard.interfaces import Scene, Sight
-from stoker.dashboard.view_models import Changes, Picture, You, as_json
+from stoker.dashboard.interfaces import ViewSource, VisibleScope
+from stoker.dashboard.view_models import ChangesView, DashboardView, VisitorView, as_json
 from stoker.domain.clock import Clock
 
 MOST_KEPT = 32
 """Pictures, and changes; who sees as nobody else does costs what they cost alone."""
 
 _YOU = b'"you":'
-_NOBODY = _YOU + as_json(You())
+_NOBODY = _YOU + as_json(VisitorView())
 """Where a picture names its visitor; nothing from outside stands before it."""
 
-Made = TypeVar("Made")
+EventT = TypeVar("EventT")
 
 
-class Pictured(NamedTuple):
+class ViewEvent(NamedTuple):
     """A picture for everybody with the same sight, as an event in two halves: the visitor stands between."""
 
     version: int
@@ -33,26 +33,26 @@ class Pictured(NamedTuple):
     after: bytes
 
     def event(self, user: str) -> bytes:
-        return b"".join((self.before, _YOU, as_json(You(name=user)), self.after))
+        return b"".join((self.before, _YOU, as_json(VisitorView(name=user)), self.after))
 
 
-class Changed(NamedTuple):
+class ChangesEvent(NamedTuple):
     """What is different up to a version, as an event; empty: nothing that this sight reaches."""
 
     version: int
     event: bytes
 
 
-class Shared:
+class EventBroadcast:
     """The newest events of one server."""
 
-    def __init__(self, scene: Scene, clock: Clock) -> None:
+    def __init__(self, scene: ViewSource, clock: Clock) -> None:
         self._scene = scene
         self._clock = clock
-        self._pictures: _Recent[Pictured] = _Recent()
-        self._changes: _Recent[Changed] = _Recent()
+        self._pictures: _RecentEvents[ViewEvent] = _RecentEvents()
+        self._changes: _RecentEvents[ChangesEvent] = _RecentEvents()
 
-    def picture(self, sight: Sight, lasts: float) -> Pictured:
+    def picture(self, sight: VisibleScope, lasts: float) -> ViewEvent:
         """One that was made at most so many seconds ago."""
         now = self._clock.monotonic()
         found = self._pictures.find(0, sight, now - lasts)
@@ -61,7 +61,7 @@ class Shared:
             self._pictures.keep(0, sight, now, found)
         return found
 
-    def changes(self, seen: int, sight: Sight, lasts: float) -> Changed | None:
+    def changes(self, seen: int, sight: VisibleScope, lasts: float) -> ChangesEvent | None:
         """None: too long ago, take the picture."""
         now = self._clock.monotonic()
         found = self._changes.find(seen, sight, now - lasts)
@@ -74,18 +74,18 @@ class Shared:
         return found
 
 
-class _Recent(Generic[Made]):
+class _RecentEvents(Generic[EventT]):
     """Looked through one by one: a sight can be compared, but not hashed."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[int, Sight, float, Made]] = deque(maxlen=MOST_KEPT)
+        self._kept: deque[tuple[int, VisibleScope, float, EventT]] = deque(maxlen=MOST_KEPT)
 
-    def find(self, seen: int, sight: Sight, since: float) -> Made | None:
+    def find(self, seen: int, sight: VisibleScope, since: float) -> EventT | None:
         while self._kept and self._kept[-1][2] <= since:
             self._kept.pop()
         return next((made for one, of, _, made in self._kept if one == seen and of == sight), None)
 
-    def keep(self, seen: int, sight: Sight, now: float, made: Made) -> None:
+    def keep(self, seen: int, sight: VisibleScope, now: float, made: EventT) -> None:
         self._kept.appendleft((seen, sight, now, made))
 
 
@@ -94,16 +94,18 @@ def event(name: str, data: bytes) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 
 
-def _pictured(picture: Picture) -> Pictured:
+def _pictured(picture: DashboardView) -> ViewEvent:
     before, _, after = event("picture", as_json(picture)).partition(_NOBODY)
-    return Pictured(picture.version, before, after)
+    return ViewEvent(picture.version, before, after)
 
 
-def _changed(changes: Changes) -> Changed:
-    return Changed(changes.version, event("change", as_json(changes)) if _says_something(changes) else b"")
+def _changed(changes: ChangesView) -> ChangesEvent:
+    return ChangesEvent(
+        changes.version, event("change", as_json(changes)) if _says_something(changes) else b""
+    )
 
 
-def _says_something(changes: Changes) -> bool:
+def _says_something(changes: ChangesView) -> bool:
     """What a visitor may not see makes no event; the page has the version all the same with the next one."""
     lists = (changes.resources, changes.gone, changes.destinations, changes.gone_destinations)
     return any(lists) or changes.stop is not None

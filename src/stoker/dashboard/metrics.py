@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.telemetry.metrics import MetricReading, Metrics
 
 if TYPE_CHECKING:
-    from stoker.dashboard.sessions import Sessions
-    from stoker.dashboard.sse import Streams
+    from stoker.dashboard.sessions import DashboardSessions
+    from stoker.dashboard.sse import EventStreams
 
 
-class Login(StrEnum):
+class SignInResult(StrEnum):
     """How somebody was answered who wanted in."""
 
     ACCEPTED = "accepted"
@@ -26,7 +26,7 @@ class Login(StrEnum):
     FAILED = "failed"
 
 
-class Ordered(StrEnum):
+class ActionResult(StrEnum):
     """What became of something that was asked for."""
 
     DONE = "done"
@@ -35,12 +35,12 @@ class Ordered(StrEnum):
     FAILED = "failed"
 
 
-class Meter:
+class DashboardMetrics:
     """Takes what happened; without metrics it takes it and keeps nothing."""
 
     def __init__(self, metrics: Metrics | None = None) -> None:
-        self._sessions: Sessions | None = None
-        self._streams: Streams | None = None
+        self._sessions: DashboardSessions | None = None
+        self._streams: EventStreams | None = None
         self._logins = metrics and metrics.counter(
             "ignition_sync_dashboard_logins_total",
             "Logins at the dashboard, by how they ended.",
@@ -54,20 +54,20 @@ class Meter:
         if metrics is not None:
             metrics.collect_from(self._readings)
 
-    def watch(self, sessions: Sessions, streams: Streams) -> None:
+    def watch(self, sessions: DashboardSessions, streams: EventStreams) -> None:
         """Those of the page that is open now."""
         self._sessions, self._streams = sessions, streams
 
-    def login(self, result: Login) -> None:
+    def login(self, result: SignInResult) -> None:
         if self._logins:
             self._logins.inc(result=result)
 
-    def order(self, action: str, result: Ordered) -> None:
+    def order(self, action: str, result: ActionResult) -> None:
         if self._orders:
             self._orders.inc(kind=action, result=result)
 
-    def _readings(self) -> Iterator[Reading]:
+    def _readings(self) -> Iterator[MetricReading]:
         sessions = len(self._sessions) if self._sessions is not None else 0
         streams = self._streams.open if self._streams is not None else 0
-        yield Reading("ignition_sync_dashboard_sessions", "Sessions that are open.", sessions)
-        yield Reading("ignition_sync_dashboard_streams", "Pages that listen for changes now.", streams)
+        yield MetricReading("ignition_sync_dashboard_sessions", "Sessions that are open.", sessions)
+        yield MetricReading("ignition_sync_dashboard_streams", "Pages that listen for changes now.", streams)

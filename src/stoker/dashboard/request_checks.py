@@ -12,7 +12,7 @@ import hmac
 import ipaddress
 from collections.abc import Collection, Mapping
 
-from stoker.dashboard.interfaces import Refused
+from stoker.dashboard.interfaces import ActionRefused
 
 CSRF_HEADER = "X-Stoker-CSRF"
 POLICY = (
@@ -43,7 +43,7 @@ def check_host(host: str, names: Collection[str] | None) -> None:
     name = name_of(host)
     if name in _LOCAL or name in names or name.endswith(".localhost") or _is_address(name):
         return
-    raise Refused(421, "this dashboard is not known by that name; --dashboard-host NAME makes it so")
+    raise ActionRefused(421, "this dashboard is not known by that name; --dashboard-host NAME makes it so")
 
 
 def check_source(headers: Mapping[str, str], *, changes: bool) -> None:
@@ -54,34 +54,36 @@ def check_source(headers: Mapping[str, str], *, changes: bool) -> None:
     """
     site = headers.get("Sec-Fetch-Site", "")
     if site not in ({"", "same-origin"} if changes else {"", "same-origin", "none"}):
-        raise Refused(403, "another page may not ask this one for anything")
+        raise ActionRefused(403, "another page may not ask this one for anything")
     origin = headers.get("Origin")
     if origin is not None:
         scheme, _, authority = origin.lower().partition("://")
         host = headers.get("Host", "").strip().lower()
         # A browser leaves out the port that is usual; a proxy may have put it in.
         if scheme not in _PORTS or authority not in (host, host.removesuffix(_PORTS[scheme])):
-            raise Refused(403, "the request does not come from this page, or a proxy does not pass Host on")
+            raise ActionRefused(
+                403, "the request does not come from this page, or a proxy does not pass Host on"
+            )
 
 
 def check_csrf(headers: Mapping[str, str], expected: str) -> None:
     offered = headers.get(CSRF_HEADER, "")
     if not hmac.compare_digest(offered.encode(errors="replace"), expected.encode()):
-        raise Refused(403, f"the header {CSRF_HEADER} is missing, or belongs to another session")
+        raise ActionRefused(403, f"the header {CSRF_HEADER} is missing, or belongs to another session")
 
 
 def check_json(headers: Mapping[str, str]) -> None:
     """A form of another page can send text and forms, but not this type."""
     if headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "the body must be application/json")
+        raise ActionRefused(415, "the body must be application/json")
     if headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise Refused(415, "the body must not be compressed")
+        raise ActionRefused(415, "the body must not be compressed")
 
 
 def check_query(path: str, query: str) -> None:
     """Addresses stand in histories and logs; nothing that is asked for belongs there."""
     if query and (path.startswith("/api/") or "token" in query.lower()):
-        raise Refused(400, "nothing is said behind a question mark here, least of all a token")
+        raise ActionRefused(400, "nothing is said behind a question mark here, least of all a token")
 
 
 def bearer(headers: Mapping[str, str]) -> str:

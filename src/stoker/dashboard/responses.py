@@ -7,10 +7,10 @@ import math
 import msgspec
 from aiohttp import web
 
-from stoker.dashboard.interfaces import Refused
+from stoker.dashboard.interfaces import ActionRefused
 from stoker.dashboard.request_checks import HEADERS, NO_STORE
 from stoker.dashboard.static_files import StaticFile, is_same
-from stoker.dashboard.view_models import Failure, as_json
+from stoker.dashboard.view_models import FailureView, as_json
 from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError, Wait
 
 
@@ -20,9 +20,9 @@ def answered(value: msgspec.Struct, status: int = 200) -> web.Response:
     )
 
 
-def refused(error: Refused, allowed: str = "GET, HEAD") -> web.Response:
+def refused(error: ActionRefused, allowed: str = "GET, HEAD") -> web.Response:
     """Who was refused may not send more over the same connection: a body may still be on its way."""
-    response = answered(Failure(error=error.sentence, reason=error.reason), error.status)
+    response = answered(FailureView(error=error.sentence, reason=error.reason), error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if error.status == 405:
@@ -36,8 +36,8 @@ def refused(error: Refused, allowed: str = "GET, HEAD") -> web.Response:
 def failed(error: Exception) -> web.Response:
     """What went wrong on our side; of a mistake of ours nothing is told."""
     if not isinstance(error, StokerError):
-        return refused(Refused(500, "the dashboard failed; its log says more"))
-    return refused(Refused(status_of(error), error.message, error.reason))
+        return refused(ActionRefused(500, "the dashboard failed; its log says more"))
+    return refused(ActionRefused(status_of(error), error.message, error.reason))
 
 
 def status_of(error: StokerError) -> int:

@@ -13,16 +13,30 @@ from aiohttp import web
 
 from stoker import __version__
 from stoker.dashboard import request_checks
-from stoker.dashboard.interfaces import Gate, GatewayKey, Hands, Refused, Scene, Visitor
-from stoker.dashboard.metrics import Login, Meter, Ordered
+from stoker.dashboard.interfaces import (
+    ActionRefused,
+    DashboardActions,
+    DashboardAuth,
+    GatewayKey,
+    ViewSource,
+    Visitor,
+)
+from stoker.dashboard.metrics import ActionResult, DashboardMetrics, SignInResult
 from stoker.dashboard.responses import answered
-from stoker.dashboard.sessions import Session, Sessions
-from stoker.dashboard.sse import Streams
-from stoker.dashboard.view_models import MAX_ORDER, Done, Order, SessionNow, SignIn, You
+from stoker.dashboard.sessions import DashboardSession, DashboardSessions
+from stoker.dashboard.sse import EventStreams
+from stoker.dashboard.view_models import (
+    MAX_ORDER,
+    ActionBody,
+    ActionDoneView,
+    SessionView,
+    SignInBody,
+    VisitorView,
+)
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
-from stoker.http_server.rate_limit import Lane, Limiter, networks, source_of
+from stoker.http_server.rate_limit import FailureRateLimiter, RateLimitLane, networks, source_of
 from stoker.http_server.request_signatures import read_capped
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
@@ -41,22 +55,22 @@ _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]*")
 
 log = get_logger(__name__)
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-Shape = TypeVar("Shape", SignIn, Order)
+RouteHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+BodyT = TypeVar("BodyT", SignInBody, ActionBody)
 
 
-class Answers:
+class DashboardRoutes:
     """The API of one server."""
 
     def __init__(
         self,
-        scene: Scene,
-        hands: Hands,
-        gate: Gate,
-        sessions: Sessions,
-        streams: Streams,
+        scene: ViewSource,
+        hands: DashboardActions,
+        gate: DashboardAuth,
+        sessions: DashboardSessions,
+        streams: EventStreams,
         clock: Clock,
-        meter: Meter,
+        meter: DashboardMetrics,
         *,
         trusted_proxies: Sequence[str] = (),
         secure: bool = False,
@@ -70,10 +84,10 @@ class Answers:
         self._meter = meter
         self._trusted = networks(trusted_proxies)
         self._secure = secure
-        self._logins = Limiter(FAILED_LOGINS, FAILED_LOGINS_OVERALL, clock)
-        self._orders = Limiter(ORDERS, ORDERS_OVERALL, clock)
+        self._logins = FailureRateLimiter(FAILED_LOGINS, FAILED_LOGINS_OVERALL, clock)
+        self._orders = FailureRateLimiter(ORDERS, ORDERS_OVERALL, clock)
         self._doing: set[asyncio.Task[str]] = set()
-        self._routes: dict[tuple[str, str], Handler] = {
+        self._routes: dict[tuple[str, str], RouteHandler] = {
             ("GET", "/api/session"): self._session,
             ("POST", "/api/session"): self._sign_in,
             ("DELETE", "/api/session"): self._sign_out,
@@ -82,7 +96,7 @@ class Answers:
             ("POST", "/api/actions"): self._act,
         }
 
-    def handler(self, request: web.BaseRequest) -> Handler:
+    def handler(self, request: web.BaseRequest) -> RouteHandler:
         path = request.path
         found = self._routes.get((request.method, path))
         if found is not None:
@@ -91,8 +105,8 @@ class Answers:
             if request.method == "GET":
                 return self._gateway
         elif not any(path == known for _, known in self._routes):
-            raise Refused(404, "there is nothing of that name")
-        raise Refused(405, "that is not done here in this way")
+            raise ActionRefused(404, "there is nothing of that name")
+        raise ActionRefused(405, "that is not done here in this way")
 
     def allowed(self, path: str) -> str:
         """The methods that a path has, for who used another one."""
@@ -103,11 +117,11 @@ class Answers:
         if session is not None and (not token or Secret(token) == session.visitor.token):
             return answered(self._now(session))
         if not token:
-            return answered(SessionNow(mode=self._scene.mode, version=__version__))
+            return answered(SessionView(mode=self._scene.mode, version=__version__))
         return await self._begun(request, token)
 
     async def _sign_in(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = await self._body(request, SignIn, MAX_TOKEN)
+        body = await self._body(request, SignInBody, MAX_TOKEN)
         return await self._begun(request, body.token.strip())
 
     async def _begun(self, request: web.BaseRequest, token: str) -> web.Response:
@@ -120,7 +134,7 @@ class Answers:
         if before is not None:
             self._sessions.end(before)  # nobody's old id becomes the id of somebody else
         secret, session = self._sessions.begin(visitor)
-        self._meter.login(Login.ACCEPTED)
+        self._meter.login(SignInResult.ACCEPTED)
         log.info("dashboard.login", user=visitor.name, source=source)
         response = answered(self._now(session))
         secure = self._is_secure(request)
@@ -135,27 +149,27 @@ class Answers:
         visitor = self._gate.known(Secret(token)) if is_one else None
         if visitor is not None:
             return visitor
-        wait = self._logins.admit(source, Lane.WITH_PROOF)
+        wait = self._logins.admit(source, RateLimitLane.WITH_PROOF)
         if wait > 0:
-            self._meter.login(Login.LIMITED)
-            raise Refused(429, "too many logins failed; wait a little", after=wait)
+            self._meter.login(SignInResult.LIMITED)
+            raise ActionRefused(429, "too many logins failed; wait a little", after=wait)
         try:
             visitor = await self._gate.admit(Secret(token)) if is_one else None
         except StokerError:
-            self._meter.login(Login.FAILED)
+            self._meter.login(SignInResult.FAILED)
             raise
         if visitor is None:
-            self._meter.login(Login.REFUSED)
+            self._meter.login(SignInResult.REFUSED)
             log.warning("dashboard.login_refused", source=source)
-            raise Refused(401, "that token opens nothing here")
-        self._logins.believed(source, Lane.WITH_PROOF)
+            raise ActionRefused(401, "that token opens nothing here")
+        self._logins.believed(source, RateLimitLane.WITH_PROOF)
         return visitor
 
     async def _sign_out(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._known(request)
         request_checks.check_csrf(request.headers, session.csrf)
         self._sessions.end(session)
-        response = answered(SessionNow(mode=self._scene.mode, version=__version__))
+        response = answered(SessionView(mode=self._scene.mode, version=__version__))
         secure = self._is_secure(request)
         response.del_cookie(self._cookie(request), path="/", secure=secure, httponly=True, samesite="Strict")
         return response
@@ -163,7 +177,7 @@ class Answers:
     async def _picture(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._known(request)
         picture = self._scene.picture(await self._sessions.sight(session))
-        return answered(msgspec.structs.replace(picture, you=You(name=session.visitor.name)))
+        return answered(msgspec.structs.replace(picture, you=VisitorView(name=session.visitor.name)))
 
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
         return await self._streams.serve(request, self._known(request))
@@ -172,24 +186,24 @@ class Answers:
         session = self._known(request)
         parts = request.rel_url.raw_path.removeprefix(_GATEWAY).split("/")
         if len(parts) != 4:
-            raise Refused(404, "a gateway is namespace/kind/name/gateway")
+            raise ActionRefused(404, "a gateway is namespace/kind/name/gateway")
         past = self._scene.gateway(
             GatewayKey(*(unquote(part) for part in parts)), await self._sessions.sight(session)
         )
         if past is None:
-            raise Refused(404, "there is no such gateway, or none that you may see")
+            raise ActionRefused(404, "there is no such gateway, or none that you may see")
         return answered(past)
 
     async def _act(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._known(request)
         request_checks.check_csrf(request.headers, session.csrf)
-        order = await self._body(request, Order, MAX_ORDER)
+        order = await self._body(request, ActionBody, MAX_ORDER)
         _check(order)
         who = session.visitor
-        wait = self._orders.admit(who.name, Lane.WITH_PROOF)
+        wait = self._orders.admit(who.name, RateLimitLane.WITH_PROOF)
         if wait > 0:
-            self._meter.order(order.action, Ordered.LIMITED)
-            raise Refused(429, "that is too much at once; wait a little", after=wait)
+            self._meter.order(order.action, ActionResult.LIMITED)
+            raise ActionRefused(429, "that is too much at once; wait a little", after=wait)
         await self._sessions.sight(session)  # whose token is no longer good gives no orders
         keys = {
             "action": order.action.value,
@@ -205,20 +219,20 @@ class Answers:
         task.add_done_callback(self._doing.discard)
         try:
             message = await asyncio.shield(task)
-        except Refused as error:
-            self._meter.order(order.action, Ordered.REFUSED)
+        except ActionRefused as error:
+            self._meter.order(order.action, ActionResult.REFUSED)
             log.warning("dashboard.action_refused", **keys, status=error.status, why=error.sentence)
             raise
         except StokerError as error:
-            self._meter.order(order.action, Ordered.FAILED)
+            self._meter.order(order.action, ActionResult.FAILED)
             log.warning("dashboard.action_failed", **keys, reason=error.reason, error=error.message)
             raise
-        self._meter.order(order.action, Ordered.DONE)
+        self._meter.order(order.action, ActionResult.DONE)
         log.info("dashboard.action", **keys, message=message)
-        return answered(Done(message=message))
+        return answered(ActionDoneView(message=message))
 
-    def _now(self, session: Session) -> SessionNow:
-        return SessionNow(
+    def _now(self, session: DashboardSession) -> SessionView:
+        return SessionView(
             mode=self._scene.mode,
             signed_in=True,
             user=session.visitor.name,
@@ -226,14 +240,14 @@ class Answers:
             version=__version__,
         )
 
-    def _found(self, request: web.BaseRequest) -> Session | None:
+    def _found(self, request: web.BaseRequest) -> DashboardSession | None:
         secret = request.cookies.get(self._cookie(request), "")
         return self._sessions.find(secret) if secret else None
 
-    def _known(self, request: web.BaseRequest) -> Session:
+    def _known(self, request: web.BaseRequest) -> DashboardSession:
         session = self._found(request)
         if session is None:
-            raise Refused(401, "nobody is signed in, or no longer")
+            raise ActionRefused(401, "nobody is signed in, or no longer")
         return session
 
     def _cookie(self, request: web.BaseRequest) -> str:
@@ -243,17 +257,17 @@ class Answers:
         """Whether the browser speaks TLS, with us or with a proxy in front of us."""
         return self._secure or request.headers.get("X-Forwarded-Proto", "").strip().lower() == "https"
 
-    async def _body(self, request: web.BaseRequest, shape: type[Shape], limit: int) -> Shape:
+    async def _body(self, request: web.BaseRequest, shape: type[BodyT], limit: int) -> BodyT:
         request_checks.check_json(request.headers)
         if (request.content_length or 0) > limit:
-            raise Refused(413, f"a body has at most {limit} bytes")
+            raise ActionRefused(413, f"a body has at most {limit} bytes")
         try:
             async with deadline(self._clock, BODY_SECONDS):
                 body = await read_capped(request.content.iter_any(), limit)
         except TimeoutError:
-            raise Refused(408, "the body did not come in time") from None
+            raise ActionRefused(408, "the body did not come in time") from None
         if body is None:
-            raise Refused(413, f"a body has at most {limit} bytes")
+            raise ActionRefused(413, f"a body has at most {limit} bytes")
         try:
             return msgspec.json.decode(body, type=shape)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -262,12 +276,12 @@ class Answers:
 
 def _unreadable(error: Exception) -> NoReturn:
     why = str(error) if isinstance(error, msgspec.ValidationError) else "it is not JSON"
-    raise Refused(400, f"the body cannot be read: {why[:LONGEST_NAME]}") from None
+    raise ActionRefused(400, f"the body cannot be read: {why[:LONGEST_NAME]}") from None
 
 
-def _check(order: Order) -> None:
+def _check(order: ActionBody) -> None:
     """Names and digests are short and hold nothing that a log or a header could trip over."""
     for name in order.__struct_fields__:
         value = getattr(order, name)
         if isinstance(value, str) and not (len(value) <= LONGEST_NAME and _PRINTABLE.fullmatch(value)):
-            raise Refused(400, f"{name} is too long, or not a name")
+            raise ActionRefused(400, f"{name} is too long, or not a name")

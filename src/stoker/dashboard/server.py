@@ -20,16 +20,16 @@ from typing import Self
 from aiohttp import web
 
 from stoker.dashboard import request_checks
-from stoker.dashboard.interfaces import Gate, Hands, Refused, Scene
-from stoker.dashboard.metrics import Meter
+from stoker.dashboard.interfaces import ActionRefused, DashboardActions, DashboardAuth, ViewSource
+from stoker.dashboard.metrics import DashboardMetrics
 from stoker.dashboard.responses import failed, refused, static
-from stoker.dashboard.routes import Answers
-from stoker.dashboard.sessions import Sessions
-from stoker.dashboard.sse import Streams
+from stoker.dashboard.routes import DashboardRoutes
+from stoker.dashboard.sessions import DashboardSessions
+from stoker.dashboard.sse import EventStreams
 from stoker.dashboard.static_files import StaticFiles
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.http_server.connections import CallServer, listen
+from stoker.http_server.connections import StrictHttpServer, listen
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import parse_address
 
@@ -39,7 +39,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DashboardOptions:
     """What a command line can say about the dashboard."""
 
     address: str = "127.0.0.1:8090"
@@ -49,31 +49,31 @@ class Settings:
     """Networks whose X-Forwarded-For is taken at its word, for counting failed logins."""
 
 
-class Dashboard:
+class DashboardServer:
     """Listens for the time of an `async with`."""
 
     def __init__(
         self,
-        scene: Scene,
-        hands: Hands,
-        gate: Gate,
+        scene: ViewSource,
+        hands: DashboardActions,
+        gate: DashboardAuth,
         *,
-        settings: Settings | None = None,
+        settings: DashboardOptions | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         files: StaticFiles | None = None,
-        meter: Meter | None = None,
+        meter: DashboardMetrics | None = None,
     ) -> None:
-        self._settings = settings if settings is not None else Settings()
+        self._settings = settings if settings is not None else DashboardOptions()
         self._address = parse_address(self._settings.address)
         self._tls = tls
         self._files = files
         clock = clock if clock is not None else SystemClock()
-        self.sessions = Sessions(gate, clock)
-        self.streams = Streams(scene, self.sessions, clock)
-        meter = meter if meter is not None else Meter()
+        self.sessions = DashboardSessions(gate, clock)
+        self.streams = EventStreams(scene, self.sessions, clock)
+        meter = meter if meter is not None else DashboardMetrics()
         meter.watch(self.sessions, self.streams)
-        self._answers = Answers(
+        self._answers = DashboardRoutes(
             scene,
             hands,
             gate,
@@ -93,7 +93,7 @@ class Dashboard:
             return self
         self._files = self._files if self._files is not None else StaticFiles()
         # A stream whose page is gone ends at once; an order is shielded from that.
-        server = CallServer(self._answer, handler_cancellation=True)
+        server = StrictHttpServer(self._answer, handler_cancellation=True)
         self._runner = await listen(
             server, self._address, "the dashboard", tls=self._tls, shutdown_seconds=SHUTDOWN_SECONDS
         )
@@ -112,7 +112,7 @@ class Dashboard:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._judged(request)
-        except Refused as error:
+        except ActionRefused as error:
             return refused(error, self._answers.allowed(request.path))
         except ConnectionError:
             raise
@@ -137,7 +137,7 @@ class Dashboard:
     def _page(self, request: web.BaseRequest) -> web.Response:
         file = self._files.get(request.path) if self._files is not None else None
         if file is None:
-            raise Refused(404, "there is nothing of that name")
+            raise ActionRefused(404, "there is nothing of that name")
         if request.method not in ("GET", "HEAD"):
-            raise Refused(405, "only GET is answered")
+            raise ActionRefused(405, "only GET is answered")
         return static(file, request.headers.get("If-None-Match", ""))

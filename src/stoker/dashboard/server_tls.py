@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from stoker.domain.clock import Clock
-from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.context import ServerTlsContext
 from stoker.http_server.tls.files import CertificateFiles
 
 
@@ -19,7 +19,7 @@ async def secured(cert_dir: Path | None, clock: Clock) -> AsyncIterator[ssl.SSLC
     if cert_dir is None:
         yield None
         return
-    presented = Presented()
+    presented = ServerTlsContext()
     certificate = CertificateFiles(cert_dir, presented, clock)
     certificate.look()
     looking = asyncio.create_task(certificate.run(), name="dashboard certificate")

@@ -14,7 +14,7 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from stoker.dashboard.interfaces import Gate, Refused, Sight, Visitor
+from stoker.dashboard.interfaces import ActionRefused, DashboardAuth, VisibleScope, Visitor
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.telemetry.logs import get_logger
@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class DashboardSession:
     """One browser of one visitor."""
 
     key: bytes = field(repr=False)
@@ -44,28 +44,30 @@ class Session:
     used: float
     streams: int = 0
     """How many event streams look through it now."""
-    sight: Sight | None = None
+    sight: VisibleScope | None = None
     sight_at: float = 0.0
     ask_after: float = 0.0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Sessions:
+class DashboardSessions:
     """All that are open."""
 
-    def __init__(self, gate: Gate, clock: Clock, *, most: int = MOST, most_each: int = MOST_EACH) -> None:
+    def __init__(
+        self, gate: DashboardAuth, clock: Clock, *, most: int = MOST, most_each: int = MOST_EACH
+    ) -> None:
         self._gate = gate
         self._clock = clock
         self._most = most
         self._most_each = most_each
         # By the digest of its id: how long a lookup takes tells nothing about an id.
-        self._open: OrderedDict[bytes, Session] = OrderedDict()
+        self._open: OrderedDict[bytes, DashboardSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, visitor: Visitor) -> tuple[str, Session]:
+    def begin(self, visitor: Visitor) -> tuple[str, DashboardSession]:
         """A new session, and the id that goes into its cookie."""
         self._sweep()
         mine = [key for key, one in self._open.items() if one.visitor.name == visitor.name]
@@ -75,15 +77,15 @@ class Sessions:
             self._end(next(iter(self._open)))
         now = self._clock.monotonic()
         secret = secrets.token_urlsafe(_BYTES)
-        session = Session(_digest(secret), visitor, secrets.token_urlsafe(_BYTES), now, now)
+        session = DashboardSession(_digest(secret), visitor, secrets.token_urlsafe(_BYTES), now, now)
         self._open[session.key] = session
         return secret, session
 
-    def renew(self, session: Session, visitor: Visitor) -> None:
+    def renew(self, session: DashboardSession, visitor: Visitor) -> None:
         """The same visitor with a newer token, by which they are asked about from now on."""
         session.visitor, session.ask_after = visitor, 0.0
 
-    def find(self, secret: str) -> Session | None:
+    def find(self, secret: str) -> DashboardSession | None:
         """The session of a cookie; being found counts as being used."""
         key = _digest(secret)
         session = self._open.get(key)
@@ -95,7 +97,7 @@ class Sessions:
         self._use(session)
         return session
 
-    def end(self, session: Session) -> None:
+    def end(self, session: DashboardSession) -> None:
         if session.key in self._open:
             self._end(session.key)
 
@@ -103,12 +105,12 @@ class Sessions:
         for key in list(self._open):
             self._end(key)
 
-    async def sight(self, session: Session) -> Sight:
-        """How far the visitor sees now; raises `Refused(401)` where the session is over."""
+    async def sight(self, session: DashboardSession) -> VisibleScope:
+        """How far the visitor sees now; raises `ActionRefused(401)` where the session is over."""
         async with session.asking:
             visitor = session.visitor
             if session.ended.is_set():
-                raise Refused(401, "the session has ended")
+                raise ActionRefused(401, "the session has ended")
             now = self._clock.monotonic()
             if session.sight is None or now >= session.ask_after:
                 try:
@@ -116,7 +118,7 @@ class Sessions:
                     session.sight_at = now
                     if session.visitor is visitor:
                         session.ask_after = now + SIGHT_SECONDS
-                except Refused as refused:
+                except ActionRefused as refused:
                     if refused.status == 401 and session.visitor is visitor:  # else it was renewed meanwhile
                         self.end(session)
                     raise
@@ -128,7 +130,7 @@ class Sessions:
                     log.warning("dashboard.rights_unknown", reason=error.reason, error=error.message)
             return session.sight
 
-    def keep(self, session: Session) -> bool:
+    def keep(self, session: DashboardSession) -> bool:
         """A stream that is read counts as use; False: it is over all the same."""
         if session.ended.is_set():
             return False
@@ -138,7 +140,7 @@ class Sessions:
             return False
         return True
 
-    def _use(self, session: Session) -> None:
+    def _use(self, session: DashboardSession) -> None:
         session.used = self._clock.monotonic()
         self._open.move_to_end(session.key)
 
@@ -146,7 +148,7 @@ class Sessions:
         for key in [key for key, one in self._open.items() if self._is_over(one)]:
             self._end(key)
 
-    def _is_over(self, session: Session) -> bool:
+    def _is_over(self, session: DashboardSession) -> bool:
         now = self._clock.monotonic()
         return now - session.used >= IDLE_SECONDS or now - session.began >= LONGEST_SECONDS
 

@@ -17,10 +17,10 @@ import asyncio
 
 from aiohttp import web
 
-from stoker.dashboard.event_cache import Shared, event
-from stoker.dashboard.interfaces import Refused, Scene, Sight
+from stoker.dashboard.event_cache import EventBroadcast, event
+from stoker.dashboard.interfaces import ActionRefused, ViewSource, VisibleScope
 from stoker.dashboard.request_checks import NO_STORE
-from stoker.dashboard.sessions import SIGHT_SECONDS, Session, Sessions
+from stoker.dashboard.sessions import SIGHT_SECONDS, DashboardSession, DashboardSessions
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.deadlines import deadline
@@ -41,15 +41,17 @@ _HEADERS = {**NO_STORE, "Content-Type": "text/event-stream; charset=utf-8", "X-A
 log = get_logger(__name__)
 
 
-class Streams:
+class EventStreams:
     """All streams of one server."""
 
-    def __init__(self, scene: Scene, sessions: Sessions, clock: Clock, *, most: int = MOST_STREAMS) -> None:
+    def __init__(
+        self, scene: ViewSource, sessions: DashboardSessions, clock: Clock, *, most: int = MOST_STREAMS
+    ) -> None:
         self.scene = scene
         self.sessions = sessions
         self.clock = clock
         self._most = most
-        self.shared = Shared(scene, clock)
+        self.shared = EventBroadcast(scene, clock)
         self.closing = asyncio.Event()
         self.open = 0
 
@@ -61,9 +63,9 @@ class Streams:
     def calm(self) -> float:
         return max(CALM_SECONDS, CALM_EACH * self.open)
 
-    async def serve(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
+    async def serve(self, request: web.BaseRequest, session: DashboardSession) -> web.StreamResponse:
         if self.open >= self._most or session.streams >= MOST_EACH:
-            raise Refused(429, "too many pages are open; close one of them")
+            raise ActionRefused(429, "too many pages are open; close one of them")
         self.open += 1  # before anything is waited for, or many at once would walk past the bounds
         session.streams += 1
         try:
@@ -72,12 +74,14 @@ class Streams:
             self.open -= 1
             session.streams -= 1
 
-    async def _served(self, request: web.BaseRequest, session: Session, sight: Sight) -> web.StreamResponse:
+    async def _served(
+        self, request: web.BaseRequest, session: DashboardSession, sight: VisibleScope
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers=_HEADERS)
         response.force_close()
         try:
             await response.prepare(request)
-            await _Stream(self, session, response).run(sight)
+            await _EventStream(self, session, response).run(sight)
         except StokerError as error:  # nobody knows any more what this visitor may see
             log.warning("stream.ended", reason=error.reason, error=error.message)
         except (ConnectionError, TimeoutError):
@@ -87,15 +91,17 @@ class Streams:
         return response
 
 
-class _Stream:
-    def __init__(self, all_of_them: Streams, session: Session, response: web.StreamResponse) -> None:
+class _EventStream:
+    def __init__(
+        self, all_of_them: EventStreams, session: DashboardSession, response: web.StreamResponse
+    ) -> None:
         self._all = all_of_them
         self._session = session
         self._response = response
         self._seen = 0
         self._wrote = all_of_them.clock.monotonic()
 
-    async def run(self, sight: Sight) -> None:
+    async def run(self, sight: VisibleScope) -> None:
         closing = self._all.closing
         await self._send_picture(sight)
         while not closing.is_set():
@@ -115,13 +121,13 @@ class _Stream:
                 await self._write(event("alive", b"{}"))
             await self._rest(self._all.calm)
 
-    async def _looked_again(self) -> Sight | None:
+    async def _looked_again(self) -> VisibleScope | None:
         """How far the visitor sees now; None: the session is over."""
         if not self._all.sessions.keep(self._session):
             return None
         try:
             return await self._all.sessions.sight(self._session)
-        except Refused:
+        except ActionRefused:
             return None
 
     async def _first_of_all(self) -> bool:
@@ -153,12 +159,12 @@ class _Stream:
         except TimeoutError:
             pass
 
-    async def _send_picture(self, sight: Sight) -> None:
+    async def _send_picture(self, sight: VisibleScope) -> None:
         picture = self._all.shared.picture(sight, self._all.calm)
         self._seen = picture.version
         await self._write(picture.event(self._session.visitor.name))
 
-    async def _send_changes(self, sight: Sight) -> None:
+    async def _send_changes(self, sight: VisibleScope) -> None:
         changes = self._all.shared.changes(self._seen, sight, self._all.calm)
         if changes is None:
             await self._send_picture(sight)

@@ -17,21 +17,21 @@ from typing import Generic, NamedTuple, TypeVar
 
 MOST_GONE = 1_000
 
-Value = TypeVar("Value")
+LoggedT = TypeVar("LoggedT")
 
 
-class Since(NamedTuple):
+class ChangedIds(NamedTuple):
     """Ids, not values: whoever asks decides which of them a visitor may see."""
 
     changed: tuple[str, ...]
     gone: tuple[str, ...]
 
 
-class Versions(Generic[Value]):
+class ChangeLog(Generic[LoggedT]):
     """Values by id, in the order of their last change."""
 
     def __init__(self, most_gone: int = MOST_GONE) -> None:
-        self._values: dict[str, Value] = {}
+        self._values: dict[str, LoggedT] = {}
         self._numbers: OrderedDict[str, int] = OrderedDict()
         self._gone: OrderedDict[str, int] = OrderedDict()
         self._most_gone = most_gone
@@ -39,7 +39,7 @@ class Versions(Generic[Value]):
         self._woken = asyncio.Event()
         self.version = 1
 
-    def set(self, key: str, value: Value) -> bool:
+    def set(self, key: str, value: LoggedT) -> bool:
         """Whether that is a change."""
         if key in self._values and self._values[key] == value:
             return False
@@ -69,20 +69,20 @@ class Versions(Generic[Value]):
         self._forgotten = self.version
         self._wake()
 
-    def get(self, key: str) -> Value | None:
+    def get(self, key: str) -> LoggedT | None:
         return self._values.get(key)
 
-    def __iter__(self) -> Iterator[tuple[str, Value]]:
+    def __iter__(self) -> Iterator[tuple[str, LoggedT]]:
         return iter(sorted(self._values.items(), key=lambda one: one[0]))
 
     def __len__(self) -> int:
         return len(self._values)
 
-    def since(self, seen: int) -> Since | None:
+    def since(self, seen: int) -> ChangedIds | None:
         """None: too long ago, or never."""
         if seen < self._forgotten or seen > self.version or seen < 1:
             return None
-        return Since(_after(self._numbers, seen), _after(self._gone, seen))
+        return ChangedIds(_after(self._numbers, seen), _after(self._gone, seen))
 
     async def changed(self, seen: int) -> int:
         """Wait until the version is greater than `seen`."""

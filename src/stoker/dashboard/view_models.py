@@ -15,7 +15,7 @@ MAX_ORDER = 16 << 10
 """Bytes of a body that asks for something."""
 
 
-class Action(StrEnum):
+class DashboardAction(StrEnum):
     """What somebody can ask for; also the words in a resource's `may`."""
 
     APPROVE = "approve"
@@ -28,18 +28,18 @@ class Action(StrEnum):
     GO_ON = "goOn"
 
 
-class _Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _ViewShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A value of a picture."""
 
 
-class Holder(_Shape, frozen=True, kw_only=True):
+class DesignerHoldView(_ViewShape, frozen=True, kw_only=True):
     """A project that somebody has open in a designer."""
 
     user: str
     project: str
 
 
-class GatewayNow(_Shape, frozen=True, kw_only=True):
+class GatewayView(_ViewShape, frozen=True, kw_only=True):
     """One gateway of a resource, as it is now (G)."""
 
     name: str
@@ -51,7 +51,7 @@ class GatewayNow(_Shape, frozen=True, kw_only=True):
     synced_at: str | None = None
     drift: int = 0
     drift_paths: tuple[str, ...] = ()
-    held_by: tuple[Holder, ...] = ()
+    held_by: tuple[DesignerHoldView, ...] = ()
     taken_back: bool = False
     """It is where a way back led, and does not follow the ref."""
     reason: str = ""
@@ -59,7 +59,7 @@ class GatewayNow(_Shape, frozen=True, kw_only=True):
     stage: str = ""
 
 
-class PlannedGateway(_Shape, frozen=True, kw_only=True):
+class PlannedGatewayView(_ViewShape, frozen=True, kw_only=True):
     """How much of a plan that waits for approval falls on one gateway."""
 
     name: str
@@ -68,7 +68,7 @@ class PlannedGateway(_Shape, frozen=True, kw_only=True):
     deleted: int = 0
 
 
-class Approval(_Shape, frozen=True, kw_only=True):
+class ApprovalView(_ViewShape, frozen=True, kw_only=True):
     """A plan that waits for somebody, or waited."""
 
     state: str
@@ -85,10 +85,10 @@ class Approval(_Shape, frozen=True, kw_only=True):
     added: int = 0
     modified: int = 0
     deleted: int = 0
-    gateways: tuple[PlannedGateway, ...] = ()
+    gateways: tuple[PlannedGatewayView, ...] = ()
 
 
-class Rollback(_Shape, frozen=True, kw_only=True):
+class RollbackView(_ViewShape, frozen=True, kw_only=True):
     """The way back that was asked for last."""
 
     to_commit: str | None = None
@@ -97,14 +97,14 @@ class Rollback(_Shape, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Release(_Shape, frozen=True, kw_only=True):
+class RolloutView(_ViewShape, frozen=True, kw_only=True):
     """How far a release in stages has come."""
 
     stage: str = ""
     message: str = ""
 
 
-class ResourceNow(_Shape, frozen=True, kw_only=True):
+class ResourceView(_ViewShape, frozen=True, kw_only=True):
     """One resource, or the one data folder of a watch without a cluster (R)."""
 
     id: str
@@ -122,13 +122,13 @@ class ResourceNow(_Shape, frozen=True, kw_only=True):
     last_sync: str | None = None
     may: tuple[str, ...] = ()
     """The actions that this visitor has a button for."""
-    approval: Approval | None = None
-    rollback: Rollback | None = None
-    release: Release | None = None
-    gateways: tuple[GatewayNow, ...] = ()
+    approval: ApprovalView | None = None
+    rollback: RollbackView | None = None
+    release: RolloutView | None = None
+    gateways: tuple[GatewayView, ...] = ()
 
 
-class Written(_Shape, frozen=True, kw_only=True):
+class CommitView(_ViewShape, frozen=True, kw_only=True):
     """One commit that a destination got."""
 
     commit: str
@@ -137,7 +137,7 @@ class Written(_Shape, frozen=True, kw_only=True):
     at: str | None = None
 
 
-class Held(_Shape, frozen=True, kw_only=True):
+class HeldDeletionsView(_ViewShape, frozen=True, kw_only=True):
     """Deletions that a destination holds until a person approves them."""
 
     count: int
@@ -146,7 +146,7 @@ class Held(_Shape, frozen=True, kw_only=True):
     """The first of them."""
 
 
-class DestinationNow(_Shape, frozen=True, kw_only=True):
+class DestinationView(_ViewShape, frozen=True, kw_only=True):
     """Where the cluster is written to in git (D)."""
 
     id: str
@@ -159,7 +159,7 @@ class DestinationNow(_Shape, frozen=True, kw_only=True):
     commit: str = ""
     committed_at: str | None = None
     authors: tuple[str, ...] = ()
-    recent: tuple[Written, ...] = ()
+    recent: tuple[CommitView, ...] = ()
     lag_seconds: float | None = None
     """How long the last change took to get into git."""
     pending: int = 0
@@ -177,12 +177,12 @@ class DestinationNow(_Shape, frozen=True, kw_only=True):
     """Why not everything that its rules select gets to it."""
     warnings: tuple[str, ...] = ()
     """What is well and should be known all the same, such as Secrets that are written in clear."""
-    held: Held | None = None
+    held: HeldDeletionsView | None = None
     may: tuple[str, ...] = ()
     """The actions that this visitor has a button for."""
 
 
-class Stop(_Shape, frozen=True, kw_only=True):
+class EmergencyStopView(_ViewShape, frozen=True, kw_only=True):
     """The emergency stop."""
 
     active: bool = False
@@ -191,42 +191,42 @@ class Stop(_Shape, frozen=True, kw_only=True):
     """Whether this visitor may stop everything, or let it go on."""
 
 
-class You(_Shape, frozen=True, kw_only=True):
+class VisitorView(_ViewShape, frozen=True, kw_only=True):
     name: str = ""
 
 
-class Picture(_Shape, frozen=True, kw_only=True):
+class DashboardView(_ViewShape, frozen=True, kw_only=True):
     """All that a visitor may see."""
 
     version: int
     mode: str
     at: str
-    you: You = You()
-    stop: Stop = Stop()
-    resources: tuple[ResourceNow, ...] = ()
-    destinations: tuple[DestinationNow, ...] = ()
+    you: VisitorView = VisitorView()
+    stop: EmergencyStopView = EmergencyStopView()
+    resources: tuple[ResourceView, ...] = ()
+    destinations: tuple[DestinationView, ...] = ()
     unseen: tuple[str, ...] = ()
     """Kinds, some with a namespace, and `emergency stop`, that can no longer be read."""
 
 
-class Changes(_Shape, frozen=True, kw_only=True):
+class ChangesView(_ViewShape, frozen=True, kw_only=True):
     """What is different since a version that a page has seen."""
 
     version: int
-    resources: tuple[ResourceNow, ...] = ()
+    resources: tuple[ResourceView, ...] = ()
     gone: tuple[str, ...] = ()
-    destinations: tuple[DestinationNow, ...] = ()
+    destinations: tuple[DestinationView, ...] = ()
     gone_destinations: tuple[str, ...] = ()
-    stop: Stop | None = None
+    stop: EmergencyStopView | None = None
     """None: as it was."""
 
 
-class ChangedPath(_Shape, frozen=True, kw_only=True):
+class ChangedPathView(_ViewShape, frozen=True, kw_only=True):
     action: str
     path: str
 
 
-class PassDiff(_Shape, frozen=True, kw_only=True):
+class SyncDiffView(_ViewShape, frozen=True, kw_only=True):
     """What one pass changed on disk."""
 
     from_commit: str = ""
@@ -234,10 +234,10 @@ class PassDiff(_Shape, frozen=True, kw_only=True):
     added: int = 0
     modified: int = 0
     deleted: int = 0
-    changes: tuple[ChangedPath, ...] = ()
+    changes: tuple[ChangedPathView, ...] = ()
 
 
-class PassDone(_Shape, frozen=True, kw_only=True):
+class SyncHistoryView(_ViewShape, frozen=True, kw_only=True):
     """One entry of a gateway's history; 1 is the newest, as in `stoker history`."""
 
     number: int
@@ -248,10 +248,10 @@ class PassDone(_Shape, frozen=True, kw_only=True):
     files_changed: int = 0
     duration: str = ""
     snapshot_id: str = ""
-    diff: PassDiff | None = None
+    diff: SyncDiffView | None = None
 
 
-class SnapshotKept(_Shape, frozen=True, kw_only=True):
+class SnapshotView(_ViewShape, frozen=True, kw_only=True):
     """A state that can be gone back to."""
 
     id: str
@@ -259,15 +259,15 @@ class SnapshotKept(_Shape, frozen=True, kw_only=True):
     timestamp: str | None = None
 
 
-class GatewayPast(_Shape, frozen=True, kw_only=True):
+class GatewayHistoryView(_ViewShape, frozen=True, kw_only=True):
     """One gateway with what happened to it, newest first."""
 
-    gateway: GatewayNow
-    history: tuple[PassDone, ...] = ()
-    snapshots: tuple[SnapshotKept, ...] = ()
+    gateway: GatewayView
+    history: tuple[SyncHistoryView, ...] = ()
+    snapshots: tuple[SnapshotView, ...] = ()
 
 
-class SessionNow(_Shape, frozen=True, kw_only=True):
+class SessionView(_ViewShape, frozen=True, kw_only=True):
     """Who is signed in."""
 
     mode: str
@@ -279,14 +279,14 @@ class SessionNow(_Shape, frozen=True, kw_only=True):
     """Of the program."""
 
 
-class SignIn(_Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SignInBody(_ViewShape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     token: str
 
 
-class Order(_Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ActionBody(_ViewShape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Something that a visitor asks for. Of stop and goOn nothing else needs to be said."""
 
-    action: Action
+    action: DashboardAction
     namespace: str = ""
     kind: str = ""
     name: str = ""
@@ -296,11 +296,11 @@ class Order(_Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
     to_commit: str | None = None
 
 
-class Done(_Shape, frozen=True, kw_only=True):
+class ActionDoneView(_ViewShape, frozen=True, kw_only=True):
     message: str
 
 
-class Failure(_Shape, frozen=True, kw_only=True):
+class FailureView(_ViewShape, frozen=True, kw_only=True):
     """Why something was not done: a sentence for people, and a reason where there is one."""
 
     error: str

@@ -26,7 +26,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
-class _Kind(NamedTuple):
+class _CronField(NamedTuple):
     """What one of the five fields may hold."""
 
     name: str
@@ -36,17 +36,17 @@ class _Kind(NamedTuple):
 
 
 _KINDS = (
-    _Kind("minute", 0, 59),
-    _Kind("hour", 0, 23),
-    _Kind("day of month", 1, 31),
-    _Kind("month", 1, 12, _MONTHS),
-    _Kind("day of week", 0, 7, _DAYS),
+    _CronField("minute", 0, 59),
+    _CronField("hour", 0, 23),
+    _CronField("day of month", 1, 31),
+    _CronField("month", 1, 12, _MONTHS),
+    _CronField("day of week", 0, 7, _DAYS),
 )
 _WEEK = _KINDS[4]
 
 
 @dataclass(frozen=True, slots=True)
-class Cron:
+class CronSchedule:
     """The times that an expression names."""
 
     minutes: tuple[int, ...]
@@ -61,7 +61,7 @@ class Cron:
     """Whether a day has to fit both day fields, or one of them."""
 
     @classmethod
-    def read(cls, text: str) -> Cron:
+    def read(cls, text: str) -> CronSchedule:
         """An expression; raises with a sentence for what is none, and for a day that never comes."""
         fields = text.split()
         if len(fields) != len(_KINDS) or len(text) > LONGEST:
@@ -115,11 +115,11 @@ class Cron:
         return (datetime.combine(day, time(hour, minute)) for hour in self.hours for minute in self.minutes)
 
 
-def _values(kind: _Kind, field: str) -> set[int]:
+def _values(kind: _CronField, field: str) -> set[int]:
     return {value for part in field.split(",") for value in _part(kind, part)}
 
 
-def _part(kind: _Kind, part: str) -> range:
+def _part(kind: _CronField, part: str) -> range:
     base, slash, step = part.partition("/")
     every = _number(kind, step, 1, kind.most) if slash else 1
     if base == "*":
@@ -136,13 +136,13 @@ def _part(kind: _Kind, part: str) -> range:
     return range(begin, end + 1, every)
 
 
-def _value(kind: _Kind, text: str) -> int:
+def _value(kind: _CronField, text: str) -> int:
     if text.lower() in kind.names:
         return kind.names.index(text.lower()) + kind.least
     return _number(kind, text, kind.least, kind.most)
 
 
-def _number(kind: _Kind, text: str, least: int, most: int) -> int:
+def _number(kind: _CronField, text: str, least: int, most: int) -> int:
     if text.isascii() and text.isdecimal() and len(text) <= 4 and least <= int(text) <= most:
         return int(text)
     names = f" or a name such as {kind.names[1]}" if kind.names else ""

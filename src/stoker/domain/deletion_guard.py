@@ -25,7 +25,7 @@ FEW_FILES = 10
 """Up to this many deletions the share of the managed files is not looked at."""
 
 
-class Cause(StrEnum):
+class DeletionCause(StrEnum):
     """Why a path would be deleted."""
 
     GONE = "gone"  # the source no longer has it, or the API server reported its deletion
@@ -33,11 +33,11 @@ class Cause(StrEnum):
     ORPHAN = "orphan"  # inferred: it is there, and nothing that should be there claims it
 
 
-class Deletion(NamedTuple):
+class DeletionCandidate(NamedTuple):
     """One path that would be deleted."""
 
     path: str
-    cause: Cause = Cause.GONE
+    cause: DeletionCause = DeletionCause.GONE
     ours: bool = True
     """Whether this installation wrote it."""
 
@@ -61,9 +61,9 @@ class DeletionLimits(NamedTuple):
 class DeletionDecision(NamedTuple):
     """What happens to each of the paths."""
 
-    delete: tuple[Deletion, ...] = ()
-    keep: tuple[Deletion, ...] = ()
-    hold: tuple[Deletion, ...] = ()
+    delete: tuple[DeletionCandidate, ...] = ()
+    keep: tuple[DeletionCandidate, ...] = ()
+    hold: tuple[DeletionCandidate, ...] = ()
     why: str = ""
     """Why paths are held, in one sentence with the digest to approve; empty when none is."""
     stale: bool = False
@@ -71,7 +71,7 @@ class DeletionDecision(NamedTuple):
 
 
 def decide(
-    deletions: Sequence[Deletion],
+    deletions: Sequence[DeletionCandidate],
     managed: int,
     limits: DeletionLimits,
     *,
@@ -85,11 +85,11 @@ def decide(
     Where deletions come one by one, `earlier` counts those that went a moment ago without approval, and
     `joins_held` says that a part of the plan is held already: then all of it is.
     """
-    keep = tuple(each for each in deletions if each.cause is Cause.ORPHAN and not each.ours)
-    rest = tuple(each for each in deletions if each.cause is not Cause.ORPHAN or each.ours)
+    keep = tuple(each for each in deletions if each.cause is DeletionCause.ORPHAN and not each.ours)
+    rest = tuple(each for each in deletions if each.cause is not DeletionCause.ORPHAN or each.ours)
     if approved == digest:
         return DeletionDecision(delete=rest, keep=keep)
-    unmapped = tuple(each for each in rest if each.cause is Cause.UNMAPPED)
+    unmapped = tuple(each for each in rest if each.cause is DeletionCause.UNMAPPED)
     limit = limits.exceeded(len(rest) + earlier, managed + earlier)
     if limit and earlier:
         limit = f"with {earlier} deleted a moment ago {limit}"
@@ -118,6 +118,6 @@ def digest_of(paths: Iterable[str]) -> str:
     return hashlib.sha256("".join(f"delete {path}\n" for path in sorted(paths)).encode()).hexdigest()
 
 
-def _named(deletions: Sequence[Deletion]) -> str:
+def _named(deletions: Sequence[DeletionCandidate]) -> str:
     first = deletions[0].path
     return first if len(deletions) == 1 else f"{len(deletions)} files (first: {first})"

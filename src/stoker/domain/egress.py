@@ -27,8 +27,8 @@ from urllib.parse import unquote
 
 from stoker.domain.errors import Misconfigured
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 HOW_TO_ALLOW = "the installation can allow it with --egress-allow (chart value egress.allow)"
 
@@ -56,11 +56,11 @@ _CLUSTER = "cluster.local"
 class EgressPolicy:
     """The decision of one process; `EgressPolicy.of` reads it from options and variables."""
 
-    networks: tuple[Network, ...] = ()
+    networks: tuple[IpNetwork, ...] = ()
     """Allowed, whatever they are."""
     hosts: frozenset[str] = frozenset()
     """Allowed by name, exactly or as `*.domain`, wherever they lead to."""
-    cluster: tuple[Network, ...] = ()
+    cluster: tuple[IpNetwork, ...] = ()
     """Ranges of pods and Services."""
     api_server: str = ""
     namespace: str = ""
@@ -117,7 +117,7 @@ class EgressPolicy:
         """Whether it is a Service of a namespace that is open to the resource."""
         return is_service_of(name, services_of) or is_service_of(name, self.namespace)
 
-    def refuses_address(self, address: Address, *, in_cluster: bool = False) -> str | None:
+    def refuses_address(self, address: IpAddress, *, in_cluster: bool = False) -> str | None:
         """Why an address is not connected to. `in_cluster`: its name may lead into the cluster's ranges."""
         if self._allows(address):
             return None
@@ -127,10 +127,10 @@ class EgressPolicy:
                 return why
         return None
 
-    def _allows(self, address: Address) -> bool:
+    def _allows(self, address: IpAddress) -> bool:
         return any(address in network for network in self.networks)
 
-    def _refused_here(self, address: Address, in_cluster: bool) -> str | None:
+    def _refused_here(self, address: IpAddress, in_cluster: bool) -> str | None:
         if address_of(self.api_server) == address:
             return "leads to the API server"
         if not in_cluster and any(address in network for network in self.cluster):
@@ -141,7 +141,7 @@ class EgressPolicy:
 _LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
-def address_of(host: str) -> Address | None:
+def address_of(host: str) -> IpAddress | None:
     """The address that a host is, also in the forms that resolvers and proxies take: 2130706433, 0x7f.1."""
     text = host.strip("[]").partition("%")[0]
     try:
@@ -166,7 +166,7 @@ def is_service_of(name: str, namespace: str) -> bool:
     return bool(namespace) and _plain(name).removesuffix(f".{_CLUSTER}").endswith(f".{namespace}.svc")
 
 
-def embedded(address: Address) -> Iterator[Address]:
+def embedded(address: IpAddress) -> Iterator[IpAddress]:
     """The IPv4 addresses that an IPv6 address carries: a router or the kernel goes there in its place."""
     if isinstance(address, ipaddress.IPv4Address):
         return
@@ -192,7 +192,7 @@ def embedded(address: Address) -> Iterator[Address]:
         yield last
 
 
-def _refused_everywhere(address: Address) -> str | None:
+def _refused_everywhere(address: IpAddress) -> str | None:
     if address.is_unspecified or (isinstance(address, ipaddress.IPv4Address) and address in _THIS_NETWORK):
         return "leads to an unspecified address"
     if address.is_loopback:
@@ -208,14 +208,14 @@ def _refused_everywhere(address: Address) -> str | None:
     return None
 
 
-def _network(entry: str) -> Network | None:
+def _network(entry: str) -> IpNetwork | None:
     try:
         return ipaddress.ip_network(entry.strip().strip("[]"), strict=False)
     except ValueError:
         return None
 
 
-def _cidr(entry: str) -> Network:
+def _cidr(entry: str) -> IpNetwork:
     network = _network(entry)
     if network is None:
         raise Misconfigured(f"--egress-cluster-range {entry[:80]!r} is no network such as 10.96.0.0/12")

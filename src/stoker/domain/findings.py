@@ -14,7 +14,7 @@ from enum import StrEnum
 from stoker.domain.reasons import Reason
 
 
-class Mark(StrEnum):
+class FindingStatus(StrEnum):
     WELL = "ok"
     NOTE = "note"
     """Nothing is wrong, and somebody should know it all the same."""
@@ -27,7 +27,7 @@ class Finding:
     """One line of the examination."""
 
     check: str
-    mark: Mark
+    mark: FindingStatus
     said: str
     mend: str = ""
     """What to do about it, for somebody who knows the plant and not this program."""

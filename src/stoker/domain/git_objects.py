@@ -3,7 +3,7 @@
 `stoker.git` builds these from git's objects, `stoker.fs` compares live files with
 them, and every decision in between is made on them alone: no content passes
 through the engine, only its id. A name that is not a canonical path never becomes
-an entry; it becomes a `Refusal` that says its name and nothing of its content.
+an entry; it becomes a `RefusedEntry` that says its name and nothing of its content.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TreeChange(NamedTuple):
     after: FileVersion | None
 
 
-class RefusalKind(StrEnum):
+class RefusedEntryKind(StrEnum):
     """Why an entry of a repository is not delivered."""
 
     SYMLINK = "is a symlink in the repository, which is never followed"
@@ -82,28 +82,28 @@ class RefusalKind(StrEnum):
     @property
     def by_design(self) -> bool:
         """Whether skipping it is what a user expects (C-114), and no sign that something is wrong."""
-        return self in (RefusalKind.SYMLINK, RefusalKind.SUBMODULE)
+        return self in (RefusedEntryKind.SYMLINK, RefusedEntryKind.SUBMODULE)
 
 
-class Refusal(NamedTuple):
+class RefusedEntry(NamedTuple):
     """An entry that is not delivered, and why."""
 
     name: str
     """As it may be shown; it is not a path."""
     nearest: RelPath
     """The entry's own path, or the deepest canonical folder above it when its name is not one."""
-    kind: RefusalKind
+    kind: RefusedEntryKind
     detail: str = ""
 
     def __str__(self) -> str:
         return self.detail or self.kind.value
 
 
-class Tree(NamedTuple):
+class CommitTree(NamedTuple):
     """All of a commit: the files that can be delivered, by canonical path, and the entries that cannot."""
 
     files: Mapping[str, FileVersion] = MappingProxyType({})
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[RefusedEntry, ...] = ()
 
 
 class Blob(NamedTuple):
@@ -140,14 +140,14 @@ def inert(name: str) -> str:
     return shown(name).translate(_COMMANDS).replace("***", r"\x2a\x2a\x2a")
 
 
-class Note(NamedTuple):
+class PathNote(NamedTuple):
     """One path and one sentence about it, for the report."""
 
     path: str
     why: str
 
 
-class Held(NamedTuple):
+class HeldPath(NamedTuple):
     """A place in which nothing may change at present, and why: somebody works there."""
 
     place: str

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.delivery import Image
+from stoker.domain.intent.delivery import ImagePolicy
 
 MAX_LENGTH = 512
 
@@ -50,7 +50,7 @@ class ImageRef:
         return bool(self.digest)
 
 
-def agent_image(wanted: Image, own: ImageRef) -> ImageRef:
+def agent_image(wanted: ImagePolicy, own: ImageRef) -> ImageRef:
     """The image of an agent: what its resource says, completed by the installation's own.
 
     A repository alone is taken for a mirror of the own one. A tag alone means another

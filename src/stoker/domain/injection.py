@@ -1,6 +1,6 @@
 """What is put into a gateway's pod, as far as its resource and the installation decide it.
 
-The injector builds the container of a `Sidecar`; the controller makes the same value
+The injector builds the container of a `SidecarTemplate`; the controller makes the same value
 anew for every pod and compares digests: a pod whose agent was made of something else
 no longer fits its resource. What the pod alone decides (its data volume, its user)
 cannot change while it lives, and is no part of this.
@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.images import ImageRef, agent_image
 from stoker.domain.intent.delivery import SidecarMode
-from stoker.domain.intent.intent import FrontDoor, Identity, ResourceIntent
-from stoker.domain.intent.policies import Snapshots, SnapshotStorage
-from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey
+from stoker.domain.intent.intent import ResourceIdentity, ResourceIntent, SyncResourceKind
+from stoker.domain.intent.policies import SnapshotPolicy, SnapshotStorageKind
+from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey
 from stoker.domain.reasons import Reason
 
 CONTAINER = "stoker-agent"
@@ -31,7 +31,8 @@ AGENTS = frozenset({CONTAINER, LEGACY_CONTAINER})
 """The containers that are an agent, whoever put them there (C-079, C-081)."""
 
 VERSION = 1
-"""Of what the injector makes of a `Sidecar`; a new one makes every pod outdated, so it is raised seldom."""
+"""Of what the injector makes of a `SidecarTemplate`; a new one makes every pod outdated, so it is raised
+seldom."""
 
 MINTED_KEY = "token"
 """The key under which the controller puts the short-lived token of a GitHub App (C-027)."""
@@ -41,15 +42,15 @@ MANAGED_BY_STOKER = {"app.kubernetes.io/managed-by": "stoker"}
 """The label of Secrets that our own processes write; they never go to git."""
 
 BUCKET_KEYS = {
-    SnapshotStorage.S3: ("accessKeyId", "secretAccessKey", "sessionToken"),
-    SnapshotStorage.GCS: ("serviceAccount.json",),
+    SnapshotStorageKind.S3: ("accessKeyId", "secretAccessKey", "sessionToken"),
+    SnapshotStorageKind.GCS: ("serviceAccount.json",),
 }
 """Which keys of a bucket's Secret an agent gets to see."""
 
 
-def minted_secret(door: FrontDoor, resource: str) -> str:
+def minted_secret(door: SyncResourceKind, resource: str) -> str:
     """The Secret that holds it; gateways never get to see the app's own key."""
-    prefix = {FrontDoor.STOKER: "stoker", FrontDoor.IGNITION_SYNC: "ignition-sync"}[door]
+    prefix = {SyncResourceKind.STOKER: "stoker", SyncResourceKind.IGNITION_SYNC: "ignition-sync"}[door]
     return f"{prefix}-git-token-{resource}"
 
 
@@ -83,7 +84,7 @@ def environment_of(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class MountedSecret:
+class SecretMount:
     """The keys of one Secret that a container gets to see."""
 
     name: str
@@ -91,7 +92,7 @@ class MountedSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class AgentInstallation:
     """What holds for all agents."""
 
     image: ImageRef
@@ -117,7 +118,7 @@ class Installation:
 
 
 @dataclass(frozen=True, slots=True)
-class Sidecar:
+class SidecarTemplate:
     """One agent, before it is put into a pod."""
 
     image: str
@@ -127,11 +128,11 @@ class Sidecar:
     limits: tuple[tuple[str, str], ...]
     startup_budget: float
     repo_size: str
-    git: MountedSecret | None
-    api_key: MountedSecret | None
-    secrets: tuple[MountedSecret, ...]
+    git: SecretMount | None
+    api_key: SecretMount | None
+    secrets: tuple[SecretMount, ...]
     """Everything that has no place of its own: host keys, authorities, signers."""
-    metadata_key: MountedSecret | None
+    metadata_key: SecretMount | None
     shared_claim: str = ""
     """A mirror that is read in place of a clone of one's own; empty for none."""
     snapshot_claim: str = ""
@@ -150,13 +151,13 @@ class Sidecar:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def sidecar_for(intent: ResourceIntent, installation: Installation, chosen: str = "") -> Sidecar:
+def sidecar_for(intent: ResourceIntent, installation: AgentInstallation, chosen: str = "") -> SidecarTemplate:
     """The agent of a resource; `chosen` is the image that the pod itself asks for, which wins over all."""
     agent, access = intent.agent, intent.policies.access
     image = image_for(intent, installation, chosen)
     signing = installation.metadata_key
     shared = installation.shared_volumes and intent.shared_volume is not None
-    return Sidecar(
+    return SidecarTemplate(
         image=str(image),
         pull_policy=agent.image.pull_policy,
         mode=agent.sidecar_mode,
@@ -166,16 +167,16 @@ def sidecar_for(intent: ResourceIntent, installation: Installation, chosen: str 
         repo_size=installation.repo_size,
         # Who reads a mirror that is there needs no way into the repository.
         git=None if shared else _login(intent.source.auth, intent.identity),
-        api_key=None if access.api_key is None else MountedSecret(access.api_key.name, (access.api_key.key,)),
+        api_key=None if access.api_key is None else SecretMount(access.api_key.name, (access.api_key.key,)),
         secrets=_by_name((*(() if shared else _trust(intent)), *_others(intent))),
-        metadata_key=None if signing is None else MountedSecret(signing.name, (signing.key,)),
+        metadata_key=None if signing is None else SecretMount(signing.name, (signing.key,)),
         shared_claim=shared_claim(intent.identity.name) if shared else "",
         snapshot_claim=intent.policies.snapshots.claim_name if intent.policies.snapshots.enabled else "",
         environment=installation.environment,
     )
 
 
-def image_for(intent: ResourceIntent, installation: Installation, chosen: str = "") -> ImageRef:
+def image_for(intent: ResourceIntent, installation: AgentInstallation, chosen: str = "") -> ImageRef:
     """The image that a resource's containers of ours run, agent and fetcher alike; raises if it may not.
 
     The controller makes the fetcher's pod with rights of its own, so whoever can write a resource must not
@@ -200,34 +201,34 @@ def image_for(intent: ResourceIntent, installation: Installation, chosen: str = 
 class SourceSecrets:
     """What it takes to fetch the repository of a resource, and to believe who says what to fetch."""
 
-    git: MountedSecret | None
-    trust: tuple[MountedSecret, ...]
-    metadata_key: MountedSecret | None
+    git: SecretMount | None
+    trust: tuple[SecretMount, ...]
+    metadata_key: SecretMount | None
 
 
-def secrets_of(intent: ResourceIntent, installation: Installation) -> SourceSecrets:
+def secrets_of(intent: ResourceIntent, installation: AgentInstallation) -> SourceSecrets:
     """For whoever fetches in place of the agents."""
     signing = installation.metadata_key
     return SourceSecrets(
         git=_login(intent.source.auth, intent.identity),
         trust=_by_name(_trust(intent)),
-        metadata_key=None if signing is None else MountedSecret(signing.name, (signing.key,)),
+        metadata_key=None if signing is None else SecretMount(signing.name, (signing.key,)),
     )
 
 
-def _login(auth: GitAuth, whose: Identity) -> MountedSecret | None:
-    if auth.secret is None or auth.kind is AuthKind.NONE:
+def _login(auth: GitAuthPolicy, whose: ResourceIdentity) -> SecretMount | None:
+    if auth.secret is None or auth.kind is GitAuthKind.NONE:
         return None
-    if auth.kind is AuthKind.GITHUB_APP:
-        return MountedSecret(minted_secret(whose.door, whose.name), (MINTED_KEY,))
-    if auth.kind is AuthKind.BASIC:
-        return MountedSecret(auth.secret.name, (auth.secret.key, "username"))
-    return MountedSecret(auth.secret.name, (auth.secret.key,))
+    if auth.kind is GitAuthKind.GITHUB_APP:
+        return SecretMount(minted_secret(whose.door, whose.name), (MINTED_KEY,))
+    if auth.kind is GitAuthKind.BASIC:
+        return SecretMount(auth.secret.name, (auth.secret.key, "username"))
+    return SecretMount(auth.secret.name, (auth.secret.key,))
 
 
 def _trust(intent: ResourceIntent) -> Iterator[SecretKey | None]:
     """How the repository's server is known."""
-    if intent.source.auth.kind is AuthKind.SSH:
+    if intent.source.auth.kind is GitAuthKind.SSH:
         yield intent.source.auth.known_hosts
     yield intent.source.ca
 
@@ -240,16 +241,16 @@ def _others(intent: ResourceIntent) -> Iterator[SecretKey | None]:
     yield from _bucket_keys(intent.policies.snapshots)
 
 
-def _bucket_keys(snapshots: Snapshots) -> Iterator[SecretKey]:
+def _bucket_keys(snapshots: SnapshotPolicy) -> Iterator[SecretKey]:
     """What opens the bucket; where none is named, the pod's own identity does."""
     name = snapshots.bucket.credentials_secret
     if snapshots.enabled and name:
         yield from (SecretKey(name, key) for key in BUCKET_KEYS.get(snapshots.storage, ()))
 
 
-def _by_name(wanted: Iterable[SecretKey | None]) -> tuple[MountedSecret, ...]:
+def _by_name(wanted: Iterable[SecretKey | None]) -> tuple[SecretMount, ...]:
     keys: dict[str, set[str]] = {}
     for one in wanted:
         if one is not None:
             keys.setdefault(one.name, set()).add(one.key)
-    return tuple(MountedSecret(name, tuple(sorted(keys[name]))) for name in sorted(keys))
+    return tuple(SecretMount(name, tuple(sorted(keys[name]))) for name in sorted(keys))

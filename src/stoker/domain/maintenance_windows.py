@@ -19,9 +19,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
-from stoker.domain.cron import Cron
+from stoker.domain.cron import CronSchedule
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
-from stoker.domain.intent.policies import MaintenanceWindow
+from stoker.domain.intent.policies import MaintenanceWindowPolicy
 
 FORESEEN = timedelta(days=8)
 """How far ahead the end of an open window is looked for."""
@@ -31,17 +31,17 @@ _LARGEST_CHANGE = timedelta(hours=26)
 _NOTHING = timedelta()
 
 
-def check(window: MaintenanceWindow) -> None:
+def check(window: MaintenanceWindowPolicy) -> None:
     """Raises, with a sentence, for a window that cannot be understood or never opens."""
     _read(window)
 
 
-def is_open(windows: Sequence[MaintenanceWindow], now: datetime) -> bool:
+def is_open(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> bool:
     """Whether something may be changed now."""
     return not windows or any(_ends(window, now) > now for window in windows)
 
 
-def next_edge(windows: Sequence[MaintenanceWindow], now: datetime) -> datetime | None:
+def next_edge(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> datetime | None:
     """When it opens next or, while it is open, when it closes; None: not within the foreseen time."""
     if not windows:
         return None
@@ -55,16 +55,16 @@ def next_edge(windows: Sequence[MaintenanceWindow], now: datetime) -> datetime |
     return end
 
 
-def _ends(window: MaintenanceWindow, now: datetime) -> datetime:
+def _ends(window: MaintenanceWindowPolicy, now: datetime) -> datetime:
     """When what opened last by now closes, or has closed."""
     opened = _read(window).before(now)
     return opened + timedelta(seconds=window.duration) if opened is not None else now
 
 
-class _Openings(NamedTuple):
+class _WindowOpenings(NamedTuple):
     """The moments at which a window opens, in UTC."""
 
-    cron: Cron
+    cron: CronSchedule
     zone: tzinfo
 
     def after(self, now: datetime) -> datetime | None:
@@ -116,14 +116,14 @@ def _wall_clock(now: datetime, zone: tzinfo) -> datetime:
 
 
 @lru_cache(maxsize=256)
-def _read(window: MaintenanceWindow) -> _Openings:
+def _read(window: MaintenanceWindowPolicy) -> _WindowOpenings:
     try:
-        cron, zone = Cron.read(window.cron), _zone(window.time_zone)
+        cron, zone = CronSchedule.read(window.cron), _zone(window.time_zone)
     except Stalled as error:
         raise type(error)(f"maintenanceWindows: {error.message}", reason=error.reason) from None
     if window.duration <= 0:
         raise InvalidValue(f"maintenanceWindows: a window ({window.cron}) of no duration never opens")
-    return _Openings(cron, zone)
+    return _WindowOpenings(cron, zone)
 
 
 def _zone(name: str) -> tzinfo:

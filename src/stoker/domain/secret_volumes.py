@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.domain.injection import MountedSecret
+from stoker.domain.injection import SecretMount
 
-Json = dict[str, Any]
+VolumeJson = dict[str, Any]
 
 _READABLE = 0o444
 
 
-def secret_volume(secret: MountedSecret) -> Json:
+def secret_volume(secret: SecretMount) -> VolumeJson:
     """One Secret, a file for each key."""
     return {
         "secret": {
@@ -28,7 +28,7 @@ def secret_volume(secret: MountedSecret) -> Json:
     }
 
 
-def secrets_volume(secrets: tuple[MountedSecret, ...]) -> Json:
+def secrets_volume(secrets: tuple[SecretMount, ...]) -> VolumeJson:
     """Several, as NAME/KEY."""
     sources = [
         {

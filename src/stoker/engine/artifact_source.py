@@ -19,7 +19,7 @@ from stoker.domain.secrets import Secret
 ID_DIGITS = 64
 
 
-class Credentials(NamedTuple):
+class ArtifactCredentials(NamedTuple):
     """How a registry or bucket is reached now; read anew for each use."""
 
     username: str = ""
@@ -31,7 +31,7 @@ class Credentials(NamedTuple):
     proxy: str = ""
 
 
-CredentialsReader: TypeAlias = Callable[[], Awaitable[Credentials]]
+ArtifactCredentialsReader: TypeAlias = Callable[[], Awaitable[ArtifactCredentials]]
 
 
 class ArtifactFile(NamedTuple):

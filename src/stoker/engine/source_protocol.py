@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, TreeChange
+from stoker.domain.git_objects import Blob, BlobId, CommitTree, FileVersion, TreeChange
 from stoker.domain.refs import CommitId, GitRef
 
 
@@ -35,7 +35,7 @@ class SourceReader(Protocol):
         """Raise unless the source's own rules let this commit follow that one: signed, nothing rewritten."""
         ...
 
-    async def tree(self, commit: CommitId) -> Tree:
+    async def tree(self, commit: CommitId) -> CommitTree:
         """All of a commit."""
         ...
 

@@ -19,33 +19,33 @@ from stoker.domain.clock import Clock, SystemClock, parse_rfc3339, rfc3339_micro
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.guards import APPROVABLE
-from stoker.fleet.lookup import Seen, look, patch
-from stoker.fleet.resource_name import Named
-from stoker.kube.client.client import Client
-from stoker.kube.client.resources import Resource
+from stoker.fleet.lookup import FoundResource, look, patch
+from stoker.fleet.resource_name import ResourceName
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.resources import ApiResource
 
-_REVIEWS = Resource(
+_REVIEWS = ApiResource(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
 
 
-class _User(msgspec.Struct, frozen=True):
+class _SelfUser(msgspec.Struct, frozen=True):
     username: str = ""
 
 
-class _Who(msgspec.Struct, rename="camel", frozen=True):
-    user_info: _User = _User()
+class _SelfSubject(msgspec.Struct, rename="camel", frozen=True):
+    user_info: _SelfUser = _SelfUser()
 
 
-class _Review(msgspec.Struct, frozen=True):
-    status: _Who = _Who()
+class _SelfSubjectReview(msgspec.Struct, frozen=True):
+    status: _SelfSubject = _SelfSubject()
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingPlans:
+class PendingPlans:
     """All that waits on one resource."""
 
-    named: Named
+    named: ResourceName
     kind: str
     status: SyncStatus
 
@@ -89,16 +89,18 @@ def held_of(status: SyncStatus) -> list[GatewayStatus]:
     ]
 
 
-async def read(client: Client, named: Named) -> WaitingPlans:
+async def read(client: KubeClient, named: ResourceName) -> PendingPlans:
     seen = await look(client, named)
-    return WaitingPlans(named, seen.kind, seen.status)
+    return PendingPlans(named, seen.kind, seen.status)
 
 
-async def approve(client: Client, named: Named, digest: str | None, clock: Clock | None = None) -> str:
+async def approve(
+    client: KubeClient, named: ResourceName, digest: str | None, clock: Clock | None = None
+) -> str:
     """Agree in one's own name to what waits now; what was done, in words."""
     seen = await look(client, named)
     plan = _open_plan(named, seen, digest)
-    review = await client.create(_REVIEWS, {}, into=_Review)
+    review = await client.create(_REVIEWS, {}, into=_SelfSubjectReview)
     who = review.status.user_info.username
     now = (clock or SystemClock()).now()
     asked = parse_rfc3339(plan.requested_at or "1970-01-01T00:00:00Z")
@@ -124,7 +126,7 @@ class _OpenPlan(NamedTuple):
     requested_at: str | None = None
 
 
-def _open_plan(named: Named, seen: Seen, digest: str | None) -> _OpenPlan:
+def _open_plan(named: ResourceName, seen: FoundResource, digest: str | None) -> _OpenPlan:
     request, whose = seen.status.approval, f"{seen.kind} {named}"
     held = {one.pending_plan.digest: one.name for one in held_of(seen.status) if one.pending_plan}
     if request is not None and request.state == "Pending" and (digest is None or digest not in held):

@@ -13,22 +13,22 @@ from stoker.api.registry import KINDS
 from stoker.api.to_intent.annotation_requests import APPROVED_PLAN
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
-from stoker.fleet.resource_name import Named
-from stoker.kube.client.client import Client
+from stoker.fleet.resource_name import ResourceName
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 
 DESTINATION = GitDestination.__name__
 _DESTINATIONS = rest(next(kind for kind in KINDS if kind.model is GitDestination))
 
 
-class _Body(msgspec.Struct, frozen=True):
+class _HeldDestination(msgspec.Struct, frozen=True):
     status: GitDestinationStatus = msgspec.field(default_factory=GitDestinationStatus)
 
 
-async def approve_deletions(client: Client, named: Named, digest: str | None) -> str:
+async def approve_deletions(client: KubeClient, named: ResourceName, digest: str | None) -> str:
     """Approve the plan that is held now; what was done, in words."""
-    body = await client.get(_DESTINATIONS, named.name, named.namespace, into=_Body)
+    body = await client.get(_DESTINATIONS, named.name, named.namespace, into=_HeldDestination)
     held = body.status.held_deletions
     if held is None:
         raise Stalled(f"{DESTINATION} {named} holds no deletions", reason=Reason.APPROVAL_IGNORED)
@@ -39,5 +39,5 @@ async def approve_deletions(client: Client, named: Named, digest: str | None) ->
         )
     annotations = {f"{GROUP}/{APPROVED_PLAN}": held.digest}
     patch = {"metadata": {"annotations": annotations}}
-    await client.patch(_DESTINATIONS, patch, named.name, named.namespace, into=Header)
+    await client.patch(_DESTINATIONS, patch, named.name, named.namespace, into=ObjectHeader)
     return f"approved plan {held.digest[:12]}: {held.count} files of {DESTINATION} {named} will be deleted"

@@ -9,10 +9,10 @@ import msgspec
 
 from stoker.api.spec.status import SyncHistoryEntry
 from stoker.domain.errors import InvalidValue
-from stoker.fleet.status import Standing
+from stoker.fleet.status import ResourceStatus
 
 
-class Past(NamedTuple):
+class HistoryRow(NamedTuple):
     """One sync of one gateway; 1 is its newest."""
 
     gateway: str
@@ -23,7 +23,7 @@ class Past(NamedTuple):
         return {"gateway": self.gateway, "sync": self.number, **msgspec.to_builtins(self.entry)}
 
 
-def pasts(standing: Standing, gateway: str | None) -> list[Past]:
+def pasts(standing: ResourceStatus, gateway: str | None) -> list[HistoryRow]:
     """All syncs that are remembered, those of one gateway together, its newest first."""
     names = [one.name for one in standing.gateways]
     if gateway is not None and gateway not in names:
@@ -32,14 +32,14 @@ def pasts(standing: Standing, gateway: str | None) -> list[Past]:
             f"{standing.namespace}/{standing.name} has no gateway {gateway!r}; it has: {known}"
         )
     return [
-        Past(one.name, number, entry)
+        HistoryRow(one.name, number, entry)
         for one in standing.gateways
         if gateway in (None, one.name)
         for number, entry in enumerate(one.sync_history or (), 1)
     ]
 
 
-def chosen(found: Sequence[Past], number: int) -> Past:
+def chosen(found: Sequence[HistoryRow], number: int) -> HistoryRow:
     """The one that was asked for, of a gateway's syncs."""
     for one in found:
         if one.number == number:

@@ -10,17 +10,17 @@ from stoker.api.registry import KINDS as REGISTERED
 from stoker.api.spec.status import SyncStatus
 from stoker.api.to_intent import MODELS
 from stoker.domain.errors import InvalidValue
-from stoker.fleet.resource_name import KINDS, Named
-from stoker.kube.client.client import Client
+from stoker.fleet.resource_name import KINDS, ResourceName
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import ApiResource
 
-RESOURCES: dict[str, Resource] = {kind.name: rest(kind) for kind in REGISTERED if kind.model in MODELS}
+RESOURCES: dict[str, ApiResource] = {kind.name: rest(kind) for kind in REGISTERED if kind.model in MODELS}
 
 
-class Seen(NamedTuple):
+class FoundResource(NamedTuple):
     """A resource as it stands in the cluster."""
 
     kind: str
@@ -32,39 +32,39 @@ class Seen(NamedTuple):
     """The snapshot or commit of `spec.rollback`."""
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _FoundMetadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class _Rollback(msgspec.Struct, frozen=True, rename="camel"):
+class _FoundRollback(msgspec.Struct, frozen=True, rename="camel"):
     to_snapshot: str | None = None
     to_commit: str | None = None
 
 
-class _Spec(msgspec.Struct, frozen=True):
-    rollback: _Rollback | None = None
+class _FoundSpec(msgspec.Struct, frozen=True):
+    rollback: _FoundRollback | None = None
 
 
-class _Body(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
+class _FoundBody(msgspec.Struct, frozen=True):
+    metadata: _FoundMetadata = _FoundMetadata()
+    spec: _FoundSpec = _FoundSpec()
     status: SyncStatus = msgspec.field(default_factory=SyncStatus)
 
 
-async def look(client: Client, named: Named) -> Seen:
+async def look(client: KubeClient, named: ResourceName) -> FoundResource:
     """The resource with its status; where both kinds have the name, one has to be said."""
-    found: list[Seen] = []
+    found: list[FoundResource] = []
     missing: NotFound | None = None
     for kind in (named.kind,) if named.kind is not None else KINDS:
         resource = RESOURCES[kind]
         try:
-            body = await client.get(resource, named.name, named.namespace, into=_Body)
+            body = await client.get(resource, named.name, named.namespace, into=_FoundBody)
         except NotFound as error:
             missing = missing or error
         else:
-            back = body.spec.rollback or _Rollback()
+            back = body.spec.rollback or _FoundRollback()
             to = back.to_snapshot or back.to_commit or ""
-            found.append(Seen(kind, resource.group, body.status, body.metadata.resource_version, to))
+            found.append(FoundResource(kind, resource.group, body.status, body.metadata.resource_version, to))
     if len(found) > 1:
         raise InvalidValue(f"{named} is a Stoker and an IgnitionSync: say its kind")
     if not found:
@@ -72,6 +72,6 @@ async def look(client: Client, named: Named) -> Seen:
     return found[0]
 
 
-async def patch(client: Client, kind: str, named: Named, body: object) -> None:
+async def patch(client: KubeClient, kind: str, named: ResourceName, body: object) -> None:
     """One merge patch, as `kubectl patch` would send it."""
-    await client.patch(RESOURCES[kind], body, named.name, named.namespace, into=Header)
+    await client.patch(RESOURCES[kind], body, named.name, named.namespace, into=ObjectHeader)

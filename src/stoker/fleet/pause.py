@@ -12,10 +12,10 @@ from stoker.controller.cache.informers import PAUSE_MAP
 from stoker.controller.sharding.division import index_of
 from stoker.domain.clock import Clock, SystemClock, parse_rfc3339
 from stoker.fleet.lookup import look, patch
-from stoker.fleet.resource_name import Named
-from stoker.kube.client.client import Client
+from stoker.fleet.resource_name import ResourceName
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS, LEASES
 from stoker.kube.leader.lease import Lease
 
@@ -25,14 +25,14 @@ STALE_SECONDS = 60.0
 """A Lease that was not renewed for so long has no living holder, whatever the clocks say."""
 
 
-async def hold(client: Client, named: Named, *, paused: bool) -> str:
+async def hold(client: KubeClient, named: ResourceName, *, paused: bool) -> str:
     """One resource; what was done, in words."""
     kind = (await look(client, named)).kind
     await patch(client, kind, named, {"spec": {"paused": paused}})
     return f"{kind} {named} {'is held still' if paused else 'goes on'}"
 
 
-async def hold_everything(client: Client, home: str, *, paused: bool, manager: str) -> str:
+async def hold_everything(client: KubeClient, home: str, *, paused: bool, manager: str) -> str:
     """The emergency stop of the operator in namespace `home`; what was done, in words.
 
     In an emergency the writing comes first, and the question whether it `is_heeded` after it.
@@ -43,12 +43,12 @@ async def hold_everything(client: Client, home: str, *, paused: bool, manager: s
         "metadata": {"name": PAUSE_MAP, "namespace": home},
         "data": {"paused": "true" if paused else "false"},
     }
-    await client.apply(CONFIG_MAPS, body, PAUSE_MAP, home, manager=manager, into=Header)
+    await client.apply(CONFIG_MAPS, body, PAUSE_MAP, home, manager=manager, into=ObjectHeader)
     where = f"by {PAUSE_MAP} in namespace {home}"
     return f"everything is held still {where}" if paused else f"everything goes on, {where}"
 
 
-async def is_heeded(client: Client, home: str, clock: Clock | None = None) -> bool:
+async def is_heeded(client: KubeClient, home: str, clock: Clock | None = None) -> bool:
     """Whether a controller lives there; to who may not see that, it does."""
     try:
         leases = await client.list(LEASES, home, into=Lease)

@@ -8,7 +8,7 @@ KINDS = ("Stoker", "IgnitionSync")
 """What keeps gateways in step, by its kinds."""
 
 
-class Named(NamedTuple):
+class ResourceName(NamedTuple):
     """Which resource is meant; without a kind it is whichever of them has the name."""
 
     namespace: str

@@ -10,9 +10,9 @@ from __future__ import annotations
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.fleet.lookup import Seen, look, patch
-from stoker.fleet.resource_name import Named
-from stoker.kube.client.client import Client
+from stoker.fleet.lookup import FoundResource, look, patch
+from stoker.fleet.resource_name import ResourceName
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Conflict
 from stoker.snapshots.ids import belongs_to, is_snapshot_id
 
@@ -21,7 +21,12 @@ TRIES = 5
 
 
 async def ask(
-    client: Client, named: Named, to: str | None, *, gateway: str | None = None, replace: bool = False
+    client: KubeClient,
+    named: ResourceName,
+    to: str | None,
+    *,
+    gateway: str | None = None,
+    replace: bool = False,
 ) -> str:
     """Write the request, or take it away where `to` is None; what was done, in words.
 
@@ -58,7 +63,7 @@ def _check_owner(gateway: str | None, snapshot: str) -> None:
         )
 
 
-def _check_free(named: Named, seen: Seen, to: str) -> None:
+def _check_free(named: ResourceName, seen: FoundResource, to: str) -> None:
     if seen.taken_back_to and seen.taken_back_to != to:
         raise Stalled(
             f"{seen.kind} {named} is already taken back to {seen.taken_back_to}, and another way back would"

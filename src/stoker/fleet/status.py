@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.api.spec.delivery import Rollback
+from stoker.api.spec.delivery import RollbackSpec
 from stoker.api.spec.status import GatewayStatus, SyncStatus
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import Reason
 from stoker.fleet.lookup import RESOURCES
 from stoker.fleet.resource_name import KINDS
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 
 
-class Scope(NamedTuple):
+class ResourceScope(NamedTuple):
     """Which resources are meant: all of a namespace, all of the cluster, or one."""
 
     namespace: str | None
@@ -27,43 +27,43 @@ class Scope(NamedTuple):
     kind: str | None = None
 
 
-class Metadata(msgspec.Struct, rename="camel", frozen=True):
+class FleetMetadata(msgspec.Struct, rename="camel", frozen=True):
     name: str
     namespace: str = ""
     creation_timestamp: str = ""
 
 
-class Git(msgspec.Struct, frozen=True):
+class FleetGit(msgspec.Struct, frozen=True):
     ref: str = ""
 
 
-class Stage(msgspec.Struct, frozen=True):
+class FleetStage(msgspec.Struct, frozen=True):
     name: str = ""
     gateways: tuple[str, ...] = ()
 
 
-class Deployment(msgspec.Struct, frozen=True):
-    stages: tuple[Stage, ...] | None = None
+class FleetDeployment(msgspec.Struct, frozen=True):
+    stages: tuple[FleetStage, ...] | None = None
 
 
-class Spec(msgspec.Struct, frozen=True):
+class FleetSpec(msgspec.Struct, frozen=True):
     """What was asked for, as far as it is shown beside what became of it."""
 
-    git: Git | None = None
+    git: FleetGit | None = None
     paused: bool | None = None
-    rollback: Rollback | None = None
-    deployment: Deployment | None = None
+    rollback: RollbackSpec | None = None
+    deployment: FleetDeployment | None = None
 
 
-class Body(msgspec.Struct, frozen=True):
+class FleetResource(msgspec.Struct, frozen=True):
     """As much of a resource as says how it stands."""
 
-    metadata: Metadata
-    spec: Spec = Spec()
+    metadata: FleetMetadata
+    spec: FleetSpec = FleetSpec()
     status: SyncStatus = msgspec.field(default_factory=SyncStatus)
 
 
-class Standing(NamedTuple):
+class ResourceStatus(NamedTuple):
     """One resource as it stands."""
 
     kind: str
@@ -73,7 +73,7 @@ class Standing(NamedTuple):
     ref: str
     paused: bool
     status: SyncStatus
-    spec: Spec = Spec()
+    spec: FleetSpec = FleetSpec()
 
     @property
     def gateways(self) -> Sequence[GatewayStatus]:
@@ -106,7 +106,7 @@ class Standing(NamedTuple):
         }
 
 
-async def read(client: Client, scope: Scope) -> list[Standing]:
+async def read(client: KubeClient, scope: ResourceScope) -> list[ResourceStatus]:
     """All that the scope means, by namespace and name; a kind that is not installed is passed over."""
     kinds = _kinds(scope)
     answers = [await _of_kind(client, kind, scope) for kind in kinds]
@@ -118,29 +118,29 @@ async def read(client: Client, scope: Scope) -> list[Standing]:
     return sorted(found, key=lambda one: (one.namespace, one.name, one.kind))
 
 
-def _kinds(scope: Scope) -> Sequence[str]:
+def _kinds(scope: ResourceScope) -> Sequence[str]:
     return (scope.kind,) if scope.kind is not None else KINDS
 
 
-async def _of_kind(client: Client, kind: str, scope: Scope) -> list[Standing] | None:
+async def _of_kind(client: KubeClient, kind: str, scope: ResourceScope) -> list[ResourceStatus] | None:
     """None where the kind, or the one object that is meant, is not there."""
     resource = RESOURCES[kind]
     try:
         if scope.name:
-            bodies = [await client.get(resource, scope.name, scope.namespace, into=Body)]
+            bodies = [await client.get(resource, scope.name, scope.namespace, into=FleetResource)]
         else:
-            bodies = await client.list(resource, scope.namespace, into=Body)
+            bodies = await client.list(resource, scope.namespace, into=FleetResource)
     except NotFound:
         return None
     return [standing_of(kind, one) for one in bodies]
 
 
-def standing_of(kind: str, body: Body) -> Standing:
+def standing_of(kind: str, body: FleetResource) -> ResourceStatus:
     made = body.metadata.creation_timestamp
     created = parse_rfc3339(made) if made else None
     of, spec = body.metadata, body.spec
     ref = spec.git.ref if spec.git is not None else ""
-    return Standing(kind, of.namespace, of.name, created, ref, bool(spec.paused), body.status, spec)
+    return ResourceStatus(kind, of.namespace, of.name, created, ref, bool(spec.paused), body.status, spec)
 
 
 def _brief(one: GatewayStatus) -> GatewayStatus:

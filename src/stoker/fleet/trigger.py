@@ -9,11 +9,11 @@ from __future__ import annotations
 from stoker.api.to_intent.annotation_requests import NUDGED_AT, NUDGED_SOURCE
 from stoker.domain.clock import Clock, SystemClock, rfc3339_micro
 from stoker.fleet.lookup import RESOURCES, look, patch
-from stoker.fleet.resource_name import Named
-from stoker.kube.client.client import Client
+from stoker.fleet.resource_name import ResourceName
+from stoker.kube.client.client import KubeClient
 
 
-async def nudge(client: Client, named: Named, source: str, clock: Clock | None = None) -> str:
+async def nudge(client: KubeClient, named: ResourceName, source: str, clock: Clock | None = None) -> str:
     """Have the resource looked at now; what was done, in words."""
     kind = (await look(client, named)).kind
     said = {NUDGED_AT: rfc3339_micro((clock or SystemClock()).now()), NUDGED_SOURCE: source}

@@ -3,7 +3,7 @@
 from stoker.forges.detect import kind_of
 from stoker.forges.errors import ForgeRefused, ForgeUnavailable
 from stoker.forges.factory import forge_for
-from stoker.forges.types import Forge, PullRequest, PullRequestDraft, RequestState
+from stoker.forges.types import Forge, PullRequest, PullRequestDraft, PullRequestState
 
 __all__ = [
     "Forge",
@@ -11,7 +11,7 @@ __all__ = [
     "ForgeUnavailable",
     "PullRequest",
     "PullRequestDraft",
-    "RequestState",
+    "PullRequestState",
     "forge_for",
     "kind_of",
 ]

@@ -7,25 +7,25 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from stoker.domain.errors import Retry
-from stoker.forges.http import PAGE, Api
-from stoker.forges.types import PullRequest, PullRequestDraft, RequestState, chosen
-from stoker.http_client import Answer
+from stoker.forges.http import PAGE, ForgeApi
+from stoker.forges.types import PullRequest, PullRequestDraft, PullRequestState, chosen
+from stoker.http_client import ServiceResponse
 
 MOST_PAGES = 3
 EXISTS = (409, 422)
 """The first from GitLab and Gitea, the second from GitHub, where it means much else too."""
 
 
-class Shown(Protocol):
+class PullRequestPayload(Protocol):
     """A request as its forge tells of it."""
 
     def request(self) -> PullRequest: ...
 
 
-Told = TypeVar("Told", bound=Shown)
+PullRequestPayloadT = TypeVar("PullRequestPayloadT", bound=PullRequestPayload)
 
 
-class _Finds(Protocol):
+class _PullRequestFinder(Protocol):
     async def find(self, branch: str, base: str = "") -> PullRequest | None: ...
 
     async def update(
@@ -34,7 +34,11 @@ class _Finds(Protocol):
 
 
 async def searched(
-    api: Api, path: str, shape: type[list[Told]], query: dict[str, str], ours: Callable[[Told], bool]
+    api: ForgeApi,
+    path: str,
+    shape: type[list[PullRequestPayloadT]],
+    query: dict[str, str],
+    ours: Callable[[PullRequestPayloadT], bool],
 ) -> PullRequest | None:
     """The one that is open, else the newest, of those that are ours; the forge lists the newest first."""
     found: list[PullRequest] = []
@@ -42,15 +46,17 @@ async def searched(
         paged = query | {"per_page": str(PAGE), "page": str(page)}
         some = await api.ask("GET", path, shape, query=paged)
         found += (one.request() for one in some if ours(one))
-        if len(some) < PAGE or any(one.state is RequestState.OPEN for one in found):
+        if len(some) < PAGE or any(one.state is PullRequestState.OPEN for one in found):
             break
     return chosen(found)
 
 
-async def taken_over(forge: _Finds, api: Api, draft: PullRequestDraft, answer: Answer) -> PullRequest:
+async def taken_over(
+    forge: _PullRequestFinder, api: ForgeApi, draft: PullRequestDraft, answer: ServiceResponse
+) -> PullRequest:
     """The request that made a forge refuse another one, updated; raises the refusal where there is none."""
     found = await forge.find(draft.branch, draft.base) if answer.status in EXISTS else None
-    if found is None or found.state is not RequestState.OPEN:
+    if found is None or found.state is not PullRequestState.OPEN:
         raise api.refusal(answer)
     return await forge.update(found.number, title=draft.title, body=draft.body, labels=draft.labels)
 

@@ -26,7 +26,7 @@ _ALIASES = {
 _API_PATHS = ("/api/v3", "/api/v4", "/api/v1")
 
 
-class Place(NamedTuple):
+class ForgeRepository(NamedTuple):
     """A repository on its forge."""
 
     api: str
@@ -46,7 +46,7 @@ def kind_of(repo: RepoUrl) -> ForgeKind | None:
     return ForgeKind.GITHUB if host.endswith(".ghe.com") else _PUBLIC.get(host)
 
 
-def place_of(repo: RepoUrl, kind: ForgeKind, url: str = "") -> Place:
+def place_of(repo: RepoUrl, kind: ForgeKind, url: str = "") -> ForgeRepository:
     """Where the pull requests of a repository are; `url` is the forge's address where one was given."""
     host, page, path = _parts(repo)
     if url:
@@ -61,7 +61,7 @@ def place_of(repo: RepoUrl, kind: ForgeKind, url: str = "") -> Place:
         parts = parts[-2:]
     if len(parts) < 2 or "" in parts or (kind is ForgeKind.GITHUB and len(parts) != 2):
         raise _refused(f"the path of repository {repo} is none of {kind}'s; look at spec.bidirectional.forge")
-    return Place(_api(kind, host, page), host, "/".join(parts))
+    return ForgeRepository(_api(kind, host, page), host, "/".join(parts))
 
 
 def unknown(repo: RepoUrl) -> Stalled:

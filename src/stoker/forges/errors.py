@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.http_client import Answer
+from stoker.http_client import ServiceResponse
 
 AGAIN_SECONDS = 60.0
 _MEANINGS = {
@@ -33,7 +33,7 @@ class ForgeUnavailable(Retry):
     default_reason = Reason.SERVICE_UNREACHABLE
 
 
-def refusal(answer: Answer, host: str, project: str) -> Retry:
+def refusal(answer: ServiceResponse, host: str, project: str) -> Retry:
     """Why there is no pull request now."""
     where = f"{host} ({project})"
     status = f"(status {answer.status})"

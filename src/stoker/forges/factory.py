@@ -8,10 +8,10 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.forges.detect import kind_of, place_of, unknown
-from stoker.forges.gitea import Gitea
-from stoker.forges.github import GitHub
-from stoker.forges.gitlab import GitLab
-from stoker.forges.http import TIMEOUT, Reach
+from stoker.forges.gitea import GiteaForge
+from stoker.forges.github import GitHubForge
+from stoker.forges.gitlab import GitLabForge
+from stoker.forges.http import TIMEOUT, ForgeHttpOptions
 from stoker.forges.types import Forge
 
 
@@ -35,9 +35,9 @@ def forge_for(
             " give spec.bidirectional.forge.tokenSecretRef",
             reason=Reason.INVALID_SPEC,
         )
-    place, reach = place_of(repo, told, url), Reach(ca, proxy, timeout)
+    place, reach = place_of(repo, told, url), ForgeHttpOptions(ca, proxy, timeout)
     if told is ForgeKind.GITHUB:
-        return GitHub(place, token, reach)
+        return GitHubForge(place, token, reach)
     if told is ForgeKind.GITLAB:
-        return GitLab(place, token, reach)
-    return Gitea(place, token, reach)
+        return GitLabForge(place, token, reach)
+    return GiteaForge(place, token, reach)

@@ -13,44 +13,44 @@ from stoker.domain.errors import Retry
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
 from stoker.forges.common import missing, unlabelled
-from stoker.forges.detect import Place
-from stoker.forges.http import PAGE, Api, Reach
-from stoker.forges.pulls_api import Pulls
-from stoker.forges.types import PullRequest, RequestState, chosen, commit_or_none, shown_url
+from stoker.forges.detect import ForgeRepository
+from stoker.forges.http import PAGE, ForgeApi, ForgeHttpOptions
+from stoker.forges.pulls_api import PullsApi
+from stoker.forges.types import PullRequest, PullRequestState, chosen, commit_or_none, shown_url
 
 MOST_PAGES = {"open": 25, "closed": 10}
 MOST_LABEL_PAGES = 25
 COLOR = "#8a6d3b"
 
 
-class _Side(msgspec.Struct):
+class _GiteaBranch(msgspec.Struct):
     ref: str
     sha: str = ""
     repo_id: int = 0
 
 
-class _Label(msgspec.Struct):
+class _GiteaLabel(msgspec.Struct):
     id: int
     name: str = ""
 
 
-class _Pull(msgspec.Struct):
+class _GiteaPull(msgspec.Struct):
     number: int
     state: str
-    head: _Side
-    base: _Side
+    head: _GiteaBranch
+    base: _GiteaBranch
     html_url: str = ""
     title: str = ""
     merged: bool = False
     merge_commit_sha: str | None = None
-    labels: list[_Label] | None = None
+    labels: list[_GiteaLabel] | None = None
 
     def request(self) -> PullRequest:
-        ended = RequestState.MERGED if self.merged else RequestState.CLOSED
+        ended = PullRequestState.MERGED if self.merged else PullRequestState.CLOSED
         return PullRequest(
             self.number,
             shown_url(self.html_url),
-            RequestState.OPEN if self.state == "open" else ended,
+            PullRequestState.OPEN if self.state == "open" else ended,
             self.head.ref,
             self.base.ref,
             title=self.title[:1024],
@@ -59,14 +59,14 @@ class _Pull(msgspec.Struct):
         )
 
 
-class Gitea(Pulls[_Pull]):
+class GiteaForge(PullsApi[_GiteaPull]):
     """The pull requests of one repository."""
 
     kind = ForgeKind.GITEA
 
-    def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
+    def __init__(self, place: ForgeRepository, token: Secret, reach: ForgeHttpOptions) -> None:
         headers = {"Accept": "application/json", "Authorization": f"token {token.reveal()}"}
-        super().__init__(place, Api(place, headers, reach), _Pull)
+        super().__init__(place, ForgeApi(place, headers, reach), _GiteaPull)
         self._owner = place.quoted.partition("/")[0]
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
@@ -75,14 +75,14 @@ class Gitea(Pulls[_Pull]):
     async def _among(self, state: str, branch: str, base: str) -> PullRequest | None:
         for page in range(1, MOST_PAGES[state] + 1):
             query = {"state": state, "sort": "recentupdate", "limit": str(PAGE), "page": str(page)}
-            pulls = await self._api.ask("GET", f"{self._path}/pulls", list[_Pull], query=query)
+            pulls = await self._api.ask("GET", f"{self._path}/pulls", list[_GiteaPull], query=query)
             if (found := chosen(one.request() for one in pulls if _ours(one, branch, base))) is not None:
                 return found
             if not pulls:  # a server may have smaller pages than were asked for
                 break
         return None
 
-    async def _labelled(self, pull: _Pull, wanted: tuple[str, ...]) -> PullRequest:
+    async def _labelled(self, pull: _GiteaPull, wanted: tuple[str, ...]) -> PullRequest:
         request = pull.request()
         names = missing(wanted, tuple(label.name for label in pull.labels or ()))
         if not names:
@@ -90,7 +90,7 @@ class Gitea(Pulls[_Pull]):
         try:
             ids = await self._label_ids(names)
             path = f"{self._path}/issues/{pull.number}/labels"
-            await self._api.ask("POST", path, list[_Label], body={"labels": ids})
+            await self._api.ask("POST", path, list[_GiteaLabel], body={"labels": ids})
         except Retry as error:
             return unlabelled(request, error)
         return request
@@ -100,7 +100,7 @@ class Gitea(Pulls[_Pull]):
         known |= await self._labels(f"{self._path}/labels")
         for name in missing(names, tuple(known)):
             made = await self._api.ask(
-                "POST", f"{self._path}/labels", _Label, body={"name": name, "color": COLOR}
+                "POST", f"{self._path}/labels", _GiteaLabel, body={"name": name, "color": COLOR}
             )
             known[name.casefold()] = made.id
         return [known[name.casefold()] for name in names]
@@ -113,13 +113,13 @@ class Gitea(Pulls[_Pull]):
             answer = await self._api.answer("GET", path, query=query)
             if may_miss and answer.status in (403, 404):
                 break
-            labels = self._api.read(answer, list[_Label])
+            labels = self._api.read(answer, list[_GiteaLabel])
             known |= {label.name.casefold(): label.id for label in labels}
             if not labels:
                 break
         return known
 
 
-def _ours(pull: _Pull, branch: str, base: str) -> bool:
+def _ours(pull: _GiteaPull, branch: str, base: str) -> bool:
     own = pull.head.repo_id == pull.base.repo_id
     return own and pull.head.ref == branch and base in ("", pull.base.ref)

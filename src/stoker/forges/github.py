@@ -13,45 +13,45 @@ from stoker.domain.errors import Retry
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
 from stoker.forges.common import missing, searched, unlabelled
-from stoker.forges.detect import Place
-from stoker.forges.http import Api, Reach
-from stoker.forges.pulls_api import Pulls
-from stoker.forges.types import PullRequest, RequestState, commit_or_none, shown_url
+from stoker.forges.detect import ForgeRepository
+from stoker.forges.http import ForgeApi, ForgeHttpOptions
+from stoker.forges.pulls_api import PullsApi
+from stoker.forges.types import PullRequest, PullRequestState, commit_or_none, shown_url
 
 
-class _Repository(msgspec.Struct):
+class _GitHubRepository(msgspec.Struct):
     full_name: str = ""
 
 
-class _Side(msgspec.Struct):
+class _GitHubBranch(msgspec.Struct):
     ref: str
     sha: str = ""
-    repo: _Repository | None = None
+    repo: _GitHubRepository | None = None
     """None: the fork is gone."""
 
 
-class _Label(msgspec.Struct):
+class _GitHubLabel(msgspec.Struct):
     name: str = ""
 
 
-class _Pull(msgspec.Struct):
+class _GitHubPull(msgspec.Struct):
     number: int
     state: str
-    head: _Side
-    base: _Side
+    head: _GitHubBranch
+    base: _GitHubBranch
     html_url: str = ""
     title: str = ""
     merged_at: str | None = None
     merge_commit_sha: str | None = None
-    labels: list[_Label] = []
+    labels: list[_GitHubLabel] = []
 
     def request(self) -> PullRequest:
         merged = self.merged_at is not None
-        state = RequestState.MERGED if merged else RequestState.CLOSED
+        state = PullRequestState.MERGED if merged else PullRequestState.CLOSED
         return PullRequest(
             self.number,
             shown_url(self.html_url),
-            RequestState.OPEN if self.state == "open" else state,
+            PullRequestState.OPEN if self.state == "open" else state,
             self.head.ref,
             self.base.ref,
             title=self.title[:1024],
@@ -60,18 +60,18 @@ class _Pull(msgspec.Struct):
         )
 
 
-class GitHub(Pulls[_Pull]):
+class GitHubForge(PullsApi[_GitHubPull]):
     """The pull requests of one repository."""
 
     kind = ForgeKind.GITHUB
 
-    def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
+    def __init__(self, place: ForgeRepository, token: Secret, reach: ForgeHttpOptions) -> None:
         headers = {
             "Accept": "application/vnd.github+json",
             "Authorization": f"Bearer {token.reveal()}",
             "X-GitHub-Api-Version": "2022-11-28",
         }
-        super().__init__(place, Api(place, headers, reach), _Pull)
+        super().__init__(place, ForgeApi(place, headers, reach), _GitHubPull)
         self._place = place
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
@@ -79,22 +79,26 @@ class GitHub(Pulls[_Pull]):
         query = {"state": "all", "head": f"{owner}:{branch}", "sort": "created", "direction": "desc"}
         query |= {"base": base} if base else {}
         return await searched(
-            self._api, f"{self._path}/pulls", list[_Pull], query, lambda one: self._ours(one, branch, base)
+            self._api,
+            f"{self._path}/pulls",
+            list[_GitHubPull],
+            query,
+            lambda one: self._ours(one, branch, base),
         )
 
-    async def _labelled(self, pull: _Pull, wanted: tuple[str, ...]) -> PullRequest:
+    async def _labelled(self, pull: _GitHubPull, wanted: tuple[str, ...]) -> PullRequest:
         request = pull.request()
         names = missing(wanted, tuple(label.name for label in pull.labels))
         if not names:
             return request
         path = f"{self._path}/issues/{pull.number}/labels"
         try:
-            await self._api.ask("POST", path, list[_Label], body={"labels": list(names)})
+            await self._api.ask("POST", path, list[_GitHubLabel], body={"labels": list(names)})
         except Retry as error:
             return unlabelled(request, error)
         return request
 
-    def _ours(self, pull: _Pull, branch: str, base: str) -> bool:
+    def _ours(self, pull: _GitHubPull, branch: str, base: str) -> bool:
         """Another repository of the same owner may be a fork of this one and have such a branch."""
         of = pull.head.repo.full_name if pull.head.repo is not None else ""
         own = of.casefold() == self._place.project.casefold()

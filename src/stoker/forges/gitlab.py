@@ -9,12 +9,12 @@ import msgspec
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
 from stoker.forges.common import searched, taken_over
-from stoker.forges.detect import Place
-from stoker.forges.http import Api, Reach
+from stoker.forges.detect import ForgeRepository
+from stoker.forges.http import ForgeApi, ForgeHttpOptions
 from stoker.forges.types import (
     PullRequest,
     PullRequestDraft,
-    RequestState,
+    PullRequestState,
     commit_or_none,
     short_body,
     short_title,
@@ -22,14 +22,14 @@ from stoker.forges.types import (
 )
 
 _STATES = {
-    "opened": RequestState.OPEN,
-    "locked": RequestState.OPEN,  # for the moment in which it is merged
-    "merged": RequestState.MERGED,
-    "closed": RequestState.CLOSED,
+    "opened": PullRequestState.OPEN,
+    "locked": PullRequestState.OPEN,  # for the moment in which it is merged
+    "merged": PullRequestState.MERGED,
+    "closed": PullRequestState.CLOSED,
 }
 
 
-class _Merge(msgspec.Struct):
+class _GitLabMergeRequest(msgspec.Struct):
     iid: int
     state: str
     source_branch: str
@@ -44,7 +44,7 @@ class _Merge(msgspec.Struct):
     squash_commit_sha: str | None = None
 
     def request(self) -> PullRequest:
-        state = _STATES.get(self.state, RequestState.CLOSED)
+        state = _STATES.get(self.state, PullRequestState.CLOSED)
         # A fast-forward makes neither of the first two: the branch's own tip became part of the base.
         merged = self.merge_commit_sha or self.squash_commit_sha or self.sha
         return PullRequest(
@@ -55,25 +55,25 @@ class _Merge(msgspec.Struct):
             self.target_branch,
             title=self.title[:1024],
             head=commit_or_none(self.sha),
-            merged_commit=commit_or_none(merged) if state is RequestState.MERGED else None,
+            merged_commit=commit_or_none(merged) if state is PullRequestState.MERGED else None,
         )
 
 
-class GitLab:
+class GitLabForge:
     """The merge requests of one project."""
 
     kind = ForgeKind.GITLAB
 
-    def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
+    def __init__(self, place: ForgeRepository, token: Secret, reach: ForgeHttpOptions) -> None:
         self.host = place.host
-        self._api = Api(place, {"PRIVATE-TOKEN": token.reveal()}, reach)
+        self._api = ForgeApi(place, {"PRIVATE-TOKEN": token.reveal()}, reach)
         self._path = f"/projects/{quote(place.project, safe='')}/merge_requests"
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
         query = {"state": "all", "source_branch": branch, "order_by": "created_at", "sort": "desc"}
         query |= {"target_branch": base} if base else {}
         return await searched(
-            self._api, self._path, list[_Merge], query, lambda one: _ours(one, branch, base)
+            self._api, self._path, list[_GitLabMergeRequest], query, lambda one: _ours(one, branch, base)
         )
 
     async def create(self, draft: PullRequestDraft) -> PullRequest:
@@ -87,17 +87,19 @@ class GitLab:
         answer = await self._api.answer("POST", self._path, body=body)
         if not answer.ok:
             return await taken_over(self, self._api, draft, answer)
-        return self._api.read(answer, _Merge).request()
+        return self._api.read(answer, _GitLabMergeRequest).request()
 
     async def update(
         self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
     ) -> PullRequest:
         said = {"title": short_title(title), "description": short_body(body)}
         said |= {"add_labels": _joined(labels)} if labels else {}
-        return (await self._api.ask("PUT", f"{self._path}/{number}", _Merge, body=said)).request()
+        return (
+            await self._api.ask("PUT", f"{self._path}/{number}", _GitLabMergeRequest, body=said)
+        ).request()
 
     async def state(self, number: int) -> PullRequest:
-        return (await self._api.ask("GET", f"{self._path}/{number}", _Merge)).request()
+        return (await self._api.ask("GET", f"{self._path}/{number}", _GitLabMergeRequest)).request()
 
 
 def _joined(labels: tuple[str, ...]) -> str:
@@ -105,6 +107,6 @@ def _joined(labels: tuple[str, ...]) -> str:
     return ",".join(label.replace(",", " ") for label in labels)
 
 
-def _ours(merge: _Merge, branch: str, base: str) -> bool:
+def _ours(merge: _GitLabMergeRequest, branch: str, base: str) -> bool:
     own = merge.source_project_id is not None and merge.source_project_id == merge.target_project_id
     return own and merge.source_branch == branch and base in ("", merge.target_branch)

@@ -11,9 +11,9 @@ import msgspec
 
 from stoker.domain.errors import Retry
 from stoker.domain.json_cost import decoded_size
-from stoker.forges.detect import Place
+from stoker.forges.detect import ForgeRepository
 from stoker.forges.errors import ForgeUnavailable, refusal, unreadable
-from stoker.http_client import Answer, Request, Unreachable, call
+from stoker.http_client import ServiceRequest, ServiceResponse, ServiceUnreachable, call
 
 TIMEOUT = 30.0
 MAX_REPLY = 4 << 20  # twenty requests with descriptions as long as they may be
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ForgeHttpOptions:
     """How a forge is reached."""
 
     ca: bytes | None = None
@@ -34,12 +34,12 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class ForgeApi:
     """The API of one forge, for one repository."""
 
-    place: Place
+    place: ForgeRepository
     headers: Mapping[str, str] = field(repr=False)
-    reach: Reach = field(default_factory=Reach)
+    reach: ForgeHttpOptions = field(default_factory=ForgeHttpOptions)
 
     async def ask(
         self,
@@ -60,14 +60,14 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, object] | None = None,
-    ) -> Answer:
+    ) -> ServiceResponse:
         """The bare answer, whatever its status."""
         address = f"{self.place.api}{path}" + (f"?{urlencode(query)}" if query else "")
         content = None if body is None else msgspec.json.encode(body)
         headers = {**self.headers, **({} if content is None else {"Content-Type": "application/json"})}
         try:
             return await call(
-                Request(
+                ServiceRequest(
                     address,
                     method,
                     headers,
@@ -78,10 +78,10 @@ class Api:
                     max_reply=MAX_REPLY,
                 )
             )
-        except Unreachable as error:
+        except ServiceUnreachable as error:
             raise ForgeUnavailable(f"the forge {error.message}", after=error.after) from None
 
-    def read(self, answer: Answer, into: type[T]) -> T:
+    def read(self, answer: ServiceResponse, into: type[T]) -> T:
         """What a success holds; a refusal is raised as what it means."""
         if not answer.ok:
             raise self.refusal(answer)
@@ -92,5 +92,5 @@ class Api:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the first covers wrong types too
             raise unreadable(self.place.host, self.place.project) from None
 
-    def refusal(self, answer: Answer) -> Retry:
+    def refusal(self, answer: ServiceResponse) -> Retry:
         return refusal(answer, self.place.host, self.place.project)

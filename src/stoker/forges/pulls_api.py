@@ -8,16 +8,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic
 
-from stoker.forges.common import Told, taken_over
-from stoker.forges.detect import Place
-from stoker.forges.http import Api
+from stoker.forges.common import PullRequestPayloadT, taken_over
+from stoker.forges.detect import ForgeRepository
+from stoker.forges.http import ForgeApi
 from stoker.forges.types import PullRequest, PullRequestDraft, short_body, short_title
 
 
-class Pulls(ABC, Generic[Told]):
+class PullsApi(ABC, Generic[PullRequestPayloadT]):
     """The pull requests of one repository."""
 
-    def __init__(self, place: Place, api: Api, shape: type[Told]) -> None:
+    def __init__(self, place: ForgeRepository, api: ForgeApi, shape: type[PullRequestPayloadT]) -> None:
         self.host = place.host
         self._api = api
         self._path = f"/repos/{place.quoted}"
@@ -27,7 +27,7 @@ class Pulls(ABC, Generic[Told]):
     async def find(self, branch: str, base: str = "") -> PullRequest | None: ...
 
     @abstractmethod
-    async def _labelled(self, pull: Told, wanted: tuple[str, ...]) -> PullRequest: ...
+    async def _labelled(self, pull: PullRequestPayloadT, wanted: tuple[str, ...]) -> PullRequest: ...
 
     async def create(self, draft: PullRequestDraft) -> PullRequest:
         body = {

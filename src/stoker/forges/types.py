@@ -18,7 +18,7 @@ MAX_URL = 2048
 _CUT = "\n\n… The rest was cut: a description may not be longer."
 
 
-class RequestState(StrEnum):
+class PullRequestState(StrEnum):
     OPEN = "open"
     MERGED = "merged"
     CLOSED = "closed"
@@ -31,7 +31,7 @@ class PullRequest:
     number: int
     url: str
     """For people; empty where the forge gave none that could be shown."""
-    state: RequestState
+    state: PullRequestState
     branch: str
     """The branch that it brings in."""
     base: str
@@ -94,7 +94,7 @@ def short_body(body: str) -> str:
 
 def chosen(found: Iterable[PullRequest]) -> PullRequest | None:
     """The open one, else the newest; numbers grow."""
-    return max(found, key=lambda one: (one.state is RequestState.OPEN, one.number), default=None)
+    return max(found, key=lambda one: (one.state is PullRequestState.OPEN, one.number), default=None)
 
 
 def shown_url(text: str | None) -> str:

@@ -17,67 +17,69 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stoker.domain.errors import Retry
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import record
-from stoker.engine.plan.plan import RESOURCE_MANIFEST, Plan
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, SyncPlan
 from stoker.fs.data_folder import DataFolder, why
 from stoker.fs.file_rules import FileRules
-from stoker.fs.ledger_store import Book
-from stoker.fs.live_files import Hands
-from stoker.fs.staging import SYNC_EACH, BlobReader, Progress, Staged, discard, staging
+from stoker.fs.ledger_store import LedgerStore
+from stoker.fs.live_files import LiveFileWriter
+from stoker.fs.staging import SYNC_EACH, BlobReader, StagingArea, StagingProgress, discard, staging
 from stoker.fs.stat_stamp import unseen
-from stoker.fs.stop_check import Stop, Stopped, never
+from stoker.fs.stop_check import StopCheck, SyncStopped, never
 
-__all__ = ["SYNC_EACH", "Applied", "BlobReader", "FileRules", "Progress", "Stopped", "apply"]
+__all__ = ["SYNC_EACH", "ApplyResult", "BlobReader", "FileRules", "StagingProgress", "SyncStopped", "apply"]
 
 AS_WE_ARE = FileRules()
 
 
-class Applied(NamedTuple):
+class ApplyResult(NamedTuple):
     """What came of a plan."""
 
     added: tuple[RelPath, ...] = ()
     modified: tuple[RelPath, ...] = ()
     """In content or in mode."""
     deleted: tuple[RelPath, ...] = ()
-    errors: tuple[Note, ...] = ()
+    errors: tuple[PathNote, ...] = ()
     bytes_written: int = 0
 
 
 def apply(
     folder: DataFolder,
-    plan: Plan,
-    book: Book,
+    plan: SyncPlan,
+    book: LedgerStore,
     read: BlobReader,
     *,
     rules: FileRules = AS_WE_ARE,
     ready: Callable[[], None] | None = None,
-    stopped: Stop = never,
-    progress: Progress | None = None,
-) -> Applied:
+    stopped: StopCheck = never,
+    progress: StagingProgress | None = None,
+) -> ApplyResult:
     """Carry out `plan`, which was made from `book`; the caller holds the lock.
 
     `ready` is called when all contents are staged and nothing live has been touched; if it
     raises, nothing will be.
     """
     try:
-        return _Application(folder, plan, book, rules.within(folder.fd), ready, stopped, progress).run(read)
+        return _PlanApplication(folder, plan, book, rules.within(folder.fd), ready, stopped, progress).run(
+            read
+        )
     except OSError as error:
         raise Retry(f"data folder {folder.place} {why(error)}", reason=Reason.DATA_VOLUME_FAILED) from error
 
 
-class _Application:
+class _PlanApplication:
     def __init__(
         self,
         folder: DataFolder,
-        plan: Plan,
-        book: Book,
+        plan: SyncPlan,
+        book: LedgerStore,
         rules: FileRules,
         ready: Callable[[], None] | None,
-        stopped: Stop,
-        progress: Progress | None,
+        stopped: StopCheck,
+        progress: StagingProgress | None,
     ) -> None:
         self._folder = folder
         self._plan = plan
@@ -86,28 +88,28 @@ class _Application:
         self._ready = ready
         self._stopped = stopped
         self._progress = progress
-        self._hands = Hands(folder, rules, stopped)
+        self._hands = LiveFileWriter(folder, rules, stopped)
         self._moved: list[str] = []
 
-    def run(self, read: BlobReader) -> Applied:
+    def run(self, read: BlobReader) -> ApplyResult:
         if self._plan.writes:
             with staging(self._folder) as fd:
-                staged = Staged(self._folder, fd, self._rules)
+                staged = StagingArea(self._folder, fd, self._rules)
                 staged.fill(self._plan.writes, read, self._stopped, self._progress)
                 self._carry_out(staged)
         else:
             discard(self._folder)
             self._carry_out(None)
         done = self._hands
-        return Applied(
+        return ApplyResult(
             added=tuple(w.path for w in self._plan.writes if not w.replaces and w.path in done.records),
             modified=tuple(w.path for w in self._plan.rewrites if w.path in done.records),
             deleted=tuple(done.deleted),
-            errors=tuple(Note(path, reason) for path, reason in sorted(done.errors.items())),
+            errors=tuple(PathNote(path, reason) for path, reason in sorted(done.errors.items())),
             bytes_written=done.bytes_written,
         )
 
-    def _carry_out(self, staged: Staged | None) -> None:
+    def _carry_out(self, staged: StagingArea | None) -> None:
         """From the word that something will happen to the word of what did."""
         if self._ready is not None:
             self._ready()
@@ -120,7 +122,7 @@ class _Application:
         finally:
             self._settle(done=done)
 
-    def _intended(self, staged: Staged | None) -> dict[str, bytes]:
+    def _intended(self, staged: StagingArea | None) -> dict[str, bytes]:
         """What is about to be written, and the modes of files that are ours.
 
         A file of others has its content already: until it has our mode too, nothing may call it ours.
@@ -134,7 +136,7 @@ class _Application:
         }
         return self._ours({**staged.records, **modes} if staged is not None else modes)
 
-    def _change(self, staged: Staged | None) -> None:
+    def _change(self, staged: StagingArea | None) -> None:
         """Everything that a reader of the live files can see."""
         plan, hands = self._plan, self._hands
         if staged is not None:
@@ -150,7 +152,7 @@ class _Application:
         hands.prune({path.rpartition("/")[0] for path in plan.forgotten}, plan.prunable)
         hands.flush()
 
-    def _publish(self, staged: Staged) -> None:
+    def _publish(self, staged: StagingArea) -> None:
         left = self._hands.publish_trees(staged)
         wanted = {*(path for path in staged.single if path in staged.records), *left}
         paths = [str(write.path) for write in self._plan.writes if write.path in wanted]

@@ -20,29 +20,29 @@ from stoker.fs.stat_stamp import at_rest
 MOST = 20_000
 """Folders; some ten megabytes."""
 
-_Times = tuple[int, int, int, int]
+_FolderTimes = tuple[int, int, int, int]
 
 
-class Visit(NamedTuple):
+class CleanFolder(NamedTuple):
     """A folder as it was: its times, and what it held, all of it as the ledger says."""
 
-    times: _Times
+    times: _FolderTimes
     files: tuple[str, ...]
     folders: tuple[str, ...]
 
 
-class Visits:
+class CleanFolderCache:
     """By path; one for as many walks over one data folder as a process makes."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[str, Visit] = {}
+        self._known: dict[str, CleanFolder] = {}
 
     def __contains__(self, path: str) -> bool:
         return path in self._known
 
-    def unchanged(self, path: str, there: os.stat_result) -> Visit | None:
+    def unchanged(self, path: str, there: os.stat_result) -> CleanFolder | None:
         """The visit, if the folder is still as it was then."""
         known = self._known.get(path)
         return known if known is not None and known.times == _times(there) else None
@@ -53,7 +53,7 @@ class Visits:
         if full or not at_rest(max(there.st_mtime_ns, there.st_ctime_ns)):
             self.forget(path)
             return False
-        self._known[path] = Visit(
+        self._known[path] = CleanFolder(
             _times(there), tuple(map(sys.intern, files)), tuple(map(sys.intern, folders))
         )
         return True
@@ -62,5 +62,5 @@ class Visits:
         self._known.pop(path, None)
 
 
-def _times(there: os.stat_result) -> _Times:
+def _times(there: os.stat_result) -> _FolderTimes:
     return (there.st_mtime_ns, there.st_ctime_ns, there.st_ino, there.st_dev)

@@ -48,7 +48,7 @@ class DataFolder:
 
     @contextmanager
     def entered(self, folder: str) -> Iterator[int]:
-        """A descriptor of one folder; whoever needs many takes a `Descent`."""
+        """A descriptor of one folder; whoever needs many takes a `DirWalk`."""
         fd = os.dup(self.fd)
         try:
             for part in folder.split("/") if folder else ():

@@ -19,12 +19,12 @@ from stoker.domain.paths import MAX_DEPTH, RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import SHIELD
 from stoker.engine.plan.ledger import STAT, Ledger
-from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.fs.clean_folders import Visit, Visits
+from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
+from stoker.fs.clean_folders import CleanFolder, CleanFolderCache
 from stoker.fs.data_folder import ENTER, DataFolder, why
-from stoker.fs.folder_cursor import Descent
+from stoker.fs.folder_cursor import DirWalk
 from stoker.fs.hash_file import looked_at
-from stoker.fs.stop_check import Stop, go_on, never
+from stoker.fs.stop_check import StopCheck, go_on, never
 
 _FORMAT, _REGULAR = 0o170000, 0o100000
 _FOLDER = LiveEntry(LiveKind.FOLDER)
@@ -45,34 +45,34 @@ def scan(
     compared: Collection[str] = (),
     walk: bool = True,
     digits: int = 40,
-    visits: Visits | None = None,
-    stopped: Stop = never,
-) -> Live:
+    visits: CleanFolderCache | None = None,
+    stopped: StopCheck = never,
+) -> LiveDifferences:
     """The differences; `compared` are further paths whose content matters, `digits` the length of ids.
 
     With `walk` everything in the managed places is looked at, and all that the ledger
     names; without it only `compared`. `visits` are those of earlier walks over this folder.
     """
     compared = compared if isinstance(compared, (set, frozenset, dict)) else frozenset(compared)
-    with Descent(folder.fd) as descent:
-        scanner = _Scanner(folder, descent, ledger, compared, digits, visits, stopped)
+    with DirWalk(folder.fd) as descent:
+        scanner = _ChangeScanner(folder, descent, ledger, compared, digits, visits, stopped)
         if walk:
             scanner.walk(managed_folders, managed_files)
         else:
             scanner.look_at(compared)
-    return Live(scanner.found, frozenset(scanner.opaque), walked=walk)
+    return LiveDifferences(scanner.found, frozenset(scanner.opaque), walked=walk)
 
 
-class _Scanner:
+class _ChangeScanner:
     def __init__(
         self,
         folder: DataFolder,
-        descent: Descent,
+        descent: DirWalk,
         ledger: Ledger,
         compared: Collection[str],
         digits: int,
-        visits: Visits | None,
-        stopped: Stop,
+        visits: CleanFolderCache | None,
+        stopped: StopCheck,
     ) -> None:
         self._folder = folder
         self._descent = descent
@@ -231,7 +231,7 @@ class _Scanner:
             whole &= self._descend(fd, name, path, depth + 1)
         return whole
 
-    def _revisit(self, visits: Visits, path: str, known: Visit, depth: int) -> bool:
+    def _revisit(self, visits: CleanFolderCache, path: str, known: CleanFolder, depth: int) -> bool:
         """A folder that holds the same names as before: its files are looked at, and the folders in it.
 
         By their whole paths, which lead through no link: then a folder above would have other times.

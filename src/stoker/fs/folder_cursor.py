@@ -16,18 +16,18 @@ from typing import Protocol
 from stoker.fs.data_folder import enter
 
 
-class Maker(Protocol):
+class FolderMaker(Protocol):
     """Makes a folder, unless somebody else just did, and gives back a descriptor of it."""
 
     def __call__(self, above: int, name: str, path: str, /) -> int: ...
 
 
-class Descent:
+class DirWalk:
     """Folders below one root; a descriptor that it gives is good until it is asked for the next."""
 
     __slots__ = ("_fds", "_make", "_names", "_new", "_root", "_text")
 
-    def __init__(self, root: int, make: Maker | None = None, *, new: bool = False) -> None:
+    def __init__(self, root: int, make: FolderMaker | None = None, *, new: bool = False) -> None:
         """With `new` a folder that is not held is made without a look: most likely it is not there."""
         self._root = root
         self._make = make
@@ -79,7 +79,7 @@ class Descent:
             os.close(self._fds.pop())
             self._names.pop()
 
-    def __enter__(self) -> Descent:
+    def __enter__(self) -> DirWalk:
         return self
 
     def __exit__(

@@ -29,10 +29,10 @@ from stoker.domain.git_objects import (
     Blob,
     BlobHash,
     BlobId,
+    CommitTree,
     FileVersion,
-    Refusal,
-    RefusalKind,
-    Tree,
+    RefusedEntry,
+    RefusedEntryKind,
     TreeChange,
     shown,
 )
@@ -51,7 +51,7 @@ _AT_REST_NS = 50_000_000
 _ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Known(NamedTuple):
+class _KnownFile(NamedTuple):
     """A file as it was when it was last read."""
 
     stamp: tuple[int, int, int, int]
@@ -60,12 +60,12 @@ class _Known(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Look:
+class _FolderListing:
     """One walk over the folder."""
 
     files: dict[str, FileVersion] = field(default_factory=dict)
-    refused: list[Refusal] = field(default_factory=list)
-    known: dict[str, _Known] = field(default_factory=dict)
+    refused: list[RefusedEntry] = field(default_factory=list)
+    known: dict[str, _KnownFile] = field(default_factory=dict)
 
 
 class FolderSource:
@@ -74,8 +74,8 @@ class FolderSource:
     def __init__(self, root: Path, *, below: RelPath | None = None) -> None:
         self.root = root.absolute()
         self._below = below if below is not None else RelPath("")
-        self._known: dict[str, _Known] = {}
-        self._trees: OrderedDict[str, Tree] = OrderedDict()
+        self._known: dict[str, _KnownFile] = {}
+        self._trees: OrderedDict[str, CommitTree] = OrderedDict()
         self._seen_at: dict[str, int] = {}
         self._places: dict[BlobId, str] = {}
 
@@ -90,7 +90,7 @@ class FolderSource:
             digest.update(f"{refusal.kind.name} {refusal.name}\0".encode(errors="surrogatepass"))
         commit = CommitId(digest.hexdigest())
         self._known = look.known
-        self._trees[commit] = Tree(look.files, tuple(look.refused))
+        self._trees[commit] = CommitTree(look.files, tuple(look.refused))
         self._trees.move_to_end(commit)
         self._seen_at.setdefault(commit, int(time.time()))
         self._places = {version.blob: path for path, version in look.files.items()}
@@ -109,7 +109,7 @@ class FolderSource:
     async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
         """Nobody signs what is not committed; who edits here is who runs us."""
 
-    async def tree(self, commit: CommitId) -> Tree:
+    async def tree(self, commit: CommitId) -> CommitTree:
         return self._tree(commit)
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
@@ -154,14 +154,14 @@ class FolderSource:
         """Read everything again."""
         self._known = {}
 
-    def _tree(self, commit: CommitId) -> Tree:
+    def _tree(self, commit: CommitId) -> CommitTree:
         tree = self._trees.get(commit)
         if tree is None:
             raise _changed(str(self.root))
         return tree
 
-    def _look(self) -> _Look:
-        look = _Look()
+    def _look(self) -> _FolderListing:
+        look = _FolderListing()
         try:
             with _entered(self.root, self._below) as fd:
                 self._walk(fd, self._below, look)
@@ -173,22 +173,22 @@ class FolderSource:
             ) from None
         return look
 
-    def _walk(self, folder: int, place: RelPath, look: _Look) -> None:
+    def _walk(self, folder: int, place: RelPath, look: _FolderListing) -> None:
         with os.scandir(folder) as found:
             entries = sorted(found, key=lambda entry: entry.name)
         if any(entry.name == _GIT for entry in entries) and place:
-            look.refused.append(Refusal(place, place, RefusalKind.SUBMODULE))
+            look.refused.append(RefusedEntry(place, place, RefusedEntryKind.SUBMODULE))
             return
         for entry in entries:
             if entry.name != _GIT:
                 self._take(entry, folder, place, look)
 
-    def _take(self, entry: os.DirEntry[str], folder: int, place: RelPath, look: _Look) -> None:
+    def _take(self, entry: os.DirEntry[str], folder: int, place: RelPath, look: _FolderListing) -> None:
         try:
             path = place.joined(RelPath(entry.name))
         except InvalidValue as error:
             name = shown(f"{place}/{entry.name}" if place else entry.name)
-            look.refused.append(Refusal(name, place, RefusalKind.BAD_NAME, shown(error.message)))
+            look.refused.append(RefusedEntry(name, place, RefusedEntryKind.BAD_NAME, shown(error.message)))
             return
         try:
             found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
@@ -201,19 +201,19 @@ class FolderSource:
             elif stat.S_ISREG(found.st_mode):
                 self._hash(folder, path, found, look)
             elif stat.S_ISLNK(found.st_mode):
-                look.refused.append(Refusal(path, path, RefusalKind.SYMLINK))
+                look.refused.append(RefusedEntry(path, path, RefusedEntryKind.SYMLINK))
         except FileNotFoundError:
             return  # it went away while we were looking
         if len(look.files) > MAX_FILES:
             raise Misconfigured(f"folder {self.root / self._below} holds more than {MAX_FILES} files")
 
-    def _hash(self, folder: int, path: RelPath, found: os.stat_result, look: _Look) -> None:
+    def _hash(self, folder: int, path: RelPath, found: os.stat_result, look: _FolderListing) -> None:
         stamp = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
         known = self._known.get(path)
         if known is None or known.stamp != stamp:
             young = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < _AT_REST_NS
             version = FileVersion(_blob(folder, path.name), bool(found.st_mode & stat.S_IXUSR))
-            known = _Known((-1, 0, 0, 0) if young else stamp, found.st_size, version)
+            known = _KnownFile((-1, 0, 0, 0) if young else stamp, found.st_size, version)
         look.files[path] = known.version
         look.known[path] = known
 

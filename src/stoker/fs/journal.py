@@ -1,6 +1,6 @@
 """The ledger as bytes: a base that says everything, and a journal of what changed since.
 
-Both are made of one thing, a `Change`; the base is the change of an empty ledger. A
+Both are made of one thing, a `LedgerChange`; the base is the change of an empty ledger. A
 base is written whole and rarely. A journal grows by a frame for each change, with a
 checksum over itself and all frames before it, seeded by the base that it belongs
 to: what was torn by a crash, or belongs elsewhere, is known and cut off.
@@ -25,7 +25,7 @@ from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.protected_paths import STATE
 from stoker.engine.plan.ledger import STAT
-from stoker.engine.plan.plan import Facts
+from stoker.engine.plan.plan import LedgerFacts
 
 T = TypeVar("T")
 
@@ -42,29 +42,29 @@ _IDS = (20, 32)
 _RECORDS = {STAT.size + size for size in _IDS}
 _INTENDED = {1 + size for size in _IDS}
 # A set is a list on disk; anything else is itself.
-_FACTS = {field.name: type(getattr(Facts(), field.name)) for field in fields(Facts)}
+_FACTS = {field.name: type(getattr(LedgerFacts(), field.name)) for field in fields(LedgerFacts)}
 _PATHS = ("folders", "kept", "mirrored")
 
 
-_Fact = str | int | list[str]
+_JournalFact = str | int | list[str]
 
 
-class Unreadable(ValueError):
+class JournalUnreadable(ValueError):
     """These bytes are not what we wrote."""
 
 
-class Change(NamedTuple):
+class LedgerChange(NamedTuple):
     """A step of the ledger. Facts that it does not name stay as they were."""
 
     files: dict[str, bytes]
     gone: Sequence[str] = ()
     intended: Mapping[str, bytes] = MappingProxyType({})
     """All there are from now on, as `packed` has them."""
-    facts: Mapping[str, _Fact] = MappingProxyType({})
+    facts: Mapping[str, _JournalFact] = MappingProxyType({})
     complete: bool = False
 
 
-def encode_base(generation: bytes, change: Change) -> list[bytes]:
+def encode_base(generation: bytes, change: LedgerChange) -> list[bytes]:
     """In pieces, because together they may be large."""
     pieces = _encoded(change)
     head = _HEAD.pack(MAGIC, FORMAT, generation, sum(map(len, pieces)))
@@ -74,28 +74,29 @@ def encode_base(generation: bytes, change: Change) -> list[bytes]:
     return [head + _CHECK.pack(checksum), *pieces]
 
 
-def decode_base(data: bytes) -> tuple[bytes, Change]:
-    """The generation and the content; raises `Unreadable`, or `Stalled` for what a later version wrote."""
+def decode_base(data: bytes) -> tuple[bytes, LedgerChange]:
+    """The generation and the content; raises `JournalUnreadable`, or `Stalled` for what a later version
+    wrote."""
     start = _HEAD.size + _CHECK.size
     if len(data) < start:
-        raise Unreadable("it is too short")
+        raise JournalUnreadable("it is too short")
     magic, version, generation, size = _HEAD.unpack_from(data)
     content = memoryview(data)[start:]
     checksum = zlib.crc32(content, zlib.crc32(data[: _HEAD.size]))
     if magic != MAGIC or size != len(content) or _CHECK.unpack_from(data, _HEAD.size)[0] != checksum:
-        raise Unreadable("its checksum does not fit")
+        raise JournalUnreadable("its checksum does not fit")
     if version != FORMAT:
         raise Stalled(f"the manifest in {STATE} has format {version}, which this version cannot read")
     return generation, _decoded(content)
 
 
-def least_size(change: Change) -> int:
+def least_size(change: LedgerChange) -> int:
     """How many bytes a change takes at least."""
     kept = chain(change.files.values(), change.intended.values())
     return sum(map(len, chain(change.files, change.intended, kept)))
 
 
-class Frames:
+class JournalFrames:
     """Makes the frames of one journal, each bound to those before it."""
 
     def __init__(self, generation: bytes) -> None:
@@ -104,7 +105,7 @@ class Frames:
         self.end = 0
         """How many bytes of the journal are good; the next frame belongs there."""
 
-    def next(self, change: Change) -> bytes:
+    def next(self, change: LedgerChange) -> bytes:
         """What is to be written at `end`; `end` moves only when `wrote` is called."""
         content = b"".join(_encoded(change))
         frame = _FRAME.pack(len(content), zlib.crc32(content, self._sum)) + content
@@ -115,7 +116,7 @@ class Frames:
         _, self._sum = _FRAME.unpack_from(frame, start)
         self.end += len(frame)
 
-    def read(self, data: bytes) -> list[Change]:
+    def read(self, data: bytes) -> list[LedgerChange]:
         """The changes up to the first byte that is not ours; `end` is there then."""
         if data[:GENERATION] != self._generation:
             return []
@@ -143,7 +144,7 @@ def unpacked(data: bytes) -> FileVersion:
     return FileVersion(str.__new__(BlobId, data[1:].hex()), data[0] == 1)
 
 
-def plain_facts(facts: Facts, known: Facts | None) -> dict[str, _Fact]:
+def plain_facts(facts: LedgerFacts, known: LedgerFacts | None) -> dict[str, _JournalFact]:
     """Those facts that are not known yet, in the form in which they are stored."""
     values = {name: getattr(facts, name) for name in _FACTS}
     return {
@@ -153,15 +154,15 @@ def plain_facts(facts: Facts, known: Facts | None) -> dict[str, _Fact]:
     }
 
 
-def with_facts(known: Facts, told: Mapping[str, _Fact]) -> Facts:
+def with_facts(known: LedgerFacts, told: Mapping[str, _JournalFact]) -> LedgerFacts:
     values = {name: getattr(known, name) for name in _FACTS}
     values |= {name: _FACTS[name](value) for name, value in told.items()}
-    return Facts(**values)
+    return LedgerFacts(**values)
 
 
 # A change is a few facts as JSON, all paths as one text, and all records in a row: 100,000 of them are
 # cut apart by the interpreter itself, and nothing has to be imported for that.
-def _encoded(change: Change) -> list[bytes]:
+def _encoded(change: LedgerChange) -> list[bytes]:
     text = [
         "".join([f"{path}\0" for path in some]).encode()
         for some in _batches(chain(change.files, change.gone, change.intended))
@@ -197,18 +198,18 @@ def _lengths(records: Iterable[bytes]) -> list[list[int]]:
     return runs
 
 
-def _decoded(content: memoryview) -> Change:
+def _decoded(content: memoryview) -> LedgerChange:
     try:
         change = _parsed(bytes(content))
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
-        raise Unreadable(str(error)) from error
+        raise JournalUnreadable(str(error)) from error
     if not {len(kept) for kept in change.files.values()} <= _RECORDS:
-        raise Unreadable("a record has a wrong length")
+        raise JournalUnreadable("a record has a wrong length")
     if not {len(kept) for kept in change.intended.values()} <= _INTENDED:
-        raise Unreadable("an intention has a wrong length")
+        raise JournalUnreadable("an intention has a wrong length")
     for name, value in change.facts.items():
         if name not in _FACTS or not _fits(value, _FACTS[name]):
-            raise Unreadable("a fact is unknown")
+            raise JournalUnreadable("a fact is unknown")
         if name in _PATHS and isinstance(value, list):
             _check(value)
     for paths in (change.files, change.gone, change.intended):
@@ -216,7 +217,7 @@ def _decoded(content: memoryview) -> Change:
     return change
 
 
-def _parsed(content: bytes) -> Change:
+def _parsed(content: bytes) -> LedgerChange:
     head_size, text_size = _PARTS.unpack_from(content)
     text_at = _PARTS.size + head_size
     records_at = text_at + text_size
@@ -226,8 +227,8 @@ def _parsed(content: bytes) -> Change:
     records = _cut(content, records_at, told["lengths"])
     counted = len(paths), len(records)
     if after or min(files, gone, intended) < 0 or counted != (files + gone + intended, files + intended):
-        raise Unreadable("it holds another number of paths or records than it says")
-    return Change(
+        raise JournalUnreadable("it holds another number of paths or records than it says")
+    return LedgerChange(
         files=dict(zip(paths[:files], records[:files], strict=True)),
         gone=paths[files : files + gone],
         intended=dict(zip(paths[files + gone :], records[files:], strict=True)),
@@ -242,11 +243,11 @@ def _cut(content: bytes, at: int, lengths: Sequence[Sequence[int]]) -> list[byte
     for count, size in lengths:
         end = at + count * size
         if size <= 0 or count < 0 or end > len(content):
-            raise Unreadable("its records are cut off")
+            raise JournalUnreadable("its records are cut off")
         records += [content[start : start + size] for start in range(at, end, size)]
         at = end
     if at != len(content):
-        raise Unreadable("more follows than it says")
+        raise JournalUnreadable("more follows than it says")
     return records
 
 
@@ -259,4 +260,4 @@ def _fits(value: object, kind: type) -> bool:
 def _check(paths: Iterable[str]) -> None:
     listed = list(paths)
     if "" in listed or not RelPath.all_of(listed):
-        raise Unreadable("a path leads out of its place")
+        raise JournalUnreadable("a path leads out of its place")

@@ -20,17 +20,17 @@ from dataclasses import fields, replace
 
 from stoker.domain.errors import Retry
 from stoker.domain.failpoints import reached
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STATE
 from stoker.engine.plan.ledger import STAT, Ledger
-from stoker.engine.plan.plan import Facts
+from stoker.engine.plan.plan import LedgerFacts
 from stoker.fs import journal
 from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all
-from stoker.fs.journal import Change, Frames
+from stoker.fs.journal import JournalFrames, LedgerChange
 from stoker.fs.lock import locked, state_folder, unusable
 
-__all__ = ["JOURNAL", "MANIFEST", "Book", "locked"]
+__all__ = ["JOURNAL", "MANIFEST", "LedgerStore", "locked"]
 
 MANIFEST = STATE.joined("manifest")
 JOURNAL = STATE.joined("journal")
@@ -39,26 +39,26 @@ MAX_BYTES = 256 << 20
 SMALL = 256 << 10
 
 _NEW = "manifest.new"
-_Identity = tuple[int, int, int, int, int]
+_FileIdentity = tuple[int, int, int, int, int]
 
 
-class Book:
+class LedgerStore:
     """What we have written to a data folder; one for as many passes as a process makes."""
 
     def __init__(self) -> None:
-        self.trouble: tuple[Note, ...] = ()
+        self.trouble: tuple[PathNote, ...] = ()
         self._files: dict[str, bytes] = {}
         self._intended: Mapping[str, bytes] = {}
-        self._facts = Facts()
+        self._facts = LedgerFacts()
         self._complete = False
         self._known = False
         self._unsaved: dict[str, bytes] = {}
-        self._frames = Frames(b"")
+        self._frames = JournalFrames(b"")
         self._base_size = 0
-        self._on_disk: tuple[_Identity | None, _Identity | None] | None = (None, None)
+        self._on_disk: tuple[_FileIdentity | None, _FileIdentity | None] | None = (None, None)
 
     @classmethod
-    def load(cls, folder: DataFolder) -> Book:
+    def load(cls, folder: DataFolder) -> LedgerStore:
         """What the last pass left."""
         book = cls()
         try:
@@ -67,10 +67,10 @@ class Book:
             return book
         except OSError as error:
             raise unusable(folder, error) from error
-        except journal.Unreadable:
+        except journal.JournalUnreadable:
             why_not = "cannot be read; counted as first contact, on which nothing is deleted"
             book = cls()
-            book.trouble = (Note(MANIFEST, why_not),)
+            book.trouble = (PathNote(MANIFEST, why_not),)
             with folder.entered(STATE) as state:
                 book._on_disk = _identities(state)
         return book
@@ -80,7 +80,7 @@ class Book:
         """What is known, None on first contact. Its `files` are no copy: they go on as the book does."""
         if not self._known:
             return None
-        facts = {field.name: getattr(self._facts, field.name) for field in fields(Facts)}
+        facts = {field.name: getattr(self._facts, field.name) for field in fields(LedgerFacts)}
         intended = {path: journal.unpacked(kept) for path, kept in self._intended.items()}
         return Ledger(self._files, intended, complete=self._complete, **facts)
 
@@ -94,9 +94,9 @@ class Book:
         except OSError as error:
             raise unusable(folder, error) from error
 
-    def intend(self, folder: DataFolder, records: Mapping[str, bytes], facts: Facts) -> None:
+    def intend(self, folder: DataFolder, records: Mapping[str, bytes], facts: LedgerFacts) -> None:
         """Say what is about to be written; until it is settled both the old and the new facts count."""
-        change = Change(
+        change = LedgerChange(
             files=self._unsaved,
             intended={str(path): journal.packed(kept) for path, kept in records.items()},
             facts=journal.plain_facts(_both(self._facts, facts), self._facts if self._known else None),
@@ -111,7 +111,7 @@ class Book:
             approvals_begun=self._facts.approvals_begun.difference(withdrawn),
         )
         told = journal.plain_facts(facts, self._facts)
-        change = Change(self._unsaved, intended=self._intended, facts=told, complete=self._complete)
+        change = LedgerChange(self._unsaved, intended=self._intended, facts=told, complete=self._complete)
         self._write(folder, change)
 
     def settle(
@@ -119,7 +119,7 @@ class Book:
         folder: DataFolder,
         records: dict[str, bytes],
         gone: Collection[str],
-        facts: Facts,
+        facts: LedgerFacts,
         *,
         complete: bool,
         done: bool = True,
@@ -148,14 +148,16 @@ class Book:
             new = self._unsaved | new
             for path in gone:
                 new.pop(path, None)
-        self._write(folder, Change(files=new, gone=gone, intended=intended, facts=told, complete=complete))
+        self._write(
+            folder, LedgerChange(files=new, gone=gone, intended=intended, facts=told, complete=complete)
+        )
 
     def _is_same_version(self, path: str, kept: bytes) -> bool:
         """Whether only the stat data is newer."""
         before = self._files.get(path)
         return before is not None and before[STAT.size - 1 :] == kept[STAT.size - 1 :]
 
-    def _write(self, folder: DataFolder, change: Change) -> None:
+    def _write(self, folder: DataFolder, change: LedgerChange) -> None:
         """Durably, as the next step of the journal or, when that has become long, as a new manifest."""
         if not self.unchanged_on_disk(folder):
             message = f"{folder.place / STATE} was written by another process; it is read again"
@@ -174,7 +176,7 @@ class Book:
             raise unusable(folder, error) from error
         self._unsaved = {}
 
-    def _frame(self, change: Change) -> bytes | None:
+    def _frame(self, change: LedgerChange) -> bytes | None:
         """The next step of the journal; None if that would become too long."""
         room = max(SMALL, self._base_size // 2) - self._frames.end if self._known else 0
         if journal.least_size(change) > room:  # so that it is not encoded in vain
@@ -206,7 +208,7 @@ class Book:
         generation = os.urandom(journal.GENERATION)
         pieces = journal.encode_base(
             generation,
-            Change(
+            LedgerChange(
                 files=self._files,
                 intended=self._intended,
                 facts=journal.plain_facts(self._facts, None),
@@ -236,7 +238,7 @@ class Book:
             reached("journal.unlink.before")
             os.unlink(JOURNAL.name, dir_fd=state)
             reached("journal.unlink.after")
-        self._frames = Frames(generation)
+        self._frames = JournalFrames(generation)
         self._base_size = sum(map(len, pieces))
 
     def _read(self, folder: DataFolder) -> None:
@@ -252,7 +254,7 @@ class Book:
                     break
         generation, whole = journal.decode_base(base)
         self._base_size = len(base)
-        self._frames = Frames(generation)
+        self._frames = JournalFrames(generation)
         self._take(whole)
         for change in self._frames.read(tail):
             self._take(change)
@@ -261,7 +263,7 @@ class Book:
         ):  # what is cut off may have been the truth: nothing is taken for granted
             self._complete = False
 
-    def _take(self, change: Change) -> None:
+    def _take(self, change: LedgerChange) -> None:
         for path in change.gone:
             self._files.pop(path, None)
         self._files.update(change.files)
@@ -271,7 +273,7 @@ class Book:
         self._known = True
 
 
-def _both(before: Facts, after: Facts) -> Facts:
+def _both(before: LedgerFacts, after: LedgerFacts) -> LedgerFacts:
     """Until a pass is through: what it adds where we may act or must not counts, all else is as it was.
 
     Where either of the two welcomes files of others, somebody may have put them there meanwhile.
@@ -286,11 +288,11 @@ def _both(before: Facts, after: Facts) -> Facts:
     )
 
 
-def _identities(state: int) -> tuple[_Identity | None, _Identity | None]:
+def _identities(state: int) -> tuple[_FileIdentity | None, _FileIdentity | None]:
     return _identity(state, MANIFEST.name), _identity(state, JOURNAL.name)
 
 
-def _identity(state: int, name: str) -> _Identity | None:
+def _identity(state: int, name: str) -> _FileIdentity | None:
     try:
         found = os.stat(name, dir_fd=state, follow_symlinks=False)
     except FileNotFoundError:
@@ -303,7 +305,7 @@ def _content(state: int, name: str) -> bytes:
     with os.fdopen(fd, "rb", buffering=0) as file:
         size = os.fstat(fd).st_size
         if size > MAX_BYTES:
-            raise journal.Unreadable(f"{name} is larger than anything that we write")
+            raise journal.JournalUnreadable(f"{name} is larger than anything that we write")
         pieces = []
         while size > 0 and (piece := file.read(size)):
             pieces.append(piece)

@@ -16,21 +16,21 @@ from collections.abc import Collection, Iterable, Sequence
 from stoker.domain.failpoints import reached
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import STAT, record, stat_of
-from stoker.engine.plan.plan import RESOURCE_MANIFEST, Delete, SetMode
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, DeleteFile, SetFileMode
 from stoker.fs.data_folder import DataFolder, enter, prune, publish, remove, set_mode, sync_volume, why
 from stoker.fs.file_rules import FileRules
-from stoker.fs.folder_cursor import Descent
-from stoker.fs.staging import HELD_BACK, SYNC_EACH, Progress, Staged
+from stoker.fs.folder_cursor import DirWalk
+from stoker.fs.staging import HELD_BACK, SYNC_EACH, StagingArea, StagingProgress
 from stoker.fs.stat_stamp import let_rest, settled, stamp, unseen
-from stoker.fs.stop_check import Stop, go_on
+from stoker.fs.stop_check import StopCheck, go_on
 
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 
 
-class Hands:
+class LiveFileWriter:
     """At work on one data folder."""
 
-    def __init__(self, folder: DataFolder, rules: FileRules, stopped: Stop) -> None:
+    def __init__(self, folder: DataFolder, rules: FileRules, stopped: StopCheck) -> None:
         self.errors: dict[str, str] = {}
         self.records: dict[str, bytes] = {}
         """Of each file that was changed, what the ledger shall say."""
@@ -41,12 +41,12 @@ class Hands:
         self._stopped = stopped
         self._touched: set[str] = set()
 
-    def publish_trees(self, staged: Staged) -> list[str]:
+    def publish_trees(self, staged: StagingArea) -> list[str]:
         """Rename new folders into place; the files of those that somebody made meanwhile are given back."""
         left: list[str] = []
         if sum(len(tree.paths) for tree in staged.trees.values()) > SYNC_EACH:
             let_rest(staged.filled_at)  # or every walk would read the youngest of them again
-        with Descent(self._folder.fd, self._make) as live:
+        with DirWalk(self._folder.fd, self._make) as live:
             for top, (staged_as, paths) in staged.trees.items():
                 go_on(self._stopped)
                 if not paths:
@@ -65,10 +65,12 @@ class Hands:
                     self._wrote(path, staged, now)
         return left
 
-    def publish_files(self, staged: Staged, paths: Sequence[str], progress: Progress | None) -> None:
+    def publish_files(
+        self, staged: StagingArea, paths: Sequence[str], progress: StagingProgress | None
+    ) -> None:
         """Rename files into place, one by one and in this order."""
         troubled = {path.rpartition("/")[0] for path in self.errors}
-        with Descent(self._folder.fd, self._make) as live, Descent(staged.fd) as inside:
+        with DirWalk(self._folder.fd, self._make) as live, DirWalk(staged.fd) as inside:
             for number, path in enumerate(paths):
                 go_on(self._stopped)
                 above, _, name = path.rpartition("/")
@@ -86,8 +88,8 @@ class Hands:
                 if progress is not None:
                     progress("publishing", number + 1, len(paths))
 
-    def set_modes(self, changes: Iterable[SetMode]) -> None:
-        with Descent(self._folder.fd) as live:
+    def set_modes(self, changes: Iterable[SetFileMode]) -> None:
+        with DirWalk(self._folder.fd) as live:
             for path, version in changes:
                 go_on(self._stopped)
                 above, _, name = path.rpartition("/")
@@ -98,10 +100,10 @@ class Hands:
                 else:
                     self.records[str(path)] = record(version, unseen(version.executable))
 
-    def delete(self, deletions: Sequence[Delete], prunable: Collection[str]) -> None:
+    def delete(self, deletions: Sequence[DeleteFile], prunable: Collection[str]) -> None:
         emptied: set[str] = set()
         try:
-            with Descent(self._folder.fd) as live:
+            with DirWalk(self._folder.fd) as live:
                 for (path,) in deletions:
                     go_on(self._stopped)
                     above, _, name = path.rpartition("/")
@@ -120,7 +122,7 @@ class Hands:
 
     def prune(self, folders: Iterable[str], prunable: Collection[str]) -> None:
         """Emptied folders go, up to the one that a mapping declared and never above it."""
-        with Descent(self._folder.fd) as live:
+        with DirWalk(self._folder.fd) as live:
             for emptied in sorted(folders, reverse=True):
                 folder = emptied
                 while any(f"{folder}/".startswith(f"{top}/") for top in prunable):
@@ -144,7 +146,7 @@ class Hands:
         if len(touched) > SYNC_EACH:
             sync_volume(self._folder.fd)
         else:
-            with Descent(self._folder.fd) as live:
+            with DirWalk(self._folder.fd) as live:
                 for folder in touched:
                     try:
                         os.fsync(live.enter(folder))
@@ -155,7 +157,7 @@ class Hands:
     def look_again(self, paths: Iterable[str]) -> None:
         """Take the stamps of files that were renamed: where they are, and if they still are what we moved."""
         now = time.time_ns()
-        with Descent(self._folder.fd) as live:
+        with DirWalk(self._folder.fd) as live:
             for path in sorted(paths):
                 moved = self.records[path]
                 above, _, name = path.rpartition("/")
@@ -168,7 +170,7 @@ class Hands:
                     pass
                 self.records[path] = found + moved[STAT.size :]
 
-    def _wrote(self, path: str, staged: Staged, now: int | None = None) -> None:
+    def _wrote(self, path: str, staged: StagingArea, now: int | None = None) -> None:
         kept = staged.records.pop(path)
         self.bytes_written += STAT.unpack_from(kept)[0]
         self.records[path] = kept if now is None else settled(kept, now)

@@ -25,19 +25,19 @@ from stoker.domain.git_objects import Blob, BlobHash, BlobId
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STAGING
 from stoker.engine.plan.ledger import record
-from stoker.engine.plan.plan import RESOURCE_MANIFEST, Write
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, WriteFile
 from stoker.fs.data_folder import CREATE, PRIVATE_MODE, DataFolder, enter, sync_volume, why, write_all
 from stoker.fs.file_rules import FileRules
-from stoker.fs.folder_cursor import Descent
+from stoker.fs.folder_cursor import DirWalk
 from stoker.fs.stat_stamp import stamp
-from stoker.fs.stop_check import Stop, go_on
+from stoker.fs.stop_check import StopCheck, go_on
 
 # Up to this many files each is made durable by itself; beyond, one call for the volume is far cheaper.
 SYNC_EACH = 64
 HELD_BACK = "is held back: a file of the same resource failed"
 
 BlobReader = Callable[[Sequence[BlobId]], Iterator[Blob]]
-Progress = Callable[[str, int, int], None]
+StagingProgress = Callable[[str, int, int], None]
 
 # With these the disk itself is at its end, and no other file would fare better.
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
@@ -75,14 +75,14 @@ def discard(folder: DataFolder) -> None:
     reached("staging.clear.after")
 
 
-class Tree(NamedTuple):
+class StagedTree(NamedTuple):
     """A folder that does not exist yet: its name in staging, and the paths of all files in it."""
 
     name: str
     paths: list[str]
 
 
-class Staged:
+class StagingArea:
     """What has been staged, and where it is to go."""
 
     def __init__(self, folder: DataFolder, fd: int, rules: FileRules) -> None:
@@ -92,7 +92,7 @@ class Staged:
         self.errors: dict[str, str] = {}
         self.single: dict[str, str] = {}
         """The names in staging of the files that are renamed one by one."""
-        self.trees: dict[str, Tree] = {}
+        self.trees: dict[str, StagedTree] = {}
         """By the path of the topmost folder that does not exist yet."""
         self.filled_at = 0
         """When the last file was written, in nanoseconds."""
@@ -101,7 +101,11 @@ class Staged:
         self._folders = 0
 
     def fill(
-        self, writes: Sequence[Write], read: BlobReader, stopped: Stop, progress: Progress | None
+        self,
+        writes: Sequence[WriteFile],
+        read: BlobReader,
+        stopped: StopCheck,
+        progress: StagingProgress | None,
     ) -> None:
         """Stage all of it, folder by folder; raises when nothing live may be touched."""
         ordered = sorted(writes, key=itemgetter(0))
@@ -109,7 +113,7 @@ class Staged:
         each = len(ordered) <= SYNC_EACH
         last: str | None = None
         top: str | None = None
-        with Descent(self.fd, self._make, new=True) as inside, Descent(self._folder.fd) as live:
+        with DirWalk(self.fd, self._make, new=True) as inside, DirWalk(self._folder.fd) as live:
             for number, (write, blob) in enumerate(_paired(ordered, blobs)):
                 go_on(stopped)
                 above, _, name = write.path.rpartition("/")
@@ -146,7 +150,14 @@ class Staged:
         return path
 
     def _stage(
-        self, inside: Descent, top: str | None, above: str, name: str, write: Write, blob: Blob, each: bool
+        self,
+        inside: DirWalk,
+        top: str | None,
+        above: str,
+        name: str,
+        write: WriteFile,
+        blob: Blob,
+        each: bool,
     ) -> None:
         path = str(write.path)
         if top is None:
@@ -155,12 +166,12 @@ class Staged:
         else:
             tree = self.trees.get(top)
             if tree is None:
-                tree = self.trees[top] = Tree(f"t{len(self.trees)}", [])
+                tree = self.trees[top] = StagedTree(f"t{len(self.trees)}", [])
             folder = inside.enter(tree.name + above[len(top) :])
             tree.paths.append(path)
         self.records[path] = self._write(folder, name, write, blob, each)
 
-    def _write(self, folder: int, name: str, write: Write, blob: Blob, durable: bool) -> bytes:
+    def _write(self, folder: int, name: str, write: WriteFile, blob: Blob, durable: bool) -> bytes:
         version = write.version
         mode = self._rules.mode(version.mode)
         digest = BlobHash(blob.size, digits=len(version.blob))
@@ -188,7 +199,7 @@ class Staged:
         self._folders += 1
         return fd
 
-    def _give_up(self, inside: Descent, path: str, blob: Blob, error: OSError) -> None:
+    def _give_up(self, inside: DirWalk, path: str, blob: Blob, error: OSError) -> None:
         self.errors[path] = why(error)
         top = self._top(path)
         if top and self.trees[top].paths[-1:] == [path]:
@@ -198,7 +209,7 @@ class Staged:
 
     def _hold_back(self) -> None:
         """A `resource.json` beside a file that is missing would declare the resource complete."""
-        with Descent(self.fd) as inside:
+        with DirWalk(self.fd) as inside:
             for path in list(self.errors):
                 manifest = f"{path.rpartition('/')[0]}/{RESOURCE_MANIFEST}"
                 if manifest in self.records:
@@ -206,7 +217,7 @@ class Staged:
                     del self.records[manifest]
                     self._remove(inside, manifest)
 
-    def _remove(self, inside: Descent, path: str) -> None:
+    def _remove(self, inside: DirWalk, path: str) -> None:
         """Nothing half-done may lie in a folder that is published whole."""
         top = self._top(path)
         if top:
@@ -222,12 +233,12 @@ class Staged:
             while folder and folder not in folders:
                 folders.add(folder)
                 folder = folder.rpartition("/")[0]
-        with Descent(self.fd) as inside:
+        with DirWalk(self.fd) as inside:
             for folder in sorted(folders):
                 _sync(os.fsync, inside.enter(folder))
 
 
-def _paired(writes: Sequence[Write], blobs: Iterator[Blob]) -> Iterator[tuple[Write, Blob]]:
+def _paired(writes: Sequence[WriteFile], blobs: Iterator[Blob]) -> Iterator[tuple[WriteFile, Blob]]:
     """Each write with its content; the reader is asked to its end, where it may object to all of it."""
     for write in writes:
         blob = next(blobs, None)
@@ -238,7 +249,7 @@ def _paired(writes: Sequence[Write], blobs: Iterator[Blob]) -> Iterator[tuple[Wr
         raise Retry("the source gave more contents than asked for", reason=Reason.GIT_FAILED)
 
 
-def _missing(live: Descent, folder: str) -> str | None:
+def _missing(live: DirWalk, folder: str) -> str | None:
     """The topmost folder on the way that is not there; None if there is none, or something is in the way."""
     try:
         live.enter(folder)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from stoker.domain.errors import StokerError
 
-Stop = Callable[[], bool]
+StopCheck = Callable[[], bool]
 
 
-class Stopped(StokerError):
+class SyncStopped(StokerError):
     """The pass was asked to end; what is on disk and in the ledger is consistent."""
 
 
@@ -21,6 +21,6 @@ def never() -> bool:
     return False
 
 
-def go_on(stopped: Stop) -> None:
+def go_on(stopped: StopCheck) -> None:
     if stopped():
-        raise Stopped("the sync was stopped")
+        raise SyncStopped("the sync was stopped")

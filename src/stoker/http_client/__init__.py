@@ -1,6 +1,6 @@
 """Bounded HTTP requests to other services: forges, alert receivers, webhooks, health checks."""
 
-from stoker.http_client.client import Answer, Request, call
-from stoker.http_client.errors import EgressRefused, Unreachable
+from stoker.http_client.client import ServiceRequest, ServiceResponse, call
+from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 
-__all__ = ["Answer", "EgressRefused", "Request", "Unreachable", "call"]
+__all__ = ["EgressRefused", "ServiceRequest", "ServiceResponse", "ServiceUnreachable", "call"]

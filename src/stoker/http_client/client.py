@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stoker.domain.errors import InvalidValue
-from stoker.http_client.errors import Unreachable, why
+from stoker.http_client.errors import ServiceUnreachable, why
 from stoker.http_client.proxy import proxy_for
 from stoker.http_client.tls import context_with
 
@@ -28,7 +28,7 @@ MAX_WAIT = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ServiceRequest:
     """What is asked, of whom, and for how long."""
 
     url: str
@@ -52,7 +52,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServiceResponse:
     """What came back; names of headers are in lower case."""
 
     status: int
@@ -85,16 +85,16 @@ class Answer:
         return None
 
 
-async def call(request: Request) -> Answer:
-    """The answer, whatever its status; raises `Unreachable` where there is none."""
+async def call(request: ServiceRequest) -> ServiceResponse:
+    """The answer, whatever its status; raises `ServiceUnreachable` where there is none."""
     import aiohttp  # noqa: PLC0415 - costs more than a whole sync, and few passes call anybody
 
     if urlsplit(request.url).scheme not in ("http", "https"):
         raise InvalidValue(f"the address of {request.host} is neither http nor https")
-    from stoker.http_client.connections import CheckedConnections  # noqa: PLC0415 - needs aiohttp
+    from stoker.http_client.connections import EgressCheckedResolver  # noqa: PLC0415 - needs aiohttp
 
     proxy = proxy_for(request.url, request.proxy)
-    connections = CheckedConnections(request.services_of)
+    connections = EgressCheckedResolver(request.services_of)
     connections.through(proxy, request.url, own=not request.proxy)
     try:
         async with (
@@ -117,18 +117,18 @@ async def call(request: Request) -> Answer:
             while len(body) <= request.max_reply and (more := await response.content.read(request.max_reply)):
                 body += more
             if len(body) > request.max_reply:
-                raise Unreachable(f"{request.host} answers with more than {request.max_reply} bytes")
+                raise ServiceUnreachable(f"{request.host} answers with more than {request.max_reply} bytes")
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, body, headers)
+            return ServiceResponse(response.status, body, headers)
     except TimeoutError:
-        raise Unreachable(f"{request.host} did not answer within {request.timeout:g} s") from None
+        raise ServiceUnreachable(f"{request.host} did not answer within {request.timeout:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         if connections.refusal is not None:
             raise connections.refusal from None
-        raise Unreachable(f"{request.host} cannot be reached: {why(error)}") from None
+        raise ServiceUnreachable(f"{request.host} cannot be reached: {why(error)}") from None
 
 
-def _trust(request: Request, proxy: str | None) -> SSLContext | bool:
+def _trust(request: ServiceRequest, proxy: str | None) -> SSLContext | bool:
     if not request.verified:
         return False
     return context_with(request.ca) if request.ca or _by_tls(request.url, proxy) else True

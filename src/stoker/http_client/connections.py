@@ -1,6 +1,6 @@
 """The connections of one HTTP session: resolved, checked, and opened to the checked address.
 
-aiohttp asks a `CheckedConnections` twice: as its resolver, and for each socket, which covers
+aiohttp asks a `EgressCheckedResolver` twice: as its resolver, and for each socket, which covers
 hosts that are addresses themselves. So a name that resolves to something else a moment later
 (DNS rebinding) gains nothing. Imported only where aiohttp is.
 """
@@ -16,13 +16,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from stoker.domain.egress import address_of
 from stoker.http_client import egress
-from stoker.http_client.errors import EgressRefused, Unreachable
+from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 
 if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
 
 
-class CheckedConnections(AbstractResolver):
+class EgressCheckedResolver(AbstractResolver):
     """For one session; `refusal` holds why an address of it was refused."""
 
     def __init__(self, services_of: str = "") -> None:
@@ -64,7 +64,7 @@ class CheckedConnections(AbstractResolver):
         except EgressRefused as error:
             self.refusal = error
             raise OSError(None, error.message) from None
-        except Unreachable as error:
+        except ServiceUnreachable as error:
             raise OSError(None, error.message) from None
         self._checked |= {one.address for one in found}
         return [
@@ -94,8 +94,8 @@ class CheckedConnections(AbstractResolver):
         return socket.socket(family, kind, proto)
 
 
-async def _unchecked(host: str, port: int) -> list[egress.Resolved]:
+async def _unchecked(host: str, port: int) -> list[egress.ResolvedAddress]:
     import asyncio  # noqa: PLC0415 - for proxies of the environment alone
 
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [egress.Resolved(family, proto, str(target[0])) for family, _, proto, _, target in found]
+    return [egress.ResolvedAddress(family, proto, str(target[0])) for family, _, proto, _, target in found]

@@ -22,17 +22,17 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from stoker.domain.egress import HOW_TO_ALLOW, EgressPolicy, address_of
-from stoker.http_client.errors import EgressRefused, Unreachable
+from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 
 _FLAGS = socket.AI_ADDRCONFIG | socket.AI_CANONNAME
 _PORTS = {"http": 80, "https": 443, "ssh": 22}
 
 
-class _Process:
+class _ProcessEgress:
     policy: EgressPolicy | None = None
 
 
-class Resolved(NamedTuple):
+class ResolvedAddress(NamedTuple):
     """One address of a host, as `socket` describes it."""
 
     family: int
@@ -42,22 +42,22 @@ class Resolved(NamedTuple):
 
 def enforce(policy: EgressPolicy | None) -> None:
     """Decide by this policy from now on; None: connect to everything."""
-    _Process.policy = policy
+    _ProcessEgress.policy = policy
 
 
 def enforced() -> EgressPolicy | None:
-    return _Process.policy
+    return _ProcessEgress.policy
 
 
 def demand_name(host: str, services_of: str = "") -> None:
     """Raise if a host may not be named at all; for what a proxy resolves in our place."""
-    policy = _Process.policy
+    policy = _ProcessEgress.policy
     why = None if policy is None else policy.refuses_name(host, services_of)
     if why is not None:
         raise refused(host, why)
 
 
-async def checked_addresses(host: str, port: int, services_of: str = "") -> list[Resolved]:
+async def checked_addresses(host: str, port: int, services_of: str = "") -> list[ResolvedAddress]:
     """The addresses of a host that may be connected to; raises `EgressRefused` if there is none."""
     demand_name(host, services_of)
     try:
@@ -71,13 +71,13 @@ async def checked_addresses(host: str, port: int, services_of: str = "") -> list
 
 async def demand_reachable(url: str) -> None:
     """Raise if an http or https address leads where it may not; for libraries that connect by themselves."""
-    if _Process.policy is not None:
+    if _ProcessEgress.policy is not None:
         await checked_addresses(*endpoint_of(url))
 
 
 def demand_reachable_now(url: str) -> None:
     """The same for a worker thread."""
-    if _Process.policy is None:
+    if _ProcessEgress.policy is None:
         return
     host, port = endpoint_of(url)
     demand_name(host)
@@ -94,7 +94,7 @@ def demand_one_place(url: str) -> None:
     It resolves the name again, and follows redirects to names below the host (`one_host_only`). TLS stops
     both, because the certificate has to fit; without TLS only an address stays where it was checked.
     """
-    policy, host = _Process.policy, endpoint_of(url)[0]
+    policy, host = _ProcessEgress.policy, endpoint_of(url)[0]
     if policy is None or not url.startswith("http://") or address_of(host) is not None:
         return
     if not policy.allows_host(host) and not policy.may_be_called(host):
@@ -120,10 +120,10 @@ def refused(host: str, why: str) -> EgressRefused:
     return EgressRefused(f"{host} {why} and is not connected to; {HOW_TO_ALLOW}")
 
 
-def _checked(host: str, found: Iterable[tuple[Any, ...]], services_of: str) -> list[Resolved]:
+def _checked(host: str, found: Iterable[tuple[Any, ...]], services_of: str) -> list[ResolvedAddress]:
     infos = [(family, proto, canonical, str(target[0])) for family, _, proto, canonical, target in found]
-    everything = [Resolved(family, proto, address) for family, proto, _, address in infos]
-    policy = _Process.policy
+    everything = [ResolvedAddress(family, proto, address) for family, proto, _, address in infos]
+    policy = _ProcessEgress.policy
     if policy is None or policy.allows_host(host):
         return everything
     # A name without dots, and one that is an alias, lead to a Service as well.
@@ -146,5 +146,5 @@ def _checked(host: str, found: Iterable[tuple[Any, ...]], services_of: str) -> l
     return allowed
 
 
-def _unknown(host: str, error: OSError) -> Unreachable:
-    return Unreachable(f"{host} cannot be reached: {error.strerror or 'its name is unknown'}")
+def _unknown(host: str, error: OSError) -> ServiceUnreachable:
+    return ServiceUnreachable(f"{host} cannot be reached: {error.strerror or 'its name is unknown'}")

@@ -12,13 +12,13 @@ from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 
 
-class Unreachable(Retry):
+class ServiceUnreachable(Retry):
     """The service did not answer, or not in a way that can be read."""
 
     default_reason = Reason.SERVICE_UNREACHABLE
 
 
-class EgressRefused(Unreachable):
+class EgressRefused(ServiceUnreachable):
     """The address check refused the host; retried, because names change where they lead."""
 
     default_reason = Reason.EGRESS_REFUSED

@@ -12,7 +12,7 @@ import ssl
 from aiohttp import web
 
 from stoker.domain.errors import Misconfigured
-from stoker.telemetry.probes import Address, QuietHandler
+from stoker.telemetry.probes import ListenAddress, QuietHandler
 
 MOST_CONNECTIONS = 1024
 FIRST_REQUEST_SECONDS = 10.0
@@ -20,14 +20,14 @@ LINGERING_SECONDS = 1.0
 BUFFER_BYTES = 16 * 1024
 
 
-class CallServer(web.Server):
+class StrictHttpServer(web.Server):
     """Hands each connection to a handler that is strict about it."""
 
     most_connections = MOST_CONNECTIONS
     first_request_seconds = FIRST_REQUEST_SECONDS
 
     def __call__(self) -> web.RequestHandler:
-        return _Handler.for_connection(
+        return _StrictHandler.for_connection(
             self,
             # What is left of a refused body is thrown away for a moment; closing at once would
             # reset the connection, and the caller would never see the answer.
@@ -38,7 +38,12 @@ class CallServer(web.Server):
 
 
 async def listen(
-    server: CallServer, address: Address, purpose: str, *, tls: ssl.SSLContext | None, shutdown_seconds: float
+    server: StrictHttpServer,
+    address: ListenAddress,
+    purpose: str,
+    *,
+    tls: ssl.SSLContext | None,
+    shutdown_seconds: float,
 ) -> web.ServerRunner:
     """Let strangers in; whoever has the runner cleans it up."""
     runner = web.ServerRunner(server, shutdown_timeout=shutdown_seconds)
@@ -51,10 +56,10 @@ async def listen(
     return runner
 
 
-class _Handler(QuietHandler):
+class _StrictHandler(QuietHandler):
     __slots__ = ("_first", "_server")
 
-    def __init__(self, manager: CallServer, **settings: object) -> None:
+    def __init__(self, manager: StrictHttpServer, **settings: object) -> None:
         super().__init__(manager, **settings)  # type: ignore[arg-type]  # the library's own settings
         self._server = manager
         self._first: asyncio.TimerHandle | None = None

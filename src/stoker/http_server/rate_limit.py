@@ -27,11 +27,11 @@ from stoker.domain.errors import Misconfigured
 MOST_SOURCES = 10_000
 UNKNOWN = "unknown"
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+CallerNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+CallerAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Lane(StrEnum):
+class RateLimitLane(StrEnum):
     """Which budget a request is charged to."""
 
     WITH_PROOF = "with-proof"
@@ -39,12 +39,12 @@ class Lane(StrEnum):
 
 
 @dataclass(slots=True)
-class _Budget:
+class _FailureBudget:
     left: float
     seen: float
 
 
-class Limiter:
+class FailureRateLimiter:
     """Counts failures by source and lane."""
 
     def __init__(
@@ -54,13 +54,13 @@ class Limiter:
         self._shared = float(overall_per_minute)
         self._clock = clock
         self._most = most_sources
-        self._sources: OrderedDict[tuple[str, Lane], _Budget] = OrderedDict()
-        self._overall = {lane: _Budget(self._shared, clock.monotonic()) for lane in Lane}
+        self._sources: OrderedDict[tuple[str, RateLimitLane], _FailureBudget] = OrderedDict()
+        self._overall = {lane: _FailureBudget(self._shared, clock.monotonic()) for lane in RateLimitLane}
 
-    def admit(self, source: str, lane: Lane) -> float:
+    def admit(self, source: str, lane: RateLimitLane) -> float:
         """Charge a request and let it in (0), or say after how many seconds its source is heard again."""
         now = self._clock.monotonic()
-        own = self._sources.get((source, lane)) or _Budget(self._own, now)
+        own = self._sources.get((source, lane)) or _FailureBudget(self._own, now)
         overall = self._overall[lane]
         _refill(own, self._own, now)
         _refill(overall, self._shared, now)
@@ -73,7 +73,7 @@ class Limiter:
         self._keep(source, lane, own)
         return 0.0
 
-    def believed(self, source: str, lane: Lane) -> None:
+    def believed(self, source: str, lane: RateLimitLane) -> None:
         """The request that was charged did not fail."""
         own, overall = self._sources.get((source, lane)), self._overall[lane]
         overall.left = min(self._shared, overall.left + 1)
@@ -86,19 +86,19 @@ class Limiter:
     def __len__(self) -> int:
         return len(self._sources)
 
-    def _keep(self, source: str, lane: Lane, own: _Budget) -> None:
+    def _keep(self, source: str, lane: RateLimitLane, own: _FailureBudget) -> None:
         self._sources[source, lane] = own
         self._sources.move_to_end((source, lane))
         if len(self._sources) > self._most:
             self._sources.popitem(last=False)
 
 
-def _refill(budget: _Budget, full: float, now: float) -> None:
+def _refill(budget: _FailureBudget, full: float, now: float) -> None:
     budget.left = min(full, budget.left + max(0.0, now - budget.seen) * full / 60)
     budget.seen = now
 
 
-def networks(texts: Sequence[str]) -> tuple[Network, ...]:
+def networks(texts: Sequence[str]) -> tuple[CallerNetwork, ...]:
     """The networks of proxies whose word about a caller's address is taken."""
     try:
         return tuple(ipaddress.ip_network(text) for text in texts)
@@ -106,7 +106,7 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
         raise Misconfigured(f"trusted proxy: {error}") from None
 
 
-def source_of(peer: str | None, forwarded_for: str, trusted: Sequence[Network]) -> str:
+def source_of(peer: str | None, forwarded_for: str, trusted: Sequence[CallerNetwork]) -> str:
     """The address that a request is counted under.
 
     That of the peer; where the peer is a trusted proxy, the last address in
@@ -126,7 +126,7 @@ def source_of(peer: str | None, forwarded_for: str, trusted: Sequence[Network]) 
     return str(address)
 
 
-def _address(text: str) -> Address | None:
+def _address(text: str) -> CallerAddress | None:
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -3,10 +3,11 @@
 Any process that reaches the port may send anything. In this order:
 
     method, path, form      403 404 405 415
-    size of the body        413 over `Limits.body`, before and while it is read, and in the caller's time
-    all bodies together     503 over `Limits.held`
-    memory to decode it     413 over `Limits.decoded`, estimated before (`stoker.domain.json_cost`)
-    memory of all reviews   waits for its turn in `Limits.work`; 504 when the caller's time is over
+    size of the body        413 over `ReviewLimits.body`, before and while it is read, and in the caller's
+                            time
+    all bodies together     503 over `ReviewLimits.held`
+    memory to decode it     413 over `ReviewLimits.decoded`, estimated before (`stoker.domain.json_cost`)
+    memory of all reviews   waits for its turn in `ReviewLimits.work`; 504 when the caller's time is over
 
 A review that is refused here gets a status and no verdict: then the failure policy of its
 configuration decides, and nothing is stored that the policy would not have let pass anyway.
@@ -32,7 +33,7 @@ from stoker.domain.json_cost import decoded_size
 from stoker.http_server.memory_budget import MemoryBudget
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
-from stoker.telemetry.probes import Address, QuietHandler, parse_address
+from stoker.telemetry.probes import ListenAddress, QuietHandler, parse_address
 
 # etcd takes 1.5 MiB for an object. A review holds it before and after, and a full Secret or binary ConfigMap
 # grows by a third as base64; what is larger could not be stored.
@@ -56,12 +57,12 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 log = get_logger(__name__)
 
-Handler = Callable[[bytes], Awaitable[bytes]]
-Guard = Callable[[Mapping[str, Any]], bool]
+ReviewHandler = Callable[[bytes], Awaitable[bytes]]
+ReviewGuard = Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReviewLimits:
     """Bytes, but for `at_once`."""
 
     body: int = MAX_BODY
@@ -75,7 +76,7 @@ class Limits:
     """Reviews that are worked on: each takes at least this share of `work`."""
 
 
-class _Refused(Exception):
+class _ReviewRefused(Exception):
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
@@ -92,20 +93,20 @@ class ReviewServer:
         self,
         address: str,
         context: ssl.SSLContext,
-        routes: Mapping[str, Handler],
+        routes: Mapping[str, ReviewHandler],
         *,
-        limits: Limits | None = None,
-        guard: Guard | None = None,
+        limits: ReviewLimits | None = None,
+        guard: ReviewGuard | None = None,
         drain: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         wanted = parse_address(address)
         if wanted is None:
             raise Misconfigured("reviews need an address to be served at, such as :9443")
-        self._address: Address = wanted
+        self._address: ListenAddress = wanted
         self._context = context
         self._routes = dict(routes)
-        self._limits = limits or Limits()
+        self._limits = limits or ReviewLimits()
         self._guard = guard
         self._drain = drain
         self._clock = clock or SystemClock()
@@ -126,7 +127,7 @@ class ReviewServer:
     async def run(self) -> None:
         if self.stopping:
             return
-        runner = web.ServerRunner(_Server(self._answer), shutdown_timeout=SHUTDOWN_SECONDS)
+        runner = web.ServerRunner(_ReviewHttpServer(self._answer), shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
             site = web.TCPSite(
@@ -152,7 +153,7 @@ class ReviewServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._judged(request)
-        except _Refused as refused:
+        except _ReviewRefused as refused:
             headers = {"Retry-After": "1"} if refused.status == 503 else None
             response = _text(refused.status, refused.text, headers)
             response.force_close()  # what is left of the body is not waited for
@@ -160,24 +161,24 @@ class ReviewServer:
 
     async def _judged(self, request: web.BaseRequest) -> web.Response:
         if self._guard is not None and not self._guard(request.get_extra_info("peercert") or {}):
-            raise _Refused(403, "not for you")
+            raise _ReviewRefused(403, "not for you")
         handler = self._routes.get(request.path)
         if handler is None:
-            raise _Refused(404, "not found")
+            raise _ReviewRefused(404, "not found")
         if request.method != "POST":
             return _text(405, "only POST", {"Allow": "POST"})
         if request.content_type != "application/json":
-            raise _Refused(415, "the body must be application/json")
+            raise _ReviewRefused(415, "the body must be application/json")
         if (request.content_length or 0) > self._limits.body:
-            raise _Refused(413, self._too_large)
+            raise _ReviewRefused(413, self._too_large)
         try:
             async with deadline(self._clock, _seconds(request.query.get("timeout", ""))):
                 return await self._handled(request, handler)
         except TimeoutError:
             log.warning("review.too_slow", path=request.path)
-            raise _Refused(504, "no answer in time") from None
+            raise _ReviewRefused(504, "no answer in time") from None
 
-    async def _handled(self, request: web.BaseRequest, handler: Handler) -> web.Response:
+    async def _handled(self, request: web.BaseRequest, handler: ReviewHandler) -> web.Response:
         held = 0
         try:
             parts: list[bytes] = []
@@ -185,10 +186,10 @@ class ReviewServer:
                 held += len(chunk)
                 self._held += len(chunk)
                 if held > self._limits.body:
-                    raise _Refused(413, self._too_large)
+                    raise _ReviewRefused(413, self._too_large)
                 if self._held > self._limits.held:
                     log.warning("review.no_memory", path=request.path, held=self._held)
-                    raise _Refused(503, "too many reviews at once; try again")
+                    raise _ReviewRefused(503, "too many reviews at once; try again")
                 parts.append(chunk)
             body = b"".join(parts)
             parts.clear()
@@ -204,25 +205,25 @@ class ReviewServer:
             size = decoded_size(body, most)
             if size > most:
                 log.warning("review.too_large", path=path, bytes=len(body), decoded=size)
-                raise _Refused(413, f"too large: decoded it would take more than {most} bytes")
+                raise _ReviewRefused(413, f"too large: decoded it would take more than {most} bytes")
         return max(size, self._budget.total // self._limits.at_once)
 
-    async def _made(self, path: str, handler: Handler, body: bytes) -> web.Response:
+    async def _made(self, path: str, handler: ReviewHandler, body: bytes) -> web.Response:
         try:
             answer = await handler(body)
         except InvalidValue as error:
             log.warning("review.unreadable", path=path, error=error.message)
-            raise _Refused(400, error.message) from None
+            raise _ReviewRefused(400, error.message) from None
         except StokerError as error:
             log.error("review.failed", path=path, reason=error.reason, error=error.message)
-            raise _Refused(500, error.reason) from None
+            raise _ReviewRefused(500, error.reason) from None
         except Exception:
             log.exception("review.failed", path=path)
-            raise _Refused(500, "the review failed") from None
+            raise _ReviewRefused(500, "the review failed") from None
         return web.Response(body=answer, headers={**_HEADERS, "Content-Type": "application/json"})
 
 
-class _Server(web.Server):
+class _ReviewHttpServer(web.Server):
     def __call__(self) -> web.RequestHandler:
         return QuietHandler(
             self,

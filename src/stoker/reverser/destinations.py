@@ -1,12 +1,12 @@
 """The four kinds as values: which destinations can be written, by whom, and what is wrong with the others.
 
-Pure. What stands in the cluster goes in (`Stated`), an `Arrangement` comes out, and a
+Pure. What stands in the cluster goes in (`DeclaredConfig`), an `DestinationPlan` comes out, and a
 new one whenever something changes. Of two destinations whose folders overlap the one stays
 that writes there already, by its status, and else the older one: what works must not stop because
 another object was added, or points to the same repository from now on. Whatever is refused
 carries its reason, for the condition of the very object that caused it.
 
-A worker is a repository and a branch (`Place`). Addresses that differ in their spelling
+A worker is a repository and a branch (`BranchKey`). Addresses that differ in their spelling
 alone, or in the way that leads there, are one repository.
 """
 
@@ -35,20 +35,20 @@ from stoker.domain.refs import RepoUrl
 from stoker.domain.repository_identity import may_be_same, repository_of
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
-from stoker.reverser.selection.rules import DestinationRef, Rule, rules_of
-from stoker.reverser.writer.batch import Cadence, Limits
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule, rules_of
+from stoker.reverser.writer.batch import BatchLimits, PushCadence
 from stoker.reverser.writer.commit_message import MessageTemplate
 
 AnyRule = WatchRule | ClusterWatchRule
 
 _LATER = 60.0
-_LIMITS = Limits()
-_CADENCE = Cadence()
+_LIMITS = BatchLimits()
+_CADENCE = PushCadence()
 _BUDGET = DeletionLimits()
 APPROVAL = f"{GROUP}/{APPROVED_PLAN}"
 
 
-class ConfigRef(NamedTuple):
+class RepoConfigRef(NamedTuple):
     """A `GitRepoConfig`: whose credentials are used."""
 
     namespace: str
@@ -58,7 +58,7 @@ class ConfigRef(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-class RuleKey(NamedTuple):
+class WatchRuleKey(NamedTuple):
     """An object with rules; the namespace of a ClusterWatchRule is empty."""
 
     kind: str
@@ -66,7 +66,7 @@ class RuleKey(NamedTuple):
     name: str
 
 
-class Place(NamedTuple):
+class BranchKey(NamedTuple):
     """What one worker writes to."""
 
     repository: str
@@ -83,14 +83,14 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class WritableDestination:
     """A GitDestination that can be written."""
 
     ref: DestinationRef
     uid: str
-    config: ConfigRef
+    config: RepoConfigRef
     url: RepoUrl
-    place: Place
+    place: BranchKey
     base: str
     login: SecretRef | None = None
     signing: SecretRef | None = None
@@ -98,8 +98,8 @@ class Destination:
     prune: str = "Always"
     policy: SecretPolicy = SecretPolicy.EXCLUDE
     recipients: tuple[str, ...] = ()
-    limits: Limits = _LIMITS
-    cadence: Cadence = _CADENCE
+    limits: BatchLimits = _LIMITS
+    cadence: PushCadence = _CADENCE
     template: str = ""
     budget: DeletionLimits = _BUDGET
     approvals: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class DeclaredConfig:
     """What people have written into the cluster."""
 
     configs: Sequence[GitRepoConfig] = ()
@@ -129,35 +129,35 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class DestinationPlan:
     """What is to be done about it."""
 
-    destinations: Mapping[DestinationRef, Destination] = field(default_factory=dict)
+    destinations: Mapping[DestinationRef, WritableDestination] = field(default_factory=dict)
     refused: Mapping[DestinationRef, StokerError] = field(default_factory=dict)
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[SelectionRule, ...] = ()
     """Those whose destination can be written."""
-    refused_rules: Mapping[RuleKey, StokerError] = field(default_factory=dict)
+    refused_rules: Mapping[WatchRuleKey, StokerError] = field(default_factory=dict)
     own: frozenset[SecretRef] = frozenset()
     """Secrets that resources of the product name."""
 
     @property
-    def places(self) -> frozenset[Place]:
+    def places(self) -> frozenset[BranchKey]:
         return frozenset(each.place for each in self.destinations.values())
 
 
-def arrange(stated: Stated, *, limits: Limits = _LIMITS) -> Arrangement:
+def arrange(stated: DeclaredConfig, *, limits: BatchLimits = _LIMITS) -> DestinationPlan:
     """Judge everything that is there; `limits` hold for destinations that set none."""
-    configs = {ConfigRef(one.metadata.namespace, one.metadata.name): one for one in stated.configs}
-    usable: dict[DestinationRef, Destination] = {}
+    configs = {RepoConfigRef(one.metadata.namespace, one.metadata.name): one for one in stated.configs}
+    usable: dict[DestinationRef, WritableDestination] = {}
     refused: dict[DestinationRef, StokerError] = {}
-    candidates: list[tuple[GitDestination, Destination]] = []
+    candidates: list[tuple[GitDestination, WritableDestination]] = []
     for one in sorted(stated.destinations, key=_age):
         ref = DestinationRef(one.metadata.namespace, one.metadata.name)
         try:
             candidates.append((one, _destination(one, ref, configs, stated.unreadable, limits)))
         except StokerError as error:
             refused[ref] = error
-    owners: list[Destination] = []  # also the suspended ones: a folder stays theirs
+    owners: list[WritableDestination] = []  # also the suspended ones: a folder stays theirs
     for one, made in sorted(candidates, key=lambda each: not each[1].writes):
         try:
             _check_overlap(made, owners)
@@ -167,8 +167,8 @@ def arrange(stated: Stated, *, limits: Limits = _LIMITS) -> Arrangement:
             refused[made.ref] = error
         else:
             usable[made.ref] = made
-    rules: list[Rule] = []
-    refused_rules: dict[RuleKey, StokerError] = {}
+    rules: list[SelectionRule] = []
+    refused_rules: dict[WatchRuleKey, StokerError] = {}
     lost = {DestinationRef(*name) for kind, *name in stated.unreadable if kind == "GitDestination"}
     for ref in lost:
         refused[ref] = Stalled("it does not fit its schema", reason=Reason.INVALID_SPEC)
@@ -184,12 +184,12 @@ def arrange(stated: Stated, *, limits: Limits = _LIMITS) -> Arrangement:
         else:
             refused_rules[key] = why
     own = own_secrets(list(stated.configs)) | frozenset(stated.named)
-    return Arrangement(usable, refused, tuple(rules), refused_rules, own)
+    return DestinationPlan(usable, refused, tuple(rules), refused_rules, own)
 
 
-def key_of(rule: AnyRule) -> RuleKey:
+def key_of(rule: AnyRule) -> WatchRuleKey:
     namespace = rule.metadata.namespace if isinstance(rule, WatchRule) else ""
-    return RuleKey(type(rule).__name__, namespace, rule.metadata.name)
+    return WatchRuleKey(type(rule).__name__, namespace, rule.metadata.name)
 
 
 def destination_of(rule: AnyRule) -> DestinationRef:
@@ -200,12 +200,12 @@ def destination_of(rule: AnyRule) -> DestinationRef:
 def _destination(
     one: GitDestination,
     ref: DestinationRef,
-    configs: Mapping[ConfigRef, GitRepoConfig],
+    configs: Mapping[RepoConfigRef, GitRepoConfig],
     unreadable: Collection[tuple[str, str, str]],
-    limits: Limits,
-) -> Destination:
+    limits: BatchLimits,
+) -> WritableDestination:
     spec = one.spec
-    wanted = ConfigRef(spec.repo_ref.namespace or ref.namespace, spec.repo_ref.name)
+    wanted = RepoConfigRef(spec.repo_ref.namespace or ref.namespace, spec.repo_ref.name)
     config = configs.get(wanted)
     if not allows_namespace(
         wanted.namespace, ref.namespace, config.spec.allowed_namespaces if config else None
@@ -232,12 +232,12 @@ def _destination(
         MessageTemplate(template)
     login, signing = config.spec.secret_ref, config.spec.signing
     url = RepoUrl(config.spec.repo_url)
-    made = Destination(
+    made = WritableDestination(
         ref,
         one.metadata.uid,
         wanted,
         url,
-        Place(repository_of(url), spec.branch),
+        BranchKey(repository_of(url), spec.branch),
         base,
         SecretRef(wanted.namespace, login.name) if login else None,
         SecretRef(wanted.namespace, signing.secret_ref.name) if signing else None,
@@ -270,7 +270,7 @@ def _budget(one: GitDestination) -> DeletionLimits:
     return DeletionLimits(files, percent)
 
 
-def _limits(one: GitDestination, limits: Limits) -> Limits:
+def _limits(one: GitDestination, limits: BatchLimits) -> BatchLimits:
     batch = one.spec.batch
     if batch is None:
         return limits
@@ -283,14 +283,14 @@ def _limits(one: GitDestination, limits: Limits) -> Limits:
     return limits
 
 
-def _cadence(config: GitRepoConfig) -> Cadence:
+def _cadence(config: GitRepoConfig) -> PushCadence:
     push = config.spec.push
     if push is None:
-        return Cadence()
-    return Cadence(parse_duration(push.interval) if push.interval else 0.0, push.max_commits)
+        return PushCadence()
+    return PushCadence(parse_duration(push.interval) if push.interval else 0.0, push.max_commits)
 
 
-def _check_overlap(own: Destination, others: Iterable[Destination]) -> None:
+def _check_overlap(own: WritableDestination, others: Iterable[WritableDestination]) -> None:
     for other in others:
         same = may_be_same(own.place.repository, other.place.repository)
         if not same or own.place.branch != other.place.branch:
@@ -313,7 +313,7 @@ def _check_suspended(one: GitDestination, config: GitRepoConfig) -> None:
 
 def _why_not(
     rule: AnyRule,
-    usable: Mapping[DestinationRef, Destination],
+    usable: Mapping[DestinationRef, WritableDestination],
     refused: Mapping[DestinationRef, StokerError],
     allowed: Mapping[DestinationRef, Collection[str] | None],
 ) -> StokerError | None:

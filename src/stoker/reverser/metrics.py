@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.reverser.destinations import Place
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.destinations import BranchKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.rules import DestinationRef
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.writer.batch import Planned
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.writer.batch import PlannedCommit
 from stoker.telemetry.metrics import Metrics
 
 _KIND = ("gvk", "scope")
@@ -20,7 +20,7 @@ _BRANCH = ("repo", "branch")
 _TO = ("destination",)
 
 
-class Meter:
+class ReverserMetrics:
     """Takes what happened."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -68,23 +68,23 @@ class Meter:
             "change_push_delay_seconds", "From noticing a change to its being pushed.", _BRANCH
         )
 
-    def scanned(self, watched: Watched, count: int) -> None:
+    def scanned(self, watched: WatchedKind, count: int) -> None:
         resource = watched.resource
         gvk = f"{resource.api_version}/{resource.kind}"
         self._scanned.inc(count, gvk=gvk, scope=_scope(resource.namespaced))
 
-    def listed(self, watched: Watched, seconds: float) -> None:
+    def listed(self, watched: WatchedKind, seconds: float) -> None:
         resource = watched.resource
         gvk = f"{resource.api_version}/{resource.kind}"
         self._watch_seconds.observe(seconds, gvk=gvk, scope=_scope(resource.namespaced))
 
-    def watch_failed(self, watched: Watched, reason: str) -> None:
+    def watch_failed(self, watched: WatchedKind, reason: str) -> None:
         resource = watched.resource
         gvk = f"{resource.api_version}/{resource.kind}"
         self._watch_failures.inc(gvk=gvk, scope=_scope(resource.namespaced), reason=reason)
 
     def wrote(
-        self, ref: DestinationRef, commits: Iterable[Planned], kinds: dict[tuple[str, ...], str]
+        self, ref: DestinationRef, commits: Iterable[PlannedCommit], kinds: dict[tuple[str, ...], str]
     ) -> None:
         """Commits of a destination were pushed; `kinds` are the names of kinds by group, version, plural."""
         for commit in commits:
@@ -94,7 +94,7 @@ class Meter:
                 else:
                     self._written.inc(gvk=_gvk(change.key, kinds), scope=_scope(bool(change.key.namespace)))
 
-    def pushed(self, place: Place, commits: int, size: int, replays: int, seconds: float) -> None:
+    def pushed(self, place: BranchKey, commits: int, size: int, replays: int, seconds: float) -> None:
         labels = _of(place)
         self._commits.inc(commits, **labels)
         self._bytes.inc(size, **labels)
@@ -103,24 +103,24 @@ class Meter:
         if replays:
             self._replay_seconds.observe(seconds, **labels)
 
-    def push_failed(self, place: Place, reason: str) -> None:
+    def push_failed(self, place: BranchKey, reason: str) -> None:
         self._push_failures.inc(**_of(place), reason=reason)
 
-    def taken(self, place: Place, seconds: float) -> None:
+    def taken(self, place: BranchKey, seconds: float) -> None:
         self._queue_seconds.observe(seconds, **_of(place))
 
-    def arrived(self, place: Place, seconds: float) -> None:
+    def arrived(self, place: BranchKey, seconds: float) -> None:
         self._delay_seconds.observe(seconds, **_of(place))
 
-    def active(self, place: Place, active: bool) -> None:
+    def active(self, place: BranchKey, active: bool) -> None:
         self._active.set(int(active), **_of(place))
 
-    def gone(self, place: Place) -> None:
+    def gone(self, place: BranchKey) -> None:
         """Nobody wants anything written there any more: no worker is missing."""
         self._active.drop(**_of(place))
         self._depth.drop(**_of(place))
 
-    def depth(self, place: Place, changes: int) -> None:
+    def depth(self, place: BranchKey, changes: int) -> None:
         self._depth.set(changes, **_of(place))
 
     def ownership_conflict(self, ref: DestinationRef) -> None:
@@ -129,11 +129,11 @@ class Meter:
     def marker_conflict(self, ref: DestinationRef) -> None:
         self._marker.inc(destination=str(ref))
 
-    def lease_failed(self, place: Place) -> None:
+    def lease_failed(self, place: BranchKey) -> None:
         self._lease_failures.inc(worker=place.lease)
 
 
-def _of(place: Place) -> dict[str, str]:
+def _of(place: BranchKey) -> dict[str, str]:
     return {"repo": place.repository.lstrip("/"), "branch": place.branch}
 
 
@@ -141,5 +141,5 @@ def _scope(namespaced: bool) -> str:
     return "Namespaced" if namespaced else "Cluster"
 
 
-def _gvk(key: ObjectKey, kinds: dict[tuple[str, ...], str]) -> str:
+def _gvk(key: ManifestKey, kinds: dict[tuple[str, ...], str]) -> str:
     return f"{key.api_version}/{kinds.get(key[:3], key.resource)}"

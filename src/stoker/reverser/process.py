@@ -16,18 +16,18 @@ import socket
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
-from stoker.kube.client.objects import Header
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import NAMESPACES
 from stoker.kube.config.own_account import own_account
-from stoker.kube.leader.lease import Terms, unique_identity
+from stoker.kube.leader.lease import LeaseTerms, unique_identity
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.runtime.process import Unit
-from stoker.reverser.metrics import Meter
-from stoker.reverser.settings import NAME, AuthorFacts, Seams, Settings, Started
-from stoker.reverser.supervisor import Operated
-from stoker.reverser.writer.commit_message import Origin
-from stoker.telemetry.health import Health
+from stoker.kube.runtime.process import ProcessGroup
+from stoker.reverser.metrics import ReverserMetrics
+from stoker.reverser.settings import NAME, AuthorSource, ReverserExtensions, ReverserOptions, ReverserRuntime
+from stoker.reverser.supervisor import ReverserSupervisor
+from stoker.reverser.writer.commit_message import CommitOrigin
+from stoker.telemetry.health import ProcessHealth
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
@@ -38,19 +38,21 @@ log = get_logger(__name__)
 _BACKOFF = Backoff(base=0.5, ceiling=30.0)
 
 
-__all__ = ["AuthorFacts", "Reverser", "Seams", "Settings", "Started"]
+__all__ = ["AuthorSource", "ReverserExtensions", "ReverserOptions", "ReverserProcess", "ReverserRuntime"]
 
 
-class Reverser:
+class ReverserProcess:
     """One replica."""
 
-    def __init__(self, settings: Settings, seams: Seams | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: ReverserOptions, seams: ReverserExtensions | None = None, clock: Clock | None = None
+    ) -> None:
         self._settings = settings
-        self._seams = seams if seams is not None else Seams()
+        self._seams = seams if seams is not None else ReverserExtensions()
         self._clock = clock or SystemClock()
         self._metrics = Metrics(settings.metrics_prefix)
-        self._meter = Meter(self._metrics)
-        self._health = Health()
+        self._meter = ReverserMetrics(self._metrics)
+        self._health = ProcessHealth()
 
     async def run(self) -> None:
         """Serve probes, watch and write, until cancelled."""
@@ -61,30 +63,32 @@ class Reverser:
             health_address=settings.health_address,
             metrics_address=settings.metrics_address,
         )
-        async with probes, Client(settings.config, clock=self._clock, user_agent=NAME) as client:
+        async with probes, KubeClient(settings.config, clock=self._clock, user_agent=NAME) as client:
             instance = settings.identity or socket.gethostname()
-            origin = Origin(await self._cluster_uid(client), settings.namespace, NAME, instance)
-            terms = Terms(
+            origin = CommitOrigin(await self._cluster_uid(client), settings.namespace, NAME, instance)
+            terms = LeaseTerms(
                 f"{instance}_{unique_identity().rpartition('_')[2]}",
                 settings.lease_seconds,
                 settings.renew_seconds,
                 owner=await own_account(client, settings.namespace),
             )
-            operated = Operated(settings, self._seams, self._clock, client, origin, terms, self._meter)
+            operated = ReverserSupervisor(
+                settings, self._seams, self._clock, client, origin, terms, self._meter
+            )
             self._metrics.collect_from(lambda: watch_readings(operated.reflectors))
             self._health.ready.add("listed", operated.why_unready)
-            started = Started(
+            started = ReverserRuntime(
                 client, self._clock, self._metrics, self._health, terms.identity, settings.namespace
             )
             parts = [*self._seams.parts(started), *operated.parts]
-            await Unit(parts, clock=self._clock).run()
+            await ProcessGroup(parts, clock=self._clock).run()
 
-    async def _cluster_uid(self, client: Client) -> str:
+    async def _cluster_uid(self, client: KubeClient) -> str:
         """What tells this cluster from all others."""
         failures = 0
         while True:
             try:
-                return (await client.get(NAMESPACES, "kube-system", into=Header)).metadata.uid
+                return (await client.get(NAMESPACES, "kube-system", into=ObjectHeader)).metadata.uid
             except StokerError as error:
                 failures += 1
                 log.warning("cluster.unknown", error=error.message)

@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Protocol
 
 from stoker.domain.clock import Clock
-from stoker.kube.client.client import Client
-from stoker.kube.client.served_kinds import Catalog
-from stoker.kube.client.token_bucket import Rate
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.served_kinds import KindCatalog
+from stoker.kube.client.token_bucket import RequestRate
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.runtime.process import Part
-from stoker.reverser.authors.attribution import Authors, Observed
-from stoker.reverser.authors.facts import User
+from stoker.kube.runtime.process import ProcessPart
+from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent
+from stoker.reverser.authors.facts import RequestUser
 from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
 from stoker.reverser.selection.selection import Selection
 from stoker.reverser.watch.discovery import REFRESH
-from stoker.reverser.writer.batch import Capacity, Limits
-from stoker.telemetry.health import Health
+from stoker.reverser.writer.batch import BatchLimits, QueueCapacity
+from stoker.telemetry.health import ProcessHealth
 from stoker.telemetry.metrics import Metrics
 
 NAME = "gitops-reverser"
-_CAPACITY = Capacity()
+_CAPACITY = QueueCapacity()
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReverserOptions:
     """What a command line can say about a reverser."""
 
     config: ClusterConfig
@@ -41,7 +41,7 @@ class Settings:
     watch_all: bool = False
     max_kinds: int = MAX_KINDS
     max_concurrent_watches: int = 50
-    rate: Rate = field(default_factory=lambda: Rate(5, 10))
+    rate: RequestRate = field(default_factory=lambda: RequestRate(5, 10))
     discovery_refresh: float = REFRESH
     max_workers: int = 24
     max_workers_per_repo: int = 5
@@ -55,38 +55,38 @@ class Settings:
     """`--enable-watch-ingestion`."""
     require_known_hosts: bool = False
     branch_refresh: float = 300.0
-    capacity: Capacity = _CAPACITY
+    capacity: QueueCapacity = _CAPACITY
     """What may wait for one destination before who brings changes has to wait, too."""
-    limits: Limits = field(default_factory=Limits)
+    limits: BatchLimits = field(default_factory=BatchLimits)
     """When changes become a commit, for destinations that do not say so."""
 
 
-class AuthorFacts(Protocol):
+class AuthorSource(Protocol):
     """Who knows whose a change is."""
 
-    def author_of(self, seen: Observed, now: float) -> User | None: ...
+    def author_of(self, seen: ObservedEvent, now: float) -> RequestUser | None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class ReverserRuntime:
     """What others may build their parts around."""
 
-    client: Client
+    client: KubeClient
     clock: Clock
     metrics: Metrics
-    health: Health
+    health: ProcessHealth
     identity: str
     namespace: str
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
+class ReverserExtensions:
     """What other rooms and other ways to know an author hand in."""
 
-    authors: AuthorFacts = field(default_factory=Authors)
-    parts: Callable[[Started], Sequence[Part]] = lambda started: ()
+    authors: AuthorSource = field(default_factory=AuthorAttribution)
+    parts: Callable[[ReverserRuntime], Sequence[ProcessPart]] = lambda started: ()
     """Further parts of the process, such as the server that admission asks."""
-    selected: Callable[[Selection, Catalog], None] = lambda selection, catalog: None
+    selected: Callable[[Selection, KindCatalog], None] = lambda selection, catalog: None
     """Told of every new selection; its `kinds` are what admission is to be asked about."""
     author_patience: float = 0.0
     """How long a change may wait for the fact that tells its author, where facts come from elsewhere."""

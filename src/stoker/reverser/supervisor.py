@@ -12,32 +12,32 @@ from typing import Any
 
 from stoker.domain.clock import Clock
 from stoker.git.process.runner import GitRunner
-from stoker.kube.client.client import Client
-from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.client.token_bucket import TokenBucket
 from stoker.kube.events.recorder import EventRecorder
-from stoker.kube.leader.lease import Terms
-from stoker.kube.runtime.process import Part
+from stoker.kube.leader.lease import LeaseTerms
+from stoker.kube.runtime.process import ProcessPart
 from stoker.kube.watch.reflector import Reflector
-from stoker.reverser.destinations import Arrangement, Place, arrange
-from stoker.reverser.metrics import Meter
+from stoker.reverser.destinations import BranchKey, DestinationPlan, arrange
+from stoker.reverser.metrics import ReverserMetrics
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.selection import Selection, select
-from stoker.reverser.settings import NAME, Seams, Settings
-from stoker.reverser.status.status_facts import Truths
-from stoker.reverser.status.status_writer import Reporter
-from stoker.reverser.watch.config_watch import Stating
-from stoker.reverser.watch.discovery import Survey
-from stoker.reverser.watch.ingest import Around
-from stoker.reverser.watch.throttled_source import Turns
-from stoker.reverser.watch.watch_set import Watches
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.writer.context import Tools
-from stoker.reverser.writer.lease import Candidate
-from stoker.reverser.writer.replica_assignment import Members
-from stoker.reverser.writer.repo_check import Trials
+from stoker.reverser.settings import NAME, ReverserExtensions, ReverserOptions
+from stoker.reverser.status.status_facts import StatusFacts
+from stoker.reverser.status.status_writer import StatusWriter
+from stoker.reverser.watch.config_watch import ConfigWatch
+from stoker.reverser.watch.discovery import DiscoveryLoop
+from stoker.reverser.watch.ingest import IngestContext
+from stoker.reverser.watch.throttled_source import WatchBudget
+from stoker.reverser.watch.watch_set import WatchSet
+from stoker.reverser.writer.commit_message import CommitOrigin
+from stoker.reverser.writer.context import WriterContext
+from stoker.reverser.writer.lease import BranchCandidate
+from stoker.reverser.writer.replica_assignment import LiveReplicas
+from stoker.reverser.writer.repo_check import RepoChecks
 from stoker.reverser.writer.signing_keys import SigningKeys
-from stoker.reverser.writer.worker import Slots, Worker
+from stoker.reverser.writer.worker import BranchWorker, PushSlots
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -45,18 +45,18 @@ log = get_logger(__name__)
 SECRETS = GroupResource("", "secrets")
 
 
-class Operated:
+class ReverserSupervisor:
     """Everything that runs behind the client."""
 
     def __init__(
         self,
-        settings: Settings,
-        seams: Seams,
+        settings: ReverserOptions,
+        seams: ReverserExtensions,
         clock: Clock,
-        client: Client,
-        origin: Origin,
-        terms: Terms,
-        meter: Meter,
+        client: KubeClient,
+        origin: CommitOrigin,
+        terms: LeaseTerms,
+        meter: ReverserMetrics,
     ) -> None:
         self._settings = settings
         self._seams = seams
@@ -66,11 +66,11 @@ class Operated:
         self._meter = meter
         self._stirred = asyncio.Event()
         self._relabelled = False
-        self._candidates: dict[Place, tuple[Candidate, asyncio.Task[None]]] = {}
-        self._leaving: dict[Place, asyncio.Task[None]] = {}
+        self._candidates: dict[BranchKey, tuple[BranchCandidate, asyncio.Task[None]]] = {}
+        self._leaving: dict[BranchKey, asyncio.Task[None]] = {}
         """Those that are ending: a branch is not claimed again before its Lease was given back."""
         rate = TokenBucket(settings.rate, clock)
-        self._stating = Stating(
+        self._stating = ConfigWatch(
             client,
             clock,
             home=settings.namespace,
@@ -79,7 +79,7 @@ class Operated:
             stirred=self._stir,
             relabelled=self._relabel,
         )
-        self._survey = Survey(
+        self._survey = DiscoveryLoop(
             client,
             clock,
             changed=self._stating.kinds_changed,
@@ -88,12 +88,12 @@ class Operated:
             refresh=settings.discovery_refresh,
         )
         opening = asyncio.Semaphore(settings.max_concurrent_watches)
-        turns = Turns(opening, rate, clock, meter.scanned, self._tell, meter.listed, meter.watch_failed)
-        self._watches = Watches(client, turns, Around(select((), Catalog())))
-        self._members = Members(client, settings.namespace, terms, clock, self._stir)
+        turns = WatchBudget(opening, rate, clock, meter.scanned, self._tell, meter.listed, meter.watch_failed)
+        self._watches = WatchSet(client, turns, IngestContext(select((), KindCatalog())))
+        self._members = LiveReplicas(client, settings.namespace, terms, clock, self._stir)
         self._keys = SigningKeys(client, settings.work_dir)
         git = GitRunner(settings.work_dir)
-        self._trials = Trials(
+        self._trials = RepoChecks(
             client,
             git,
             self._keys,
@@ -102,7 +102,7 @@ class Operated:
             require_known_hosts=settings.require_known_hosts,
             stirred=self._tell,
         )
-        self._truths = Truths(
+        self._truths = StatusFacts(
             self._stating,
             self._watches,
             self._candidate_of,
@@ -112,9 +112,9 @@ class Operated:
             trials=self._trials,
         )
         self._events = EventRecorder(client, component=NAME, instance=terms.identity, clock=clock)
-        self._reporter = Reporter(client, self._truths, self._events, clock)
-        self._slots = Slots(asyncio.Semaphore(settings.max_workers), settings.max_workers_per_repo)
-        self._tools = Tools(
+        self._reporter = StatusWriter(client, self._truths, self._events, clock)
+        self._slots = PushSlots(asyncio.Semaphore(settings.max_workers), settings.max_workers_per_repo)
+        self._tools = WriterContext(
             client=client,
             git=git,
             folder=settings.work_dir,
@@ -132,15 +132,15 @@ class Operated:
         )
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ProcessPart]:
         """In the order in which they need each other."""
         return [
-            Part("events", self._events.run, self._events.stop),
-            Part("reporting", self._reporter.run),
-            Part("members", self._members.run),
-            Part("stating", self._stating.run),
-            Part("surveying", self._survey.run),
-            Part("working", self._work),
+            ProcessPart("events", self._events.run, self._events.stop),
+            ProcessPart("reporting", self._reporter.run),
+            ProcessPart("members", self._members.run),
+            ProcessPart("stating", self._stating.run),
+            ProcessPart("surveying", self._survey.run),
+            ProcessPart("working", self._work),
         ]
 
     @property
@@ -164,7 +164,7 @@ class Operated:
                 self._stirred.clear()
                 await asyncio.sleep(0)
                 if self._survey.catalog is not None or not self._settings.ingest:
-                    self._follow(self._survey.catalog or Catalog())
+                    self._follow(self._survey.catalog or KindCatalog())
         finally:
             tasks = [task for _, task in self._candidates.values()] + [*self._leaving.values()]
             for task in tasks:
@@ -173,7 +173,7 @@ class Operated:
             await self._trials.stop()
             await self._watches.stop()
 
-    def _follow(self, catalog: Catalog) -> None:
+    def _follow(self, catalog: KindCatalog) -> None:
         settings, stated = self._settings, self._stating.stated()
         arrangement = arrange(stated, limits=settings.limits)
         if not settings.ingest:
@@ -197,7 +197,7 @@ class Operated:
         self._keys.follow(stated.configs)
         used = {each.config for each in arrangement.destinations.values()}
         self._trials.follow(stated.configs, used, speaks=self._members.speaks)
-        self._watches.follow(Around(selection, arrangement.own, self._stating.labels_of))
+        self._watches.follow(IngestContext(selection, arrangement.own, self._stating.labels_of))
         if self._relabelled:
             self._relabelled = False
             self._watches.seed(labelled)
@@ -206,7 +206,7 @@ class Operated:
         self._seams.selected(selection, catalog)
         self._tell()
 
-    def _staff(self, arrangement: Arrangement) -> None:
+    def _staff(self, arrangement: DestinationPlan) -> None:
         """A worker for each branch, and none for others."""
         for place in self._candidates.keys() - arrangement.places:
             candidate, task = self._candidates.pop(place)
@@ -216,8 +216,8 @@ class Operated:
         for place in sorted(arrangement.places):
             wanted = {ref: each for ref, each in arrangement.destinations.items() if each.place == place}
             if place not in self._candidates:
-                worker = Worker(place, self._tools, self._slots, clock=self._clock)
-                candidate = Candidate(
+                worker = BranchWorker(place, self._tools, self._slots, clock=self._clock)
+                candidate = BranchCandidate(
                     worker,
                     self._client,
                     self._settings.namespace,
@@ -233,12 +233,12 @@ class Operated:
                 self._meter.active(place, False)  # a branch that nobody writes is seen to have no worker
             self._candidates[place][0].worker.arrange(wanted)
 
-    def _left(self, place: Place, _: asyncio.Task[None]) -> None:
+    def _left(self, place: BranchKey, _: asyncio.Task[None]) -> None:
         """The worker of a branch has ended; one that took its place speaks for itself."""
         if place not in self._candidates:
             self._meter.gone(place)
 
-    def _candidate_of(self, place: Place) -> Candidate | None:
+    def _candidate_of(self, place: BranchKey) -> BranchCandidate | None:
         found = self._candidates.get(place)
         return None if found is None else found[0]
 
@@ -259,7 +259,7 @@ class Operated:
         self._reporter.stir()
 
 
-async def _after(previous: asyncio.Task[None] | None, candidate: Candidate) -> None:
+async def _after(previous: asyncio.Task[None] | None, candidate: BranchCandidate) -> None:
     if previous is not None:
         await asyncio.wait({previous})
     await candidate.run()

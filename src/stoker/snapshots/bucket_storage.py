@@ -20,13 +20,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from stoker.domain.errors import Misconfigured, StokerError
-from stoker.domain.intent.policies import Bucket
+from stoker.domain.intent.policies import SnapshotBucketPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.secrets import Secret
 from stoker.http_client import EgressRefused, egress
 from stoker.http_client.proxy import proxy_for
 from stoker.snapshots.ids import safe_name
-from stoker.snapshots.storage import MAX_OBJECTS, Missing, Stored
+from stoker.snapshots.storage import MAX_OBJECTS, ObjectMissing, StoredObject
 from stoker.snapshots.types import failed
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 
 
 def s3(
-    bucket: Bucket,
+    bucket: SnapshotBucketPolicy,
     gateway: str,
     credentials: Mapping[str, Secret] | None = None,
     *,
@@ -75,7 +75,7 @@ def s3(
 
 
 def gcs(
-    bucket: Bucket,
+    bucket: SnapshotBucketPolicy,
     gateway: str,
     credentials: Mapping[str, Secret] | None = None,
     *,
@@ -106,13 +106,15 @@ class BucketStorage:
     def exclusive(self) -> Iterator[None]:
         yield
 
-    def listed(self) -> list[Stored]:
+    def listed(self) -> list[StoredObject]:
         import obstore  # noqa: PLC0415 - only who has a bucket has the library
 
-        found: list[Stored] = []
+        found: list[StoredObject] = []
         with self._told("listed"):
             for some in obstore.list(self._store):
-                found += [Stored(one["path"], one["size"], one["last_modified"].timestamp()) for one in some]
+                found += [
+                    StoredObject(one["path"], one["size"], one["last_modified"].timestamp()) for one in some
+                ]
                 if len(found) > MAX_OBJECTS:
                     raise failed(f"there are more than {MAX_OBJECTS} objects in {self.where}")
         return found
@@ -141,7 +143,7 @@ class BucketStorage:
             except FileNotFoundError as error:
                 code = _CODE.search(str(error))
                 if code is None or code[1] == "NoSuchKey":
-                    raise Missing(name) from None
+                    raise ObjectMissing(name) from None
                 raise  # the bucket itself, or the user
             except Exception as error:
                 status = _STATUS.search(str(error))
@@ -167,7 +169,7 @@ class BucketStorage:
             yield
         except EgressRefused as error:
             raise failed(f"the snapshots in {self.where} cannot be {what}: {error.message}") from None
-        except (StokerError, Missing):
+        except (StokerError, ObjectMissing):
             raise
         except Exception as error:
             if own:
@@ -212,7 +214,7 @@ def _guarded(parts: Iterator[bytes], own: list[BaseException]) -> Iterator[bytes
 def _made(
     scheme: str,
     store: Any,
-    bucket: Bucket,
+    bucket: SnapshotBucketPolicy,
     gateway: str,
     keys: Mapping[str, Any],
     options: ClientConfig,

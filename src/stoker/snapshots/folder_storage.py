@@ -20,7 +20,7 @@ from stoker.domain.errors import Retry, Wait
 from stoker.domain.failpoints import reached
 from stoker.domain.reasons import Reason
 from stoker.snapshots.ids import PART
-from stoker.snapshots.storage import MAX_OBJECTS, Missing, Stored
+from stoker.snapshots.storage import MAX_OBJECTS, ObjectMissing, StoredObject
 from stoker.snapshots.types import failed
 
 KEEP_FREE = 32 << 20
@@ -64,18 +64,18 @@ class FolderStorage:
         finally:
             os.close(fd)
 
-    def listed(self) -> list[Stored]:
-        found: list[Stored] = []
+    def listed(self) -> list[StoredObject]:
+        found: list[StoredObject] = []
         try:
             with self._entered() as folder, self._told("listed"), os.scandir(folder) as entries:
                 for entry in entries:
                     there = entry.stat(follow_symlinks=False)
                     if not stat.S_ISREG(there.st_mode) or entry.name == _LOCK:
                         continue
-                    found.append(Stored(entry.name, there.st_size, there.st_mtime))
+                    found.append(StoredObject(entry.name, there.st_size, there.st_mtime))
                     if len(found) > MAX_OBJECTS:
                         raise failed(f"there are more than {MAX_OBJECTS} files in {self.where}")
-        except Missing:
+        except ObjectMissing:
             return []
         return found
 
@@ -106,10 +106,10 @@ class FolderStorage:
             try:
                 fd = os.open(name, _READ, dir_fd=folder)
             except FileNotFoundError:
-                raise Missing(name) from None
+                raise ObjectMissing(name) from None
             try:
                 if not stat.S_ISREG(os.fstat(fd).st_mode):
-                    raise Missing(name)
+                    raise ObjectMissing(name)
                 data = os.pread(fd, length, start)
                 while len(data) < length and (more := os.pread(fd, length - len(data), start + len(data))):
                     data += more
@@ -119,7 +119,7 @@ class FolderStorage:
 
     def delete(self, name: str) -> None:
         gone = suppress(FileNotFoundError)
-        with suppress(Missing), self._entered() as folder, self._told("deleted"), gone:
+        with suppress(ObjectMissing), self._entered() as folder, self._told("deleted"), gone:
             reached("snapshot.unlink.before")
             os.unlink(name, dir_fd=folder)
             reached("snapshot.unlink.after")
@@ -177,7 +177,7 @@ def _enter(above: int, name: str, make: bool) -> int:
         return os.open(name, _ENTER, dir_fd=above)
     except FileNotFoundError:
         if not make:
-            raise Missing(name) from None
+            raise ObjectMissing(name) from None
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=above)
     os.fsync(above)

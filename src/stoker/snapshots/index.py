@@ -13,21 +13,21 @@ from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import BlobId
 from stoker.domain.reasons import Reason
 from stoker.snapshots import ids
-from stoker.snapshots.manifest import MAX_BYTES, NewerFormat, Sealed
-from stoker.snapshots.retention import Shelf, lacking, reusable
-from stoker.snapshots.storage import PIECE, Missing, Storage, Stored
-from stoker.snapshots.types import Head, Place, Snapshot, corrupt
+from stoker.snapshots.manifest import MAX_BYTES, SealedManifest, SnapshotFormatTooNew
+from stoker.snapshots.retention import StorageListing, lacking, reusable
+from stoker.snapshots.storage import PIECE, ObjectMissing, ObjectStorage, StoredObject
+from stoker.snapshots.types import PackLocation, Snapshot, SnapshotHeader, corrupt
 
 
-class Kept:
+class StoredContents:
     """Contents and where they lie; an older snapshot is looked into only for what no newer one has."""
 
-    def __init__(self, indexes: Iterator[dict[BlobId, Place]], packs: Collection[str]) -> None:
+    def __init__(self, indexes: Iterator[dict[BlobId, PackLocation]], packs: Collection[str]) -> None:
         self._indexes = indexes
         self._packs = packs
-        self._places: dict[BlobId, Place] = {}
+        self._places: dict[BlobId, PackLocation] = {}
 
-    def get(self, blob: BlobId) -> Place | None:
+    def get(self, blob: BlobId) -> PackLocation | None:
         while blob not in self._places:
             index = next(self._indexes, None)
             if index is None:
@@ -37,21 +37,21 @@ class Kept:
         return self._places[blob]
 
 
-class Shelves:
+class StorageIndex:
     """Looks at one storage, again and again."""
 
-    def __init__(self, storage: Storage, gateway: str) -> None:
+    def __init__(self, storage: ObjectStorage, gateway: str) -> None:
         self._storage = storage
         self._gateway = gateway
-        self._heads: dict[Stored, Head] = {}
+        self._heads: dict[StoredObject, SnapshotHeader] = {}
 
-    def look(self) -> Shelf:
+    def look(self) -> StorageListing:
         """What lies there now, with the head of each manifest."""
         stored = [one for one in self._storage.listed() if ids.belongs_to(self._gateway, ids.id_of(one.name))]
-        heads: dict[str, Head] = {}
+        heads: dict[str, SnapshotHeader] = {}
         troubles: dict[str, str] = {}
         newer = False
-        remembered: dict[Stored, Head] = {}
+        remembered: dict[StoredObject, SnapshotHeader] = {}
         for one in stored:
             if not one.name.endswith(ids.MANIFEST):
                 continue
@@ -60,13 +60,13 @@ class Shelves:
                 head = self._heads.get(one) or self.sealed(snapshot_id).head
             except Stalled as error:
                 troubles[snapshot_id] = error.message
-                newer = newer or isinstance(error, NewerFormat)
+                newer = newer or isinstance(error, SnapshotFormatTooNew)
             else:
                 heads[snapshot_id] = remembered[one] = head
         self._heads = remembered
-        return Shelf({one.name: one for one in stored}, heads, troubles, newer)
+        return StorageListing({one.name: one for one in stored}, heads, troubles, newer)
 
-    def sealed(self, snapshot_id: str) -> Sealed:
+    def sealed(self, snapshot_id: str) -> SealedManifest:
         """One manifest; raises Stalled for one that is not there, or not what it was."""
         if not ids.is_snapshot_id(snapshot_id) or not ids.belongs_to(self._gateway, snapshot_id):
             raise self._unknown(snapshot_id)
@@ -76,16 +76,16 @@ class Shelves:
                 piece = self._storage.get(snapshot_id + ids.MANIFEST, len(data), PIECE)
                 data += piece
                 if len(piece) < PIECE:
-                    return Sealed(snapshot_id, bytes(data))
-        except Missing:
+                    return SealedManifest(snapshot_id, bytes(data))
+        except ObjectMissing:
             raise self._unknown(snapshot_id) from None
         raise corrupt(f"the manifest of snapshot {snapshot_id} is larger than any that we write")
 
-    def kept(self, shelf: Shelf, digits: int) -> Kept:
+    def kept(self, shelf: StorageListing, digits: int) -> StoredContents:
         """Where contents lie that need not be stored again."""
-        return Kept(self._indexes(shelf, digits), reusable(shelf))
+        return StoredContents(self._indexes(shelf, digits), reusable(shelf))
 
-    def _indexes(self, shelf: Shelf, digits: int) -> Iterator[dict[BlobId, Place]]:
+    def _indexes(self, shelf: StorageListing, digits: int) -> Iterator[dict[BlobId, PackLocation]]:
         for snapshot_id in shelf.ids:
             head = shelf.heads.get(snapshot_id)
             if head is not None and head.digits == digits:
@@ -98,7 +98,7 @@ class Shelves:
         return Stalled(message, reason=Reason.SNAPSHOT_NOT_FOUND)
 
 
-def line(snapshot_id: str, shelf: Shelf) -> Snapshot:
+def line(snapshot_id: str, shelf: StorageListing) -> Snapshot:
     """What the list says of one snapshot."""
     head = shelf.heads.get(snapshot_id)
     if head is None:

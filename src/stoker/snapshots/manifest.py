@@ -6,7 +6,7 @@ before a path is looked at. Whoever can write to the storage can also write a su
 that fits, so paths, modes and numbers are checked again, all of them, and nothing
 is made as large as a number says before that number is known to be possible.
 
-`Sealed` takes it apart only as far as somebody asks: what is kept already follows
+`SealedManifest` takes it apart only as far as somebody asks: what is kept already follows
 from the rows of the contents alone. Pure: bytes in, values out.
 """
 
@@ -33,12 +33,12 @@ from stoker.snapshots.types import (
     MAX_FILE_BYTES,
     MAX_FILES,
     MAX_LEFT_OUT,
-    Codec,
-    Head,
-    KeptFile,
-    Manifest,
-    Origin,
-    Place,
+    PackCodec,
+    PackLocation,
+    SnapshotFile,
+    SnapshotHeader,
+    SnapshotManifest,
+    SnapshotOrigin,
     corrupt,
 )
 
@@ -57,13 +57,13 @@ _MOST = 1 << 60
 _DENSEST = 1_100
 
 
-class NewerFormat(Stalled):
+class SnapshotFormatTooNew(Stalled):
     """A later version wrote it: nobody here knows what it needs."""
 
     default_reason = Reason.SNAPSHOT_CORRUPT
 
 
-def encode(manifest: Manifest) -> bytes:
+def encode(manifest: SnapshotManifest) -> bytes:
     """The bytes of a manifest; raises ValueError where that would be more than is ever read again."""
     paths = [*manifest.files, *manifest.left_out]
     packs = list(manifest.packs)
@@ -107,7 +107,7 @@ def encode(manifest: Manifest) -> bytes:
     return whole + hashlib.sha256(whole).digest()
 
 
-class Sealed:
+class SealedManifest:
     """A manifest whose sum is right and whose head is understood."""
 
     def __init__(self, name: str, data: bytes) -> None:
@@ -120,14 +120,14 @@ class Sealed:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error) as error:
             raise self._wrong(error) from error
 
-    def contents(self) -> dict[BlobId, Place]:
+    def contents(self) -> dict[BlobId, PackLocation]:
         """Where everything lies that it needs."""
         try:
             return self._read_contents()
         except (ValueError, struct.error) as error:
             raise self._wrong(error) from error
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> SnapshotManifest:
         contents = self.contents()
         try:
             paths = self._read_paths()
@@ -136,13 +136,15 @@ class Sealed:
         except (ValueError, UnicodeDecodeError, zlib.error, struct.error) as error:
             raise self._wrong(error) from error
         head = self.head
-        return Manifest(
+        return SnapshotManifest(
             id=head.id,
             gateway=head.gateway,
             taken_at=head.taken_at,
             scope=head.scope,
             origin=head.origin,
-            files={path: KeptFile(blob, contents[blob].size, mode) for path, (blob, mode) in files.items()},
+            files={
+                path: SnapshotFile(blob, contents[blob].size, mode) for path, (blob, mode) in files.items()
+            },
             left_out=left_out,
             extra=self._extra,
             size=head.size,
@@ -163,7 +165,9 @@ class Sealed:
         if magic != MAGIC:
             raise ValueError("it does not begin as one")
         if version != FORMAT:  # before the checksum: a later version may have another one
-            raise NewerFormat(f"snapshot {self._name} has format {version}, which this version cannot read")
+            raise SnapshotFormatTooNew(
+                f"snapshot {self._name} has format {version}, which this version cannot read"
+            )
         if hashlib.sha256(memoryview(data)[:-_SUM]).digest() != data[-_SUM:]:
             raise ValueError("its checksum does not fit")
         self._head_at = _PREFIX.size
@@ -173,7 +177,7 @@ class Sealed:
         if self._files_at + files + _SUM != len(data) or head > MAX_HEAD or self._text > MAX_TEXT:
             raise ValueError("its parts have other lengths than it says")
 
-    def _read_head(self) -> Head:
+    def _read_head(self) -> SnapshotHeader:
         told = json.loads(self._data[self._head_at : self._paths_at])
         self._extra = base64.b64decode(told["extra"], validate=True)
         self._left_out = _number(told["leftOut"], MAX_LEFT_OUT)
@@ -181,12 +185,12 @@ class Sealed:
         packs = [
             (_text(name), _number(size, _MOST), _number(used, size)) for name, size, used in told["packs"]
         ]
-        head = Head(
+        head = SnapshotHeader(
             id=_text(told["id"]),
             gateway=_text(told["gateway"]),
             taken_at=float(_number(told["takenAt"], 1 << 40)),
             scope=SnapshotScope(told["scope"]),
-            origin=Origin(_text(told["commit"]), _text(told["ref"]), _text(told["settings"])),
+            origin=SnapshotOrigin(_text(told["commit"]), _text(told["ref"]), _text(told["settings"])),
             digits=_number(told["digits"], 64),
             files=_number(told["files"], MAX_FILES),
             size=_number(told["size"], _MOST),
@@ -202,24 +206,24 @@ class Sealed:
                 raise ValueError("it names a pack that is none")
         return head
 
-    def _read_contents(self) -> dict[BlobId, Place]:
+    def _read_contents(self) -> dict[BlobId, PackLocation]:
         row = struct.Struct(f"<{self.head.digits // 2}s{_PLACE}")
         part = memoryview(self._data)[self._contents_at : self._files_at]
         if len(part) != row.size * self._contents:
             raise ValueError("it names another number of contents than it says")
         packs = list(self.head.packs)
         ends = list(self.head.packs.values())
-        found: dict[BlobId, Place] = {}
+        found: dict[BlobId, PackLocation] = {}
         for raw, size, offset, stored, pack, codec in row.iter_unpack(part):
             if (
                 pack >= len(packs)
                 or offset + stored > ends[pack]
                 or size > MAX_FILE_BYTES
-                or (stored != size if codec == Codec.PLAIN else size > stored * _DENSEST)
-                or codec > Codec.ZLIB
+                or (stored != size if codec == PackCodec.PLAIN else size > stored * _DENSEST)
+                or codec > PackCodec.ZLIB
             ):
                 raise ValueError("a content lies where none can be")
-            found[str.__new__(BlobId, raw.hex())] = Place(packs[pack], offset, stored, codec, size)
+            found[str.__new__(BlobId, raw.hex())] = PackLocation(packs[pack], offset, stored, codec, size)
         if len(found) != self._contents:
             raise ValueError("it names a content twice")
         return found
@@ -248,7 +252,7 @@ class Sealed:
 
 
 def _check_sizes(
-    files: Mapping[str, tuple[BlobId, int]], contents: Mapping[BlobId, Place], size: int
+    files: Mapping[str, tuple[BlobId, int]], contents: Mapping[BlobId, PackLocation], size: int
 ) -> None:
     if sum(contents[blob].size for blob, _ in files.values()) != size:
         raise ValueError("its files have another size than it says")

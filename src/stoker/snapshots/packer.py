@@ -21,7 +21,7 @@ from stoker.snapshots.stable_read import (
     LARGE,
     LEVEL,
     TRIES,
-    Unsteady,
+    FileKeepsChanging,
     named,
     pieces,
     steady,
@@ -31,34 +31,41 @@ from stoker.snapshots.stable_read import (
 from stoker.snapshots.types import (
     MAX_FILES,
     MAX_LEFT_OUT,
-    Codec,
-    Found,
-    GoOn,
-    KeptFile,
-    Place,
+    ContinueCheck,
+    PackCodec,
+    PackLocation,
+    ScannedFile,
+    SnapshotFile,
     failed,
 )
 
 CHUNK = 256 << 10
 """Small contents are handed on together."""
 
-Opener = Callable[[str], int]
+FileOpener = Callable[[str], int]
 
 
-class Known(Protocol):
+class KnownContents(Protocol):
     """What is kept already."""
 
-    def get(self, blob: BlobId, /) -> Place | None: ...
+    def get(self, blob: BlobId, /) -> PackLocation | None: ...
 
 
-class Packing:
+class PackWriter:
     """One pack on its way; once `chunks` is through, the rest says what is in it."""
 
     def __init__(
-        self, pack: str, known: Known, open_file: Opener, *, digits: int, strict: bool, go_on: GoOn
+        self,
+        pack: str,
+        known: KnownContents,
+        open_file: FileOpener,
+        *,
+        digits: int,
+        strict: bool,
+        go_on: ContinueCheck,
     ) -> None:
-        self.files: dict[str, KeptFile] = {}
-        self.contents: dict[BlobId, Place] = {}
+        self.files: dict[str, SnapshotFile] = {}
+        self.contents: dict[BlobId, PackLocation] = {}
         """All that the files need, wherever it lies."""
         self.left_out: list[str] = []
         self.size = 0
@@ -72,7 +79,7 @@ class Packing:
         self._waiting: list[bytes] = []
         self._handed_on = 0
 
-    def chunks(self, files: Iterable[Found]) -> Generator[bytes, None, None]:
+    def chunks(self, files: Iterable[ScannedFile]) -> Generator[bytes, None, None]:
         """The bytes of the pack; none if everything is kept already."""
         for number, found in enumerate(files):
             if number >= MAX_FILES:
@@ -98,17 +105,17 @@ class Packing:
                 yield from self._handing_on()
         yield from self._handing_on()
 
-    def _have_known(self, found: Found) -> bool:
+    def _have_known(self, found: ScannedFile) -> bool:
         """Whether a file need not be opened."""
         if found.blob is None or len(found.blob) != self._digits:
             return False
         place = self._place(found.blob)
         if place is None or place.size != found.size:
             return False
-        self.files[found.path] = KeptFile(found.blob, found.size, found.mode & 0o777)
+        self.files[found.path] = SnapshotFile(found.blob, found.size, found.mode & 0o777)
         return True
 
-    def _place(self, blob: BlobId) -> Place | None:
+    def _place(self, blob: BlobId) -> PackLocation | None:
         """Where a content lies already."""
         place = self.contents.get(blob)
         if place is None:
@@ -121,15 +128,15 @@ class Packing:
         content, found = steady(fd, whole)
         blob = blob_of(content, digits=self._digits)
         if self._place(blob) is None:
-            codec, payload = Codec.PLAIN, content
+            codec, payload = PackCodec.PLAIN, content
             if worthwhile(content):
                 smaller = zlib.compress(content, LEVEL)
                 if len(smaller) < len(content):
-                    codec, payload = Codec.ZLIB, smaller
-            self.contents[blob] = Place(self._pack, self.size, len(payload), codec, len(content))
+                    codec, payload = PackCodec.ZLIB, smaller
+            self.contents[blob] = PackLocation(self._pack, self.size, len(payload), codec, len(content))
             self._waiting.append(payload)
             self.size += len(payload)
-        self.files[path] = KeptFile(blob, len(content), found.st_mode & 0o777)
+        self.files[path] = SnapshotFile(blob, len(content), found.st_mode & 0o777)
 
     def _handing_on(self) -> Iterator[bytes]:
         # Not by size: empty files have a place in the pack too, and a pack that is named must exist.
@@ -153,10 +160,10 @@ class Packing:
                     yield piece
                 if digest.blob() != blob:  # what was written is lost in the pack, and nobody looks there
                     continue
-                self.contents[blob] = Place(self._pack, start, self.size - start, codec, found.st_size)
-            self.files[path] = KeptFile(blob, found.st_size, found.st_mode & 0o777)
+                self.contents[blob] = PackLocation(self._pack, start, self.size - start, codec, found.st_size)
+            self.files[path] = SnapshotFile(blob, found.st_size, found.st_mode & 0o777)
             return
-        raise Unsteady
+        raise FileKeepsChanging
 
     def _leave_out(self, path: str, error: OSError) -> None:
         why = f"{path!r} cannot be taken into the snapshot: {error.strerror or error}"

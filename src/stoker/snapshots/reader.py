@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import Blob, BlobHash, BlobId
-from stoker.snapshots.storage import PIECE, Missing, Storage
-from stoker.snapshots.types import Codec, Place, corrupt
+from stoker.snapshots.storage import PIECE, ObjectMissing, ObjectStorage
+from stoker.snapshots.types import PackCodec, PackLocation, corrupt
 
 NEAR = 64 << 10
 """Up to so many bytes between two contents are read along: another request would cost more."""
 
 
-class Contents:
+class PackReader:
     """What the contents of one snapshot are read with."""
 
     def __init__(
         self,
-        storage: Storage,
+        storage: ObjectStorage,
         snapshot: str,
-        places: Mapping[BlobId, Place],
+        places: Mapping[BlobId, PackLocation],
         digits: int,
         damaged: Callable[[str], None],
     ) -> None:
@@ -75,9 +75,9 @@ class Contents:
         if run:
             yield run
 
-    def _checked(self, blob: BlobId, place: Place, data: bytes) -> bytes:
+    def _checked(self, blob: BlobId, place: PackLocation, data: bytes) -> bytes:
         content = data
-        if place.codec == Codec.ZLIB:
+        if place.codec == PackCodec.ZLIB:
             inflating = zlib.decompressobj()
             try:
                 content = inflating.decompress(data, place.size + 1)
@@ -91,7 +91,7 @@ class Contents:
             raise self._wrong(blob, place)
         return content
 
-    def _streamed(self, blob: BlobId, place: Place) -> Iterator[bytes]:
+    def _streamed(self, blob: BlobId, place: PackLocation) -> Iterator[bytes]:
         """A large one in pieces; it raises in the end if they were not the content."""
         digest = BlobHash(place.size, digits=self._digits)
         size = 0
@@ -104,8 +104,8 @@ class Contents:
         if size != place.size or digest.blob() != blob:
             raise self._wrong(blob, place)
 
-    def _inflated(self, blob: BlobId, place: Place) -> Iterator[bytes]:
-        inflating = zlib.decompressobj() if place.codec == Codec.ZLIB else None
+    def _inflated(self, blob: BlobId, place: PackLocation) -> Iterator[bytes]:
+        inflating = zlib.decompressobj() if place.codec == PackCodec.ZLIB else None
         for start in range(0, place.stored, PIECE):
             data = self._get(blob, place, place.offset + start, min(PIECE, place.stored - start))
             while inflating is not None and data and not inflating.eof:
@@ -121,17 +121,17 @@ class Contents:
         if inflating is not None and not inflating.eof:
             yield inflating.flush()  # the last bytes of a piece that was full
 
-    def _get(self, blob: BlobId, place: Place, start: int, length: int) -> bytes:
+    def _get(self, blob: BlobId, place: PackLocation, start: int, length: int) -> bytes:
         if not length:
             return b""
         try:
             data = self._storage.get(place.pack, start, length)
-        except Missing:
+        except ObjectMissing:
             raise corrupt(f"snapshot {self._snapshot} needs {place.pack}, which is gone") from None
         if len(data) != length:
             raise self._wrong(blob, place)
         return data
 
-    def _wrong(self, blob: BlobId, place: Place) -> Stalled:
+    def _wrong(self, blob: BlobId, place: PackLocation) -> Stalled:
         self._damaged(place.pack)
         return corrupt(f"snapshot {self._snapshot} cannot be used: {place.pack} is damaged at content {blob}")

@@ -20,31 +20,31 @@ from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.git_objects import Blob, BlobId
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.snapshots import ids
-from stoker.snapshots.index import Shelves, line
+from stoker.snapshots.index import StorageIndex, line
 from stoker.snapshots.manifest import check_paths, encode
-from stoker.snapshots.packer import Opener, Packing
-from stoker.snapshots.reader import Contents
-from stoker.snapshots.retention import Shelf, beyond, lacking, leftovers
-from stoker.snapshots.storage import Storage
+from stoker.snapshots.packer import FileOpener, PackWriter
+from stoker.snapshots.reader import PackReader
+from stoker.snapshots.retention import StorageListing, beyond, lacking, leftovers
+from stoker.snapshots.storage import ObjectStorage
 from stoker.snapshots.types import (
     MAX_EXTRA,
-    Found,
-    GoOn,
-    Manifest,
-    Origin,
+    ContinueCheck,
+    ScannedFile,
     Snapshot,
+    SnapshotManifest,
+    SnapshotOrigin,
     corrupt,
     failed,
     nothing,
 )
 
-NOWHERE = Origin()
+NOWHERE = SnapshotOrigin()
 
 
-class Opened:
+class OpenSnapshot:
     """A snapshot to be read."""
 
-    def __init__(self, manifest: Manifest, contents: Contents) -> None:
+    def __init__(self, manifest: SnapshotManifest, contents: PackReader) -> None:
         self.manifest = manifest
         self._contents = contents
 
@@ -58,27 +58,29 @@ class Opened:
         return b"".join(blob.chunks)
 
 
-class Snapshots:
+class SnapshotRepository:
     """What is kept of one gateway in one storage."""
 
-    def __init__(self, storage: Storage, gateway: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, storage: ObjectStorage, gateway: str, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._storage = storage
         self._gateway = gateway
         self._clock = clock
-        self._shelves = Shelves(storage, gateway)
+        self._shelves = StorageIndex(storage, gateway)
 
     def take(
         self,
-        files: Iterable[Found],
-        open_file: Opener,
+        files: Iterable[ScannedFile],
+        open_file: FileOpener,
         *,
         scope: SnapshotScope,
-        origin: Origin = NOWHERE,
+        origin: SnapshotOrigin = NOWHERE,
         extra: bytes = b"",
         digits: int = 40,
         strict: bool = True,
         reuse: bool = False,
-        go_on: GoOn = nothing,
+        go_on: ContinueCheck = nothing,
     ) -> Snapshot:
         """A new snapshot of these files; with `reuse` the newest one, if it says exactly the same.
 
@@ -93,7 +95,7 @@ class Snapshots:
             self._delete(leftovers(shelf, self._now(), self._storage.leftovers_rest))
             kept = self._shelves.kept(shelf, digits)
             new = ids.next_id(self._gateway, self._clock(), shelf.ids)
-            packing = Packing(new + ids.PACK, kept, open_file, digits=digits, strict=strict, go_on=go_on)
+            packing = PackWriter(new + ids.PACK, kept, open_file, digits=digits, strict=strict, go_on=go_on)
             try:
                 with closing(packing.chunks(files)) as chunks:
                     first = next(chunks, None)
@@ -129,18 +131,18 @@ class Snapshots:
         """The newest one that can be used, as far as its manifest tells."""
         return next((snapshot for snapshot in self.listed() if not snapshot.trouble), None)
 
-    def open(self, snapshot_id: str) -> Opened:
+    def open(self, snapshot_id: str) -> OpenSnapshot:
         """A snapshot whose manifest is whole; raises Stalled for one that is not, or not there."""
         manifest = self._shelves.sealed(snapshot_id).manifest()
         why = lacking(manifest.packs, {stored.name: stored for stored in self._storage.listed()})
         if why:
             raise corrupt(f"snapshot {snapshot_id} cannot be used: {why}")
-        contents = Contents(self._storage, snapshot_id, manifest.contents, manifest.digits, self._distrust)
-        return Opened(manifest, contents)
+        contents = PackReader(self._storage, snapshot_id, manifest.contents, manifest.digits, self._distrust)
+        return OpenSnapshot(manifest, contents)
 
     def verify(
-        self, snapshot_id: str, paths: Collection[str] | None = None, *, go_on: GoOn = nothing
-    ) -> Manifest:
+        self, snapshot_id: str, paths: Collection[str] | None = None, *, go_on: ContinueCheck = nothing
+    ) -> SnapshotManifest:
         """Read and check all that these files need, or all files; raises Stalled at the first wrong one."""
         opened = self.open(snapshot_id)
         files = opened.manifest.files
@@ -173,17 +175,17 @@ class Snapshots:
     def _manifest(
         self,
         new: str,
-        packing: Packing,
-        shelf: Shelf,
+        packing: PackWriter,
+        shelf: StorageListing,
         scope: SnapshotScope,
-        origin: Origin,
+        origin: SnapshotOrigin,
         extra: bytes,
         digits: int,
-    ) -> Manifest:
+    ) -> SnapshotManifest:
         needed = dict.fromkeys(file.blob for file in packing.files.values())
         contents = {blob: packing.contents[blob] for blob in needed}
         packs = sorted({place.pack for place in contents.values()})
-        return Manifest(
+        return SnapshotManifest(
             id=new,
             gateway=self._gateway,
             taken_at=float(int(self._clock())),
@@ -200,7 +202,7 @@ class Snapshots:
             digits=digits,
         )
 
-    def _same(self, manifest: Manifest, shelf: Shelf) -> Snapshot | None:
+    def _same(self, manifest: SnapshotManifest, shelf: StorageListing) -> Snapshot | None:
         """The newest one, if a new one would say nothing else."""
         if not shelf.ids or shelf.ids[0] not in shelf.heads:
             return None
@@ -211,7 +213,7 @@ class Snapshots:
         named = replace(manifest, id=newest.id, taken_at=newest.taken_at)
         return line(newest.id, shelf) if named == newest else None
 
-    def _encoded(self, manifest: Manifest) -> bytes:
+    def _encoded(self, manifest: SnapshotManifest) -> bytes:
         try:
             check_paths([*manifest.files, *manifest.left_out])  # as whoever reads it will
             return encode(manifest)

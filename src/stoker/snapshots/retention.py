@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from stoker.snapshots import ids as snapshot_ids
-from stoker.snapshots.storage import Stored
-from stoker.snapshots.types import Head
+from stoker.snapshots.storage import StoredObject
+from stoker.snapshots.types import SnapshotHeader
 
 MOSTLY = 4
 """A pack is worth keeping if some snapshot needs at least this part of it."""
@@ -24,11 +24,11 @@ SMALL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class StorageListing:
     """What lies in a storage."""
 
-    stored: Mapping[str, Stored]
-    heads: Mapping[str, Head]
+    stored: Mapping[str, StoredObject]
+    heads: Mapping[str, SnapshotHeader]
     """By id, of the manifests that can be read."""
     troubles: Mapping[str, str]
     """By id, why a manifest cannot."""
@@ -40,7 +40,7 @@ class Shelf:
         """Newest first."""
         return sorted((*self.heads, *self.troubles), key=snapshot_ids.order_of, reverse=True)
 
-    def without(self, gone: Collection[str]) -> Shelf:
+    def without(self, gone: Collection[str]) -> StorageListing:
         names = {snapshot_id + snapshot_ids.MANIFEST for snapshot_id in gone}
         return replace(
             self,
@@ -50,7 +50,7 @@ class Shelf:
         )
 
 
-def lacking(packs: Mapping[str, int], stored: Mapping[str, Stored]) -> str:
+def lacking(packs: Mapping[str, int], stored: Mapping[str, StoredObject]) -> str:
     """What of these is not there as it must be, in words; empty if all are."""
     for pack, size in packs.items():
         there = stored.get(pack)
@@ -61,7 +61,7 @@ def lacking(packs: Mapping[str, int], stored: Mapping[str, Stored]) -> str:
     return ""
 
 
-def beyond(shelf: Shelf, retention: int, keep: Collection[str]) -> tuple[str, ...]:
+def beyond(shelf: StorageListing, retention: int, keep: Collection[str]) -> tuple[str, ...]:
     """The snapshots that go. One that cannot be used takes no other's place."""
     usable = [
         snapshot_id
@@ -77,7 +77,9 @@ def beyond(shelf: Shelf, retention: int, keep: Collection[str]) -> tuple[str, ..
     )
 
 
-def leftovers(shelf: Shelf, now: float, rest: float, *, let_go: Collection[str] = ()) -> tuple[str, ...]:
+def leftovers(
+    shelf: StorageListing, now: float, rest: float, *, let_go: Collection[str] = ()
+) -> tuple[str, ...]:
     """Objects that no snapshot needs: a crash left them, or their snapshots are gone."""
     needed = {pack for head in shelf.heads.values() for pack in head.packs}
     # The own pack of a manifest that cannot be read: somebody may mend that one day.
@@ -98,7 +100,7 @@ def _is_left(name: str, needed: Collection[str], newer: bool) -> bool:
     return not newer and name.removesuffix(snapshot_ids.BAD) not in needed
 
 
-def reusable(shelf: Shelf) -> frozenset[str]:
+def reusable(shelf: StorageListing) -> frozenset[str]:
     """The packs that a new snapshot may lean on."""
     used: Counter[str] = Counter()
     sizes: dict[str, int] = {}

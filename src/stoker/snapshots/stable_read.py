@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from stoker.domain.git_objects import BlobHash, BlobId
-from stoker.snapshots.types import MAX_FILE_BYTES, Codec
+from stoker.snapshots.types import MAX_FILE_BYTES, PackCodec
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ _TRIED = 16 << 10
 _SAMPLE = 4 << 10
 
 
-class Unsteady(OSError):
+class FileKeepsChanging(OSError):
     """The file was another one whenever it had been read."""
 
     def __str__(self) -> str:
@@ -48,18 +48,18 @@ def steady(fd: int, read: Callable[[int, int], T]) -> tuple[T, os.stat_result]:
             after.st_ctime_ns,
         ):
             return value, after
-    raise Unsteady
+    raise FileKeepsChanging
 
 
 def whole(fd: int, size: int) -> bytes:
     """All of a file that is not large; raises if it has become so."""
     if size > 2 * LARGE:
-        raise Unsteady
+        raise FileKeepsChanging
     content = os.read(fd, size + 1)
     while len(content) <= size and (more := os.read(fd, size + 1 - len(content))):
         content += more
     if len(content) != size:
-        raise Unsteady
+        raise FileKeepsChanging
     return content
 
 
@@ -71,28 +71,28 @@ def worthwhile(content: bytes) -> bool:
     return len(zlib.compress(content[middle : middle + _SAMPLE], LEVEL)) < _SAMPLE * 0.95
 
 
-def named(fd: int, digits: int) -> tuple[BlobId, Codec, os.stat_result]:
+def named(fd: int, digits: int) -> tuple[BlobId, PackCodec, os.stat_result]:
     """The id of a large file's content, and whether that is worth compressing."""
     (blob, codec), found = steady(fd, lambda fd, size: _name(fd, size, digits))
     return blob, codec, found
 
 
-def _name(fd: int, size: int, digits: int) -> tuple[BlobId, Codec]:
+def _name(fd: int, size: int, digits: int) -> tuple[BlobId, PackCodec]:
     if size > MAX_FILE_BYTES:
         raise OSError(f"it is larger than {MAX_FILE_BYTES} bytes")
     digest = BlobHash(size, digits=digits)
     chunk = os.read(fd, _CHUNK)
-    codec = Codec.ZLIB if worthwhile(chunk) else Codec.PLAIN
+    codec = PackCodec.ZLIB if worthwhile(chunk) else PackCodec.PLAIN
     while chunk:
         digest.update(chunk)
         chunk = os.read(fd, _CHUNK)
     return digest.blob(), codec
 
 
-def pieces(fd: int, codec: Codec, digest: BlobHash) -> Iterator[bytes]:
+def pieces(fd: int, codec: PackCodec, digest: BlobHash) -> Iterator[bytes]:
     """The content as it will lie in a pack; `digest` has seen all of it in the end."""
     os.lseek(fd, 0, os.SEEK_SET)
-    pressing = zlib.compressobj(LEVEL) if codec is Codec.ZLIB else None
+    pressing = zlib.compressobj(LEVEL) if codec is PackCodec.ZLIB else None
     while chunk := os.read(fd, _CHUNK):
         digest.update(chunk)
         smaller = pressing.compress(chunk) if pressing is not None else chunk

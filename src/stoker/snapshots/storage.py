@@ -18,11 +18,11 @@ PIECE = 4 << 20
 """No more than this is asked for at once."""
 
 
-class Missing(Exception):
+class ObjectMissing(Exception):
     """There is no such object."""
 
 
-class Stored(NamedTuple):
+class StoredObject(NamedTuple):
     """An object in the list."""
 
     name: str
@@ -30,7 +30,7 @@ class Stored(NamedTuple):
     modified: float
 
 
-class Storage(Protocol):
+class ObjectStorage(Protocol):
     """The objects of one gateway."""
 
     where: str
@@ -42,14 +42,14 @@ class Storage(Protocol):
         """Be the only one who writes, as far as the storage can tell."""
         ...
 
-    def listed(self) -> list[Stored]: ...
+    def listed(self) -> list[StoredObject]: ...
 
     def put(self, name: str, chunks: Iterable[bytes]) -> None:
         """Durably and in one step; when `chunks` raises, nothing is there afterwards."""
         ...
 
     def get(self, name: str, start: int, length: int) -> bytes:
-        """That part of an object, or as much as there is of it; raises `Missing`."""
+        """That part of an object, or as much as there is of it; raises `ObjectMissing`."""
         ...
 
     def delete(self, name: str) -> None:

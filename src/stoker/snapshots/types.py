@@ -24,7 +24,7 @@ MAX_EXTRA = 1 << 20
 MAX_LEFT_OUT = 10_000
 """More than these cannot be left alone one by one: then it is no snapshot."""
 
-GoOn = Callable[[], None]
+ContinueCheck = Callable[[], None]
 """Called between two files; raises when whoever asked wants it to end."""
 
 
@@ -32,7 +32,7 @@ def nothing() -> None:
     """Nobody wants it to end."""
 
 
-class Found(NamedTuple):
+class ScannedFile(NamedTuple):
     """One file as it lies in the data folder."""
 
     path: str
@@ -43,7 +43,7 @@ class Found(NamedTuple):
     """What it holds, if that is known without reading it; it is read all the same where nobody keeps that."""
 
 
-class Origin(NamedTuple):
+class SnapshotOrigin(NamedTuple):
     """What the files were at, in the words of the ledger."""
 
     commit: str = ""
@@ -51,7 +51,7 @@ class Origin(NamedTuple):
     settings: str = ""
 
 
-class KeptFile(NamedTuple):
+class SnapshotFile(NamedTuple):
     """One file as a snapshot has it."""
 
     blob: BlobId
@@ -63,14 +63,14 @@ class KeptFile(NamedTuple):
         return FileVersion(self.blob, bool(self.mode & 0o100))
 
 
-class Codec(IntEnum):
+class PackCodec(IntEnum):
     """How a content lies in its pack."""
 
     PLAIN = 0
     ZLIB = 1
 
 
-class Place(NamedTuple):
+class PackLocation(NamedTuple):
     """Where a content lies."""
 
     pack: str
@@ -81,14 +81,14 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class SnapshotHeader:
     """What a snapshot says of itself before it names a file."""
 
     id: str
     gateway: str
     taken_at: float
     scope: SnapshotScope
-    origin: Origin
+    origin: SnapshotOrigin
     digits: int
     """The length of a blob id: 40, or 64 where the repository has SHA-256."""
     files: int
@@ -101,22 +101,22 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class SnapshotManifest:
     """All of a snapshot but the contents."""
 
     id: str
     gateway: str
     taken_at: float
     scope: SnapshotScope
-    origin: Origin
-    files: Mapping[str, KeptFile]
+    origin: SnapshotOrigin
+    files: Mapping[str, SnapshotFile]
     left_out: tuple[str, ...]
     """What lay there and could not be read: whoever restores leaves these paths alone."""
     extra: bytes
     """What whoever took it wanted to have back with it."""
     size: int
     packs: Mapping[str, int]
-    contents: Mapping[BlobId, Place]
+    contents: Mapping[BlobId, PackLocation]
     digits: int
 
 
@@ -128,7 +128,7 @@ class Snapshot(NamedTuple):
     size: int = 0
     files: int = 0
     scope: SnapshotScope = SnapshotScope.MANAGED
-    origin: Origin = Origin()
+    origin: SnapshotOrigin = SnapshotOrigin()
     stored: int = 0
     """The bytes that this one added to what was there."""
     trouble: str = ""

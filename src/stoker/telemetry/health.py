@@ -1,6 +1,6 @@
 """Whether this process is alive, ready and started, as named checks.
 
-Parts of the product add checks to a `Health`; `stoker.telemetry.probes` serves
+Parts of the product add checks to a `ProcessHealth`; `stoker.telemetry.probes` serves
 what they say. A check is a function that answers None, or a sentence that says
 why not.
 
@@ -19,20 +19,20 @@ from stoker.domain.clock import Clock
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.redaction import redact_text
 
-Check: TypeAlias = Callable[[], str | None]
+HealthCheck: TypeAlias = Callable[[], str | None]
 
 MAX_REASON = 512
 
 log = get_logger(__name__)
 
 
-class Checks:
+class HealthChecks:
     """Named checks behind one question; well when all are."""
 
     def __init__(self) -> None:
-        self._checks: dict[str, Check] = {}
+        self._checks: dict[str, HealthCheck] = {}
 
-    def add(self, name: str, check: Check) -> None:
+    def add(self, name: str, check: HealthCheck) -> None:
         self._checks[name] = check
 
     def remove(self, name: str) -> None:
@@ -53,12 +53,12 @@ class Checks:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class ProcessHealth:
     """The three questions that a cluster asks."""
 
-    live: Checks = field(default_factory=Checks)
-    ready: Checks = field(default_factory=Checks)
-    started: Checks = field(default_factory=Checks)
+    live: HealthChecks = field(default_factory=HealthChecks)
+    ready: HealthChecks = field(default_factory=HealthChecks)
+    started: HealthChecks = field(default_factory=HealthChecks)
 
 
 class Heartbeat:

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from stoker.domain.errors import InvalidValue
 
-LabelSet: TypeAlias = tuple[str, ...]
+MetricLabelSet: TypeAlias = tuple[str, ...]
 
 OTHER: Final = "_other"
 MAX_VALUE: Final = 128
@@ -42,7 +42,7 @@ def refuse_unknown(metric: str, labels: Iterable[str]) -> None:
         raise InvalidValue(f"metric {metric} declares a label twice")
 
 
-def label_set(metric: str, names: LabelSet, given: Mapping[str, str]) -> LabelSet:
+def label_set(metric: str, names: MetricLabelSet, given: Mapping[str, str]) -> MetricLabelSet:
     """The values in the order of the declaration, each fit to be exported."""
     if given.keys() != set(names):
         raise InvalidValue(f"metric {metric} has labels {sorted(names)}, yet {sorted(given)} were given")

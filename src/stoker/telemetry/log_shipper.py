@@ -20,8 +20,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from stoker.telemetry.logs import get_logger
-from stoker.telemetry.metrics import Reading
-from stoker.telemetry.syslog import Server, Via, framed
+from stoker.telemetry.metrics import MetricReading
+from stoker.telemetry.syslog import SyslogAddress, SyslogTransport, framed
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -35,18 +35,18 @@ SAY_AGAIN = 60.0
 log = get_logger(__name__)
 
 
-class Shipper:
+class LogShipper:
     """One log server."""
 
     def __init__(
         self,
-        server: Server,
+        server: SyslogAddress,
         *,
         tls: Callable[[], SSLContext] | None = None,
         capacity: int = CAPACITY,
     ) -> None:
         """`tls` makes the context for `tls://`, and only for that: nothing falls back to plain text."""
-        if (tls is not None) is not (server.via is Via.TLS):
+        if (tls is not None) is not (server.via is SyslogTransport.TLS):
             raise ValueError("a context for TLS goes with a tls:// server, and with no other")
         self.server = server
         self._tls = tls
@@ -86,12 +86,12 @@ class Shipper:
         if left:
             self._drop(left, last=True)
 
-    def readings(self) -> Iterable[Reading]:
+    def readings(self) -> Iterable[MetricReading]:
         """For the page of metrics."""
-        yield Reading(
+        yield MetricReading(
             "ignition_sync_audit_exported_total", "Audit records sent by syslog.", self.sent, counter=True
         )
-        yield Reading(
+        yield MetricReading(
             "ignition_sync_audit_dropped_total",
             "Audit records that could not be sent by syslog and were dropped; the file has them.",
             self.dropped,
@@ -137,9 +137,9 @@ class Shipper:
 
     def _connected(self) -> socket.socket:
         server = self.server
-        if server.via is Via.UNIX:
+        if server.via is SyslogTransport.UNIX:
             return _unix(server.host)
-        if server.via is Via.UDP:
+        if server.via is SyslogTransport.UDP:
             return _datagrams(server.host, server.port)
         plain = socket.create_connection((server.host, server.port), CONNECT_SECONDS)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -31,12 +31,12 @@ from structlog.typing import FilteringBoundLogger as Logger
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
-from stoker.telemetry.redaction import Plain, describe_error, redact_items
+from stoker.telemetry.redaction import PlainValue, describe_error, redact_items
 
 __all__ = ["LogFormat", "Logger", "bind_pass", "configure", "get_logger", "pass_id"]
 
 LogFormat: TypeAlias = Literal["auto", "json", "console"]
-_Event: TypeAlias = MutableMapping[str, Any]  # structlog's own type for an event on its way
+_LogEvent: TypeAlias = MutableMapping[str, Any]  # structlog's own type for an event on its way
 
 LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -82,18 +82,18 @@ def configure(
         raise Misconfigured(f"log level {level[:40]!r} is none of {', '.join(LEVELS)}")
     if log_format not in {"auto", "json", "console"}:
         raise Misconfigured(f"log format {log_format[:40]!r} is none of auto, json, console")
-    pipeline = _Pipeline(_Sink(stream), log_format, clock or SystemClock())
+    pipeline = _LogPipeline(_LogSink(stream), log_format, clock or SystemClock())
     _install(pipeline, LEVELS[level])
     root = logging.getLogger()
     for handler in root.handlers[:]:
-        if isinstance(handler, _Foreign):
+        if isinstance(handler, _LibraryLogHandler):
             root.removeHandler(handler)
-    root.addHandler(_Foreign(pipeline))
+    root.addHandler(_LibraryLogHandler(pipeline))
     root.setLevel(max(LEVELS[level], logging.INFO))  # what libraries say while debugging is not about us
     logging.captureWarnings(True)
 
 
-class _Sink:
+class _LogSink:
     """The end of the line. Without a stream of its own it follows whatever standard error is now."""
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -110,12 +110,12 @@ class _Sink:
             self.stream.flush()
 
 
-class _Named:
+class _NamedLogger:
     """What structlog calls a logger: the name of the module that speaks, and where its lines end."""
 
     __slots__ = ("name", "write")
 
-    def __init__(self, name: str, sink: _Sink) -> None:
+    def __init__(self, name: str, sink: _LogSink) -> None:
         self.name = name
         self.write = sink.write
 
@@ -123,19 +123,19 @@ class _Named:
         return self.write  # whatever the level, a line is a line
 
 
-class _Pipeline:
+class _LogPipeline:
     """From an event to a line; ours and the libraries' take the same way."""
 
-    def __init__(self, sink: _Sink, log_format: LogFormat, clock: Clock) -> None:
+    def __init__(self, sink: _LogSink, log_format: LogFormat, clock: Clock) -> None:
         self.sink = sink
         self._clock = clock
         self._format = log_format
 
-    def __call__(self, logger: _Named, method: str, event: _Event) -> str:
+    def __call__(self, logger: _NamedLogger, method: str, event: _LogEvent) -> str:
         """What structlog calls with each event that passed the threshold."""
         return self.line(method, merge_contextvars(logger, method, {"logger": logger.name, **event}))
 
-    def line(self, level: str, event: _Event) -> str:
+    def line(self, level: str, event: _LogEvent) -> str:
         error = _error_of(event.pop("exc_info", None))
         event.pop("stack_info", None)
         event["timestamp"] = self._clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -155,10 +155,10 @@ class _Pipeline:
         return "NO_COLOR" not in os.environ and _is_terminal(self.sink.stream)
 
 
-class _Foreign(logging.Handler):
+class _LibraryLogHandler(logging.Handler):
     """Takes what libraries hand to the standard logging module."""
 
-    def __init__(self, pipeline: _Pipeline) -> None:
+    def __init__(self, pipeline: _LogPipeline) -> None:
         super().__init__()
         self._pipeline = pipeline
 
@@ -167,17 +167,17 @@ class _Foreign(logging.Handler):
             message = record.getMessage()
         except Exception:
             message = str(record.msg)  # the library's own mistake: arguments that do not fit its text
-        event: _Event = {**get_contextvars(), "event": message, "logger": record.name}
+        event: _LogEvent = {**get_contextvars(), "event": message, "logger": record.name}
         if record.exc_info:
             event["exc_info"] = record.exc_info
         self._pipeline.sink.write(self._pipeline.line(record.levelname.lower(), event))
 
 
-def _install(pipeline: _Pipeline, threshold: int) -> None:
+def _install(pipeline: _LogPipeline, threshold: int) -> None:
     structlog.configure(
         processors=[pipeline],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=lambda name="": _Named(name, pipeline.sink),
+        logger_factory=lambda name="": _NamedLogger(name, pipeline.sink),
         # Loggers are module globals: cached, they would keep the form they had before `configure`.
         cache_logger_on_first_use=False,
     )
@@ -192,7 +192,7 @@ def _error_of(exc_info: object) -> BaseException | None:
     return sys.exc_info()[1] if exc_info else None
 
 
-def _json_line(shown: dict[str, Plain]) -> str:
+def _json_line(shown: dict[str, PlainValue]) -> str:
     line = _one_line(shown)
     size = len(line.encode())
     if size <= MAX_LINE:
@@ -201,13 +201,13 @@ def _json_line(shown: dict[str, Plain]) -> str:
     return _one_line({**kept, "cut": f"a line of {size} bytes"})
 
 
-def _one_line(shown: dict[str, Plain]) -> str:
+def _one_line(shown: dict[str, PlainValue]) -> str:
     line = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
     # Lines are read on terminals too; what could steer one is escaped.
     return line if line.isprintable() else json.dumps(shown, separators=(",", ":"))
 
 
-def _console_line(shown: dict[str, Plain], coloured: bool) -> str:
+def _console_line(shown: dict[str, PlainValue], coloured: bool) -> str:
     level, stamp = str(shown.pop("level")), str(shown.pop("timestamp"))
     logger, event = shown.pop("logger", None), _printable(str(shown.pop("event", "")))
     error = shown.pop("exception", None)
@@ -228,7 +228,7 @@ def _cut(line: str) -> str:
     return line if len(line) * 4 <= MAX_LINE else line.encode()[:MAX_LINE].decode(errors="ignore")
 
 
-def _console_value(value: Plain) -> str:
+def _console_value(value: PlainValue) -> str:
     if isinstance(value, str) and value.isprintable() and value and " " not in value:
         return value
     return _printable(json.dumps(value, ensure_ascii=False))
@@ -249,4 +249,4 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 # Before a command has spoken, warnings and worse are heard, and standard output stays clean.
-_install(_Pipeline(_Sink(None), "auto", SystemClock()), logging.WARNING)
+_install(_LogPipeline(_LogSink(None), "auto", SystemClock()), logging.WARNING)

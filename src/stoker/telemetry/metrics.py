@@ -34,7 +34,7 @@ from prometheus_client.metrics_core import Metric
 from stoker.domain.errors import InvalidValue
 from stoker.telemetry.labels import OTHER, clean, refuse_unknown
 from stoker.telemetry.logs import get_logger
-from stoker.telemetry.series import CounterFamily, Family, GaugeFamily, HistogramFamily
+from stoker.telemetry.series import CounterFamily, GaugeFamily, HistogramFamily, MetricFamily
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 MAX_SERIES: Final = 10_000
@@ -48,7 +48,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # the library left t
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MetricReading:
     """One value that is looked up when the page is asked for."""
 
     name: str
@@ -58,7 +58,7 @@ class Reading:
     counter: bool = False
 
 
-class Declared(NamedTuple):
+class DeclaredMetric(NamedTuple):
     """One metric as a page of this process shows it; its series come with what happens."""
 
     name: str
@@ -76,9 +76,11 @@ class Metrics:
         self._prefix = f"{prefix.rstrip('_')}_" if prefix else ""
         self._max_series = max_series
         self._registry = CollectorRegistry()
-        self._families: dict[str, Family[Counter | Gauge] | Family[Gauge] | Family[Histogram]] = {}
-        self._declared: dict[str, Declared] = {}
-        self._callbacks: list[Callable[[], Iterable[Reading]]] = []
+        self._families: dict[
+            str, MetricFamily[Counter | Gauge] | MetricFamily[Gauge] | MetricFamily[Histogram]
+        ] = {}
+        self._declared: dict[str, DeclaredMetric] = {}
+        self._callbacks: list[Callable[[], Iterable[MetricReading]]] = []
         self._accepted: set[tuple[str, ...]] = set()
         ProcessCollector(registry=self._registry)
 
@@ -104,7 +106,7 @@ class Metrics:
         family = self._families[full] = HistogramFamily(full, metric, labels, self._max_series)
         return family
 
-    def collect_from(self, callback: Callable[[], Iterable[Reading]]) -> None:
+    def collect_from(self, callback: Callable[[], Iterable[MetricReading]]) -> None:
         """Ask `callback` for its values each time the page is read; names may be shared by callbacks.
 
         It is asked once now, so that a wrong name or label is refused here and not at the first scrape.
@@ -118,19 +120,19 @@ class Metrics:
         for family in self._families.values():
             family.forget(namespace, cr, gateway)
 
-    def read(self) -> list[Reading]:
+    def read(self) -> list[MetricReading]:
         """Ask all callbacks. Belongs on the event loop, which owns what they look at."""
         return list(self._readings())
 
-    def page(self, readings: Iterable[Reading]) -> bytes:
+    def page(self, readings: Iterable[MetricReading]) -> bytes:
         """The page in Prometheus' text form. Touches nothing of the event loop: it may run in a thread."""
-        text = generate_latest(_Both(self._registry, self._added_up(readings)))
+        text = generate_latest(_ReadingsCollector(self._registry, self._added_up(readings)))
         for name in self._plain_counters:
             text = text.replace(f"# TYPE {name} gauge\n".encode(), f"# TYPE {name} counter\n".encode())
         return text
 
-    def _added_up(self, readings: Iterable[Reading]) -> list[Metric]:
-        found: dict[str, tuple[Reading, dict[tuple[tuple[str, str], ...], float]]] = {}
+    def _added_up(self, readings: Iterable[MetricReading]) -> list[Metric]:
+        found: dict[str, tuple[MetricReading, dict[tuple[tuple[str, str], ...], float]]] = {}
         for reading in readings:
             _, values = found.setdefault(reading.name, (reading, {}))
             labels = tuple((name, clean(value)) for name, value in reading.labels.items())
@@ -139,13 +141,13 @@ class Metrics:
             values[labels] = values.get(labels, 0.0) + reading.value
         return [self._metric(first, values) for first, values in found.values()]
 
-    def declared(self) -> list[Declared]:
+    def declared(self) -> list[DeclaredMetric]:
         """All metrics that there are now, by name; of those that are looked up, the ones with a value."""
         found = dict(self._declared)
         for reading in self._readings():
             full = self._prefix + reading.name
             kind = "counter" if reading.counter else "gauge"
-            found[full] = Declared(full, kind, tuple(reading.labels), reading.description)
+            found[full] = DeclaredMetric(full, kind, tuple(reading.labels), reading.description)
         return [found[name] for name in sorted(found)]
 
     @property
@@ -165,10 +167,10 @@ class Metrics:
         if full in self._families:
             raise InvalidValue(f"metric {full} is declared twice")
         self._accepted.clear()  # a reading must not have the name of a metric that is declared later
-        self._declared[full] = Declared(full, kind, tuple(labels), description)
+        self._declared[full] = DeclaredMetric(full, kind, tuple(labels), description)
         return full
 
-    def _readings(self) -> Iterator[Reading]:
+    def _readings(self) -> Iterator[MetricReading]:
         for callback in self._callbacks:
             try:
                 readings = list(callback())
@@ -179,7 +181,7 @@ class Metrics:
                 continue
             yield from readings
 
-    def _refuse_reading(self, reading: Reading) -> None:
+    def _refuse_reading(self, reading: MetricReading) -> None:
         form = (reading.name, *reading.labels)
         if form in self._accepted:  # thousands have the same form, and the event loop waits for all of them
             return
@@ -188,7 +190,7 @@ class Metrics:
             raise InvalidValue(f"metric {reading.name[:80]!r} is no name, or a declared metric has it")
         self._accepted.add(form)
 
-    def _metric(self, first: Reading, values: Mapping[tuple[tuple[str, str], ...], float]) -> Metric:
+    def _metric(self, first: MetricReading, values: Mapping[tuple[tuple[str, str], ...], float]) -> Metric:
         full = self._prefix + first.name
         counts = first.counter and full.endswith("_total")
         metric = Metric(
@@ -201,7 +203,7 @@ class Metrics:
         return metric
 
 
-class _Both:
+class _ReadingsCollector:
     """The declared metrics and one set of readings, as the library wants to see them."""
 
     def __init__(self, declared: CollectorRegistry, readings: list[Metric]) -> None:

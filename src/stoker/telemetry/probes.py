@@ -22,11 +22,11 @@ from typing import Any, Self, TypeAlias
 from aiohttp import web
 
 from stoker.domain.errors import Misconfigured
-from stoker.telemetry.health import Checks, Health
+from stoker.telemetry.health import HealthChecks, ProcessHealth
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import CONTENT_TYPE, Metrics
 
-Answer: TypeAlias = Callable[[], Awaitable[web.Response]]
+ProbeHandler: TypeAlias = Callable[[], Awaitable[web.Response]]
 
 SHUTDOWN_SECONDS = 2.0
 _HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
@@ -36,7 +36,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen; an empty host is every interface, port 0 any free one."""
 
     host: str
@@ -46,21 +46,21 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_address(text: str) -> Address | None:
+def parse_address(text: str) -> ListenAddress | None:
     """`:8081`, `127.0.0.1:8081`, `[::1]:8081`; `0` or nothing is off."""
     if text.strip() in {"", "0"}:
         return None
     match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match["port"]) > 65535:
         raise Misconfigured(f"bind address {text[:80]!r} is neither host:port, :port nor 0 for off")
-    return Address(match["v6"] or match["host"] or "", int(match["port"]))
+    return ListenAddress(match["v6"] or match["host"] or "", int(match["port"]))
 
 
 class ProbeServer:
     """Serves health and metrics for the time of an `async with`."""
 
     def __init__(
-        self, health: Health, metrics: Metrics, *, health_address: str, metrics_address: str
+        self, health: ProcessHealth, metrics: Metrics, *, health_address: str, metrics_address: str
     ) -> None:
         self._health = health
         self._metrics = metrics
@@ -98,15 +98,15 @@ class ProbeServer:
             await self._runners.pop().cleanup()
         self._ports.clear()
 
-    def _sites(self) -> list[tuple[Address, list[str]]]:
+    def _sites(self) -> list[tuple[ListenAddress, list[str]]]:
         """Where to listen and for what; an address that is named twice serves both."""
         wanted = [(address, purpose) for purpose, address in self._wanted.items() if address is not None]
         if len(wanted) == 2 and wanted[0][0] == wanted[1][0] and wanted[0][0].port != 0:
             return [(wanted[0][0], list(self._wanted))]
         return [(address, [purpose]) for address, purpose in wanted]
 
-    def _answers(self, purposes: list[str]) -> dict[str, Answer]:
-        answers: dict[str, Answer] = {}
+    def _answers(self, purposes: list[str]) -> dict[str, ProbeHandler]:
+        answers: dict[str, ProbeHandler] = {}
         if "health" in purposes:
             answers["/healthz"] = _checked(self._health.live)
             answers["/readyz"] = _checked(self._health.ready)
@@ -121,7 +121,7 @@ class ProbeServer:
         body = await asyncio.to_thread(self._metrics.page, readings)
         return web.Response(body=body, headers={**_HEADERS, "Content-Type": CONTENT_TYPE})
 
-    async def _listen(self, address: Address, routes: dict[str, Answer]) -> int:
+    async def _listen(self, address: ListenAddress, routes: dict[str, ProbeHandler]) -> int:
         runner = web.ServerRunner(_QuietServer(routes), shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         self._runners.append(runner)
@@ -137,7 +137,7 @@ class ProbeServer:
 class _QuietServer(web.Server):
     """Routes by path alone, for GET and HEAD, and hands each connection to a `QuietHandler`."""
 
-    def __init__(self, routes: dict[str, Answer]) -> None:
+    def __init__(self, routes: dict[str, ProbeHandler]) -> None:
         super().__init__(self._answer)
         self._routes = routes
 
@@ -187,7 +187,7 @@ def _has_hung_up(request: web.BaseRequest) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-def _checked(checks: Checks) -> Answer:
+def _checked(checks: HealthChecks) -> ProbeHandler:
     async def answer() -> web.Response:
         failures = checks.failures()
         return _text(503, "\n".join(failures)) if failures else _text(200, "ok")
@@ -199,7 +199,7 @@ def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> w
     return web.Response(status=status, text=f"{text}\n", headers={**_HEADERS, **(headers or {})})
 
 
-def _why(error: OSError, address: Address) -> str:
+def _why(error: OSError, address: ListenAddress) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {address.port} is already in use"
     if error.errno == errno.EACCES:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import HIDDEN, Secret
 
-Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
+PlainValue: TypeAlias = "bool | int | float | str | list[PlainValue] | dict[str, PlainValue] | None"
 
 MAX_TEXT = 8 * 1024
 MAX_KEY = 128
@@ -80,19 +80,19 @@ def redact_text(text: str, limit: int = MAX_TEXT) -> str:
     return shown
 
 
-def redact(value: object) -> Plain:
+def redact(value: object) -> PlainValue:
     """A copy of the value made of JSON's types alone, without secrets and of bounded size."""
-    return _Walk().show(value, 0)
+    return _RedactionWalk().show(value, 0)
 
 
-def redact_items(items: Mapping[str, object]) -> dict[str, Plain]:
+def redact_items(items: Mapping[str, object]) -> dict[str, PlainValue]:
     """The same for the keys and values of one event."""
-    return _Walk().mapping(items, 0)
+    return _RedactionWalk().mapping(items, 0)
 
 
-def describe_error(error: BaseException, *, trace: bool) -> dict[str, Plain]:
+def describe_error(error: BaseException, *, trace: bool) -> dict[str, PlainValue]:
     """An exception as one value: what it is, why, and (bounded) where it came from."""
-    described: dict[str, Plain] = {"type": type(error).__name__}
+    described: dict[str, PlainValue] = {"type": type(error).__name__}
     if isinstance(error, StokerError):
         described["reason"] = str(error.reason)
     described["message"] = redact_text(_text_of(error), MAX_MESSAGE)
@@ -101,7 +101,7 @@ def describe_error(error: BaseException, *, trace: bool) -> dict[str, Plain]:
     return described
 
 
-class _Walk:
+class _RedactionWalk:
     """One walk over a value; it carries what is left of the budget."""
 
     __slots__ = ("_nodes_left",)
@@ -109,7 +109,7 @@ class _Walk:
     def __init__(self) -> None:
         self._nodes_left = MAX_NODES
 
-    def show(self, value: object, depth: int) -> Plain:
+    def show(self, value: object, depth: int) -> PlainValue:
         self._nodes_left -= 1
         match value:
             case None | bool():
@@ -131,8 +131,8 @@ class _Walk:
                 return describe_error(value, trace=False)
         return self._container(value, depth)
 
-    def mapping(self, items: Mapping[str, object], depth: int) -> dict[str, Plain]:
-        shown: dict[str, Plain] = {}
+    def mapping(self, items: Mapping[str, object], depth: int) -> dict[str, PlainValue]:
+        shown: dict[str, PlainValue] = {}
         for key, value in items.items():
             if self._nodes_left <= 0:
                 shown["…"] = f"{len(items) - len(shown)} more"
@@ -141,7 +141,7 @@ class _Walk:
             shown[name] = HIDDEN if value is not None and _tells(name) else self.show(value, depth)
         return shown
 
-    def _container(self, value: object, depth: int) -> Plain:
+    def _container(self, value: object, depth: int) -> PlainValue:
         if isinstance(value, Mapping | list | tuple | AbstractSet):
             if depth >= MAX_DEPTH:
                 return f"<{type(value).__name__} of {len(value)}>"
@@ -150,8 +150,8 @@ class _Walk:
             return self._sequence(value, len(value), depth + 1)
         return redact_text(_text_of(value))
 
-    def _sequence(self, values: Iterable[object], size: int, depth: int) -> list[Plain]:
-        shown: list[Plain] = []
+    def _sequence(self, values: Iterable[object], size: int, depth: int) -> list[PlainValue]:
+        shown: list[PlainValue] = []
         for value in values:
             if self._nodes_left <= 0:
                 shown.append(f"… {size - len(shown)} more")

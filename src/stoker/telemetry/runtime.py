@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.telemetry.metrics import MetricReading, Metrics
 
 
 class QueueState(Protocol):
@@ -33,7 +33,7 @@ class QueueState(Protocol):
     def longest_running_seconds(self) -> float: ...
 
 
-class Named(Protocol):
+class HasKind(Protocol):
     @property
     def kind(self) -> str: ...
 
@@ -42,7 +42,7 @@ class ReflectorState(Protocol):
     """As much of a reflector as is measured."""
 
     @property
-    def resource(self) -> Named: ...
+    def resource(self) -> HasKind: ...
     @property
     def relists(self) -> int: ...
     @property
@@ -94,7 +94,7 @@ class RuntimeMetrics:
         self._metrics.collect_from(lambda: watch_readings(states()))
 
 
-def watch_readings(states: Iterable[ReflectorState]) -> Iterator[Reading]:
+def watch_readings(states: Iterable[ReflectorState]) -> Iterator[MetricReading]:
     """For a process that has watches and no passes or queues of its own."""
     restarts: Counter[tuple[str, str]] = Counter()
     for state in states:
@@ -103,7 +103,7 @@ def watch_readings(states: Iterable[ReflectorState]) -> Iterator[Reading]:
         restarts[kind, "broken"] += state.broken_streams
         restarts[kind, "silence"] += state.silences
     for (kind, reason), count in restarts.items():
-        yield Reading(
+        yield MetricReading(
             "ignition_sync_watch_restarts_total",
             "Watches that had to begin anew, by cause.",
             count,
@@ -112,22 +112,24 @@ def watch_readings(states: Iterable[ReflectorState]) -> Iterator[Reading]:
         )
 
 
-def _queue_readings(queue: str, state: QueueState) -> Iterator[Reading]:
+def _queue_readings(queue: str, state: QueueState) -> Iterator[MetricReading]:
     labels = {"queue": queue}
     prefix = "ignition_sync_workqueue"
-    yield Reading(f"{prefix}_depth", "Keys that wait to be worked on.", state.ready, labels)
-    yield Reading(f"{prefix}_in_flight", "Keys that are being worked on.", state.in_flight, labels)
-    yield Reading(f"{prefix}_delayed", "Keys that come back later.", state.delayed, labels)
-    yield Reading(
+    yield MetricReading(f"{prefix}_depth", "Keys that wait to be worked on.", state.ready, labels)
+    yield MetricReading(f"{prefix}_in_flight", "Keys that are being worked on.", state.in_flight, labels)
+    yield MetricReading(f"{prefix}_delayed", "Keys that come back later.", state.delayed, labels)
+    yield MetricReading(
         f"{prefix}_oldest_seconds", "How long the first key has waited.", state.oldest_seconds, labels
     )
-    yield Reading(
+    yield MetricReading(
         f"{prefix}_longest_running_seconds",
         "How long the slowest worker has held its key.",
         state.longest_running_seconds,
         labels,
     )
-    yield Reading(
+    yield MetricReading(
         f"{prefix}_adds_total", "Keys that entered the line.", state.adds_total, labels, counter=True
     )
-    yield Reading(f"{prefix}_retries_total", "Keys that failed.", state.retries_total, labels, counter=True)
+    yield MetricReading(
+        f"{prefix}_retries_total", "Keys that failed.", state.retries_total, labels, counter=True
+    )

@@ -15,21 +15,21 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from stoker.domain.errors import InvalidValue
-from stoker.telemetry.labels import OTHER, LabelSet, clean, label_set
+from stoker.telemetry.labels import OTHER, MetricLabelSet, clean, label_set
 
 M = TypeVar("M", bound=MetricWrapperBase)
 
 
-class Family(Generic[M]):
+class MetricFamily(Generic[M]):
     """All series of one metric."""
 
     def __init__(self, name: str, metric: M, labels: Sequence[str], max_series: int) -> None:
         self.name = name
         self._metric = metric
-        self._labels: LabelSet = tuple(labels)
+        self._labels: MetricLabelSet = tuple(labels)
         self._max_series = max_series
-        self._children: dict[LabelSet, M] = {}
-        self._of_resource: dict[tuple[str, str], set[LabelSet]] = {}
+        self._children: dict[MetricLabelSet, M] = {}
+        self._of_resource: dict[tuple[str, str], set[MetricLabelSet]] = {}
         self._lock = Lock()
 
     def forget(self, namespace: str, cr: str, gateway: str | None) -> None:
@@ -65,7 +65,7 @@ class Family(Generic[M]):
         child = self._children.get(values)
         return child if child is not None else self._grow(values)
 
-    def _grow(self, values: LabelSet) -> M:
+    def _grow(self, values: MetricLabelSet) -> M:
         with self._lock:
             if len(self._children) >= self._max_series and values not in self._children:
                 values = (OTHER,) * len(values)
@@ -75,11 +75,11 @@ class Family(Generic[M]):
                 self._of_resource.setdefault(resource, set()).add(values)
             return child
 
-    def _value(self, values: LabelSet, label: str) -> str:
+    def _value(self, values: MetricLabelSet, label: str) -> str:
         return values[self._labels.index(label)]
 
 
-class CounterFamily(Family[Counter | Gauge]):
+class CounterFamily(MetricFamily[Counter | Gauge]):
     """Goes up only. Backed by a gauge where the exact name does not end in `_total`."""
 
     def inc(self, amount: float = 1, /, **labels: str) -> None:
@@ -88,7 +88,7 @@ class CounterFamily(Family[Counter | Gauge]):
         self._child(labels).inc(amount)
 
 
-class GaugeFamily(Family[Gauge]):
+class GaugeFamily(MetricFamily[Gauge]):
     """A value that goes up and down."""
 
     def set(self, value: float, /, **labels: str) -> None:
@@ -98,7 +98,7 @@ class GaugeFamily(Family[Gauge]):
         self._child(labels).inc(amount)
 
 
-class HistogramFamily(Family[Histogram]):
+class HistogramFamily(MetricFamily[Histogram]):
     """How values are spread over buckets."""
 
     def observe(self, value: float, /, **labels: str) -> None:

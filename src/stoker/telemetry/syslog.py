@@ -35,7 +35,7 @@ _PORTS: Final = {"udp": 514, "tcp": 601, "tls": 6514}
 _UNFIT = re.compile(r"[^!-~]")
 
 
-class Via(StrEnum):
+class SyslogTransport(StrEnum):
     """How messages travel."""
 
     UNIX = "unix"
@@ -45,23 +45,23 @@ class Via(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class SyslogAddress:
     """A log server."""
 
-    via: Via
+    via: SyslogTransport
     host: str
     """The path of the socket, where it is one of this machine."""
     port: int = 0
     facility: int = FACILITIES["audit"]
 
     @classmethod
-    def parse(cls, address: str, facility: str = "audit") -> Server:
+    def parse(cls, address: str, facility: str = "audit") -> SyslogAddress:
         number = FACILITIES.get(facility)
         if number is None:
             raise Misconfigured(f"syslog facility {facility[:40]!r} is none of {', '.join(FACILITIES)}")
         if address.startswith("unix:/"):
             path = address.removeprefix("unix:")
-            return cls(Via.UNIX, f"/{path.lstrip('/')}", facility=number)
+            return cls(SyslogTransport.UNIX, f"/{path.lstrip('/')}", facility=number)
         refused = Misconfigured(
             f"syslog address {address[:200]!r} is none of unix:/PATH, udp://HOST:PORT, tcp://HOST:PORT, "
             "tls://HOST:PORT"
@@ -74,10 +74,14 @@ class Server:
         rest = parts.username, parts.password, parts.query, parts.fragment, parts.path.strip("/")
         if parts.scheme not in _PORTS or not host or any(rest):
             raise refused
-        return cls(Via(parts.scheme), host, port or _PORTS[parts.scheme], number)
+        return cls(SyslogTransport(parts.scheme), host, port or _PORTS[parts.scheme], number)
 
     def __str__(self) -> str:
-        return f"unix:{self.host}" if self.via is Via.UNIX else f"{self.via}://{self.host}:{self.port}"
+        return (
+            f"unix:{self.host}"
+            if self.via is SyslogTransport.UNIX
+            else f"{self.via}://{self.host}:{self.port}"
+        )
 
 
 def message_of(

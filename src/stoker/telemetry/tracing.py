@@ -32,40 +32,40 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span, Tracer
 
-Value: TypeAlias = str | int | float | bool
+SpanValue: TypeAlias = str | int | float | bool
 
 LONGEST_VALUE = 256
 END_SECONDS = 3.0
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
-class Told(Protocol):
+class TraceSpan(Protocol):
     """A span as whoever does the work sees it."""
 
-    def say(self, **attributes: Value) -> None:
+    def say(self, **attributes: SpanValue) -> None:
         """What is known only now."""
         ...
 
 
-class _Nothing:
+class _NoopSpan:
     """A span that nobody records; also the laps of one."""
 
-    def say(self, **attributes: Value) -> None:
+    def say(self, **attributes: SpanValue) -> None:
         pass
 
     def lap(self, name: str) -> None:
         pass
 
-    def __enter__(self) -> _Nothing:
+    def __enter__(self) -> _NoopSpan:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
-_NOTHING = _Nothing()
-_OFF: AbstractContextManager[Told] = nullcontext(_NOTHING)
-_on: _Tracing | None = None
+_NOTHING = _NoopSpan()
+_OFF: AbstractContextManager[TraceSpan] = nullcontext(_NOTHING)
+_on: _OpenTelemetry | None = None
 
 
 def is_on() -> bool:
@@ -82,7 +82,7 @@ def begin(service: str, environment: Mapping[str, str] | None = None) -> None:
 
     log = get_logger(__name__)
     try:
-        _on = _Tracing(service)
+        _on = _OpenTelemetry(service)
     except ImportError:
         log.warning("tracing.unavailable", why="the packages of the extra otel are not installed")
     except Exception as error:  # a wrong variable must not keep a gateway from its files
@@ -99,27 +99,27 @@ def end() -> None:
         tracing.end()
 
 
-def span(name: str, /, *, parent: str = "", **attributes: Value) -> AbstractContextManager[Told]:
+def span(name: str, /, *, parent: str = "", **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
     """A piece of work; below `parent` where that is a traceparent, else below the current span."""
     return _OFF if _on is None else _on.span(name, parent, attributes)
 
 
-def step(name: str, /, **attributes: Value) -> AbstractContextManager[Told]:
+def step(name: str, /, **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
     """The same, but only within a trace: work that is done all the time begins none."""
     return _OFF if _on is None or not _on.is_within() else _on.span(name, "", attributes)
 
 
-def laps(name: str) -> _Laps | _Nothing:
+def laps(name: str) -> _SpanSequence | _NoopSpan:
     """Spans one after the other below the current one, for work in a thread that has no context."""
-    return _NOTHING if _on is None or not _on.is_within() else _Laps(_on, name)
+    return _NOTHING if _on is None or not _on.is_within() else _SpanSequence(_on, name)
 
 
-def past(name: str, seconds_ago: float, /, **attributes: Value) -> AbstractContextManager[Told]:
+def past(name: str, seconds_ago: float, /, **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
     """A piece of work that began a while ago."""
     return _OFF if _on is None else _on.span(name, "", attributes, ago=seconds_ago)
 
 
-def passed(name: str, began_ago: float, ended_ago: float, /, **attributes: Value) -> None:
+def passed(name: str, began_ago: float, ended_ago: float, /, **attributes: SpanValue) -> None:
     """A piece of work that is over already, below the current span."""
     if _on is not None and _on.is_within():
         _on.passed(name, began_ago, ended_ago, attributes)
@@ -138,7 +138,7 @@ def _is_wanted(environment: Mapping[str, str]) -> bool:
     return any(environment.get(name, "").strip() for name in _ENDPOINTS)
 
 
-class _Tracing:
+class _OpenTelemetry:
     """OpenTelemetry, where it is on."""
 
     def __init__(self, service: str) -> None:
@@ -167,14 +167,14 @@ class _Tracing:
 
     @contextmanager
     def span(
-        self, name: str, parent: str, attributes: Mapping[str, Value], ago: float = 0.0
-    ) -> Iterator[Told]:
+        self, name: str, parent: str, attributes: Mapping[str, SpanValue], ago: float = 0.0
+    ) -> Iterator[TraceSpan]:
         known = traceparent_in(parent)
         context = self._form.extract({"traceparent": known}) if known else None
         began = self.start(name, context, attributes, ago)
         with self._api.use_span(began, record_exception=False, set_status_on_exception=False):
             try:
-                yield _Told(began)
+                yield _RecordedSpan(began)
             except BaseException as error:
                 self.fail(began, error)
                 raise
@@ -182,12 +182,12 @@ class _Tracing:
                 began.end()
 
     def start(
-        self, name: str, context: Context | None, attributes: Mapping[str, Value], ago: float = 0.0
+        self, name: str, context: Context | None, attributes: Mapping[str, SpanValue], ago: float = 0.0
     ) -> Span:
         start = _then(ago) if ago > 0 else None
         return self._tracer.start_span(name, context, attributes=_fit(attributes), start_time=start)
 
-    def passed(self, name: str, began: float, ended: float, attributes: Mapping[str, Value]) -> None:
+    def passed(self, name: str, began: float, ended: float, attributes: Mapping[str, SpanValue]) -> None:
         start, stop = _then(began), _then(min(began, ended))
         self._tracer.start_span(name, attributes=_fit(attributes), start_time=start).end(stop)
 
@@ -207,20 +207,20 @@ class _Tracing:
         ending.join(END_SECONDS)
 
 
-class _Told:
+class _RecordedSpan:
     """A span that is recorded."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
 
-    def say(self, **attributes: Value) -> None:
+    def say(self, **attributes: SpanValue) -> None:
         self._span.set_attributes(_fit(attributes))
 
 
-class _Laps:
+class _SpanSequence:
     """One span after the other, of which each ends where the next begins."""
 
-    def __init__(self, tracing: _Tracing, name: str) -> None:
+    def __init__(self, tracing: _OpenTelemetry, name: str) -> None:
         self._tracing = tracing
         self._parent = tracing.current()
         self._span = tracing.start(name, self._parent, {})
@@ -229,7 +229,7 @@ class _Laps:
         self._span.end()
         self._span = self._tracing.start(name, self._parent, {})
 
-    def __enter__(self) -> _Laps:
+    def __enter__(self) -> _SpanSequence:
         return self
 
     def __exit__(
@@ -244,7 +244,7 @@ def _then(seconds_ago: float) -> int:
     return time.time_ns() - round(max(0.0, seconds_ago) * 1e9)
 
 
-def _fit(attributes: Mapping[str, Value]) -> dict[str, Value]:
+def _fit(attributes: Mapping[str, SpanValue]) -> dict[str, SpanValue]:
     """As they may leave the process: names with dots, texts without credentials and not too long."""
     return {
         f"stoker.{name}": _plain(value) if isinstance(value, str) else value

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker_testkit.faults.failpoints import Failure, arm
+from stoker_testkit.faults.failpoints import FailpointAction, arm
 from stoker_testkit.secret_leaks.captured_output import keep
 
 # By name: the command is above this module in the house.
@@ -89,7 +89,7 @@ def _become(arguments: list[str], failures: list[str], out: str, err: str) -> in
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), fd)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
     try:
-        arm(*map(Failure.parsed, failures))
+        arm(*map(FailpointAction.parsed, failures))
         sys.argv = ["stoker", *arguments]
         importlib.import_module("stoker.cli.main").main()
     except SystemExit as end:

@@ -12,10 +12,10 @@ from dataclasses import fields
 
 from stoker.domain.git_objects import FileVersion
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.desired_files import Managed
+from stoker.engine.layout.desired_files import ManagedPaths
 from stoker.engine.plan.ledger import STAT, Ledger, record
-from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.engine.plan.plan import Facts, Plan
+from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
+from stoker.engine.plan.plan import LedgerFacts, SyncPlan
 
 
 class ModelFolder:
@@ -58,18 +58,22 @@ class ModelFolder:
     def record(self, path: str) -> bytes:
         return record(self.files[path], self._stats[path])
 
-    def walk(self, ledger: Ledger | None, managed: Managed, compared: Collection[str]) -> Live:
+    def walk(
+        self, ledger: Ledger | None, managed: ManagedPaths, compared: Collection[str]
+    ) -> LiveDifferences:
         """What a walk over everything managed finds."""
         known = ledger if ledger is not None else Ledger()
         asked = {*known.files, *known.intended, *compared}
         inside = {path for path in (*self.files, *self.others) if managed.hold(path)} | self._below(asked)
-        return Live(self._found(inside | _with_ancestors(asked), known, asked), walked=True)
+        return LiveDifferences(self._found(inside | _with_ancestors(asked), known, asked), walked=True)
 
-    def look(self, ledger: Ledger, compared: Collection[str]) -> Live:
+    def look(self, ledger: Ledger, compared: Collection[str]) -> LiveDifferences:
         """What is found at some paths, above them, and below them where a folder lies in a file's place."""
-        return Live(self._found(_with_ancestors(compared) | self._below(compared), ledger, compared))
+        return LiveDifferences(
+            self._found(_with_ancestors(compared) | self._below(compared), ledger, compared)
+        )
 
-    def carry_out(self, plan: Plan, ledger: Ledger | None) -> Ledger:
+    def carry_out(self, plan: SyncPlan, ledger: Ledger | None) -> Ledger:
         """Do what a plan says, in its order, and give the ledger that comes of it."""
         for clearing in plan.clearings:
             self.delete(clearing.path)
@@ -87,7 +91,7 @@ class ModelFolder:
         records |= {write.path: self.record(write.path) for write in plan.writes}
         records |= {mode.path: self.record(mode.path) for mode in plan.modes}
         gone = plan.forgotten.union(delete.path for delete in plan.removals)
-        facts = {field.name: getattr(plan.facts, field.name) for field in fields(Facts)}
+        facts = {field.name: getattr(plan.facts, field.name) for field in fields(LedgerFacts)}
         return Ledger(
             {path: kept for path, kept in records.items() if path not in gone},
             complete=plan.delivers_all,

@@ -28,7 +28,7 @@ from typing import TypeVar
 from stoker.domain.errors import StokerError
 from stoker_testkit.secret_leaks.captured_output import keep_metrics
 from stoker_testkit.secret_leaks.tracked_credentials import RUN
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.02
@@ -58,7 +58,7 @@ class PortTaken(ProcessFailed):
     """Somebody else took the port between our looking and the server's binding; try another."""
 
 
-class Process(Stopped):
+class Process(Stoppable):
     """One running server."""
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], log: Path) -> None:

@@ -15,7 +15,7 @@ TERMINAL_SECONDS = 1.0
 PIPE_SECONDS = 30.0
 
 
-class Progress:
+class TerminalProgress:
     """One thing under way; `tick` as often as `interval` says, then `done` or `failed`."""
 
     def __init__(self, what: str, stream: TextIO | None = None) -> None:

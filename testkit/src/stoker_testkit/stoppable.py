@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Stopped(ABC):
+class Stoppable(ABC):
     """Stopped when the `with` ends, whatever happened in it."""
 
     @abstractmethod

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
-from stoker.domain.protocol import HistoryEntry
+from stoker.cli.exit_codes import ExitCode
+from stoker.domain.protocol import HistoryEntryReport
 from stoker_testkit.certificates import Authority
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.docs_checks.documented_metrics import documented, shown_on
@@ -131,7 +131,7 @@ def test_a_wrong_address_is_wrong_input_for_who_keeps_a_folder(
     site = WatchedFolder(tmp_path, git_http)
     with site.watching() as watching:
         assert watching.process.wait(PATIENCE)
-        assert watching.process.returncode == Exit.WRONG_INPUT
+        assert watching.process.returncode == ExitCode.WRONG_INPUT
     assert "'siem.example:514' is none of unix:/PATH" in site.log.read_text()
     assert not site.content()
 
@@ -161,8 +161,8 @@ def test_syncs_are_told_as_events_where_that_is_asked_for(
     pod = site.pod("filler-0", "line", gateway="filler")
     site.start("--audit-events")
     site.until_told("line", commit=commit)
-    good = HistoryEntry("2026-11-16T00:00:02Z", str(commit), "main", 3, ("filler",), "1.20s", "success")
-    bad = HistoryEntry("2026-11-16T00:00:01Z", str(commit), "main", result="ScanFailed")
+    good = HistoryEntryReport("2026-11-16T00:00:02Z", str(commit), "main", 3, ("filler",), "1.20s", "success")
+    bad = HistoryEntryReport("2026-11-16T00:00:01Z", str(commit), "main", result="ScanFailed")
     pod.report(commit, history=(good, bad), scan_result="projects=200 config=200")
 
     def told() -> list[tuple[str, dict[str, object]]]:
@@ -186,6 +186,8 @@ def test_syncs_are_told_as_events_where_that_is_asked_for(
         "scanResult": "projects=200 config=200",
     }
     assert records["ScanFailed"][0] == "Warning"
-    later = HistoryEntry("2026-11-16T00:00:09Z", str(commit), "main", 1, ("filler",), "0.10s", "success")
+    later = HistoryEntryReport(
+        "2026-11-16T00:00:09Z", str(commit), "main", 1, ("filler",), "0.10s", "success"
+    )
     pod.report(commit, history=(later, good, bad))
     eventually(lambda: len(told()) == 3, PATIENCE, lambda: f"one more; {site.events()}")

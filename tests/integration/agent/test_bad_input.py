@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
@@ -53,7 +53,7 @@ class Patient:
         report = self.plant.maps.until_report(
             reason=reason, error_message=lambda message: word in message, pod=self.pod
         )
-        assert report.sync_status is SyncStatus.ERROR
+        assert report.sync_status is SyncState.ERROR
         assert (report.synced_commit, self.pod.file(FILE)) == (self.first, project("filler", 1)[FILE])
 
     def expect_going_on(self) -> None:

@@ -20,35 +20,42 @@ from typing import Any
 import pytest
 
 from stoker.agent.bidirectional import state
-from stoker.agent.bidirectional.capture import Capturing
-from stoker.agent.bidirectional.outbox_sender import Sender, changes_manager
-from stoker.agent.bidirectional.setup import Alternating
-from stoker.agent.bidirectional.types import Postal
-from stoker.agent.bidirectional.watch import Watch
+from stoker.agent.bidirectional.capture import ChangeCapture
+from stoker.agent.bidirectional.outbox_sender import OutboxSender, changes_manager
+from stoker.agent.bidirectional.setup import ExclusiveSync
+from stoker.agent.bidirectional.types import OutboxAddress
+from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.identity import AgentIdentity
 from stoker.agent.status.publisher import LONGEST_MANAGER, manager_for
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Retry
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.files import Excludes, FieldTemplate, FilesIntent, Mapping, Transforms
-from stoker.domain.intent.intent import FrontDoor
-from stoker.domain.intent.policies import Bidirectional
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import ExcludePolicy, FieldTemplate, FileMapping, FilesIntent, TransformPolicy
+from stoker.domain.intent.intent import SyncResourceKind
+from stoker.domain.intent.policies import BidirectionalPolicy
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.domain.protocol import CHANGE_MAPS, Action, ChangesAnswer, ChangeSet, ChangesResult, OwnChanges
+from stoker.domain.protocol import (
+    CHANGE_MAPS,
+    ChangeAction,
+    ChangeSet,
+    ChangeSetReply,
+    ChangeSetResult,
+    GatewayChangesReport,
+)
 from stoker.domain.protocol import changes_map as map_name
-from stoker.domain.protocol.change_set_codec import CHUNK_BYTES, Chunk, complete, decode
+from stoker.domain.protocol.change_set_codec import CHUNK_BYTES, ChangeSetChunk, complete, decode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.drift import FolderDrift
 from stoker.fs.data_folder import DataFolder
 from stoker.ignition.content.noise import ResourceNoise
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import load
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
@@ -59,7 +66,7 @@ from stoker_testkit.wait_until import eventually, eventually_async
 
 PATIENCE = 20.0
 VIEW = "projects/line/views/main"
-POLICY = Bidirectional(enabled=True, watch_paths=("projects/**",), debounce=0.0)
+POLICY = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=0.0)
 
 
 class Maps:
@@ -79,7 +86,7 @@ class Maps:
         self._patch(number, body)
 
     def name(self, number: int) -> str:
-        return map_name(FrontDoor.STOKER, "plant", number)
+        return map_name(SyncResourceKind.STOKER, "plant", number)
 
     def read(self, number: int) -> dict[str, Any]:
         answer: Any = self._cluster.request("GET", f"{self._place}/{self.name(number)}").json()
@@ -96,9 +103,9 @@ class Maps:
         return found
 
     def sets(self) -> list[ChangeSet]:
-        by_id: dict[str, list[Chunk]] = {}
+        by_id: dict[str, list[ChangeSetChunk]] = {}
         for _, raw in self.chunks().values():
-            chunk = Chunk.parse(raw)
+            chunk = ChangeSetChunk.parse(raw)
             by_id.setdefault(chunk.id, []).append(chunk)
         return [decode(parts) for _, parts in sorted(by_id.items()) if complete(parts)]
 
@@ -116,19 +123,19 @@ class Maps:
 class Gateway:
     """A data folder that follows a repository, and whose own changes go back."""
 
-    def __init__(self, folder: Path, server: GitHttpServer, maps: Maps, sender: Sender) -> None:
+    def __init__(self, folder: Path, server: GitHttpServer, maps: Maps, sender: OutboxSender) -> None:
         self.repository = Repository.create(server.root / "plant.git")
         self.data = folder / "data"
         self.data.mkdir()
         self.maps = maps
         self.sender = sender
-        self.told: list[OwnChanges | None] = []
+        self.told: list[GatewayChangesReport | None] = []
         self.policy = POLICY
         self.compare = 300.0
         self.booted = True
         self.job = SyncJob(
-            Source(RepoUrl(server.url("plant.git")), GitRef("main")),
-            FilesIntent((Mapping("s", "projects"),)),
+            SourceIntent(RepoUrl(server.url("plant.git")), GitRef("main")),
+            FilesIntent((FileMapping("s", "projects"),)),
             TemplateValues(gateway_name="filler"),
             self.data,
             folder / "cache",
@@ -140,24 +147,24 @@ class Gateway:
         keeper = self.keeper()
         await keeper.sync()
 
-    def keeper(self) -> Keeper:
+    def keeper(self) -> FolderSync:
         return open_keeper(self.job, noise=ResourceNoise())
 
     @asynccontextmanager
-    async def watched(self, keeper: Keeper | None = None) -> AsyncIterator[Site]:
+    async def watched(self, keeper: FolderSync | None = None) -> AsyncIterator[Site]:
         keeper = keeper if keeper is not None else self.keeper()
-        capturing = Capturing(
+        capturing = ChangeCapture(
             self.policy,
             keeper,
             self.sender,
-            Postal("filler", "filler"),
+            OutboxAddress("filler", "filler"),
             SystemClock(),
             noise=ResourceNoise(),
             tell=self.told.append,
             may=lambda: self.booted,
         )
         keeper.add_hook(capturing)
-        watch = Watch(
+        watch = CaptureLoop(
             capturing, self.data, SystemClock(), debounce=self.policy.debounce, compare=self.compare
         )
         watch.start()
@@ -181,19 +188,21 @@ class Gateway:
 class Site:
     """A gateway while it is watched."""
 
-    def __init__(self, gateway: Gateway, keeper: Keeper, capturing: Capturing, watch: Watch) -> None:
+    def __init__(
+        self, gateway: Gateway, keeper: FolderSync, capturing: ChangeCapture, watch: CaptureLoop
+    ) -> None:
         self.gateway = gateway
         self.keeper = keeper
         self.capturing = capturing
         self.watch = watch
         self.answered: set[str] = set()
-        self._kept = Alternating(self, capturing)
+        self._kept = ExclusiveSync(self, capturing)
         self.walk = True
 
     async def sync(self, *, walk: bool) -> SyncReport:
-        return await self.keeper.sync(Wish(walk=walk))
+        return await self.keeper.sync(SyncOptions(walk=walk))
 
-    async def verify(self) -> Drift:
+    async def verify(self) -> FolderDrift:
         return (await self.keeper.verify()).drift
 
     async def passed(self, *, walk: bool = True) -> SyncReport:
@@ -204,12 +213,12 @@ class Site:
         """Until the loop has looked at everything that it was told of."""
         await eventually_async(lambda: self.watch.rests, PATIENCE, "the watch rests")
 
-    async def told(self, word: str = "") -> OwnChanges:
+    async def told(self, word: str = "") -> GatewayChangesReport:
         """What the report says, as soon as it says something with this word in it."""
 
-        def said() -> list[OwnChanges]:
+        def said() -> list[GatewayChangesReport]:
             last = self.gateway.told[-1] if self.gateway.told else None
-            return [last] if last not in (None, OwnChanges()) and word in last.message else []
+            return [last] if last not in (None, GatewayChangesReport()) and word in last.message else []
 
         found = await eventually_async(said, PATIENCE, lambda: f"{word!r} is told: {self.gateway.told[-3:]}")
         return found[0]
@@ -226,11 +235,11 @@ class Site:
     async def answer(
         self,
         changes: ChangeSet,
-        result: ChangesResult = ChangesResult.RECORDED,
+        result: ChangeSetResult = ChangeSetResult.RECORDED,
         **more: Any,
     ) -> None:
         self.answered.add(changes.id)
-        await self.capturing.told(ChangesAnswer(changes.id, result, **more))
+        await self.capturing.told(ChangeSetReply(changes.id, result, **more))
         self.gateway.maps.empty()
         await self.at_rest()
 
@@ -247,12 +256,14 @@ async def gateway(control_plane: ClusterAccess, namespace: str, tmp_path: Path) 
     config = load(control_plane.kubeconfig("admin", namespace=namespace))
     identity = AgentIdentity("gateway-0", namespace, "plant", gateway="filler")
     with GitHttpServer.start(tmp_path / "served") as server:
-        async with Client(config) as client:
-            yield Gateway(tmp_path, server, maps, Sender(client, identity, SystemClock()))
+        async with KubeClient(config) as client:
+            yield Gateway(tmp_path, server, maps, OutboxSender(client, identity, SystemClock()))
 
 
 def files_of(changes: ChangeSet) -> dict[str, bytes | None]:
-    return {one.repo_path: one.content if one.action is Action.WRITTEN else None for one in changes.files}
+    return {
+        one.repo_path: one.content if one.action is ChangeAction.WRITTEN else None for one in changes.files
+    }
 
 
 async def test_a_designers_edit_goes_back_with_its_base_and_comes_back_as_nothing_to_do(
@@ -265,9 +276,9 @@ async def test_a_designers_edit_goes_back_with_its_base_and_comes_back_as_nothin
         found = await site.recorded()
         (one,) = found.files
         assert (one.path, one.repo_path, one.content) == ("projects/a.txt", "s/a.txt", b"edited")
-        assert (found.base_commit, one.action, found.gateway) == (commit, Action.WRITTEN, "filler")
+        assert (found.base_commit, one.action, found.gateway) == (commit, ChangeAction.WRITTEN, "filler")
         assert one.base == gateway.repository.git("rev-parse", "main:s/a.txt").decode().strip()
-        assert gateway.told[-1] == OwnChanges()
+        assert gateway.told[-1] == GatewayChangesReport()
         # Merged, it comes back: nothing is written, and nothing is captured again.
         gateway.repository.commit({"s/a.txt": "edited"})
         report = await site.passed()
@@ -289,12 +300,12 @@ async def test_whether_a_file_may_be_executed_goes_back_with_it_and_alone(gatewa
         (one,) = found.files
         assert (one.mode, one.base_mode, one.blob) == ("100755", "100644", one.base)
         gateway.repository.commit({"s/b": "2"})
-        assert (await site.passed()).result is Result.HELD
+        assert (await site.passed()).result is SyncResult.HELD
         assert place.stat().st_mode & 0o777 == 0o755, "not taken back before git has it"
         await site.answer(found)
         gateway.repository.commit({"s/a.sh": executable("1")})  # merged
         report = await site.passed()
-        assert (report.result, report.plan.actions) == (Result.DONE, ())
+        assert (report.result, report.plan.actions) == (SyncResult.DONE, ())
         gateway.write("a.sh", "2")
         (one,) = (await site.recorded()).files
         assert (one.mode, one.base_mode, one.content) == ("100755", "100755", b"2")
@@ -311,7 +322,7 @@ async def test_whether_a_file_may_be_executed_goes_back_with_it_and_alone(gatewa
 
 async def test_a_new_resource_goes_where_its_neighbours_came_from(gateway: Gateway) -> None:
     gateway.job = gateway.job._replace(
-        files=FilesIntent((Mapping("s", "projects"), Mapping("overlay", "projects/line")))
+        files=FilesIntent((FileMapping("s", "projects"), FileMapping("overlay", "projects/line")))
     )
     gateway.repository.commit({"s/other/project.json": "{}", "overlay/views/main/view.json": "{}"})
     await gateway.synced({"base/x": "1"})
@@ -333,7 +344,7 @@ async def test_a_new_resource_goes_where_its_neighbours_came_from(gateway: Gatew
 
 async def test_a_renamed_view_folder_is_the_old_one_gone_and_the_new_one_there(gateway: Gateway) -> None:
     await gateway.synced({f"line/views/main/{name}": text for name, text in view("v").items()})
-    gateway.policy = Bidirectional(enabled=True, watch_paths=("projects/**",), debounce=0.2)
+    gateway.policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=0.2)
     async with gateway.watched() as site:
         (gateway.data / VIEW).rename(gateway.data / "projects/line/views/renamed")
         found = files_of(await site.recorded())
@@ -354,10 +365,10 @@ async def test_what_a_designer_deleted_is_told_and_not_written_back_before(gatew
         found = await site.next_set()
         assert files_of(found) == {"s/a": None}
         report = await site.passed()
-        assert (report.result, [one.place for one in report.plan.held]) == (Result.HELD, ["projects/a"])
+        assert (report.result, [one.place for one in report.plan.held]) == (SyncResult.HELD, ["projects/a"])
         assert gateway.text("a") is None
         await site.answer(found)
-        assert (await site.passed()).result is Result.DONE
+        assert (await site.passed()).result is SyncResult.DONE
         assert gateway.text("a") == "1"  # git wins, and it has the deletion in its branch
         await site.at_rest()
         assert gateway.maps.sets() == []
@@ -375,16 +386,16 @@ async def test_nothing_of_a_designers_is_overwritten_before_git_has_exactly_that
         gateway.write("a", "mine, later")
         await site.at_rest()
         await site.answer(found)  # for what was there before
-        assert (await site.passed(walk=False)).result is Result.HELD
+        assert (await site.passed(walk=False)).result is SyncResult.HELD
         assert gateway.text("a") == "mine, later"
         later = await site.next_set()
         # It was made from what was there, not from what git has by now.
         assert (later.base_commit, later.files[0].base) == (found.base_commit, found.files[0].base)
         await site.answer(later, holds=("projects/a",))
-        assert (await site.passed(walk=False)).result is Result.HELD
+        assert (await site.passed(walk=False)).result is SyncResult.HELD
         assert site.capturing.still_held((await site.passed(walk=False)).plan.held)
-        await site.capturing.told(ChangesAnswer(later.id))
-        assert (await site.passed(walk=False)).result is Result.DONE
+        await site.capturing.told(ChangeSetReply(later.id))
+        assert (await site.passed(walk=False)).result is SyncResult.DONE
         assert gateway.text("a") == "git's"
         await site.at_rest()
         assert gateway.maps.sets() == []
@@ -407,7 +418,7 @@ async def test_a_save_in_the_moment_of_writing_stops_the_pass_before_its_first_b
             return ()
 
     keeper.add_hook(Saving())
-    gateway.policy = Bidirectional(enabled=True, watch_paths=("projects/**",), debounce=60.0)
+    gateway.policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=60.0)
     async with gateway.watched(keeper) as site:
         gateway.repository.commit({"s/a": "git's", "s/b": "git's"})
         with pytest.raises(Retry, match="in this moment") as stopped:
@@ -426,7 +437,7 @@ async def test_a_gateway_is_called_watched_from_the_moment_that_a_change_would_b
         await site.passed()
         assert (gateway.text("a"), set(gateway.told)) == ("1", {None})
         gateway.booted = True
-        await eventually_async(lambda: gateway.told[-1] == OwnChanges(), PATIENCE, "it is watched")
+        await eventually_async(lambda: gateway.told[-1] == GatewayChangesReport(), PATIENCE, "it is watched")
         gateway.write("a", "by a person")
         await site.passed()
         assert gateway.text("a") == "by a person"
@@ -462,7 +473,7 @@ async def test_our_own_writes_and_noise_are_never_sent(gateway: Gateway) -> None
         (gateway.data / "projects/link-to").symlink_to("a")
         await site.at_rest()
         assert gateway.maps.sets() == []
-        assert gateway.told[-1] == OwnChanges()
+        assert gateway.told[-1] == GatewayChangesReport()
         gateway.write("line/views/main/view.json", '{"edited": 1}')  # now all of it is a change
         found = files_of(await site.recorded())
         assert set(found) == {
@@ -484,13 +495,13 @@ async def test_noise_is_no_reason_to_hold_what_git_changes(gateway: Gateway) -> 
             {"s/line/views/main/view.json": "[]", "s/line/views/main/resource.json": json.dumps(newer)}
         )
         report = await site.passed(walk=False)
-        assert report.result is Result.DONE
+        assert report.result is SyncResult.DONE
         assert gateway.text("line/views/main/view.json") == "[]"
 
 
 async def test_a_burst_of_500_files_is_one_set(gateway: Gateway) -> None:
     await gateway.synced({"line/project.json": "{}"})
-    gateway.policy = Bidirectional(
+    gateway.policy = BidirectionalPolicy(
         enabled=True, watch_paths=("projects/**",), debounce=0.5, max_files_per_pr=1000
     )
     async with gateway.watched() as site:
@@ -499,12 +510,12 @@ async def test_a_burst_of_500_files_is_one_set(gateway: Gateway) -> None:
         found = await site.recorded()
         assert len(found.files) == 500
         await site.at_rest()
-        assert gateway.told[-1] == OwnChanges()
+        assert gateway.told[-1] == GatewayChangesReport()
 
 
 async def test_a_debounce_is_waited_for_and_ends(gateway: Gateway) -> None:
     await gateway.synced({"a": "1"})
-    gateway.policy = Bidirectional(enabled=True, watch_paths=("projects/**",), debounce=0.3)
+    gateway.policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=0.3)
     async with gateway.watched() as site:
         gateway.write("a", "one save")
         begun = time.monotonic()
@@ -520,7 +531,7 @@ async def test_a_debounce_is_waited_for_and_ends(gateway: Gateway) -> None:
 
 async def test_more_files_than_are_allowed_are_refused_as_a_whole(gateway: Gateway) -> None:
     await gateway.synced({"line/project.json": "{}"})
-    gateway.policy = Bidirectional(
+    gateway.policy = BidirectionalPolicy(
         enabled=True, watch_paths=("projects/**",), debounce=0.5, max_files_per_pr=10
     )
     async with gateway.watched() as site:
@@ -637,31 +648,33 @@ async def test_what_the_controller_refuses_is_named_stays_and_is_not_sent_again(
     async with gateway.watched() as site:
         gateway.write("a", "edited")
         found = await site.next_set()
-        await site.answer(found, ChangesResult.REFUSED, message="the branch is protected")
+        await site.answer(found, ChangeSetResult.REFUSED, message="the branch is protected")
         told = await site.told()
         assert (told.refused, told.paths, told.reason) == (1, ("projects/a",), Reason.CHANGE_REFUSED)
         assert "protected" in told.message
-        assert (await site.passed()).result is Result.HELD
+        assert (await site.passed()).result is SyncResult.HELD
         gateway.write("a", "edited again")
         assert files_of(await site.recorded()) == {"s/a": b"edited again"}
         gateway.write("a", "edited once more")
         again = await site.next_set()
-        await site.answer(again, ChangesResult.REFUSED, message="merge or close the request first")
+        await site.answer(again, ChangeSetResult.REFUSED, message="merge or close the request first")
         gateway.repository.commit({"s/b": "merged"})
-        assert (await site.passed()).result is Result.HELD
+        assert (await site.passed()).result is SyncResult.HELD
         full = await site.next_set()
         assert files_of(full) == {"s/a": b"edited once more"}, "the ref has moved"
-        await site.answer(full, ChangesResult.REFUSED, message="the open request is full")
+        await site.answer(full, ChangeSetResult.REFUSED, message="the open request is full")
         assert gateway.maps.sets() == []
-        await site.answer(full, ChangesResult.REFUSED, over=full.id)
+        await site.answer(full, ChangeSetResult.REFUSED, over=full.id)
         assert files_of(await site.recorded()) == {"s/a": b"edited once more"}, "that request is over"
 
 
 async def test_what_cannot_go_is_named_and_the_rest_goes(gateway: Gateway) -> None:
     gateway.job = gateway.job._replace(
-        files=FilesIntent((Mapping("s/line", "projects/line"),), excludes=Excludes(patterns=("**/*.bak",)))
+        files=FilesIntent(
+            (FileMapping("s/line", "projects/line"),), excludes=ExcludePolicy(patterns=("**/*.bak",))
+        )
     )
-    gateway.policy = Bidirectional(
+    gateway.policy = BidirectionalPolicy(
         enabled=True, watch_paths=("projects/**",), debounce=0.3, max_file_bytes=1000
     )
     await gateway.synced({"line/a": "1"})
@@ -677,7 +690,7 @@ async def test_what_cannot_go_is_named_and_the_rest_goes(gateway: Gateway) -> No
 
 
 async def test_a_change_beside_a_value_that_we_set_is_carried_over(gateway: Gateway) -> None:
-    transforms = Transforms(fields=(FieldTemplate(".name", "{{.GatewayName}}"),))
+    transforms = TransformPolicy(fields=(FieldTemplate(".name", "{{.GatewayName}}"),))
     gateway.job = gateway.job._replace(files=gateway.job.files._replace(transforms=transforms))
     text = '{\n  "name": "template",\n  "x": 1,\n  "y": 2\n}\n'
     await gateway.synced({"config.json": text, "deep/config.json": text})
@@ -703,7 +716,7 @@ async def test_a_large_set_is_split_over_maps_with_room_and_waits_where_there_is
     await gateway.synced({"a": "1"})
     gateway.maps.fill(0, 1 << 20)
     gateway.maps.fill(1, 500 << 10)
-    gateway.policy = Bidirectional(enabled=True, watch_paths=("projects/**",), debounce=0.3)
+    gateway.policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=0.3)
     content = os.urandom(1_500_000)
     async with gateway.watched() as site:
         (gateway.data / "projects/large").write_bytes(content)
@@ -736,8 +749,8 @@ async def test_maps_that_are_missing_are_not_made_by_an_agent(
     maps.make(range(3, 4))
     config = load(control_plane.kubeconfig("admin", namespace=namespace))
     identity = AgentIdentity("gateway-0", namespace, "plant", gateway="filler")
-    async with Client(config) as client:
-        sender = Sender(client, identity, SystemClock())
+    async with KubeClient(config) as client:
+        sender = OutboxSender(client, identity, SystemClock())
         await sender.send("filler", "20260101-000000", (b"x", b"y"))
         assert {number for number, _ in maps.chunks().values()} == {3}
         with pytest.raises(Retry, match="full"):
@@ -778,12 +791,12 @@ def test_an_agent_sends_what_a_designer_saves_and_obeys_the_answer(plant: AgentP
     assert place.read_text() == '{"title": "by hand"}'
     assert pod.file("projects/filler/com.inductiveautomation.perspective/views/v0/view.json") is not None
 
-    answer = ChangesAnswer(found.id, holds=("projects/filler/project.json",))
+    answer = ChangeSetReply(found.id, holds=("projects/filler/project.json",))
     plant.publish(changes={"filler": answer})
     maps.empty()
     plant.maps.until_report(pod=pod, changes=lambda it: it is not None and not it.pending and it.held == 1)
     assert place.read_text() == '{"title": "by hand"}'
-    plant.publish(changes={"filler": ChangesAnswer(found.id)})  # the request was closed
+    plant.publish(changes={"filler": ChangeSetReply(found.id)})  # the request was closed
     plant.until_converged(pod, second)
-    assert plant.maps.until_report(pod=pod, changes=OwnChanges())
+    assert plant.maps.until_report(pod=pod, changes=GatewayChangesReport())
     assert maps.sets() == []

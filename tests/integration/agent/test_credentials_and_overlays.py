@@ -6,16 +6,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_environment import AgentPlant, project
 from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
 from stoker_testkit.environments.controller_environment import Site
-from stoker_testkit.forges.github_app_login import GitHub
-from stoker_testkit.gateway.sessions import Browser
-from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.forges.github_app_login import GitHubAppServer
+from stoker_testkit.gateway.sessions import PerspectiveBrowser
+from stoker_testkit.gateway.settings import GatewaySettings
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.secret_leaks.tracked_credentials import planted
@@ -30,7 +30,7 @@ def test_it_logs_in_as_a_github_app_and_with_the_token_that_a_controller_has_mad
 ) -> None:
     pod = plant.pod(talks=False)
     first = plant.commit(project("filler", 1))
-    with GitHub.start(plant.repository.path.parent, tokens={"nobody-has-this"}) as github:
+    with GitHubAppServer.start(plant.repository.path.parent, tokens={"nobody-has-this"}) as github:
         key = github.register(12, 3456).decode()
         app = {
             "appId": 12,
@@ -96,7 +96,7 @@ def test_a_deployment_mode_lies_over_the_core_and_changes_with_the_pod(plant: Ag
     pod.annotate({"deployment-mode": "test"})
     eventually(lambda: found() == is_composed(2, c={"test": 2}), 30.0, lambda: f"{found()} {pod.tail()}")
     pod.annotate({"deployment-mode": "none-such"})
-    report = plant.maps.until_report(sync_status=SyncStatus.ERROR, reason=Reason.SOURCE_EMPTY, pod=pod)
+    report = plant.maps.until_report(sync_status=SyncState.ERROR, reason=Reason.SOURCE_EMPTY, pod=pod)
     assert "none-such" in report.error_message
     assert found() == is_composed(2, c={"test": 2}), "rather the settings of before than those of no mode"
 
@@ -132,7 +132,7 @@ def test_who_looks_at_a_project_while_it_changes_is_counted_and_named_in_the_log
     plant.until_converged(pod, first)
     assert not pod.said("perspective.active")
     for number, name in enumerate(("filler", "filler", "packer")):
-        gateway.open_session(Browser(f"p{number}", "ben", name))
+        gateway.open_session(PerspectiveBrowser(f"p{number}", "ben", name))
     second = plant.commit(project("filler", 2))
     plant.publish(second)
     plant.until_converged(pod, second)
@@ -149,7 +149,7 @@ def test_the_key_goes_in_the_header_that_the_resource_names(plant: AgentPlant) -
     first = plant.commit(project("filler", 1))
     access = {"port": 8088, "tls": False, "apiKeySecretRef": {"name": "gw", "key": "key"}}
     plant.publish(first, agent_spec=plant.spec(gateway=access))
-    plant.join_gateway(pod, settings=Settings(key_header="X-Plant-Token"))
+    plant.join_gateway(pod, settings=GatewaySettings(key_header="X-Plant-Token"))
     plant.maps.until_report(reason=Reason.TOKEN_REJECTED, pod=pod)
     plant.publish(agent_spec=plant.spec(gateway={**access, "apiKeyHeader": "X-Plant-Token"}))
     plant.until_converged(pod, first)
@@ -170,7 +170,7 @@ def test_what_the_controller_signs_is_followed_and_what_somebody_else_writes_is_
         controller = site.start("--metadata-key=between-us/key")
         site.until_told("plant", commit=first)
         pod.start(kinds.kubeconfig("admin", namespace=namespace))
-        maps.until_report(synced_commit=first, sync_status=SyncStatus.SYNCED, pod=pod)
+        maps.until_report(synced_commit=first, sync_status=SyncState.SYNCED, pod=pod)
         controller.stop()
         told = site.metadata("plant")
         assert told is not None
@@ -179,4 +179,4 @@ def test_what_the_controller_signs_is_followed_and_what_somebody_else_writes_is_
         report = maps.until_report(reason=Reason.METADATA_NOT_TRUSTED, pod=pod)
         assert (report.synced_commit, pod.file("projects/filler/project.json")) == (first, "{}")
         site.start("--metadata-key=between-us/key")
-        maps.until_report(synced_commit=second, sync_status=SyncStatus.SYNCED, reason="", pod=pod)
+        maps.until_report(synced_commit=second, sync_status=SyncState.SYNCED, reason="", pod=pod)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.domain.intent.files import FilesIntent, Mapping
-from stoker.domain.intent.policies import DriftIgnore
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import FileMapping, FilesIntent
+from stoker.domain.intent.policies import DriftIgnorePolicy
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker_testkit.repositories.bare_repository import Repository
@@ -28,14 +28,14 @@ class Site:
         self.data = folder / "data"
         self.data.mkdir()
         self.job = SyncJob(
-            Source(RepoUrl(server.url("plant.git")), GitRef("main")),
-            FilesIntent((Mapping("s", "projects"), Mapping("t", "config", template=True))),
+            SourceIntent(RepoUrl(server.url("plant.git")), GitRef("main")),
+            FilesIntent((FileMapping("s", "projects"), FileMapping("t", "config", template=True))),
             TemplateValues(gateway_name="filler"),
             self.data,
             folder / "cache",
         )
 
-    def keeper(self, *rules: DriftIgnore) -> Keeper:
+    def keeper(self, *rules: DriftIgnorePolicy) -> FolderSync:
         return open_keeper(self.job._replace(ignore=rules))
 
     def write(self, path: str, content: str) -> None:
@@ -55,7 +55,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 async def test_a_file_that_is_ignored_is_neither_told_nor_restored(site: Site) -> None:
     site.repository.commit({"s/a/log.txt": "1", "s/a/gone.txt": "1", "s/a/view.json": "1"})
-    keeper = site.keeper(DriftIgnore("projects/**/*.txt"))
+    keeper = site.keeper(DriftIgnorePolicy("projects/**/*.txt"))
     await keeper.sync()
     site.write("projects/a/log.txt", "theirs")
     (site.data / "projects/a/gone.txt").unlink()
@@ -80,7 +80,7 @@ async def test_what_a_first_contact_keeps_is_no_drift(site: Site) -> None:
     keeper = site.keeper()
     await keeper.sync()
     site.write("projects/a/made.json", "by the gateway's first boot")
-    report = await keeper.sync(Wish(walk=True, first_contact=True))
+    report = await keeper.sync(SyncOptions(walk=True, first_contact=True))
     assert (report.plan.not_ours, bool(report.drift)) == (("projects/a/made.json",), False)
 
 
@@ -96,7 +96,7 @@ async def test_without_the_rule_the_same_is_drift(site: Site) -> None:
 
 async def test_what_the_source_changes_is_written_although_it_is_ignored(site: Site) -> None:
     site.repository.commit({"s/log.txt": "1", "s/other.txt": "1", "s/x": "1"})
-    keeper = site.keeper(DriftIgnore("**/*.txt"))
+    keeper = site.keeper(DriftIgnorePolicy("**/*.txt"))
     await keeper.sync()
     site.write("projects/log.txt", "theirs")
     site.write("projects/other.txt", "theirs")
@@ -112,7 +112,7 @@ async def test_a_change_of_settings_restores_nothing_that_is_ignored(site: Site)
     site.write("projects/log.txt", "theirs")
     site.write("config/log.txt", "theirs")
     site.job = site.job._replace(values=TemplateValues(gateway_name="filler", vars={"line": "7"}))
-    await site.keeper(DriftIgnore("**/*.txt")).sync()
+    await site.keeper(DriftIgnorePolicy("**/*.txt")).sync()
     assert (site.read("projects/log.txt"), site.read("config/log.txt")) == ("theirs", "theirs")
 
 
@@ -122,7 +122,7 @@ async def test_only_the_value_at_a_pointer_is_ignored(site: Site, place: str) ->
     text = json.dumps(SETTINGS)
     site.repository.commit({f"{folder}/set.json": text, f"{folder}/x": "1"})
     path = f"{place}/set.json"
-    keeper = site.keeper(DriftIgnore(path, "/lastSeen"), DriftIgnore(path, "/nested/a~1b/1"))
+    keeper = site.keeper(DriftIgnorePolicy(path, "/lastSeen"), DriftIgnorePolicy(path, "/nested/a~1b/1"))
     await keeper.sync()
     before = site.read(path)
     assert before is not None
@@ -133,7 +133,7 @@ async def test_only_the_value_at_a_pointer_is_ignored(site: Site, place: str) ->
     report = await keeper.sync()
     assert not report.plan.actions
     assert site.read(path) == json.dumps(live, indent=2)
-    assert not (await keeper.sync(Wish(walk=True))).plan.actions
+    assert not (await keeper.sync(SyncOptions(walk=True))).plan.actions
     live["nested"]["kept"] = 1  # which is not true, although Python thinks so
     site.write(path, json.dumps(live))
     assert (await keeper.verify()).drift.modified == (path,)
@@ -145,7 +145,7 @@ async def test_only_the_value_at_a_pointer_is_ignored(site: Site, place: str) ->
 @pytest.mark.parametrize("content", ["{", '{"lastSeen": 1, "lastSeen": 2}', "[]", ""])
 async def test_what_is_no_such_document_is_drift(site: Site, content: str) -> None:
     site.repository.commit({"s/set.json": json.dumps(SETTINGS), "s/x": "1"})
-    keeper = site.keeper(DriftIgnore("**/set.json", "/lastSeen"))
+    keeper = site.keeper(DriftIgnorePolicy("**/set.json", "/lastSeen"))
     await keeper.sync()
     site.write("projects/set.json", content)
     assert (await keeper.verify()).drift.modified == ("projects/set.json",)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stoker.domain.intent.intent import FrontDoor
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.intent.intent import SyncResourceKind
+from stoker.domain.protocol import SyncState
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
 from stoker_testkit.processes import Process, free_port
@@ -35,7 +35,7 @@ class Plant:
         self.repository = Repository.create(git.root / "plant.git")
         self.repository.commit({"services/filler/projects/a/project.json": '{"title": "1"}'})
         git.users["x-access-token"] = TOKEN
-        self.maps = ResourceMaps(cluster, namespace, kind=FrontDoor.IGNITION_SYNC)
+        self.maps = ResourceMaps(cluster, namespace, kind=SyncResourceKind.IGNITION_SYNC)
         self.running: list[Process] = []
         cluster.kubectl(
             "-n", namespace, "create", "secret", "generic", "git", f"--from-literal=token={TOKEN}"
@@ -97,7 +97,7 @@ class Plant:
             self.namespace,
             name=name,
             gateway=name,
-            kind=FrontDoor.IGNITION_SYNC,
+            kind=SyncResourceKind.IGNITION_SYNC,
             annotations={"service-path": "services/filler"},
         )
         (pod.root / "shared-repo").symlink_to(self.folder / "fetcher/repo")
@@ -163,7 +163,7 @@ def test_one_fetcher_fills_the_volume_of_all_gateways(plant: Plant) -> None:
     for pod in pods:
         pod.until_file("projects/a/project.json", '{"title": "2"}', PATIENCE)
         plant.maps.until_report(
-            pod.gateway, sync_status=SyncStatus.SYNCED, synced_commit=second, patience=PATIENCE, pod=pod
+            pod.gateway, sync_status=SyncState.SYNCED, synced_commit=second, patience=PATIENCE, pod=pod
         )
     for place in (*(plant.folder / "fetcher/repo").rglob("*"), fetcher.log):
         assert not place.is_file() or TOKEN.encode() not in place.read_bytes()

@@ -10,35 +10,35 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.sync.contents import FEW
-from stoker.agent.sync.folder import Keeper, verify
-from stoker.agent.sync.hooks import Change
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import FolderSync, verify
+from stoker.agent.sync.hooks import SyncChange
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import Retry, Stalled
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import (
     DeletionPolicy,
-    Excludes,
+    ExcludePolicy,
     FieldTemplate,
+    FileMapping,
     FilePatch,
     FilesIntent,
-    Mapping,
-    Orphans,
-    Transforms,
+    OrphanPolicy,
+    TransformPolicy,
 )
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.fs.apply_plan import SYNC_EACH, Applied
+from stoker.fs.apply_plan import SYNC_EACH, ApplyResult
 from stoker_testkit.repositories.bare_repository import WHEN, Repository, executable, submodule, symlink
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 1\n"
 
 
-MIRROR = DeletionPolicy(orphans=Orphans.MIRROR)
+MIRROR = DeletionPolicy(orphans=OrphanPolicy.MIRROR)
 
 
 class Plant:
@@ -50,14 +50,14 @@ class Plant:
         self.data = folder / "data"
         self.data.mkdir()
         self.job = SyncJob(
-            Source(RepoUrl(server.url("plant.git")), GitRef("main")),
-            FilesIntent((Mapping("s", "projects"), Mapping("overlay", "projects"))),
+            SourceIntent(RepoUrl(server.url("plant.git")), GitRef("main")),
+            FilesIntent((FileMapping("s", "projects"), FileMapping("overlay", "projects"))),
             TemplateValues(gateway_name="filler", vars={"line": "7"}),
             self.data,
             folder / "cache",
         )
 
-    def keeper(self, **changes: object) -> Keeper:
+    def keeper(self, **changes: object) -> FolderSync:
         return open_keeper(self.job._replace(files=self.job.files._replace(**changes)))  # type: ignore[arg-type]
 
     def stamps(self) -> dict[Path, tuple[int, int, int]]:
@@ -90,7 +90,7 @@ async def test_an_unchanged_commit_costs_one_look_and_no_byte(plant: Plant) -> N
     await keeper.sync()
     state = plant.stamps()
     plant.requests()
-    report = await keeper.sync(Wish(walk=False))
+    report = await keeper.sync(SyncOptions(walk=False))
     assert not report.plan.actions
     assert plant.requests() == 2  # one ls-remote: the advertisement and the listing
     await keeper.sync()
@@ -104,7 +104,7 @@ async def test_what_a_killed_pass_staged_goes_although_nothing_is_left_to_do(pla
     staging = plant.data / ".sync-staging"
     staging.mkdir()
     (staging / "0").write_text("of a commit that was taken back")
-    await keeper.sync(Wish(dry_run=True))
+    await keeper.sync(SyncOptions(dry_run=True))
     assert staging.exists()
     await keeper.sync()
     assert not staging.exists()
@@ -116,7 +116,7 @@ async def test_a_change_is_fetched_and_written_alone(plant: Plant) -> None:
     await keeper.sync()
     plant.repository.commit({"s/d1/1": "new", "s/d2/2": None, "s/added": "x"})
     plant.requests()
-    report = await keeper.sync(Wish(walk=False))
+    report = await keeper.sync(SyncOptions(walk=False))
     assert (report.done.added, report.done.modified, report.done.deleted) == (
         ("projects/added",),
         ("projects/d1/1",),
@@ -133,10 +133,10 @@ async def test_an_overlay_gives_way_and_comes_back_by_changes_alone(plant: Plant
     await keeper.sync()
     assert plant.files() == {"projects/a": "over", "projects/b": "base"}
     plant.repository.commit({"overlay/a": None, "overlay/b": "over"})
-    await keeper.sync(Wish(walk=False))
+    await keeper.sync(SyncOptions(walk=False))
     assert plant.files() == {"projects/a": "base", "projects/b": "over"}
     plant.repository.commit({"s/a": None, "overlay/a": "over"})
-    await keeper.sync(Wish(walk=False))
+    await keeper.sync(SyncOptions(walk=False))
     assert plant.files() == {"projects/a": "over", "projects/b": "over"}
 
 
@@ -147,7 +147,7 @@ async def test_what_was_touched_by_hand_is_found_and_mended_only_by_a_walk(plant
     (plant.data / "projects/a").write_text("edited")
     (plant.data / "projects/b").unlink()
     (plant.data / "projects/mine").write_text("theirs")
-    trusting = await keeper.sync(Wish(walk=False))
+    trusting = await keeper.sync(SyncOptions(walk=False))
     assert not trusting.plan.actions
     drift = (await verify(plant.data)).drift
     assert tuple(drift.kinds.values()) == (("projects/a",), ("projects/b",), ("projects/mine",))
@@ -162,7 +162,7 @@ async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Pla
     (plant.data / "projects/before").write_text("theirs")
     plant.repository.commit({"s/a": "1"})
     keeper = plant.keeper(deletion=MIRROR)
-    wanted = await keeper.sync(Wish(dry_run=True))
+    wanted = await keeper.sync(SyncOptions(dry_run=True))
     assert "\n".join(wanted.lines()).count(wanted.plan.digest) == 1
     first = await keeper.sync()
     assert first.plan.orphans_kept == ("projects/before",)
@@ -172,16 +172,16 @@ async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Pla
     digest = again.plan.digest
     for report in (first, again):  # what the first did is done, and not to be approved
         assert f"approve plan {digest}" in "\n".join(report.lines())
-    await keeper.sync(Wish(approved=frozenset({PlanApproval("0" * 64)})))
+    await keeper.sync(SyncOptions(approved=frozenset({PlanApproval("0" * 64)})))
     assert "projects/before" in plant.files()
-    approved = await keeper.sync(Wish(approved=frozenset({PlanApproval(digest)})))
+    approved = await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(digest)})))
     assert approved.done.deleted == ("projects/before",)
     assert plant.files() == {"projects/a": "1"}
 
 
 async def test_with_owned_orphans_a_file_of_others_is_drift_and_is_never_deleted(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
-    keeper = plant.keeper(deletion=DeletionPolicy(orphans=Orphans.OWNED))
+    keeper = plant.keeper(deletion=DeletionPolicy(orphans=OrphanPolicy.OWNED))
     await keeper.sync()
     (plant.data / "projects/mine").write_text("theirs")
     report = await keeper.sync()
@@ -195,12 +195,12 @@ async def test_contents_are_shaped_and_drift_of_them_is_mended(plant: Plant) -> 
     plant.repository.commit(
         {"s/config.json": config, "t/line.txt": "line {{.Vars.line}} of {{.GatewayName}}"}
     )
-    transforms = Transforms(
+    transforms = TransformPolicy(
         "{{.GatewayName}}",
         (FieldTemplate(".made", "{{.Timestamp}}"),),
         (FilePatch("projects/config.json", ((".port", "8088"),)),),
     )
-    mappings = (Mapping("s", "projects"), Mapping("t", "texts", template=True))
+    mappings = (FileMapping("s", "projects"), FileMapping("t", "texts", template=True))
     keeper = plant.keeper(mappings=mappings, transforms=transforms)
     await keeper.sync()
     shaped = config.replace('"x"', '"filler"').replace(": 1,", ": 8088,").replace(": 0", f": {WHEN}")
@@ -216,10 +216,10 @@ async def test_contents_are_shaped_and_drift_of_them_is_mended(plant: Plant) -> 
 async def test_a_change_of_settings_maps_everything_anew(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b": "2"})
     await plant.keeper().sync()
-    report = await plant.keeper(excludes=Excludes(("projects/b",))).sync(Wish(walk=False))
+    report = await plant.keeper(excludes=ExcludePolicy(("projects/b",))).sync(SyncOptions(walk=False))
     assert not report.plan.actions  # what is excluded is nobody's business any more
     plant.repository.commit({"s/b": "3"})
-    await plant.keeper(excludes=Excludes(("projects/b",))).sync()
+    await plant.keeper(excludes=ExcludePolicy(("projects/b",))).sync()
     assert plant.files()["projects/b"] == "2"
 
 
@@ -233,7 +233,7 @@ async def test_json_that_is_none_changes_nothing_and_is_named(plant: Plant) -> N
         await keeper.sync()
     assert stalled.value.reason is Reason.CONFIG_SYNTAX_ERROR
     assert plant.files() == before
-    dry = await keeper.sync(Wish(dry_run=True))
+    dry = await keeper.sync(SyncOptions(dry_run=True))
     assert dry.stalled is not None
     assert dry.stalled.reason is Reason.CONFIG_SYNTAX_ERROR
     plant.repository.commit({"s/a.json": '{"a": 1}', "s/empty.json": None})
@@ -266,7 +266,7 @@ async def test_a_file_of_which_only_the_mode_changes_is_told(plant: Plant) -> No
     keeper = plant.keeper()
     await keeper.sync()
     plant.repository.commit({"s/run.sh": executable("1")})
-    wanted = await keeper.sync(Wish(dry_run=True))
+    wanted = await keeper.sync(SyncOptions(dry_run=True))
     done = await keeper.sync()
     for report in (wanted, done):
         assert "modified projects/run.sh" in report.lines()
@@ -280,7 +280,7 @@ async def test_a_plan_is_told_line_by_line(plant: Plant) -> None:
     keeper = plant.keeper()
     await keeper.sync()
     plant.repository.commit({"s/a": "one\n2\n", "s/b": None})
-    report = await keeper.sync(Wish(dry_run=True, diff=True))
+    report = await keeper.sync(SyncOptions(dry_run=True, diff=True))
     assert "-two" in report.diff
     assert "+2" in report.diff
     assert any("projects/b" in line for line in report.diff)
@@ -294,7 +294,7 @@ async def test_two_keepers_of_one_folder_follow_each_other(plant: Plant) -> None
     plant.repository.commit({"s/b": "2"})
     await other.sync()
     plant.repository.commit({"s/a": None})
-    await one.sync(Wish(walk=False))
+    await one.sync(SyncOptions(walk=False))
     assert plant.files() == {"projects/b": "2"}
 
 
@@ -306,20 +306,20 @@ class Witness:
         self._refuses = refuses
         self.seen: list[tuple[str, dict[str, str]]] = []
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         return ()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         self.seen.append(("before", self._plant.files()))
         if self._refuses:
             raise Retry("not now")
         yield
         self.seen.append(("left", {}))
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         self.seen.append(("after", self._plant.files()))
-        return (Note("gateway", "did not load it"),)
+        return (PathNote("gateway", "did not load it"),)
 
 
 async def test_a_hook_stands_around_the_moment_of_change_and_nothing_else(plant: Plant) -> None:
@@ -356,13 +356,13 @@ SKIPPED = (
 
 def keeper_changes() -> dict[str, object]:
     return {
-        "mappings": (Mapping("s", "projects"), Mapping("none", "config/none")),
-        "transforms": Transforms(patches=(FilePatch("projects/none.json", ((".a", "1"),)),)),
-        "excludes": Excludes(("**/*.bak",)),
+        "mappings": (FileMapping("s", "projects"), FileMapping("none", "config/none")),
+        "transforms": TransformPolicy(patches=(FilePatch("projects/none.json", ((".a", "1"),)),)),
+        "excludes": ExcludePolicy(("**/*.bak",)),
     }
 
 
-def skipping(plant: Plant) -> Keeper:
+def skipping(plant: Plant) -> FolderSync:
     plant.repository.commit(
         {"s/a": "1", "s/x.bak": "1", "s/link": symlink("a"), "s/module": submodule("1" * 40)}
     )
@@ -372,38 +372,38 @@ def skipping(plant: Plant) -> Keeper:
 async def test_skipped_content_is_named_in_every_report_until_it_is_gone(plant: Plant) -> None:
     keeper = skipping(plant)
     assert (await keeper.sync()).skipped.lines == SKIPPED
-    at_rest = await keeper.sync(Wish(walk=False))
+    at_rest = await keeper.sync(SyncOptions(walk=False))
     assert not at_rest.plan.actions
     assert at_rest.skipped.lines == SKIPPED
     shown = list(at_rest.lines())
     assert all(f"skipped {line}" in shown for line in SKIPPED)
     plant.repository.commit({"s/a": "2"})
-    by_changes = await keeper.sync(Wish(walk=False))
+    by_changes = await keeper.sync(SyncOptions(walk=False))
     assert by_changes.done.modified == ("projects/a",)
     assert by_changes.skipped.lines == SKIPPED
     restarted = plant.keeper(**keeper_changes())
-    assert (await restarted.sync(Wish(walk=False))).skipped.lines == SKIPPED
+    assert (await restarted.sync(SyncOptions(walk=False))).skipped.lines == SKIPPED
     plant.repository.commit({"s/link": None, "s/module": None})
-    assert (await restarted.sync(Wish(walk=False))).skipped.lines == SKIPPED[:2]
+    assert (await restarted.sync(SyncOptions(walk=False))).skipped.lines == SKIPPED[:2]
 
 
 async def test_a_patch_that_finds_its_file_is_no_longer_skipped(plant: Plant) -> None:
     keeper = skipping(plant)
     await keeper.sync()
     plant.repository.commit({"s/none.json": "{}"})
-    report = await keeper.sync(Wish(walk=False))
+    report = await keeper.sync(SyncOptions(walk=False))
     assert report.skipped.lines == (SKIPPED[0], *SKIPPED[2:])
     assert json.loads(plant.files()["projects/none.json"]) == {"a": 1}
     plant.repository.commit({"s/none.json": None, "s/link": None, "s/module": None, "none/x": "1"})
-    assert (await keeper.sync(Wish(walk=False))).skipped.lines == (SKIPPED[1],)
+    assert (await keeper.sync(SyncOptions(walk=False))).skipped.lines == (SKIPPED[1],)
 
 
 async def test_many_skipped_entries_are_named_to_ten_and_counted(plant: Plant) -> None:
     links = {f"s/link-{number:02}": symlink("a") for number in range(25)}
     plant.repository.commit({"s/a": "1", **links})
-    keeper = plant.keeper(mappings=(Mapping("s", "projects"),))
+    keeper = plant.keeper(mappings=(FileMapping("s", "projects"),))
     await keeper.sync()
-    report = await keeper.sync(Wish(walk=False))
+    report = await keeper.sync(SyncOptions(walk=False))
     assert len(report.skipped.notes) == 10
     assert report.skipped.lines[-1] == "and 15 more"
     assert "25 skipped" in report.summary()

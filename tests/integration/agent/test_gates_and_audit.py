@@ -18,22 +18,21 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.audit.audit_log import FILE, Audit
+from stoker.agent.audit.audit_log import FILE, AuditLog
 from stoker.agent.audit.diff_files import MOST_REPORTS, DiffFiles
-from stoker.agent.identity import AgentIdentity, Places
-from stoker.agent.sidecar.process import Settings, Sidecar
-from stoker.agent.sync.gateway_ref import Gateway
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.identity import AgentIdentity, AgentPaths
+from stoker.agent.sidecar.process import AgentOptions, AgentProcess
+from stoker.agent.sync.gateway_ref import GatewayRef
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import Waiting
-from stoker.cli.exit_codes import Exit
+from stoker.agent.sync.outcomes import SyncWait
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.clock import SystemClock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.files import FilesIntent
-from stoker.domain.intent.files import Mapping as FileMapping
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import FileMapping, FilesIntent
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.domain.protocol import RollbackRequest, SyncStatus
+from stoker.domain.protocol import RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.kube.config.config import load
@@ -47,7 +46,7 @@ from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.wait_until import eventually
 
 PROJECT = "projects/filler/project.json"
-GATEWAY = Gateway("filler", "plant", "line", "gateway-0")
+GATEWAY = GatewayRef("filler", "plant", "line", "gateway-0")
 
 
 def project(title: str) -> str:
@@ -90,16 +89,16 @@ def plant(
 @contextmanager
 def agent_with(clock: WarpedClock, pod: AgentPod, kubeconfig: Path) -> Iterator[None]:
     """A whole agent in this process, for the sake of its clock."""
-    settings = Settings(
+    settings = AgentOptions(
         config=load(kubeconfig, None),
         identity=AgentIdentity(pod.name, pod.namespace, pod.resource, gateway=pod.gateway),
-        places=Places(pod.root),
+        places=AgentPaths(pod.root),
         health_address="127.0.0.1:0",
         metrics_address="127.0.0.1:0",
     )
     loop = LoopThread("agent")
     tasks: list[asyncio.Task[None]] = []
-    loop.call(lambda: tasks.append(asyncio.ensure_future(Sidecar(settings, clock).run())))
+    loop.call(lambda: tasks.append(asyncio.ensure_future(AgentProcess(settings, clock).run())))
     try:
         yield
     finally:
@@ -134,7 +133,7 @@ def test_a_window_holds_and_then_opens(plant: AgentPlant) -> None:
         second = plant.commit({PROJECT: project("Two")})
         plant.publish(second)
         held = plant.maps.until_report(reason=Reason.WAITING_FOR_WINDOW, commit=second, pod=pod)
-        assert (held.sync_status, held.synced_commit) == (SyncStatus.PENDING, first)
+        assert (held.sync_status, held.synced_commit) == (SyncState.PENDING, first)
         assert held.waits_until == rfc3339(opens)
         assert held.pending_plan is not None
         assert (held.pending_plan.reason, held.pending_plan.files_modified) == (
@@ -230,7 +229,7 @@ def test_the_validation_webhook_refuses_and_nothing_changes_until_it_agrees(
     second = plant.commit({PROJECT: project("Two")})
     plant.publish(second)
     refused = plant.maps.until_report(reason=Reason.VALIDATION_REJECTED, commit=second, pod=pod)
-    assert refused.sync_status is SyncStatus.ERROR
+    assert refused.sync_status is SyncState.ERROR
     assert refused.error_message.endswith("no ticket for this")
     assert pod.file(PROJECT) == project("One")
     assert refused.synced_commit == first
@@ -253,7 +252,7 @@ class Folder:
         self.data.mkdir()
         self.clock = ManualClock()
         job = SyncJob(
-            Source(RepoUrl(server.url("plant.git")), GitRef("main")),
+            SourceIntent(RepoUrl(server.url("plant.git")), GitRef("main")),
             FilesIntent((FileMapping("s", "projects"),)),
             TemplateValues(),
             self.data,
@@ -261,7 +260,7 @@ class Folder:
         )
         hooks = (DiffFiles(self.data, GATEWAY, self.clock),)
         self.keeper = open_keeper(job, hooks=hooks)
-        self.audit = Audit(self.data, GATEWAY, self.clock)
+        self.audit = AuditLog(self.data, GATEWAY, self.clock)
 
     def reports(self) -> list[Path]:
         return sorted((self.data / ".sync-state/diffs").iterdir())
@@ -347,13 +346,13 @@ async def test_drift_that_waits_for_its_window_is_restored_when_nothing_holds_it
     folder.repository.commit({"s/P/a": "1"})
     await folder.keeper.sync()
     (folder.data / "projects/P/a").write_text("theirs")
-    waits = Waiting(Reason.WAITING_FOR_WINDOW, datetime(2026, 1, 1, 2, tzinfo=UTC))
-    held = await folder.keeper.sync(Wish(waits=waits))
+    waits = SyncWait(Reason.WAITING_FOR_WINDOW, datetime(2026, 1, 1, 2, tzinfo=UTC))
+    held = await folder.keeper.sync(SyncOptions(waits=waits))
     assert (held.waits, held.applied, held.drift.modified) == (waits, None, ("projects/P/a",))
-    held = await folder.keeper.sync(Wish(walk=False, waits=waits))
+    held = await folder.keeper.sync(SyncOptions(walk=False, waits=waits))
     assert held.waits == waits, "it is not forgotten until it was done"
     assert (folder.data / "projects/P/a").read_text() == "theirs"
-    done = await folder.keeper.sync(Wish(walk=False))
+    done = await folder.keeper.sync(SyncOptions(walk=False))
     assert done.files_changed == 1
     assert (folder.data / "projects/P/a").read_text() == "1"
 
@@ -362,7 +361,7 @@ async def test_a_commit_that_changes_nothing_here_does_not_wait(folder: Folder) 
     folder.repository.commit({"s/P/a": "1"})
     await folder.keeper.sync()
     other = folder.repository.commit({"elsewhere": "1"})
-    report = await folder.keeper.sync(Wish(waits=Waiting(Reason.WAITING_FOR_WINDOW)))
+    report = await folder.keeper.sync(SyncOptions(waits=SyncWait(Reason.WAITING_FOR_WINDOW)))
     assert (report.waits, report.commit) == (None, other)
     assert folder.keeper.ledger is not None
     assert folder.keeper.ledger.commit == other
@@ -373,7 +372,7 @@ async def test_a_refusal_of_a_guard_is_told_although_the_window_is_closed(folder
     await folder.keeper.sync()
     folder.repository.commit({"s/P/a.json": "{"})
     with pytest.raises(Stalled) as refused:
-        await folder.keeper.sync(Wish(waits=Waiting(Reason.WAITING_FOR_WINDOW)))
+        await folder.keeper.sync(SyncOptions(waits=SyncWait(Reason.WAITING_FOR_WINDOW)))
     assert refused.value.reason is Reason.CONFIG_SYNTAX_ERROR
 
 
@@ -483,17 +482,17 @@ def test_one_sync_outside_of_its_window_changes_nothing_and_says_when(alone: Alo
     opens = at_noon(SystemClock())
     closed = {"maintenanceWindows": [{"cron": f"0 {opens.hour} * * *", "duration": "1m"}]}
     alone.repository.commit({"s/a": "1"})
-    assert alone.sync(closed)[0] == Exit.DONE, "first files wait for nobody"
+    assert alone.sync(closed)[0] == ExitCode.DONE, "first files wait for nobody"
     alone.repository.commit({"s/a": "2"})
     code, said = alone.sync(closed)
-    assert (code, alone.content) == (Exit.STALLED, "1")
+    assert (code, alone.content) == (ExitCode.STALLED, "1")
     assert (
         f"waits: WaitingForWindow: no maintenance window is open; the next one opens at {rfc3339(opens)}"
         in said
     )
     code, said = alone.sync(closed, "--output=json")
     assert json.loads(said)["waits"]["until"] == rfc3339(opens)
-    assert alone.sync({"maintenanceWindows": [{"cron": "* * * * *", "duration": "1h"}]})[0] == Exit.DONE
+    assert alone.sync({"maintenanceWindows": [{"cron": "* * * * *", "duration": "1h"}]})[0] == ExitCode.DONE
     assert alone.content == "2"
     assert [(one["result"], one["cr"]) for one in audited(alone.data)] == [
         ("success", "line-1"),
@@ -502,18 +501,18 @@ def test_one_sync_outside_of_its_window_changes_nothing_and_says_when(alone: Alo
         ("success", "line-1"),
     ]
     code, said = alone.sync({"maintenanceWindows": [{"cron": "0 0 31 2 *", "duration": "1h"}]})
-    assert code == Exit.WRONG_INPUT
+    assert code == ExitCode.WRONG_INPUT
     assert "never comes" in said
 
 
 def test_one_sync_asks_the_validation_webhook(alone: Alone, validator: Validator) -> None:
     alone.repository.commit({"s/a": "1"})
     more = {"validation": {"webhook": {"url": validator.url}}}
-    assert alone.sync(more)[0] == Exit.DONE
+    assert alone.sync(more)[0] == ExitCode.DONE
     validator.answer = {"allowed": False, "reason": "not today"}  # type: ignore[dict-item]
     alone.repository.commit({"s/a": "2"})
     code, said = alone.sync(more)
-    assert (code, alone.content) == (Exit.STALLED, "1")
+    assert (code, alone.content) == (ExitCode.STALLED, "1")
     assert "not today" in said
     assert len(validator.asked) == 2
     assert validator.asked[-1]["resource"] == "line-1"

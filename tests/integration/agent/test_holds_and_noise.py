@@ -10,33 +10,32 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.loop.gateway_sync import Tended
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.hooks import Change
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.hooks import SyncChange
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Stalled
-from stoker.domain.git_objects import Held, Note
-from stoker.domain.intent.files import BinaryPolicy, FilesIntent
-from stoker.domain.intent.files import Mapping as FileMapping
-from stoker.domain.intent.source import Source
+from stoker.domain.git_objects import HeldPath, PathNote
+from stoker.domain.intent.files import BinaryPolicy, FileMapping, FilesIntent
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.fs.apply_plan import Applied
+from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import Book
+from stoker.fs.ledger_store import LedgerStore
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.client.gateway import GatewayClient
 from stoker.ignition.content.noise import ResourceNoise
 from stoker.ignition.sync.first_boot import FirstBoot
-from stoker.ignition.sync.readiness import Readiness
-from stoker.ignition.sync.state_files import Marks
-from stoker_testkit.faults.failpoints import Failure, arm
+from stoker.ignition.sync.readiness import GatewayReadiness
+from stoker.ignition.sync.state_files import StateFiles
+from stoker_testkit.faults.failpoints import FailpointAction, arm
 from stoker_testkit.repositories.bare_repository import Repository
 
 
@@ -51,24 +50,24 @@ class Desk:
     meanwhile: Callable[[], None] = lambda: None
     changes: list[tuple[str, ...]] = field(default_factory=list)
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         return tuple(
-            Held(f"projects/{name}", f"{user} has it open", user) for name, user in self.busy.items()
+            HeldPath(f"projects/{name}", f"{user} has it open", user) for name, user in self.busy.items()
         )
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         self.changes.append(tuple(str(action) for action in change.plan.actions))
         self.meanwhile()
         yield
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         return ()
 
-    async def settle(self) -> tuple[Note, ...]:
+    async def settle(self) -> tuple[PathNote, ...]:
         return ()
 
-    async def still_held(self, held: Sequence[Held]) -> bool:
+    async def still_held(self, held: Sequence[HeldPath]) -> bool:
         self.asked += 1
         return {one.place for one in held} <= {f"projects/{name}" for name in self.busy}
 
@@ -85,10 +84,10 @@ class Desk:
 def first_boot_at(state_dir: Path) -> FirstBoot:
     """A first boot that was watched and has just ended."""
     address = GatewayAddress.parse("http://127.0.0.1:1")
-    readiness = Readiness(Gateway(address, lambda: Secret("")), SystemClock())
+    readiness = GatewayReadiness(GatewayClient(address, lambda: Secret("")), SystemClock())
     readiness.not_running()
     readiness.answered()
-    return FirstBoot(Marks(state_dir), readiness)
+    return FirstBoot(StateFiles(state_dir), readiness)
 
 
 @dataclass
@@ -97,7 +96,7 @@ class Plant:
     job: SyncJob
     desk: Desk = field(default_factory=Desk)
 
-    def keeper(self, *, noise: bool = False) -> Keeper:
+    def keeper(self, *, noise: bool = False) -> FolderSync:
         return open_keeper(self.job, hooks=(self.desk,), noise=ResourceNoise() if noise else None)
 
     def read(self, path: str) -> str:
@@ -108,7 +107,7 @@ class Plant:
 
     def held(self) -> Collection[str]:
         with DataFolder.opened(self.job.data_dir) as folder:
-            ledger = Book.load(folder).ledger
+            ledger = LedgerStore.load(folder).ledger
         assert ledger is not None
         return ledger.held
 
@@ -118,7 +117,7 @@ def plant(tmp_path: Path) -> Plant:
     repository = Repository.create(tmp_path / "plant.git")
     (tmp_path / "data").mkdir()
     job = SyncJob(
-        Source(RepoUrl(f"file://{repository.path}"), GitRef("main")),
+        SourceIntent(RepoUrl(f"file://{repository.path}"), GitRef("main")),
         FilesIntent((FileMapping("projects", "projects"),)),
         TemplateValues(gateway_name="filler"),
         tmp_path / "data",
@@ -133,8 +132,8 @@ async def test_a_busy_project_waits_while_the_others_go_on(plant: Plant) -> None
     await keeper.sync()
     plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2", "projects/B/gone": None})
     plant.desk.busy["B"] = "anna"
-    report = await keeper.sync(Wish(walk=False))
-    assert report.result is Result.HELD
+    report = await keeper.sync(SyncOptions(walk=False))
+    assert report.result is SyncResult.HELD
     assert (plant.read("projects/A/x"), plant.read("projects/B/x")) == ("2", "1")
     assert plant.read("projects/B/gone") == "1"
     assert plant.held() == {f"{first} projects/B"}
@@ -149,10 +148,10 @@ async def test_what_was_held_follows_when_it_is_free(plant: Plant) -> None:
     await plant.keeper().sync()
     plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2", "projects/B/gone": None})
     plant.desk.busy["B"] = "anna"
-    await plant.keeper().sync(Wish(walk=False))
+    await plant.keeper().sync(SyncOptions(walk=False))
     plant.desk.busy.clear()
-    report = await plant.keeper().sync(Wish(walk=False))
-    assert report.result is Result.DONE
+    report = await plant.keeper().sync(SyncOptions(walk=False))
+    assert report.result is SyncResult.DONE
     assert plant.read("projects/B/x") == "2"
     assert not (plant.job.data_dir / "projects/B/gone").exists()
     assert plant.held() == frozenset()
@@ -164,7 +163,7 @@ async def test_a_project_held_over_several_commits_is_known_by_the_one_that_it_i
     plant.desk.busy["B"] = "anna"
     for number in "234":
         plant.repository.commit({"projects/A/x": number, "projects/B/x": number})
-        await plant.keeper().sync(Wish(walk=False))
+        await plant.keeper().sync(SyncOptions(walk=False))
     assert plant.held() == {f"{first} projects/B"}
     assert (plant.read("projects/A/x"), plant.read("projects/B/x")) == ("4", "1")
 
@@ -174,30 +173,30 @@ async def test_while_the_same_people_work_no_pass_is_made(plant: Plant) -> None:
     await plant.keeper().sync()
     commit = CommitId(plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2"}))
     plant.desk.busy["B"] = "anna"
-    tended = Tended(plant.keeper(), plant.desk)
-    wish = Wish(walk=False, commit=commit)
+    tended = FolderAndGatewaySync(plant.keeper(), plant.desk)
+    wish = SyncOptions(walk=False, commit=commit)
     report = await tended.sync(wish)
     assert await tended.sync(wish) is report
     assert plant.desk.asked == 1
     plant.desk.busy.clear()
-    assert (await tended.sync(wish)).result is Result.DONE
+    assert (await tended.sync(wish)).result is SyncResult.DONE
     assert plant.read("projects/B/x") == "2"
 
 
 async def test_what_a_first_boot_left_behind_is_met_once_and_deleted_by_nobody(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1"})
-    tended = Tended(plant.keeper(), plant.desk)
-    await tended.sync(Wish())
+    tended = FolderAndGatewaySync(plant.keeper(), plant.desk)
+    await tended.sync(SyncOptions())
     plant.write("projects/A/x", "made by the boot")
     plant.write("projects/A/stranger", "made by the boot")
     plant.desk.first_boot = first_boot_at(plant.job.data_dir / ".sync-state")
     plant.desk.needs_second_sync = True
-    report = await tended.sync(Wish(walk=False))
+    report = await tended.sync(SyncOptions(walk=False))
     assert plant.read("projects/A/x") == "1"
     assert list(report.plan.not_ours) == ["projects/A/stranger"]
     assert not report.drift.extra, "it was there before the gateway's second sync"
     assert not plant.desk.needs_second_sync
-    assert not (await tended.sync(Wish())).drift
+    assert not (await tended.sync(SyncOptions())).drift
     assert plant.read("projects/A/stranger") == "made by the boot"
 
 
@@ -247,14 +246,14 @@ async def test_a_resource_that_only_says_who_touched_it_is_not_written(plant: Pl
     keeper = plant.keeper(noise=True)
     await keeper.sync()
     plant.repository.commit({f"{VIEW}/resource.json": manifest("bert"), "projects/A/x": "1"})
-    report = await keeper.sync(Wish(walk=False))
+    report = await keeper.sync(SyncOptions(walk=False))
     assert (list(report.done.added), list(report.done.modified)) == (["projects/A/x"], [])
     assert "anna" in plant.read(f"{VIEW}/resource.json")
     report = await keeper.sync()
     assert not report.files_changed
     assert not report.drift
     plant.repository.commit({f"{VIEW}/resource.json": manifest("bert", documentation="new")})
-    assert (await keeper.sync(Wish(walk=False))).files_changed == 1
+    assert (await keeper.sync(SyncOptions(walk=False))).files_changed == 1
     assert "documentation" in plant.read(f"{VIEW}/resource.json")
 
 
@@ -290,14 +289,14 @@ async def test_data_that_came_without_its_announcement_is_no_noise(plant: Plant)
     plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
     await plant.keeper(noise=True).sync()
     plant.repository.commit({f"{VIEW}/resource.json": manifest("bert"), f"{VIEW}/view.json": '{"new": 1}'})
-    arm(Failure("rename.before", 2, "eio"))
+    arm(FailpointAction("rename.before", 2, "eio"))
     try:
-        assert (await plant.keeper(noise=True).sync(Wish(walk=False))).result is Result.PARTIAL
+        assert (await plant.keeper(noise=True).sync(SyncOptions(walk=False))).result is SyncResult.PARTIAL
     finally:
         failpoints.listen(None)
     assert "new" in plant.read(f"{VIEW}/view.json")
     assert "anna" in plant.read(f"{VIEW}/resource.json")
-    report = await plant.keeper(noise=True).sync(Wish(walk=False))
+    report = await plant.keeper(noise=True).sync(SyncOptions(walk=False))
     assert list(report.done.modified) == [f"{VIEW}/resource.json"]
     assert "bert" in plant.read(f"{VIEW}/resource.json")
 
@@ -307,4 +306,4 @@ async def test_without_a_gateway_every_byte_counts(plant: Plant) -> None:
     keeper = plant.keeper()
     await keeper.sync()
     plant.repository.commit({f"{VIEW}/resource.json": manifest("bert")})
-    assert (await keeper.sync(Wish(walk=False))).files_changed == 1
+    assert (await keeper.sync(SyncOptions(walk=False))).files_changed == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.sidecar.startup import MARKER
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
 from stoker_testkit.environments.agent_pod import AgentPod
@@ -60,7 +60,7 @@ def test_told_to_end_in_the_middle_of_a_sync_it_finishes_that_one_and_begins_no_
     check(pod, files_of(plant.repository, second), None)
     report = plant.maps.report()
     assert report is not None
-    assert (report.sync_status, report.synced_commit) == (SyncStatus.SYNCED, second), "its last word"
+    assert (report.sync_status, report.synced_commit) == (SyncState.SYNCED, second), "its last word"
     assert held_up.begun.read_text() == "x\n", "no other sync was begun"
     assert [line["event"] for line in pod.lines()][-1] == "watch.stopped"
 

@@ -15,23 +15,22 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.loop.gateway_sync import Tended
-from stoker.agent.rollback.rollback import Undoing
+from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
+from stoker.agent.rollback.rollback import FolderRollback
 from stoker.agent.rollback.setup import make
-from stoker.agent.rollback.state import HAND, Notes, Quarantine
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackRecords
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain import failpoints
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.delivery import RollbackTrigger
-from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Orphans
-from stoker.domain.intent.files import Mapping as FileMapping
-from stoker.domain.intent.intent import FrontDoor, Identity
-from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, Snapshots, SnapshotScope
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import DeletionPolicy, FileMapping, FilesIntent, OrphanPolicy
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
+from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, SnapshotPolicy, SnapshotScope
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
@@ -39,13 +38,13 @@ from stoker.domain.secrets import Secret
 from stoker.engine.plan.guards import HeldPlan
 from stoker.engine.plan.ledger import Ledger
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import Book
+from stoker.fs.ledger_store import LedgerStore
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.client.gateway import GatewayClient
 from stoker.ignition.content.noise import ResourceNoise
-from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
+from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayHookOptions
 from stoker_testkit.fast_clock import FastClock
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.gateway.runtime import State
 from stoker_testkit.gateway.sessions import Designer
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
@@ -53,8 +52,8 @@ from stoker_testkit.repositories.bare_repository import Files, Repository, execu
 from stoker_testkit.repositories.sample_ignition_repository import VIEWS, view
 
 ALL_TRIGGERS = tuple(RollbackTrigger)
-KEPT = Snapshots(enabled=True)
-OFF = Snapshots()
+KEPT = SnapshotPolicy(enabled=True)
+OFF = SnapshotPolicy()
 OURS = (".sync-state", ".sync-staging")
 
 
@@ -79,8 +78,8 @@ class Home:
     repository: Repository
     gateway: SimulatedGateway | None = None
     clock: FastClock = field(default_factory=lambda: FastClock(40.0))
-    opened: list[Attending] = field(default_factory=list)
-    orphans: Orphans = Orphans.MIRROR
+    opened: list[GatewayHook] = field(default_factory=list)
+    orphans: OrphanPolicy = OrphanPolicy.MIRROR
     more: tuple[FileMapping, ...] = ()
 
     def refuse(self, *, not_any_more: bool = False) -> None:
@@ -102,7 +101,7 @@ class Home:
             *self.more,
         )
         return SyncJob(
-            Source(RepoUrl(f"file://{self.repository.path}"), GitRef("main"), allow_rewrite=True),
+            SourceIntent(RepoUrl(f"file://{self.repository.path}"), GitRef("main"), allow_rewrite=True),
             FilesIntent(mappings, deletion=DeletionPolicy(self.orphans)),
             TemplateValues(),
             self.data,
@@ -115,13 +114,13 @@ class Home:
 
     def process(
         self,
-        policy: Snapshots = KEPT,
+        policy: SnapshotPolicy = KEPT,
         triggers: tuple[RollbackTrigger, ...] = (),
         *,
         url: str = "",
         mount: Path | None = None,
-        resource: Identity | None = None,
-    ) -> Tended:
+        resource: ResourceIdentity | None = None,
+    ) -> FolderAndGatewaySync:
         """Everything anew, as after a restart."""
         attendant = self._attendant(url) if self.gateway is not None else None
         noise = ResourceNoise()
@@ -140,17 +139,17 @@ class Home:
         assert undoing is not None
         hooks = (*undoing.hooks, *(() if attendant is None else (attendant,)))
         keeper = open_keeper(self.job, hooks=hooks, noise=noise, clock=self.clock)
-        return Tended(keeper, attendant, undoing)
+        return FolderAndGatewaySync(keeper, attendant, undoing)
 
-    def _attendant(self, url: str) -> Attending:
+    def _attendant(self, url: str) -> GatewayHook:
         assert self.gateway is not None
-        client = Gateway(GatewayAddress.parse(url or self.gateway.url), lambda: Secret(KEY))
-        options = AttendOptions(
+        client = GatewayClient(GatewayAddress.parse(url or self.gateway.url), lambda: Secret(KEY))
+        options = GatewayHookOptions(
             data_dir=self.data,
             state_dir=self.data / ".sync-state",
             policy=IgnitionPolicy(perspective_sessions=PerspectivePolicy.NONE),
         )
-        self.opened.append(Attending(client, options, self.clock))
+        self.opened.append(GatewayHook(client, options, self.clock))
         return self.opened[-1]
 
     def tree(self) -> dict[str, tuple[int, str]]:
@@ -166,13 +165,13 @@ class Home:
 
     def ledger(self) -> Ledger:
         with DataFolder.opened(self.data) as folder:
-            found = Book.load(folder).ledger
+            found = LedgerStore.load(folder).ledger
         assert found is not None
         return found
 
     @property
-    def notes(self) -> Notes:
-        return Notes(self.data / ".sync-state")
+    def notes(self) -> RollbackRecords:
+        return RollbackRecords(self.data / ".sync-state")
 
     def packs(self) -> list[Path]:
         return sorted((self.data / ".sync-state/snapshots/filler").glob("*.pack"))
@@ -211,24 +210,24 @@ async def with_gateway(home: Home) -> AsyncIterator[Home]:
             await one.aclose()
 
 
-async def synced(tended: Tended, commit: CommitId | None = None, **wish: Any) -> SyncReport:
-    report = await tended.sync(Wish(commit=commit)._replace(**wish))
-    assert report.result is Result.DONE, report
+async def synced(tended: FolderAndGatewaySync, commit: CommitId | None = None, **wish: Any) -> SyncReport:
+    report = await tended.sync(SyncOptions(commit=commit)._replace(**wish))
+    assert report.result is SyncResult.DONE, report
     return report
 
 
-async def refused(tended: Tended, commit: CommitId | None = None, **wish: Any) -> StokerError:
+async def refused(tended: FolderAndGatewaySync, commit: CommitId | None = None, **wish: Any) -> StokerError:
     with pytest.raises(StokerError) as raised:
-        await tended.sync(Wish(commit=commit)._replace(**wish))
+        await tended.sync(SyncOptions(commit=commit)._replace(**wish))
     return raised.value
 
 
-def undoing(tended: Tended) -> Undoing:
+def undoing(tended: FolderAndGatewaySync) -> FolderRollback:
     assert tended.undoing is not None
     return tended.undoing
 
 
-def snapshots_of(tended: Tended) -> list[str]:
+def snapshots_of(tended: FolderAndGatewaySync) -> list[str]:
     return [one.id for one in undoing(tended).stores()[0].listed()]
 
 
@@ -253,7 +252,7 @@ async def test_each_sync_that_changes_something_leaves_a_copy_of_what_was(home: 
 
 
 async def test_only_as_many_copies_are_kept_as_asked_for(home: Home) -> None:
-    tended = home.process(Snapshots(enabled=True, retention_count=2))
+    tended = home.process(SnapshotPolicy(enabled=True, retention_count=2))
     for version in range(5):
         home.commit(project("filler", version + 1))
         await synced(tended)
@@ -277,7 +276,7 @@ async def test_a_copy_that_fails_stops_the_sync_with_nothing_changed(home: Home)
 
 
 async def test_a_claim_that_is_not_mounted_stops_the_sync(home: Home, tmp_path: Path) -> None:
-    policy = Snapshots(enabled=True, claim_name="copies")
+    policy = SnapshotPolicy(enabled=True, claim_name="copies")
     tended = home.process(policy, mount=tmp_path / "snapshots")
     await synced(home.process())
     home.commit(project("filler", 2))
@@ -294,8 +293,11 @@ async def test_gateways_of_the_same_name_keep_their_copies_apart_on_one_claim(
 ) -> None:
     claim = tmp_path / "snapshots"
     claim.mkdir()
-    policy = Snapshots(enabled=True, claim_name="copies", retention_count=1)
-    here, there = Identity(FrontDoor.STOKER, "a", "plant"), Identity(FrontDoor.STOKER, "b", "plant")
+    policy = SnapshotPolicy(enabled=True, claim_name="copies", retention_count=1)
+    here, there = (
+        ResourceIdentity(SyncResourceKind.STOKER, "a", "plant"),
+        ResourceIdentity(SyncResourceKind.STOKER, "b", "plant"),
+    )
     await synced(home.process(policy, mount=claim, resource=here))
     home.commit(project("filler", 2))
     mine = home.process(policy, mount=claim, resource=here)
@@ -310,14 +312,16 @@ async def test_gateways_of_the_same_name_keep_their_copies_apart_on_one_claim(
     (claim / "c" / "Stoker").mkdir(parents=True)
     shutil.copytree(claim / "a" / "Stoker" / "plant", claim / "c" / "Stoker" / "plant")
     before = home.tree()
-    copied = home.process(policy, mount=claim, resource=Identity(FrontDoor.STOKER, "c", "plant"))
+    copied = home.process(
+        policy, mount=claim, resource=ResourceIdentity(SyncResourceKind.STOKER, "c", "plant")
+    )
     with pytest.raises(Stalled, match="one of a/Stoker/plant"):
         await undoing(copied).go_back(home.job, "r1", taken)
     assert home.tree() == before
 
 
 async def test_a_sync_that_is_tried_again_and_again_pushes_no_copy_out(home: Home) -> None:
-    policy = Snapshots(enabled=True, retention_count=2)
+    policy = SnapshotPolicy(enabled=True, retention_count=2)
     tended = home.process(policy)
     for version in range(3):
         home.commit(project("filler", version + 1))
@@ -336,13 +340,13 @@ async def test_a_sync_that_is_tried_again_and_again_pushes_no_copy_out(home: Hom
 
 
 async def test_a_sync_that_breaks_off_half_way_pushes_no_copy_out(home: Home) -> None:
-    policy = Snapshots(enabled=True, retention_count=2)
+    policy = SnapshotPolicy(enabled=True, retention_count=2)
     await synced(home.process(policy))
     before = home.tree()
     home.commit(project("filler", 2))
     for _ in range(3):
         with breaking("rename.after"), pytest.raises(RuntimeError, match="broken off"):
-            await home.process(policy).sync(Wish())
+            await home.process(policy).sync(SyncOptions())
     await synced(home.process(policy))
     (taken,) = snapshots_of(home.process(policy))
     await undoing(home.process(policy)).go_back(home.job, "r1", taken)
@@ -422,7 +426,7 @@ async def test_a_copy_is_taken_of_what_a_rollback_replaces(home: Home) -> None:
 
 
 async def test_the_oldest_copy_is_there_until_somebody_is_back_at_it(home: Home) -> None:
-    policy = Snapshots(enabled=True, retention_count=2)
+    policy = SnapshotPolicy(enabled=True, retention_count=2)
     tended = home.process(policy)
     await synced(tended)
     before = home.tree()
@@ -491,7 +495,7 @@ async def test_files_of_others_are_put_back_and_stay_theirs(home: Home) -> None:
     theirs.parent.mkdir(parents=True)
     theirs.write_text("mine")
     theirs.chmod(0o600)
-    home.orphans = Orphans.OWNED
+    home.orphans = OrphanPolicy.OWNED
     tended = home.process()
     await synced(tended)
     before = home.tree()
@@ -507,12 +511,14 @@ async def test_files_of_others_are_put_back_and_stay_theirs(home: Home) -> None:
     assert commit != home.ledger().commit
 
 
-OWN_CORNER = FileMapping("corner", "projects/filler/corner", orphans=Orphans.OWNED)
+OWN_CORNER = FileMapping("corner", "projects/filler/corner", orphans=OrphanPolicy.OWNED)
 
 
-@pytest.mark.parametrize(("orphans", "more"), [(Orphans.OWNED, ()), (Orphans.MIRROR, (OWN_CORNER,))])
+@pytest.mark.parametrize(
+    ("orphans", "more"), [(OrphanPolicy.OWNED, ()), (OrphanPolicy.MIRROR, (OWN_CORNER,))]
+)
 async def test_what_was_welcome_since_a_snapshot_stays_when_its_place_is_mirrored_again(
-    home: Home, orphans: Orphans, more: tuple[FileMapping, ...]
+    home: Home, orphans: OrphanPolicy, more: tuple[FileMapping, ...]
 ) -> None:
     home.commit({"corner/ours.txt": "1"})
     tended = home.process()
@@ -527,7 +533,7 @@ async def test_what_was_welcome_since_a_snapshot_stays_when_its_place_is_mirrore
     theirs.write_text("mine")
     await undoing(home.process()).go_back(home.job, "r1", taken)
     home.notes.release()
-    home.orphans, home.more = Orphans.MIRROR, ()
+    home.orphans, home.more = OrphanPolicy.MIRROR, ()
     report = await synced(home.process(), home.commit(project("filler", 3)))
     assert theirs.read_text() == "mine"
     assert report.plan.orphans_kept == ("projects/filler/corner/notes.txt",)
@@ -538,7 +544,7 @@ async def test_a_snapshot_of_everything_leaves_the_gateways_own_alone(home: Home
     for path, text in own.items():
         (home.data / path).parent.mkdir(parents=True, exist_ok=True)
         (home.data / path).write_text(text)
-    tended = home.process(Snapshots(enabled=True, scope=SnapshotScope.ALL))
+    tended = home.process(SnapshotPolicy(enabled=True, scope=SnapshotScope.ALL))
     await synced(tended)
     home.commit(project("filler", 2))
     await synced(tended)
@@ -636,8 +642,8 @@ async def test_a_commit_that_was_taken_back_can_be_released(with_gateway: Home) 
     error = await refused(tended, bad, released=frozenset({str(bad)}))
     assert error.reason is Reason.AUTO_ROLLBACK, "tried again, and taken back again"
     home.process(OFF)
-    report = await home.process(OFF).sync(Wish(commit=bad, released=frozenset({str(bad)})))
-    assert report.result is Result.UNVERIFIED
+    report = await home.process(OFF).sync(SyncOptions(commit=bad, released=frozenset({str(bad)})))
+    assert report.result is SyncResult.UNVERIFIED
     assert home.ledger().commit == bad
 
 
@@ -648,7 +654,7 @@ async def test_a_scan_that_is_refused_takes_the_change_back(with_gateway: Home) 
         tended = home.process(OFF, (RollbackTrigger.SCAN_FAILURE,), url=proxy.url)
         await synced(tended)
         before, commit = home.tree(), home.commit(project("filler", 2))
-        proxy.arm(Answered(500), "/scan/projects", times=8)
+        proxy.arm(AnsweredFault(500), "/scan/projects", times=8)
         error = await refused(tended, commit)
         assert error.reason is Reason.SCAN_FAILURE_AUTO_ROLLBACK
         assert home.tree() == before
@@ -662,9 +668,9 @@ async def test_one_refusal_is_no_failure(with_gateway: Home) -> None:
         tended = home.process(OFF, ALL_TRIGGERS, url=proxy.url)
         await synced(tended)
         commit = home.commit(project("filler", 2))
-        proxy.arm(Answered(500), "/scan/projects", times=4)
-        report = await tended.sync(Wish(commit=commit))
-        assert report.result is Result.UNVERIFIED
+        proxy.arm(AnsweredFault(500), "/scan/projects", times=4)
+        report = await tended.sync(SyncOptions(commit=commit))
+        assert report.result is SyncResult.UNVERIFIED
         assert home.ledger().commit == commit
         assert home.notes.quarantine is None
         await synced(tended, commit)
@@ -690,7 +696,7 @@ async def test_a_gateway_that_cannot_be_asked_blames_no_commit(
     commit = home.commit(project("filler", 2))
     for _ in range(3):
         with pytest.raises(StokerError, match="nothing was written"):
-            await tended.sync(Wish(commit=commit))
+            await tended.sync(SyncOptions(commit=commit))
     assert home.ledger().commit == before
     assert home.notes.quarantine is None
 
@@ -700,8 +706,8 @@ async def test_only_the_triggers_that_are_named_count(with_gateway: Home) -> Non
     tended = home.process(OFF, (RollbackTrigger.SCAN_FAILURE, RollbackTrigger.CONFIG_ERROR))
     await synced(tended)
     commit = home.commit(broken("packer"))
-    report = await tended.sync(Wish(commit=commit))
-    assert report.result is Result.UNVERIFIED
+    report = await tended.sync(SyncOptions(commit=commit))
+    assert report.result is SyncResult.UNVERIFIED
     assert home.ledger().commit == commit
 
 
@@ -710,10 +716,10 @@ async def test_what_failed_before_a_change_is_not_its_fault(with_gateway: Home) 
     odd = home.data / "projects" / "odd" / "project.json"
     odd.parent.mkdir(parents=True)
     odd.write_text("[]")
-    home.orphans = Orphans.OWNED
-    await home.process(OFF).sync(Wish())
+    home.orphans = OrphanPolicy.OWNED
+    await home.process(OFF).sync(SyncOptions())
     commit = home.commit(project("filler", 2))
-    report = await home.process(OFF, ALL_TRIGGERS).sync(Wish(commit=commit))
+    report = await home.process(OFF, ALL_TRIGGERS).sync(SyncOptions(commit=commit))
     assert [note.path for note in report.unverified] == ["projects/odd"]
     assert home.ledger().commit == commit
     bad = home.commit(broken("packer"))
@@ -729,10 +735,10 @@ async def test_a_failure_that_shows_later_is_taken_back_to_what_worked(with_gate
         tended = home.process(OFF, ALL_TRIGGERS, url=proxy.url)
         await synced(tended)
         before = home.tree()
-        proxy.arm(Answered(503), "/scan/projects", times=None)
-        await tended.sync(Wish(commit=home.commit(broken("packer"))))
+        proxy.arm(AnsweredFault(503), "/scan/projects", times=None)
+        await tended.sync(SyncOptions(commit=home.commit(broken("packer"))))
         bad = home.commit({"projects/filler/more.txt": "1"})
-        await tended.sync(Wish(commit=bad))
+        await tended.sync(SyncOptions(commit=bad))
     error = await refused(home.process(OFF, ALL_TRIGGERS), bad)
     assert error.reason is Reason.AUTO_ROLLBACK
     assert home.tree() == before
@@ -748,8 +754,8 @@ async def test_what_cannot_be_put_back_is_told_and_the_commit_stays_out(with_gat
         tended = home.process(OFF, ALL_TRIGGERS, url=proxy.url)
         await synced(tended)
         bad = home.commit({**project("filler", 2), **broken("packer")})
-        proxy.arm(Answered(503), "/scan/projects", times=None)
-        await tended.sync(Wish(commit=bad))
+        proxy.arm(AnsweredFault(503), "/scan/projects", times=None)
+        await tended.sync(SyncOptions(commit=bad))
     (pack,) = home.packs()
     pack.write_bytes(pack.read_bytes()[:-1])
     tree = home.tree()
@@ -762,9 +768,9 @@ async def test_what_cannot_be_put_back_is_told_and_the_commit_stays_out(with_gat
     await synced(restarted, home.commit(project("packer", 1)))
 
 
-@pytest.mark.parametrize("standing", [Quarantine("a" * 40), None])
+@pytest.mark.parametrize("standing", [QuarantineRecord("a" * 40), None])
 async def test_a_folder_stays_pinned_without_a_cluster_until_it_is_released(
-    home: Home, standing: Quarantine | None
+    home: Home, standing: QuarantineRecord | None
 ) -> None:
     tended = home.process()
     await synced(tended)
@@ -777,7 +783,7 @@ async def test_a_folder_stays_pinned_without_a_cluster_until_it_is_released(
     error = await refused(home.process())
     assert error.reason is Reason.ROLLED_BACK
     assert "--release" in error.message
-    report = await home.process().sync(Wish(dry_run=True))
+    report = await home.process().sync(SyncOptions(dry_run=True))
     assert report.plan.actions, "looking is allowed"
     home.notes.release()
     await synced(home.process())

@@ -18,17 +18,17 @@ from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
 from stoker.api.to_intent import settle
 from stoker.domain.clock import SystemClock, rfc3339
-from stoker.domain.intent.source import AuthKind, SecretKey
+from stoker.domain.intent.source import GitAuthKind, SecretKey
 from stoker.domain.protocol import (
+    AgentMetadata,
     GatewayReport,
-    HeldProject,
-    Metadata,
-    Mode,
-    RollbackOutcome,
+    GatewayTarget,
+    HeldProjectReport,
+    RollbackReport,
     RollbackRequest,
     StatusKeyMode,
-    SyncStatus,
-    Target,
+    SyncMode,
+    SyncState,
     signed,
 )
 from stoker.domain.reasons import Reason
@@ -38,7 +38,7 @@ from stoker.ignition.sync.stored_inventory import StoredInventory
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
 from stoker_testkit.gateway.sessions import Designer
-from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.gateway.settings import GatewaySettings
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -62,7 +62,7 @@ class Plant:
         self.first = self.repository.commit({f"services/filler/{PROJECT}": project("One")})
         self.maps = ResourceMaps(cluster, namespace)
         self.kubeconfig = cluster.kubeconfig("admin", namespace=namespace)
-        self.metadata = Metadata(
+        self.metadata = AgentMetadata(
             commit=self.first, ref=GitRef("main"), trigger="spec", git_url=RepoUrl(git.url("plant.git"))
         )
         self.pods: list[AgentPod] = []
@@ -107,7 +107,7 @@ def plant(kinds: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_pat
 
 def synced_to(plant: Plant, commit: CommitId, pod: AgentPod, key: str = "filler") -> GatewayReport:
     return plant.maps.until_report(
-        key, sync_status=SyncStatus.SYNCED, synced_commit=commit, reason="", pod=pod
+        key, sync_status=SyncState.SYNCED, synced_commit=commit, reason="", pod=pod
     )
 
 
@@ -176,7 +176,7 @@ def test_the_pods_own_ref_wins_while_it_is_set_and_needs_no_restart(plant: Plant
     pod.annotate({"ref-override": None})
     synced_to(plant, plant.first, pod)
     pod.annotate({"ref-override": "--upload-pack=evil"})
-    report = plant.maps.until_report(sync_status=SyncStatus.ERROR, reason=Reason.INVALID_VALUE, pod=pod)
+    report = plant.maps.until_report(sync_status=SyncState.ERROR, reason=Reason.INVALID_VALUE, pod=pod)
     assert "stoker.io/ref-override" in report.error_message
     assert (report.synced_commit, pod.file(PROJECT)) == (plant.first, project("One"))
 
@@ -200,7 +200,7 @@ def profile(plant: Plant, name: str, destination: str, *others: str) -> None:
 def held_destination(plant: Plant, pod: AgentPod) -> str:
     """The digest of the plan that waits because it would empty a destination."""
     report = plant.maps.until_report(
-        sync_status=SyncStatus.ERROR,
+        sync_status=SyncState.ERROR,
         reason=Reason.DESTINATION_UNMAPPED,
         pending_plan=lambda plan: plan is not None,
         pod=pod,
@@ -214,11 +214,11 @@ def test_a_profile_is_followed_when_it_changes_and_when_the_pod_names_another(pl
     pod = plant.pod(sync_profile="line-a")
     plant.publish()
     pod.start(plant.kubeconfig)
-    report = plant.maps.until_report(sync_status=SyncStatus.ERROR, reason=Reason.PROFILE_NOT_FOUND, pod=pod)
+    report = plant.maps.until_report(sync_status=SyncState.ERROR, reason=Reason.PROFILE_NOT_FOUND, pod=pod)
     assert "line-a" in report.error_message
     profile(plant, "line-a", "projects/a/project.json")
     pod.until_file("projects/a/project.json", project("One"))
-    assert plant.maps.until_report(sync_status=SyncStatus.SYNCED, pod=pod).sync_profile_name == "line-a"
+    assert plant.maps.until_report(sync_status=SyncState.SYNCED, pod=pod).sync_profile_name == "line-a"
     profile(plant, "line-a", "projects/changed/project.json")
     digest = held_destination(plant, pod)
     assert pod.file("projects/a/project.json") == project("One"), "nothing is deleted"
@@ -226,7 +226,7 @@ def test_a_profile_is_followed_when_it_changes_and_when_the_pod_names_another(pl
     pod.annotate({"approved-plan": digest})
     pod.until_file("projects/changed/project.json", project("One"))
     pod.until_file("projects/a/project.json", None)
-    plant.maps.until_report(sync_status=SyncStatus.SYNCED, pending_plan=None, pod=pod)
+    plant.maps.until_report(sync_status=SyncState.SYNCED, pending_plan=None, pod=pod)
     profile(plant, "line-b", "projects/b/project.json")
     pod.annotate({"sync-profile": "line-b"})
     newer = held_destination(plant, pod)
@@ -236,9 +236,9 @@ def test_a_profile_is_followed_when_it_changes_and_when_the_pod_names_another(pl
     assert pod.file("projects/changed/project.json") == project("One")
     pod.annotate({"approved-plan": newer})
     pod.until_file("projects/b/project.json", project("One"))
-    plant.maps.until_report(sync_profile_name="line-b", sync_status=SyncStatus.SYNCED, pod=pod)
+    plant.maps.until_report(sync_profile_name="line-b", sync_status=SyncState.SYNCED, pod=pod)
     plant.cluster.kubectl("-n", plant.namespace, "delete", "syncprofile", "line-b")
-    plant.maps.until_report(sync_status=SyncStatus.ERROR, reason=Reason.PROFILE_NOT_FOUND, pod=pod)
+    plant.maps.until_report(sync_status=SyncState.ERROR, reason=Reason.PROFILE_NOT_FOUND, pod=pod)
     assert pod.file("projects/b/project.json") == project("One")
 
 
@@ -250,7 +250,7 @@ def test_pause_farewell_and_a_map_that_comes_back(plant: Plant) -> None:
 
     second = plant.commit("Two")
     plant.publish(commit=second, paused=True)
-    plant.maps.until_report(reason=Reason.PAUSED, sync_status=SyncStatus.PENDING, pod=pod)
+    plant.maps.until_report(reason=Reason.PAUSED, sync_status=SyncState.PENDING, pod=pod)
     assert pod.file(PROJECT) == project("One")
     plant.publish(paused=False)
     synced_to(plant, second, pod)
@@ -274,17 +274,19 @@ def test_pause_farewell_and_a_map_that_comes_back(plant: Plant) -> None:
 def test_a_plan_is_shown_and_carried_out_when_the_target_says_so(plant: Plant) -> None:
     pod = plant.pod()
     second = plant.commit("Two")
-    plant.publish(commit=second, targets={"filler": Target(plant.first, Mode.PLAN)})
+    plant.publish(commit=second, targets={"filler": GatewayTarget(plant.first, SyncMode.PLAN)})
     pod.start(plant.kubeconfig)
     synced_to(plant, plant.first, pod)  # a gateway's first files wait for no gate
 
-    plant.publish(targets={"filler": Target(second, Mode.PLAN), "other": Target(plant.first)})
-    report = plant.maps.until_report(reason=Reason.PLAN_PENDING, sync_status=SyncStatus.PENDING, pod=pod)
+    plant.publish(
+        targets={"filler": GatewayTarget(second, SyncMode.PLAN), "other": GatewayTarget(plant.first)}
+    )
+    report = plant.maps.until_report(reason=Reason.PLAN_PENDING, sync_status=SyncState.PENDING, pod=pod)
     assert report.pending_plan is not None
     assert (report.pending_plan.commit, report.pending_plan.files_modified) == (second, 1)
     assert (report.synced_commit, pod.file(PROJECT)) == (plant.first, project("One"))
 
-    plant.publish(targets={"filler": Target(second, Mode.APPLY, report.pending_plan.digest)})
+    plant.publish(targets={"filler": GatewayTarget(second, SyncMode.APPLY, report.pending_plan.digest)})
     report = synced_to(plant, second, pod)
     assert report.pending_plan is None
 
@@ -296,13 +298,13 @@ def test_a_plan_that_is_not_the_one_that_was_approved_is_shown_and_not_carried_o
     pod.start(plant.kubeconfig)
     synced_to(plant, plant.first, pod)
     second = plant.commit("Two")
-    plant.publish(commit=second, targets={"filler": Target(second, Mode.APPLY, "f" * 64)})
-    report = plant.maps.until_report(reason=Reason.PLAN_PENDING, sync_status=SyncStatus.PENDING, pod=pod)
+    plant.publish(commit=second, targets={"filler": GatewayTarget(second, SyncMode.APPLY, "f" * 64)})
+    report = plant.maps.until_report(reason=Reason.PLAN_PENDING, sync_status=SyncState.PENDING, pod=pod)
     assert report.pending_plan is not None
     assert (report.pending_plan.commit, report.synced_commit) == (second, plant.first)
     assert "is not the one that was approved" in report.error_message
     assert pod.file(PROJECT) == project("One")
-    plant.publish(targets={"filler": Target(second, Mode.APPLY, report.pending_plan.digest)})
+    plant.publish(targets={"filler": GatewayTarget(second, SyncMode.APPLY, report.pending_plan.digest)})
     synced_to(plant, second, pod)
 
 
@@ -315,7 +317,7 @@ def test_going_back_to_a_commit_is_done_once_and_told(plant: Plant) -> None:
     synced_to(plant, second, pod)
     plant.publish(rollback=RollbackRequest("r-1", to_commit=plant.first))
     report = synced_to(plant, plant.first, pod)
-    assert report.rollback == RollbackOutcome("r-1", "Succeeded", f"the files are at {plant.first.short}")
+    assert report.rollback == RollbackReport("r-1", "Succeeded", f"the files are at {plant.first.short}")
     plant.publish(rollback=RollbackRequest("r-2", to_snapshot="filler-20260212-103005"))
     report = plant.maps.until_report(rollback=lambda it: it is not None and it.id == "r-2", pod=pod)
     assert report.rollback is not None
@@ -344,7 +346,7 @@ def test_what_cannot_be_understood_is_named_and_changes_nothing(plant: Plant) ->
         report = plant.maps.until_report(
             reason=Reason.METADATA_INVALID, error_message=lambda it, key=key: f"key {key}" in it, pod=pod
         )
-        assert (report.sync_status, report.synced_commit) == (SyncStatus.ERROR, plant.first)
+        assert (report.sync_status, report.synced_commit) == (SyncState.ERROR, plant.first)
     plant.maps.publish({**good, "protocolVersion": "2"})
     plant.maps.until_report(reason=Reason.PROTOCOL_TOO_NEW, pod=pod)
     pod.rewrite_podinfo({"annotations": "no annotation at all"})
@@ -363,7 +365,7 @@ def test_an_agent_in_a_pod_that_is_not_its_own_touches_nothing(plant: Plant) -> 
     pod.annotate({"cr-name": "another"})
     pod.start(plant.kubeconfig)
     report = plant.maps.until_report(
-        "gateway-0", reason=Reason.WRONG_POD, sync_status=SyncStatus.ERROR, pod=pod
+        "gateway-0", reason=Reason.WRONG_POD, sync_status=SyncState.ERROR, pod=pod
     )
     assert "another" in report.error_message
     assert "filler" not in (plant.maps.status() or {}), "the key belongs to another pod"
@@ -379,9 +381,9 @@ def test_a_missing_credential_is_named_and_used_as_soon_as_it_is_mounted(
 ) -> None:
     git_http.users = {"x-access-token": planted("git-token")}
     pod = plant.pod()
-    plant.publish(auth_type=AuthKind.TOKEN, auth_secret=SecretKey("git", "token"))
+    plant.publish(auth_type=GitAuthKind.TOKEN, auth_secret=SecretKey("git", "token"))
     pod.start(plant.kubeconfig)
-    report = plant.maps.until_report(reason=Reason.SECRET_NOT_FOUND, sync_status=SyncStatus.ERROR, pod=pod)
+    report = plant.maps.until_report(reason=Reason.SECRET_NOT_FOUND, sync_status=SyncState.ERROR, pod=pod)
     assert "'git'" in report.error_message
     assert "'token'" in report.error_message
     pod.mount("git-credentials", {"token": "wrong\n"})
@@ -540,7 +542,7 @@ def test_files_of_others_are_kept_until_their_plan_is_approved(plant: Plant) -> 
     assert (report.orphans_kept, report.orphans_kept_total) == (("projects/filler/stranger.txt",), 1)
     assert report.pending_plan is not None
     pod.annotate({"approved-plan": report.pending_plan.digest})
-    report = plant.maps.until_report(orphans_kept_total=0, sync_status=SyncStatus.SYNCED, pod=pod)
+    report = plant.maps.until_report(orphans_kept_total=0, sync_status=SyncState.SYNCED, pod=pod)
     assert (report.pending_plan, report.files_deleted, stranger.exists()) == (None, 1, False)
 
 
@@ -557,7 +559,7 @@ def test_by_default_files_of_others_stay_and_count_as_drift_also_where_drift_is_
     pod.until_file(PROJECT, project("One"))
 
     report = plant.maps.until_report(
-        sync_status=SyncStatus.SYNCED,
+        sync_status=SyncState.SYNCED,
         drift=lambda drift: drift is not None and drift.paths == ("projects/filler/stranger.txt",),
         pod=pod,
     )
@@ -608,7 +610,7 @@ def test_an_init_container_ends_with_the_first_sync(plant: Plant) -> None:
     assert process.wait(30.0), pod.tail()
     assert process.returncode == 0
     assert pod.file(PROJECT) == project("One")
-    assert plant.maps.until_report(sync_status=SyncStatus.SYNCED).synced_commit == plant.first
+    assert plant.maps.until_report(sync_status=SyncState.SYNCED).synced_commit == plant.first
     assert (pod.root / "tmp" / MARKER).exists()
 
 
@@ -637,7 +639,7 @@ def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_believed
         second = plant.repository.commit(views(2))
         plant.publish(commit=second)
         report = plant.maps.until_report(
-            sync_status=SyncStatus.ERROR, reason=Reason.SECRET_NOT_FOUND, commit=second, pod=pod
+            sync_status=SyncState.ERROR, reason=Reason.SECRET_NOT_FOUND, commit=second, pod=pod
         )
         assert "'gw'" in report.error_message
         assert report.synced_commit == first, "without a key the gateway is not asked, and nothing is written"
@@ -645,12 +647,12 @@ def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_believed
 
         pod.mount("api-key", {"key": KEY})
         report = plant.maps.until_report(
-            sync_status=SyncStatus.SYNCED, synced_commit=second, verified=True, pod=pod
+            sync_status=SyncState.SYNCED, synced_commit=second, verified=True, pod=pod
         )
         assert (report.applied, report.scan_result) == (True, "projects=200 config=200")
         third = plant.repository.commit(views(3))
         plant.publish(commit=third)
-        plant.maps.until_report(sync_status=SyncStatus.SYNCED, synced_commit=third, verified=True, pod=pod)
+        plant.maps.until_report(sync_status=SyncState.SYNCED, synced_commit=third, verified=True, pod=pod)
         assert gateway.asked("POST", "/scan-lock/projects")
         assert not gateway.stale()
         assert KEY.partition(":")[2] not in json.dumps([pod.lines(), plant.maps.status()])
@@ -662,7 +664,7 @@ def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_believed
         pod.start(plant.kubeconfig)  # the container again, beside the same gateway
         assert pod.ask("/startupz")[0] == 200
         report = plant.maps.until_report(
-            sync_status=SyncStatus.SYNCED, synced_commit=fourth, verified=True, pod=pod
+            sync_status=SyncState.SYNCED, synced_commit=fourth, verified=True, pod=pod
         )
         assert len(gateway.asked("POST", "/scan/projects")) > scans
         assert len(report.history) >= 4, "what was reported before the restart is not forgotten"
@@ -685,16 +687,16 @@ def test_a_project_that_somebody_edits_is_held_and_drift_is_told(plant: Plant) -
         plant.publish(commit=second, agent_spec=spec)
         report = plant.maps.until_report(reason=Reason.DESIGNER_SESSION_ACTIVE, pod=pod)
         assert (report.sync_status, report.synced_commit, report.commit) == (
-            SyncStatus.SYNCING,
+            SyncState.SYNCING,
             first,
             second,
         )
-        assert report.held_projects == (HeldProject("filler", "alice"),)
+        assert report.held_projects == (HeldProjectReport("filler", "alice"),)
         assert pod.file("projects/other/project.json") == project("Other"), "what nobody edits goes on"
         assert pod.file(PROJECT) == project("Version 1")
         entries = len(report.history)
         gateway.close_designer("d1")
-        report = plant.maps.until_report(sync_status=SyncStatus.SYNCED, synced_commit=second, pod=pod)
+        report = plant.maps.until_report(sync_status=SyncState.SYNCED, synced_commit=second, pod=pod)
         assert (report.held_projects, pod.file(PROJECT)) == ((), project("Version 2"))
         assert len(report.history) == entries + 1, "waiting adds nothing"
 
@@ -739,7 +741,7 @@ def test_a_backup_waits_for_its_primary_and_goes_on_without_one_that_is_gone(pla
     second = plant.commit("Two")
     plant.publish(commit=second)
     report = plant.maps.until_report(reason=Reason.WAITING_FOR_PRIMARY, pod=pod)
-    assert (report.sync_status, pod.file(PROJECT)) == (SyncStatus.PENDING, project("One"))
+    assert (report.sync_status, pod.file(PROJECT)) == (SyncState.PENDING, project("One"))
     primary(second)
     synced_to(plant, second, pod)
 
@@ -773,7 +775,7 @@ def test_what_the_gateways_modules_fill_is_left_out_and_named_and_remembered(pla
         )
 
     first = commit("Motor")
-    settings = Settings(managed_providers=("MQTT Engine",))
+    settings = GatewaySettings(managed_providers=("MQTT Engine",))
     with SimulatedGateway.start(pod.data_dir, scan_seconds=0.0, settings=settings) as gateway:
         port = urlsplit(gateway.url).port
         access = {"port": port, "tls": False, "apiKeySecretRef": {"name": "gw", "key": "key"}}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.rollback.state import Notes, Quarantine
-from stoker.domain.protocol import RollbackRequest, SyncStatus
+from stoker.agent.rollback.state import QuarantineRecord, RollbackRecords
+from stoker.domain.protocol import RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
 from stoker_testkit.environments.agent_environment import MANAGED, AgentPlant, project
 from stoker_testkit.environments.agent_pod import AgentPod
@@ -52,7 +52,7 @@ def test_a_commit_that_the_gateway_does_not_bear_is_taken_back_told_and_kept_out
     bad = plant.commit({**project("filler", 2), **BROKEN})
     plant.publish(bad)
     report = plant.maps.until_report(
-        patience=90, pod=pod, sync_status=SyncStatus.ERROR, reason=Reason.AUTO_ROLLBACK, verified=True
+        patience=90, pod=pod, sync_status=SyncState.ERROR, reason=Reason.AUTO_ROLLBACK, verified=True
     )
     assert tree(pod.data_dir) == before
     assert (report.synced_commit, report.commit) == (first, bad)
@@ -64,7 +64,7 @@ def test_a_commit_that_the_gateway_does_not_bear_is_taken_back_told_and_kept_out
     assert report.history[0].snapshot_id == report.last_snapshot.id
     pod.stop()
     pod.start(plant.kubeconfig)
-    report = plant.maps.until_report(pod=pod, sync_status=SyncStatus.ERROR, quarantine=report.quarantine)
+    report = plant.maps.until_report(pod=pod, sync_status=SyncState.ERROR, quarantine=report.quarantine)
     assert tree(pod.data_dir) == before, "another process keeps it out as well"
     good = plant.commit(project("packer", 1))
     plant.publish(good)
@@ -89,7 +89,7 @@ def test_a_gateway_goes_back_to_a_snapshot_and_follows_the_ref_when_it_is_releas
     plant.publish(rollback=RollbackRequest(taken, to_snapshot=taken))
     report = plant.maps.until_report(
         pod=pod,
-        sync_status=SyncStatus.SYNCED,
+        sync_status=SyncState.SYNCED,
         reason=Reason.ROLLED_BACK,
         synced_commit=first,
         verified=True,
@@ -176,7 +176,7 @@ def test_snapshots_on_a_claim_and_in_a_bucket_bring_a_gateway_back(
     pod.start(plant.kubeconfig)
     plant.publish(rollback=RollbackRequest(taken.id, to_snapshot=taken.id))
     plant.maps.until_report(
-        patience=60, pod=pod, sync_status=SyncStatus.SYNCED, reason=Reason.ROLLED_BACK, verified=True
+        patience=60, pod=pod, sync_status=SyncState.SYNCED, reason=Reason.ROLLED_BACK, verified=True
     )
     assert tree(pod.data_dir) == before
     plant.publish(rollback=None)
@@ -197,7 +197,7 @@ def test_a_snapshot_that_is_corrupt_is_refused_and_nothing_is_touched(plant: Age
     plant.publish(rollback=RollbackRequest("r", to_snapshot=report.last_snapshot.id))
     report = plant.maps.until_report(
         pod=pod,
-        sync_status=SyncStatus.ERROR,
+        sync_status=SyncState.ERROR,
         reason=Reason.SNAPSHOT_CORRUPT,
         rollback=lambda it: it is not None and it.result == "Failed",
     )
@@ -213,7 +213,7 @@ def test_a_commit_that_was_taken_back_is_tried_again_when_somebody_releases_it(p
     second = plant.commit(project("filler", 2))
     plant.publish(second)
     report = plant.maps.until_report(
-        patience=90, pod=pod, sync_status=SyncStatus.ERROR, reason=Reason.SCAN_FAILURE_AUTO_ROLLBACK
+        patience=90, pod=pod, sync_status=SyncState.ERROR, reason=Reason.SCAN_FAILURE_AUTO_ROLLBACK
     )
     assert report.quarantine is not None
     gateway.settings.scan_refusal = ""
@@ -238,7 +238,7 @@ def test_a_change_is_taken_back_around_what_a_designer_saved(plant: AgentPlant) 
     eventually(lambda: "version 2" in (pod.data_dir / SAVED).read_text(), 30.0, pod.tail, interval=0.01)
     (pod.data_dir / SAVED).write_text('{"root": "by hand"}')  # before the gateway was found to fail twice
     report = plant.maps.until_report(
-        patience=90, pod=pod, sync_status=SyncStatus.ERROR, reason=Reason.AUTO_ROLLBACK
+        patience=90, pod=pod, sync_status=SyncState.ERROR, reason=Reason.AUTO_ROLLBACK
     )
     assert report.quarantine is not None
     assert report.quarantine.commit == bad
@@ -260,11 +260,11 @@ def test_a_snapshot_waits_for_what_a_designer_saved_unless_that_is_copied(plant:
     after, signed = tree(pod.data_dir), SAVED.replace("view.json", "resource.json")
     asked = RollbackRequest("r", to_snapshot=taken)
     plant.publish(agent_spec=plant.spec(bidirectional=WAY_BACK), rollback=asked)
-    report = plant.maps.until_report(pod=pod, sync_status=SyncStatus.PENDING, reason=Reason.CHANGE_HELD)
+    report = plant.maps.until_report(pod=pod, sync_status=SyncState.PENDING, reason=Reason.CHANGE_HELD)
     assert SAVED.rpartition("/")[0] in report.error_message
     assert tree(pod.data_dir) == after
     plant.publish(agent_spec=plant.spec(**copies))
-    report = plant.maps.until_report(pod=pod, reason=Reason.ROLLED_BACK, sync_status=SyncStatus.SYNCED)
+    report = plant.maps.until_report(pod=pod, reason=Reason.ROLLED_BACK, sync_status=SyncState.SYNCED)
     assert tree(pod.data_dir) == before
     assert report.last_snapshot is not None
     plant.publish(rollback=RollbackRequest("r2", to_snapshot=report.last_snapshot.id))
@@ -286,18 +286,18 @@ def test_a_dry_run_goes_back_to_no_snapshot(plant: AgentPlant) -> None:
     plant.publish(agent_spec=never, rollback=RollbackRequest("r", to_snapshot=taken))
     plant.maps.until_report(
         pod=pod,
-        sync_status=SyncStatus.ERROR,
+        sync_status=SyncState.ERROR,
         reason=Reason.DRY_RUN,
         rollback=lambda it: it is not None and it.result == "Failed",
     )
     assert tree(pod.data_dir) == before
     pod.stop()
-    begun = Quarantine(str(second), Reason.AUTO_ROLLBACK, "it failed", snapshot=taken, restored=False)
-    Notes(pod.data_dir / ".sync-state").keep(begun)
+    begun = QuarantineRecord(str(second), Reason.AUTO_ROLLBACK, "it failed", snapshot=taken, restored=False)
+    RollbackRecords(pod.data_dir / ".sync-state").keep(begun)
     third = plant.commit(project("filler", 3))
     plant.publish(third, rollback=None)
     pod.start(plant.kubeconfig)
-    plant.maps.until_report(pod=pod, commit=third, reason=Reason.DRY_RUN, sync_status=SyncStatus.PENDING)
+    plant.maps.until_report(pod=pod, commit=third, reason=Reason.DRY_RUN, sync_status=SyncState.PENDING)
     assert tree(pod.data_dir) == before, "nor does it finish a way back that was begun"
 
 

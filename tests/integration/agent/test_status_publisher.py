@@ -10,12 +10,18 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.agent.desired_state import Address
+from stoker.agent.desired_state import ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.publisher import HEARTBEAT, LONGEST_MANAGER, SYNCING_AFTER, Publisher, manager_for
-from stoker.agent.status.status_report import Posting
-from stoker.domain.protocol import GatewayReport, SyncStatus
-from stoker.kube.client.client import Client
+from stoker.agent.status.publisher import (
+    HEARTBEAT,
+    LONGEST_MANAGER,
+    SYNCING_AFTER,
+    StatusPublisher,
+    manager_for,
+)
+from stoker.agent.status.status_report import AddressedReport
+from stoker.domain.protocol import GatewayReport, SyncState
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import load
 from stoker.telemetry.logs import configure
 from stoker_testkit.cluster.cluster_access import ClusterAccess
@@ -23,22 +29,22 @@ from stoker_testkit.environments.agent_pod import ResourceMaps
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
 
-HOME = Address("stoker-status-plant", "filler")
-SYNCED = GatewayReport("filler", sync_status=SyncStatus.SYNCED, synced_commit="1" * 40)
+HOME = ReportAddress("stoker-status-plant", "filler")
+SYNCED = GatewayReport("filler", sync_status=SyncState.SYNCED, synced_commit="1" * 40)
 
 
 class Voice:
     """A publisher that runs beside a clock which the test moves."""
 
-    def __init__(self, cluster: ClusterAccess, namespace: str, client: Client) -> None:
+    def __init__(self, cluster: ClusterAccess, namespace: str, client: KubeClient) -> None:
         self.maps = ResourceMaps(cluster, namespace)
         self.clock = ManualClock()
         identity = AgentIdentity("gateway-0", namespace, "plant", gateway="filler")
-        self.publisher = Publisher(client, identity, self.clock, random=lambda: 0.0)
+        self.publisher = StatusPublisher(client, identity, self.clock, random=lambda: 0.0)
         self.task = asyncio.ensure_future(self.publisher.run())
 
-    def offer(self, report: GatewayReport, address: Address = HOME, *, may_create: bool = True) -> None:
-        self.publisher.offer(Posting(address, report, may_create))
+    def offer(self, report: GatewayReport, address: ReportAddress = HOME, *, may_create: bool = True) -> None:
+        self.publisher.offer(AddressedReport(address, report, may_create))
 
     async def written(self, **wanted: object) -> GatewayReport:
         def fits() -> list[GatewayReport]:
@@ -58,7 +64,7 @@ class Voice:
 
 @pytest.fixture
 async def voice(control_plane: ClusterAccess, namespace: str) -> AsyncIterator[Voice]:
-    async with Client(load(control_plane.kubeconfig("admin", namespace=namespace))) as client:
+    async with KubeClient(load(control_plane.kubeconfig("admin", namespace=namespace))) as client:
         made = Voice(control_plane, namespace, client)
         yield made
         made.task.cancel()
@@ -68,7 +74,7 @@ async def voice(control_plane: ClusterAccess, namespace: str) -> AsyncIterator[V
 
 async def test_nothing_is_written_twice_but_for_a_sign_of_life(voice: Voice) -> None:
     voice.offer(SYNCED)
-    first = await voice.written(sync_status=SyncStatus.SYNCED)
+    first = await voice.written(sync_status=SyncState.SYNCED)
     await voice.at_rest()
     for _ in range(5):
         voice.offer(replace(SYNCED))
@@ -81,14 +87,14 @@ async def test_nothing_is_written_twice_but_for_a_sign_of_life(voice: Voice) -> 
 
 async def test_a_short_sync_is_not_told_while_it_runs_and_a_long_one_is(voice: Voice) -> None:
     voice.offer(SYNCED)
-    await voice.written(sync_status=SyncStatus.SYNCED)
+    await voice.written(sync_status=SyncState.SYNCED)
     await voice.at_rest()
-    voice.offer(replace(SYNCED, sync_status=SyncStatus.SYNCING))
+    voice.offer(replace(SYNCED, sync_status=SyncState.SYNCING))
     await voice.clock.advance(SYNCING_AFTER / 2)
-    voice.offer(replace(SYNCED, sync_status=SyncStatus.SYNCING))
-    assert (await voice.written()).sync_status is SyncStatus.SYNCED
+    voice.offer(replace(SYNCED, sync_status=SyncState.SYNCING))
+    assert (await voice.written()).sync_status is SyncState.SYNCED
     await voice.clock.advance(SYNCING_AFTER)
-    await voice.written(sync_status=SyncStatus.SYNCING)
+    await voice.written(sync_status=SyncState.SYNCING)
     voice.offer(replace(SYNCED, synced_commit="2" * 40))
     await voice.written(synced_commit="2" * 40)
 
@@ -106,7 +112,7 @@ async def test_a_map_is_not_made_for_a_resource_that_may_be_gone(voice: Voice) -
 
 async def test_the_last_report_is_written_on_the_way_out(voice: Voice) -> None:
     voice.offer(SYNCED)
-    await voice.written(sync_status=SyncStatus.SYNCED)
+    await voice.written(sync_status=SyncState.SYNCED)
     voice.clock.jump(60)
     await voice.publisher.stop()
     await voice.task
@@ -129,7 +135,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]
 async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
     control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
 ) -> None:
-    async with Client(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
+    async with KubeClient(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
         voice = Voice(control_plane, namespace, client)  # who may do nothing yet
         voice.offer(SYNCED)
         await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
@@ -160,7 +166,7 @@ async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
 async def test_a_server_that_is_back_is_not_kept_waiting_for_the_report(
     control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
 ) -> None:
-    async with Client(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
+    async with KubeClient(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
         voice = Voice(control_plane, namespace, client)
         voice.offer(SYNCED)
         await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")

@@ -16,9 +16,9 @@ import pytest
 
 from stoker_testkit.environments.agent_environment import AgentPlant
 from stoker_testkit.gateway.resource_reader import MANIFEST, LoadedResource, digest_of
-from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.gateway.settings import GatewaySettings
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
-from stoker_testkit.gateway.torn_reads.observations import Sightings, Version
+from stoker_testkit.gateway.torn_reads.observations import ObservationLog, Version
 from stoker_testkit.repositories.sample_ignition_repository import VIEWS, resource
 
 VIEW_COUNT = 145
@@ -41,7 +41,7 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, st
     return found | {path: text for path, text in after.items() if before.get(path) != text}
 
 
-def in_between(seen: Sightings, history: Sequence[Version]) -> int:
+def in_between(seen: ObservationLog, history: Sequence[Version]) -> int:
     """How often a resource was seen while it changed: its data is newer than what announces it."""
     whole = {
         LoadedResource(
@@ -66,7 +66,7 @@ def test_no_resource_is_ever_read_half(plant: AgentPlant, locks: bool, syncs: in
     trees = [tree(0)]
     commit = plant.commit(trees[0])
     plant.publish(commit, agent_spec=plant.spec())
-    gateway = plant.join_gateway(pod, settings=Settings(scan_lock=locks))
+    gateway = plant.join_gateway(pod, settings=GatewaySettings(scan_lock=locks))
     plant.until_converged(pod, commit)
     gateway.scan_at_random(1000.0, seed=1)
     while len(trees) <= syncs or gateway.random_scans < looks:

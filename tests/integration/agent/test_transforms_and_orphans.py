@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import InvalidValue, Stalled
@@ -15,15 +15,15 @@ from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import (
     DeletionPolicy,
     FieldTemplate,
+    FileMapping,
     FilePatch,
     FilesIntent,
-    Mapping,
-    Orphans,
-    ProviderName,
-    Transforms,
-    WhenMissing,
+    MissingSourcePolicy,
+    OrphanPolicy,
+    TagProviderName,
+    TransformPolicy,
 )
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
@@ -31,7 +31,7 @@ from stoker.ignition.content.tags import TAG_TYPES, leaves_only, without_provide
 from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
 VALUES = TemplateValues(gateway_name="filler", vars={"line": "3"})
-ONE = FilesIntent((Mapping("s", "p"),))
+ONE = FilesIntent((FileMapping("s", "p"),))
 
 
 class Plant:
@@ -41,12 +41,12 @@ class Plant:
         self.data.mkdir()
         self.cache = tmp_path / "cache"
 
-    def keeper(self, files: FilesIntent = ONE, values: TemplateValues = VALUES) -> Keeper:
-        source = Source(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
+    def keeper(self, files: FilesIntent = ONE, values: TemplateValues = VALUES) -> FolderSync:
+        source = SourceIntent(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
         return open_keeper(SyncJob(source, files, values, self.data, self.cache))
 
     async def sync(self, files: FilesIntent = ONE, **wish: bool | frozenset[PlanApproval]) -> SyncReport:
-        return await self.keeper(files).sync(Wish(**wish))  # type: ignore[arg-type]
+        return await self.keeper(files).sync(SyncOptions(**wish))  # type: ignore[arg-type]
 
     def files(self) -> dict[str, str]:
         """All but our own state; bytes as they are, line ends too."""
@@ -72,7 +72,7 @@ async def test_every_config_json_at_any_depth_gets_its_system_name_and_keeps_its
     plant.repository.commit(
         {"s/config.json": before, "s/a/b/c/config.json": before, "s/a/other.json": before}
     )
-    files = ONE._replace(transforms=Transforms("plant-{{.GatewayName}}"))
+    files = ONE._replace(transforms=TransformPolicy("plant-{{.GatewayName}}"))
     await plant.sync(files)
     after = before.replace('"dev"', '"plant-filler"')
     assert plant.files() == {"p/config.json": after, "p/a/b/c/config.json": after, "p/a/other.json": before}
@@ -88,8 +88,8 @@ async def test_templates_fields_and_patches_shape_json_and_yaml(plant: Plant) ->
         }
     )
     files = FilesIntent(
-        (Mapping("s", "p", template=True),),
-        Transforms(
+        (FileMapping("s", "p", template=True),),
+        TransformPolicy(
             fields=(
                 FieldTemplate(".locale", "de"),
                 FieldTemplate(".gateways[0].hostname", "{{.GatewayName}}.plant.example"),
@@ -109,7 +109,7 @@ async def test_templates_fields_and_patches_shape_json_and_yaml(plant: Plant) ->
 
 async def test_the_time_of_a_template_is_that_of_the_commit(plant: Plant) -> None:
     plant.repository.commit({"s/when": "{{.Timestamp}}"})
-    files = FilesIntent((Mapping("s", "p", template=True),))
+    files = FilesIntent((FileMapping("s", "p", template=True),))
     await plant.sync(files)
     assert plant.files() == {"p/when": str(WHEN)}
     assert not (await plant.sync(files)).plan.actions
@@ -118,15 +118,15 @@ async def test_the_time_of_a_template_is_that_of_the_commit(plant: Plant) -> Non
 async def test_a_value_that_is_missing_stops_the_pass_and_names_the_file(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b": "{{.Vars.nope}}"})
     with pytest.raises(InvalidValue, match=r"p/b: line 1 asks for \.Vars\.nope"):
-        await plant.sync(FilesIntent((Mapping("s", "p", template=True),)))
+        await plant.sync(FilesIntent((FileMapping("s", "p", template=True),)))
     assert plant.files() == {}
 
 
 @pytest.mark.parametrize(
-    ("orphans", "left"), [(Orphans.MIRROR, {"p/a"}), (Orphans.OWNED, {"p/a", "p/later"})]
+    ("orphans", "left"), [(OrphanPolicy.MIRROR, {"p/a"}), (OrphanPolicy.OWNED, {"p/a", "p/later"})]
 )
 async def test_what_others_put_beside_ours_later_goes_unless_only_ours_may(
-    plant: Plant, orphans: Orphans, left: set[str]
+    plant: Plant, orphans: OrphanPolicy, left: set[str]
 ) -> None:
     files = ONE._replace(deletion=DeletionPolicy(orphans))
     plant.repository.commit({"s/a": "1"})
@@ -145,7 +145,9 @@ async def test_first_contact_can_be_asked_for_although_there_is_a_ledger(plant: 
     assert plant.files().keys() == {"p/a", "p/b"}
 
 
-MISSING = FilesIntent((Mapping("s", "p"), Mapping("ext", "external", when_missing=WhenMissing.CONFIG_MODE)))
+MISSING = FilesIntent(
+    (FileMapping("s", "p"), FileMapping("ext", "external", when_missing=MissingSourcePolicy.CONFIG_MODE))
+)
 
 
 async def test_a_missing_collection_gets_its_one_file_until_its_source_is_there(plant: Plant) -> None:
@@ -194,7 +196,7 @@ async def test_a_misspelt_source_is_not_stood_in_for_where_files_were_delivered(
 
 async def test_a_stand_in_can_be_patched(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
-    titled = Transforms(patches=(FilePatch("external/config-mode.json", ((".title", "External"),)),))
+    titled = TransformPolicy(patches=(FilePatch("external/config-mode.json", ((".title", "External"),)),))
     await plant.sync(MISSING._replace(transforms=titled))
     assert plant.files()["external/config-mode.json"] == '{"title": "External"}\n'
 
@@ -210,11 +212,11 @@ async def test_a_gateway_gets_only_the_leaves_of_the_tag_hierarchy_under_its_own
         }
     )
     mappings = (
-        Mapping("udts", edge),
-        Mapping("mqtt", f"{TAG_TYPES}/MQTT Engine"),
-        Mapping("core", "config/resources/core"),
+        FileMapping("udts", edge),
+        FileMapping("mqtt", f"{TAG_TYPES}/MQTT Engine"),
+        FileMapping("core", "config/resources/core"),
     )
-    files = FilesIntent(mappings, Transforms(tag_provider=ProviderName("default", "edge")))
+    files = FilesIntent(mappings, TransformPolicy(tag_provider=TagProviderName("default", "edge")))
     files = without_providers(leaves_only(files, "edge", {"Pumps/Gear", "Motor"}), {"MQTT Engine"})
     await plant.sync(files)
     expected = {
@@ -236,8 +238,8 @@ async def test_the_file_that_makes_a_mode_a_collection_does_not_replace_that_of_
     plant.repository.commit(
         {"core/config-mode.json": "{}", "core/x": "1", "prod/config-mode.json": '{"parent": "core"}'}
     )
-    over = Mapping("prod", "core", when_missing=WhenMissing.FAIL, gives_way=("config-mode.json",))
-    files = FilesIntent((Mapping("core", "core"), over))
+    over = FileMapping("prod", "core", when_missing=MissingSourcePolicy.FAIL, gives_way=("config-mode.json",))
+    files = FilesIntent((FileMapping("core", "core"), over))
     await plant.sync(files)
     assert plant.files() == {"core/config-mode.json": "{}", "core/x": "1"}
     plant.repository.commit({"prod/x": "2", "prod/config-mode.json": "[]", "core/config-mode.json": "{ }"})
@@ -248,6 +250,6 @@ async def test_the_file_that_makes_a_mode_a_collection_does_not_replace_that_of_
 async def test_a_pass_goes_to_the_commit_that_it_is_told_wherever_the_ref_is_by_now(plant: Plant) -> None:
     told = plant.repository.commit({"s/a": "1"})
     plant.repository.commit({"s/a": "2"})
-    report = await plant.keeper().sync(Wish(commit=told))
+    report = await plant.keeper().sync(SyncOptions(commit=told))
     assert report.commit == told
     assert plant.files() == {"p/a": "1"}

@@ -13,13 +13,13 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from stoker.artifacts.bucket import SMALL, Bucket
-from stoker.artifacts.limits import Limits
+from stoker.artifacts.bucket import SMALL, BucketOrigin
+from stoker.artifacts.limits import ArtifactLimits
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.artifact_source import Credentials
+from stoker.engine.artifact_source import ArtifactCredentials
 from stoker_testkit.services.s3 import S3
 
 BUCKET = "plant"
@@ -40,7 +40,7 @@ class Place:
         self.s3 = s3
         self.prefix = prefix
         key, secret = s3.credentials["accessKeyId"], s3.credentials["secretAccessKey"]
-        self.login = Credentials(key.reveal(), secret)
+        self.login = ArtifactCredentials(key.reveal(), secret)
         self.store = S3Store(
             BUCKET,
             prefix=prefix,
@@ -59,11 +59,13 @@ class Place:
         for path, content in files.items():
             obstore.put(self.store, path, content.encode() if isinstance(content, str) else content)
 
-    def bucket(self, login: Credentials | None = None, limits: Limits | None = None) -> Bucket:
-        async def read() -> Credentials:
+    def bucket(
+        self, login: ArtifactCredentials | None = None, limits: ArtifactLimits | None = None
+    ) -> BucketOrigin:
+        async def read() -> ArtifactCredentials:
             return login if login is not None else self.login
 
-        return Bucket(self.url, read, limits if limits is not None else Limits())
+        return BucketOrigin(self.url, read, limits if limits is not None else ArtifactLimits())
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def place(s3: S3, request: pytest.FixtureRequest) -> Place:
     return Place(s3, f"t{abs(hash(request.node.nodeid))}")
 
 
-async def taken(bucket: Bucket, artifact: CommitId, ref: str, tmp_path: Path) -> dict[str, bytes]:
+async def taken(bucket: BucketOrigin, artifact: CommitId, ref: str, tmp_path: Path) -> dict[str, bytes]:
     pulled = await bucket.pull(artifact, GitRef(ref), tmp_path)
     return {file.path: b"".join(file.chunks) for file in pulled.files()}
 
@@ -124,7 +126,7 @@ async def test_a_file_that_comes_while_others_are_read_is_noticed(place: Place, 
 
 async def test_too_much_is_refused_before_it_is_fetched(place: Place) -> None:
     place.put({"v1/a": "1" * 100, "v1/b": "2" * 100})
-    for limits in (Limits(files=1), Limits(packed=150)):
+    for limits in (ArtifactLimits(files=1), ArtifactLimits(packed=150)):
         with pytest.raises(StokerError) as error:
             await place.bucket(limits=limits).resolve(GitRef("v1"))
         assert error.value.reason == Reason.SOURCE_TOO_LARGE
@@ -137,7 +139,10 @@ async def test_what_is_not_there_and_who_may_not_see_it(place: Place, tmp_path: 
     assert nothing.value.reason == Reason.REF_NOT_FOUND
     secret = place.login.password
     assert secret is not None
-    for login in (Credentials(), Credentials(place.login.username, Secret("wr0ng-secret-key"))):
+    for login in (
+        ArtifactCredentials(),
+        ArtifactCredentials(place.login.username, Secret("wr0ng-secret-key")),
+    ):
         with pytest.raises(StokerError) as refused:
             await place.bucket(login).resolve(GitRef("v1"))
         assert refused.value.reason == Reason.SOURCE_AUTH_FAILED, refused.value.message
@@ -150,11 +155,11 @@ async def test_a_store_that_is_away_is_asked_again(s3: S3, place: Place) -> None
     place.put({"v1/a": "1"})
     url = SourceUrl(f"s3://{BUCKET}/x?endpoint=http://127.0.0.1:1")
 
-    async def read() -> Credentials:
+    async def read() -> ArtifactCredentials:
         return place.login
 
     with pytest.raises(Retry) as error:
-        await Bucket(url, read, retries=0).resolve(GitRef("v1"))
+        await BucketOrigin(url, read, retries=0).resolve(GitRef("v1"))
     assert error.value.reason == Reason.SOURCE_UNREACHABLE
 
 

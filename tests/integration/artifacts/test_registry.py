@@ -18,7 +18,7 @@ from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.artifact_source import Credentials
+from stoker.engine.artifact_source import ArtifactCredentials
 from stoker_testkit.certificates import Authority
 from stoker_testkit.repositories.bare_repository import run_git
 from stoker_testkit.services import oci_artifacts
@@ -78,8 +78,8 @@ class Site:
         return run_git("--git-dir", self.mirror(), "rev-parse", ref).decode().strip()
 
 
-def origin(url: str, credentials: Credentials = Credentials()):  # type: ignore[no-untyped-def]  # noqa: B008
-    async def read() -> Credentials:
+def origin(url: str, credentials: ArtifactCredentials = ArtifactCredentials()):  # type: ignore[no-untyped-def]  # noqa: B008
+    async def read() -> ArtifactCredentials:
         return credentials
 
     return open_origin(SourceUrl(url), read)
@@ -230,15 +230,15 @@ async def test_who_has_no_login_is_not_let_in(tmp_path: Path, auth: Any) -> None
     with Registry.start(tmp_path / "registry", auth=auth) as registry:
         digest = registry.push("plant/site", "v1", oci_artifacts.flux(V1))
         secret = registry.password
-        right = Credentials(registry.username, Secret(secret))
+        right = ArtifactCredentials(registry.username, Secret(secret))
         url, ref = registry.url("plant/site"), GitRef("v1")
         assert await origin(url, right).resolve(ref) == digest
         folder = tmp_path / "pulled"
         folder.mkdir()
         artifact = await origin(url, right).pull(CommitId(digest), ref, folder)
         assert {file.path for file in artifact.files()} == set(V1)
-        wrong = Credentials(registry.username, Secret("wr0ng"))
-        for credentials in (Credentials(), wrong):
+        wrong = ArtifactCredentials(registry.username, Secret("wr0ng"))
+        for credentials in (ArtifactCredentials(), wrong):
             with pytest.raises(StokerError) as error:
                 await origin(url, credentials).resolve(ref)
             assert error.value.reason == Reason.SOURCE_AUTH_FAILED

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from stoker_testkit.chart.helm import CHART, Helm
-from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.chart.process_release import HOME, ProcessRelease
 from stoker_testkit.chart.unused_rbac_rules import Account, needless
 from stoker_testkit.cluster import audit_log
 from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.dashboard.rbac_environment import OWN_ROLE, Browser, House
+from stoker_testkit.dashboard.rbac_environment import OWN_ROLE, RbacEnvironment, SignedInBrowser
 from stoker_testkit.wait_until import eventually
 
 from .test_templates import VALUES, container, of_kind
@@ -221,8 +221,8 @@ def test_every_right_of_its_account_is_needed_and_none_is_missing(
     values = {key: value for key, value in VALUES[name].items() if key != "dashboard"}
     served = {"enabled": True} if server == "controller" else {"reverser": {"enabled": True}}
     values |= {"dashboard": served, "webhook": {"enabled": False}, "crds": {"conversion": False}}
-    house = House(plane, "line-1", "line-2")
-    with Release(plane, tmp_path, values) as release:
+    house = RbacEnvironment(plane, "line-1", "line-2")
+    with ProcessRelease(plane, tmp_path, values) as release:
         release.install()
         plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
         release.start(server)
@@ -231,7 +231,7 @@ def test_every_right_of_its_account_is_needed_and_none_is_missing(
         spec = {"repoRef": {"name": "repo"}, "branch": "main", "baseFolder": "a"}
         house.apply("GitDestination", "production", spec)
         viewer = house.person("viewer", "stoker-viewer")
-        browser = Browser(release.ports[server]["dashboard-bind-address"])
+        browser = SignedInBrowser(release.ports[server]["dashboard-bind-address"])
         eventually(browser.answers, PATIENCE, release.said)
         assert browser.sign_in(viewer) == 200
 

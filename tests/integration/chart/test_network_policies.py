@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from stoker_testkit.chart.helm import Helm
-from stoker_testkit.cluster.network_policy_evaluator import NetworkPolicies, Peer, Pod
+from stoker_testkit.cluster.network_policy_evaluator import NetworkPolicies, PolicyPeer, PolicyPod
 
 from .test_templates import VALUES
 
 HOME = "stoker-system"
-API_SERVER = Peer("10.1.0.7")
-NODE = Peer("10.9.0.1")
-STRANGER = Peer("10.2.3.4", {"app": "x"}, "default", {"name": "default"})
-PROMETHEUS = Peer("10.2.3.5", {"app": "prometheus"}, "monitoring", {"name": "monitoring"})
-GITEA = Peer("10.2.3.6", {"app": "gitea"}, "gitea", {"name": "gitea"})
-GIT = Peer("192.0.2.10")
-FORGE = Peer("198.51.100.20")
-PROXY = Peer("203.0.113.7")
-ANYONE = Peer("8.8.8.8")
+API_SERVER = PolicyPeer("10.1.0.7")
+NODE = PolicyPeer("10.9.0.1")
+STRANGER = PolicyPeer("10.2.3.4", {"app": "x"}, "default", {"name": "default"})
+PROMETHEUS = PolicyPeer("10.2.3.5", {"app": "prometheus"}, "monitoring", {"name": "monitoring"})
+GITEA = PolicyPeer("10.2.3.6", {"app": "gitea"}, "gitea", {"name": "gitea"})
+GIT = PolicyPeer("192.0.2.10")
+FORGE = PolicyPeer("198.51.100.20")
+PROXY = PolicyPeer("203.0.113.7")
+ANYONE = PolicyPeer("8.8.8.8")
 
 
 class Installed:
@@ -30,20 +30,20 @@ class Installed:
         self.policies = NetworkPolicies(objects)
         self.names = {one["metadata"]["name"] for one in objects if one["kind"] == "NetworkPolicy"}
         self.pods = {
-            pod["labels"]["app.kubernetes.io/component"]: Pod(pod["labels"], HOME)
+            pod["labels"]["app.kubernetes.io/component"]: PolicyPod(pod["labels"], HOME)
             for pod in (
                 one["spec"]["template"]["metadata"] for one in objects if one["kind"] in ("Deployment", "Job")
             )
         }
 
-    def lets_in(self, component: str, port: int, peer: Peer) -> bool:
+    def lets_in(self, component: str, port: int, peer: PolicyPeer) -> bool:
         return self.policies.lets_in(self.pods[component], port, peer)
 
-    def lets_out(self, component: str, port: int, peer: Peer, protocol: str = "TCP") -> bool:
+    def lets_out(self, component: str, port: int, peer: PolicyPeer, protocol: str = "TCP") -> bool:
         return self.policies.lets_out(self.pods[component], port, peer, protocol)
 
-    def as_peer(self, component: str) -> Peer:
-        return Peer("10.2.9.9", self.pods[component].labels, HOME, {"name": HOME})
+    def as_peer(self, component: str) -> PolicyPeer:
+        return PolicyPeer("10.2.9.9", self.pods[component].labels, HOME, {"name": HOME})
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_there_are_none_unless_they_are_wanted_and_then_they_have_the_papers_nam
     ],
 )
 def test_who_must_reach_a_pod_does(
-    component: str, port: int, peer: Peer, narrow: Installed, plain: Installed
+    component: str, port: int, peer: PolicyPeer, narrow: Installed, plain: Installed
 ) -> None:
     assert narrow.lets_in(component, port, peer)
     assert plain.lets_in(component, port, peer)
@@ -117,7 +117,7 @@ def test_who_must_reach_a_pod_does(
         *((each, 22, ANYONE) for each in ("controller", "webhook", "reverser", "let-go")),
     ],
 )
-def test_nobody_else_reaches_a_pod(component: str, port: int, peer: Peer, narrow: Installed) -> None:
+def test_nobody_else_reaches_a_pod(component: str, port: int, peer: PolicyPeer, narrow: Installed) -> None:
     assert not narrow.lets_in(component, port, peer)
 
 
@@ -133,7 +133,7 @@ def test_nobody_else_reaches_a_pod(component: str, port: int, peer: Peer, narrow
     ],
 )
 def test_a_pod_reaches_what_it_must(
-    component: str, port: int, peer: Peer, protocol: str, narrow: Installed, plain: Installed
+    component: str, port: int, peer: PolicyPeer, protocol: str, narrow: Installed, plain: Installed
 ) -> None:
     assert narrow.lets_out(component, port, peer, protocol)
     assert plain.lets_out(component, port, peer, protocol)
@@ -163,7 +163,7 @@ def test_a_collector_of_traces_is_reached_where_there_is_one(
 
 def test_a_collector_whose_pods_listen_elsewhere_than_its_service_is_reached(helm: Helm) -> None:
     """A network that enforces policies sees the pod's port; the endpoint names the Service's."""
-    collector = Peer("10.2.3.7", {"app": "collector"}, "traces", {"name": "traces"})
+    collector = PolicyPeer("10.2.3.7", {"app": "collector"}, "traces", {"name": "traces"})
     tracing = {"endpoint": "http://collector.traces"}
     named = Installed(helm.template({**VALUES["networks"], "tracing": tracing}))
     assert not named.lets_out("webhook", 4318, collector)
@@ -186,7 +186,7 @@ def test_a_collector_whose_pods_listen_elsewhere_than_its_service_is_reached(hel
         ("controller", 25, GIT),
     ],
 )
-def test_a_pod_reaches_nothing_else(component: str, port: int, peer: Peer, narrow: Installed) -> None:
+def test_a_pod_reaches_nothing_else(component: str, port: int, peer: PolicyPeer, narrow: Installed) -> None:
     assert not narrow.lets_out(component, port, peer)
 
 
@@ -200,6 +200,6 @@ def test_replicas_of_the_reverser_reach_each_other_and_nobody_else_does(plain: I
 
 def test_pods_of_others_in_the_namespace_are_left_alone(plain: Installed) -> None:
     """The papers' policy is for every pod of its namespace, which the release does not own."""
-    other = Pod({"app": "gitea"}, HOME)
+    other = PolicyPod({"app": "gitea"}, HOME)
     assert plain.policies.lets_in(other, 3000, STRANGER)
     assert plain.policies.lets_out(other, 3000, ANYONE)

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from stoker.domain.errors import StokerError
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker_testkit.chart.controller_rbac import controller_rules
-from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.chart.process_release import HOME, ProcessRelease
 from stoker_testkit.chart.unused_rbac_rules import Account, needless
 from stoker_testkit.cluster import audit_log
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
-from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.forges.github_app_login import GitHubAppServer
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.secret_leaks.tracked_credentials import planted
@@ -61,7 +61,7 @@ def plane(folder: Path) -> Iterator[ClusterAccess]:
         yield plane
 
 
-def roles(release: Release, component: str) -> list[dict[str, Any]]:
+def roles(release: ProcessRelease, component: str) -> list[dict[str, Any]]:
     """What the chart makes, but for the namespace in which nothing happens here."""
     return [
         one
@@ -72,7 +72,7 @@ def roles(release: Release, component: str) -> list[dict[str, Any]]:
     ]
 
 
-def granted(release: Release, component: str) -> set[Right]:
+def granted(release: ProcessRelease, component: str) -> set[Right]:
     return {
         Right(one["metadata"].get("namespace", ""), group, resource, verb)
         for one in roles(release, component)
@@ -123,7 +123,7 @@ def test_every_right_is_used_and_none_is_missing(
 ) -> None:
     wide = not namespaces
     values = {"controller": {"watchNamespaces": namespaces, "githubApp": {"namespaces": ["line-1"]}}}
-    with GitHub.start(git_http.root) as github, Release(plane, tmp_path, values) as release:
+    with GitHubAppServer.start(git_http.root) as github, ProcessRelease(plane, tmp_path, values) as release:
         release.install()
         release.start()
         site = Site(plane, "line-1", tmp_path)
@@ -162,7 +162,7 @@ def _has_no_finalizer(site: Site, kind: str, name: str) -> bool:
 
 
 def everything(
-    site: Site, release: Release, plant: Repository, url: str, folder: Path, wide: bool
+    site: Site, release: ProcessRelease, plant: Repository, url: str, folder: Path, wide: bool
 ) -> set[Right]:
     """All that controller and webhook ever do; what the controller handed on meanwhile."""
     eventually(lambda: site.get("ServiceAccount", "default"), PATIENCE, "the namespace is ready for pods")
@@ -179,13 +179,13 @@ def everything(
     site.apply("Stoker", "line", git=git, polling=FAST, webhook=webhook)
     pods = [
         site.pod("gateway-0", "line", profile="base"),
-        site.pod("big-0", "big", kind=FrontDoor.IGNITION_SYNC),
+        site.pod("big-0", "big", kind=SyncResourceKind.IGNITION_SYNC),
     ]
     for _ in range(2):  # the second time is one more of the same Event
         site.pod("bare-0", "line", injected=False)
         site.until_event("DataVolumeNotFound")
         site.cluster.request("DELETE", f"{site.path_of('Pod', 'bare-0')}?gracePeriodSeconds=0")
-    site.pod("bare-1", "big", kind=FrontDoor.IGNITION_SYNC, injected=False).delete()
+    site.pod("bare-1", "big", kind=SyncResourceKind.IGNITION_SYNC, injected=False).delete()
     with suppress(StokerError):
         site.post("/api/v1", "pods", nameless())  # the webhook must look which resource it could mean
     site.until_told("line", commit=plant.tip())
@@ -249,7 +249,7 @@ def everything(
     return handed
 
 
-def as_app(site: Site, github: GitHub) -> None:
+def as_app(site: Site, github: GitHubAppServer) -> None:
     """A resource whose repository is opened by a GitHub App, with tokens that soon end."""
     github.lifetime = 6.0
     site.secret("app", pem=github.register(12, 3456).decode())
@@ -300,7 +300,7 @@ def test_it_works_where_only_those_name_an_owner_who_could_delete_him(
         plane.create_namespace("line-1")
         site = Site(plane, "line-1", tmp_path)
         eventually(lambda: site.get("ServiceAccount", "default"), PATIENCE, "the namespace is ready")
-        with Release(plane, tmp_path, {"webhook": {"enabled": False}}) as release:
+        with ProcessRelease(plane, tmp_path, {"webhook": {"enabled": False}}) as release:
             release.install()
             release.start()
             site.apply("Stoker", "line", git={"repo": git_http.url("plant.git"), "ref": "main"})

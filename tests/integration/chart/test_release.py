@@ -17,7 +17,7 @@ import pytest
 
 from stoker_testkit.chart.crd_removal import take_kinds_away
 from stoker_testkit.chart.helm import CHART, Helm
-from stoker_testkit.chart.process_release import HOME, NAME, Release
+from stoker_testkit.chart.process_release import HOME, NAME, ProcessRelease
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.repositories.bare_repository import Repository
@@ -140,8 +140,8 @@ def test_a_pod_that_is_not_restricted_would_be_refused_here(plane: ClusterAccess
 
 
 @pytest.fixture
-def release(plane: ClusterAccess, helm: Helm, tmp_path: Path) -> Iterator[Release]:
-    with Release(plane, tmp_path) as made:
+def release(plane: ClusterAccess, helm: Helm, tmp_path: Path) -> Iterator[ProcessRelease]:
+    with ProcessRelease(plane, tmp_path) as made:
         yield made
     if NAME in helm.run("list", "--all-namespaces", "--short").stdout:
         helm.uninstall(NAME, HOME, "--no-hooks")
@@ -186,7 +186,7 @@ def stoker(name: str, repo: str) -> str:
 
 
 def test_a_release_comes_works_changes_and_goes(
-    plane: ClusterAccess, helm: Helm, release: Release, git_http: GitHttpServer
+    plane: ClusterAccess, helm: Helm, release: ProcessRelease, git_http: GitHttpServer
 ) -> None:
     """Install, use with the accounts of the chart, upgrade, uninstall: nothing is left but the CRDs."""
     before = inventory(plane)
@@ -237,7 +237,7 @@ def maps_in(plane: ClusterAccess) -> str:
 
 
 def test_an_uninstall_lets_go_of_resources_that_are_still_there(
-    plane: ClusterAccess, release: Release, git_http: GitHttpServer
+    plane: ClusterAccess, release: ProcessRelease, git_http: GitHttpServer
 ) -> None:
     """The controller still runs while they are let go of, and must not take hold of them again."""
     release.install()
@@ -266,7 +266,9 @@ def test_an_uninstall_lets_go_of_resources_that_are_still_there(
     )
 
 
-def test_an_uninstall_is_not_held_up_by_crds_that_are_gone(plane: ClusterAccess, release: Release) -> None:
+def test_an_uninstall_is_not_held_up_by_crds_that_are_gone(
+    plane: ClusterAccess, release: ProcessRelease
+) -> None:
     """People take away what they see, in whichever order."""
     release.install()
     take_kinds_away(plane)
@@ -276,7 +278,7 @@ def test_an_uninstall_is_not_held_up_by_crds_that_are_gone(plane: ClusterAccess,
 
 
 def test_an_uninstall_is_not_held_up_by_a_namespace_that_is_gone(
-    plane: ClusterAccess, release: Release
+    plane: ClusterAccess, release: ProcessRelease
 ) -> None:
     """It took the Role in it along: the Job is refused there, as where somebody has taken only the Role."""
     namespace(plane, "line-3")
@@ -295,7 +297,7 @@ def finalizers(plane: ClusterAccess, name: str) -> list[str]:
 
 
 def test_in_two_namespaces_the_release_does_its_work_with_roles(
-    plane: ClusterAccess, release: Release, git_http: GitHttpServer
+    plane: ClusterAccess, release: ProcessRelease, git_http: GitHttpServer
 ) -> None:
     release.values = {"controller": {"watchNamespaces": ["line-1", "line-2"]}}
     release.install()
@@ -313,7 +315,7 @@ def test_in_two_namespaces_the_release_does_its_work_with_roles(
 
 
 def test_crds_that_somebody_applied_by_hand_are_taken_over(
-    plane: ClusterAccess, helm: Helm, release: Release
+    plane: ClusterAccess, helm: Helm, release: ProcessRelease
 ) -> None:
     take_kinds_away(plane)
     plane.kubectl("apply", "--server-side", "-f", str(helm.chart.parents[1] / "config/crd"))
@@ -361,7 +363,7 @@ def with_a_further_version(folder: Path) -> Path:
 
 
 def test_versions_of_a_kind_come_with_an_upgrade_and_go_with_a_rollback(
-    plane: ClusterAccess, helm: Helm, release: Release, tmp_path: Path
+    plane: ClusterAccess, helm: Helm, release: ProcessRelease, tmp_path: Path
 ) -> None:
     release.values = {"crds": {"conversion": False}}
     release.install()

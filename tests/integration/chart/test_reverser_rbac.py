@@ -105,7 +105,7 @@ def roles(helm: Helm) -> list[dict[str, Any]]:
     ]
 
 
-def idle(helm: Helm, asked: list[audit_log.Asked]) -> list[str]:
+def idle(helm: Helm, asked: list[audit_log.AuditedRequest]) -> list[str]:
     """Verbs that are granted and that nobody has used; who may list may as well read one."""
     used = {
         (one.group, one.resource, verb)
@@ -124,7 +124,7 @@ def idle(helm: Helm, asked: list[audit_log.Asked]) -> list[str]:
     ]
 
 
-def _asked(folder: Path, since: float) -> list[audit_log.Asked]:
+def _asked(folder: Path, since: float) -> list[audit_log.AuditedRequest]:
     return [one for one in audit_log.asked(folder, ACCOUNT) if one.at >= since - 1]
 
 
@@ -239,7 +239,7 @@ def test_in_one_namespace_the_reverser_has_roles_and_sees_nothing_else(
         until(plane, process, "roles", "RBACDenied", "clusterwatchrule")
     account = Account(plane, HOME, ACCOUNT)
     for resource in ("secrets", "configmaps"):
-        seen = audit_log.Asked("list", "", resource, "shop", 200, 0.0)
+        seen = audit_log.AuditedRequest("list", "", resource, "shop", 200, 0.0)
         assert account.may(seen, "list")
         assert not account.may(seen._replace(namespace="other"), "list")
         assert not account.may(seen._replace(namespace=""), "list")

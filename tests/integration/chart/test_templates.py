@@ -16,7 +16,7 @@ import yaml
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.registry import KINDS
 from stoker.api.schema import fields_of
-from stoker.cli.commands import VERBS, Verbs, cli
+from stoker.cli.commands import VERBS, LazyCommandGroup, cli
 from stoker.controller.sharding.division import lease_name
 from stoker.reverser.authors.admission import PATH
 from stoker.reverser.authors.webhook_registration import WEBHOOK
@@ -259,7 +259,7 @@ def test_the_chart_is_sound_with(name: str, helm: Helm) -> None:
 def test_the_commands_know_every_argument_with(name: str, helm: Helm) -> None:
     for one in of_kind(helm.template(VALUES[name]), "Deployment", "Job"):
         verb, *args = one["spec"]["template"]["spec"]["containers"][0]["args"]
-        group = Verbs()
+        group = LazyCommandGroup()
         command = group.get_command(cli.make_context("stoker", ["--help"], resilient_parsing=True), verb)
         assert verb in VERBS
         assert command is not None

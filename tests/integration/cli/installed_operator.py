@@ -20,8 +20,8 @@ from typing import Any
 from click.testing import CliRunner
 
 from stoker.cli.commands import cli
-from stoker.cli.exit_codes import Exit
-from stoker_testkit.chart.process_release import HOME, Release
+from stoker.cli.exit_codes import ExitCode
+from stoker_testkit.chart.process_release import HOME, ProcessRelease
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.namespace_objects import condition_in, require
 from stoker_testkit.environments.controller_environment import Site
@@ -39,7 +39,7 @@ class Clinic:
     """A cluster with the operator in it."""
 
     cluster: ClusterAccess
-    release: Release
+    release: ProcessRelease
 
     def look(
         self, *more: str, user: str = "admin", kubeconfig: Path | None = None
@@ -49,10 +49,10 @@ class Clinic:
         done = CliRunner().invoke(cli, ["doctor", f"--kubeconfig={place}", "--output=json", *more])
         assert SECRET not in done.output
         said = json.loads(done.stdout)
-        assert said["well"] is (done.exit_code == Exit.DONE), done.output
+        assert said["well"] is (done.exit_code == ExitCode.DONE), done.output
         return done.exit_code, {one["check"]: one for one in said["findings"]}
 
-    def complaint(self, *more: str, code: int = Exit.UNVERIFIED, **how: Any) -> tuple[str, str, str, str]:
+    def complaint(self, *more: str, code: int = ExitCode.UNVERIFIED, **how: Any) -> tuple[str, str, str, str]:
         """Check, reason, message and mend of the only thing that is wrong."""
         ended, found = self.look(*more, **how)
         wrong = [one for one in found.values() if one["mark"] == "wrong"]

@@ -18,12 +18,18 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.commands import cli
-from stoker.cli.common.in_cluster import Place
+from stoker.cli.common.in_cluster import ClusterResourceOptions
 from stoker.cli.doctor.admission import ADMISSION
-from stoker.cli.doctor.checks import Case, ClientConfig, Service, Webhook, follow
+from stoker.cli.doctor.checks import (
+    Examination,
+    RegisteredWebhook,
+    WebhookClientConfig,
+    WebhookService,
+    follow,
+)
 from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, at_home
-from stoker.cli.exit_codes import Exit
-from stoker.domain.findings import Finding, Mark
+from stoker.cli.exit_codes import ExitCode
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker_testkit.certificates import Authority
 from stoker_testkit.chart.controller_rbac import controller_rules
@@ -44,13 +50,13 @@ PAUSE = f"/api/v1/namespaces/{HOME}/configmaps"
 
 def test_a_cluster_in_which_all_works_is_well(clinic: Clinic) -> None:
     code, found = clinic.look()
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert list(found) == CHECKS
     assert {one["mark"] for one in found.values()} == {"ok"}, found
     assert "days are left" in found["certificate"]["message"]
 
     done = CliRunner().invoke(cli, ["doctor", f"--kubeconfig={clinic.cluster.kubeconfig()}"])
-    assert done.exit_code == Exit.DONE
+    assert done.exit_code == ExitCode.DONE
     lines = done.stdout.splitlines()
     assert lines[0].startswith("ok      api server  https://127.0.0.1:")
     assert lines[-1] == "all well"
@@ -64,7 +70,7 @@ def test_an_api_server_that_is_not_there(clinic: Clinic) -> None:
         reserved.bind(("127.0.0.1", 0))
         nowhere = f"https://127.0.0.1:{reserved.getsockname()[1]}"
         place = clinic.cluster.kubeconfig(server=nowhere)
-        check, reason, _, mend = clinic.complaint(kubeconfig=place, code=Exit.UNREACHABLE)
+        check, reason, _, mend = clinic.complaint(kubeconfig=place, code=ExitCode.UNREACHABLE)
     assert (check, reason) == ("api server", Reason.UNREACHABLE)
     assert "kubectl version" in mend
 
@@ -73,13 +79,13 @@ def test_a_login_that_is_not_known(clinic: Clinic, tmp_path: Path) -> None:
     stranger = tmp_path / "kubeconfig"
     text = clinic.cluster.kubeconfig().read_text()
     stranger.write_text(text.replace(clinic.cluster.token("admin"), "nobody"))
-    check, reason, _, mend = clinic.complaint(kubeconfig=stranger, code=Exit.UNREACHABLE)
+    check, reason, _, mend = clinic.complaint(kubeconfig=stranger, code=ExitCode.UNREACHABLE)
     assert (check, reason) == ("api server", Reason.UNAUTHORIZED)
     assert "kubectl auth whoami" in mend
 
 
 def test_a_kubeconfig_that_is_not_there(clinic: Clinic, tmp_path: Path) -> None:
-    check, reason, _, _ = clinic.complaint(kubeconfig=tmp_path / "none", code=Exit.WRONG_INPUT)
+    check, reason, _, _ = clinic.complaint(kubeconfig=tmp_path / "none", code=ExitCode.WRONG_INPUT)
     assert (check, reason) == ("api server", Reason.MISCONFIGURED)
 
 
@@ -180,7 +186,7 @@ def test_a_certificate_that_nobody_renews(clinic: Clinic, tmp_path: Path) -> Non
         clinic.extra_webhook(config_of(f"https://127.0.0.1:{port}/validate", authority)),
     ):
         code, found = clinic.look()
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert found["certificate"]["mark"] == "note"
     assert "ends in 0 days and was not renewed" in found["certificate"]["message"]
 
@@ -194,7 +200,7 @@ def test_a_kind_that_converts_by_a_webhook_that_nobody_trusts(clinic: Clinic) ->
         code, found = clinic.look()
     finally:
         clinic.patch(path, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
-    assert code == Exit.UNVERIFIED
+    assert code == ExitCode.UNVERIFIED
     assert found["conversion"]["mark"] == "note", "the others do not convert"
     assert found["certificate"]["reason"] == Reason.CERTIFICATE_NOT_TRUSTED
     assert "CustomResourceDefinition clusterwatchrules.configbutler.ai" in found["certificate"]["message"]
@@ -217,7 +223,7 @@ def test_a_service_without_a_ready_endpoint(clinic: Clinic) -> None:
         check, reason, message, mend = clinic.complaint()
     ready = {"endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": True}}]}
     clinic.patch(f"{path}/nobody-there", ready)
-    named = Webhook("extra", ClientConfig(service=Service(HOME, "nobody-there")))
+    named = RegisteredWebhook("extra", WebhookClientConfig(service=WebhookService(HOME, "nobody-there")))
     assert asyncio.run(_looked_at(clinic, named, "endpoints")).said == f"1 behind {HOME}/nobody-there"
     assert (check, reason) == ("endpoints", Reason.SERVICE_UNREACHABLE)
     assert f"Service {HOME}/nobody-there has no ready endpoint" in message
@@ -236,9 +242,11 @@ def test_a_webhook_that_does_not_run(clinic: Clinic) -> None:
                 30.0,
                 "the API server has heard of it",
             )[0]
-        deaf = Webhook("extra", ClientConfig(url=config["url"], ca_bundle=config["caBundle"]))
+        deaf = RegisteredWebhook(
+            "extra", WebhookClientConfig(url=config["url"], ca_bundle=config["caBundle"])
+        )
         alone = asyncio.run(_looked_at(clinic, deaf, "certificate"))
-    assert alone.mark is Mark.UNTRIED, "what cannot be reached from here is not wrong"
+    assert alone.mark is FindingStatus.UNTRIED, "what cannot be reached from here is not wrong"
     assert (found["admission"]["mark"], found["admission"]["reason"]) == ("wrong", Reason.SERVICE_UNREACHABLE)
     assert 'failed calling webhook "extra.stoker.io"' in found["admission"]["message"]
     assert found["controller"]["mark"] == "ok", "the controller is a chain of its own"
@@ -246,7 +254,7 @@ def test_a_webhook_that_does_not_run(clinic: Clinic) -> None:
 
 def test_a_namespace_that_is_not_there_is_not_asked_about(clinic: Clinic) -> None:
     code, found = clinic.look("--namespace=nowhere")
-    assert (code, found["admission"]["mark"]) == (Exit.DONE, "untried")
+    assert (code, found["admission"]["mark"]) == (ExitCode.DONE, "untried")
     assert 'namespaces "nowhere" not found' in found["admission"]["message"]
 
 
@@ -265,8 +273,8 @@ def test_two_operators_have_to_be_told_apart(clinic: Clinic) -> None:
     second["metadata"] = {"name": "second", "labels": second["metadata"]["labels"]}
     require(clinic.cluster.request("POST", deployments.format("default"), second), 201)
     try:
-        check, reason, message, mend = clinic.complaint(code=Exit.WRONG_INPUT)
-        assert clinic.look(f"--operator-namespace={HOME}")[0] == Exit.DONE
+        check, reason, message, mend = clinic.complaint(code=ExitCode.WRONG_INPUT)
+        assert clinic.look(f"--operator-namespace={HOME}")[0] == ExitCode.DONE
     finally:
         clinic.cluster.request("DELETE", f"{deployments.format('default')}/second")
     assert (check, reason) == ("operator", Reason.INVALID_VALUE)
@@ -315,7 +323,7 @@ def test_a_right_that_the_controller_lacks(clinic: Clinic) -> None:
         )[0]
     finally:
         clinic.patch(ROLE, {"rules": rules})
-        eventually(lambda: clinic.look()[0] == Exit.DONE, 30.0, "RBAC has noticed")
+        eventually(lambda: clinic.look()[0] == ExitCode.DONE, 30.0, "RBAC has noticed")
     assert found["reason"] == Reason.RBAC_DENIED
     assert f"{HOME}/stoker-controller may not get secrets, list secrets, watch secrets" in found["message"]
     assert "all namespaces" in found["message"]
@@ -336,16 +344,16 @@ def test_the_emergency_stop_is_noted(clinic: Clinic) -> None:
         code, found = clinic.look()
     finally:
         clinic.cluster.request("DELETE", f"{PAUSE}/ignition-sync-global-pause")
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert (found["pause"]["mark"], found["pause"]["reason"]) == ("note", Reason.PAUSED)
     assert found["pause"]["mend"] == f"stoker resume --namespace {HOME} --everything"
 
 
-async def _looked_at(clinic: Clinic, webhook: Webhook, check: str) -> Finding:
+async def _looked_at(clinic: Clinic, webhook: RegisteredWebhook, check: str) -> Finding:
     """What one check alone says of one webhook."""
-    place = Place("default", "", kubeconfig=clinic.cluster.kubeconfig())
+    place = ClusterResourceOptions("default", "", kubeconfig=clinic.cluster.kubeconfig())
     async with place.client() as client:
-        case = Case(client, place, webhooks=[webhook])
+        case = Examination(client, place, webhooks=[webhook])
         (found,) = [one async for one in follow([it for it in ADMISSION if it[0] == check], case)]
     return found
 

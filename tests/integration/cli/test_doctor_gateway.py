@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from stoker.cli.commands import cli
 from stoker.cli.common.options import API_KEY
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.reasons import Reason
 from stoker_testkit.certificates import Authority
 from stoker_testkit.gateway.rest_api.request_checks import ApiKey, Insecure, Role
@@ -57,10 +57,10 @@ class Doctor:
         done = CliRunner().invoke(cli, arguments)
         assert SECRET not in done.output
         said = json.loads(done.stdout)
-        assert said["well"] is (done.exit_code == Exit.DONE)
+        assert said["well"] is (done.exit_code == ExitCode.DONE)
         return done.exit_code, said["findings"]
 
-    def complaint(self, gateway: str, *more: str, code: int = Exit.UNVERIFIED) -> tuple[str, str, str]:
+    def complaint(self, gateway: str, *more: str, code: int = ExitCode.UNVERIFIED) -> tuple[str, str, str]:
         """Check, reason and mend of what is wrong; all before it is well, and nothing comes after it."""
         ended, findings = self.look(gateway, *more)
         assert ended == code
@@ -120,7 +120,7 @@ def saying(answer: bytes) -> Iterator[str]:
 
 def test_a_gateway_to_which_everything_works_is_well(simulated: SimulatedGateway, doctor: Doctor) -> None:
     code, findings = doctor.look(simulated.url)
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert [one["check"] for one in findings] == ALL_CHECKS
     assert {one["mark"] for one in findings} == {"ok"}
     assert not [one for one in simulated.requests if one.method != "GET" and one.status < 300], (
@@ -131,7 +131,7 @@ def test_a_gateway_to_which_everything_works_is_well(simulated: SimulatedGateway
 
 def test_a_scan_is_asked_for_only_where_that_was_wished(simulated: SimulatedGateway, doctor: Doctor) -> None:
     code, _ = doctor.look(simulated.url, "--try-scan")
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert [one.status for one in simulated.asked("POST", "scan/projects")] == [200]
 
 
@@ -141,7 +141,7 @@ def test_it_is_a_command_of_its_own(simulated: SimulatedGateway, doctor: Doctor)
     done = subprocess.run(
         [*command, f"--api-key-file={doctor.key}"], capture_output=True, text=True, check=False, timeout=60
     )
-    assert done.returncode == Exit.UNVERIFIED
+    assert done.returncode == ExitCode.UNVERIFIED
     assert not done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "ok      address     127.0.0.1"
@@ -180,7 +180,9 @@ def test_a_certificate_of_an_unknown_authority(tmp_path: Path, doctor: Doctor) -
     (tmp_path / "ca").write_bytes(Authority().pem)
     with SimulatedGateway.start(tmp_path / "data", tls=pair) as running:
         check, reason, mend = doctor.complaint(running.url, "--gateway-ca-file", str(tmp_path / "ca"))
-        assert doctor.look(running.url)[0] == Exit.DONE, "without an authority nothing is checked on loopback"
+        assert doctor.look(running.url)[0] == ExitCode.DONE, (
+            "without an authority nothing is checked on loopback"
+        )
     assert (check, reason) == ("tls", Reason.CERTIFICATE_NOT_TRUSTED)
     assert "--gateway-ca-file" in mend
 
@@ -189,7 +191,7 @@ def test_an_authority_that_is_none(tmp_path: Path, doctor: Doctor) -> None:
     pair = Authority().server(["gw"]).save(tmp_path, "gateway")
     with SimulatedGateway.start(tmp_path / "data", tls=pair) as running:
         code, findings = doctor.look(running.url, "--gateway-ca-file", __file__)
-    assert (code, findings[-1]["check"]) == (Exit.WRONG_INPUT, "tls")
+    assert (code, findings[-1]["check"]) == (ExitCode.WRONG_INPUT, "tls")
     assert "not in PEM form" in findings[-1]["message"]
 
 
@@ -253,7 +255,7 @@ def test_an_8_1_gateway(simulated: SimulatedGateway, doctor: Doctor) -> None:
 
 def test_a_key_without_its_name(simulated: SimulatedGateway, doctor: Doctor) -> None:
     doctor.key.write_text(SECRET)
-    check, reason, mend = doctor.complaint(simulated.url, code=Exit.WRONG_INPUT)
+    check, reason, mend = doctor.complaint(simulated.url, code=ExitCode.WRONG_INPUT)
     assert (check, reason) == ("key", Reason.TOKEN_MALFORMED)
     assert "NAME:SECRET" in mend
     assert not [one for one in simulated.requests if one.path.startswith("/data/")], "nothing was sent"
@@ -265,16 +267,16 @@ def test_a_key_that_is_nowhere(
     doctor.key.unlink()
     code, findings = doctor.look(simulated.url)
     assert (code, findings[-1]["check"], findings[-1]["reason"]) == (
-        Exit.WRONG_INPUT,
+        ExitCode.WRONG_INPUT,
         "key",
         Reason.MISCONFIGURED,
     )
     monkeypatch.delenv(API_KEY, raising=False)
     done = CliRunner().invoke(cli, ["doctor", "--gateway", simulated.url])
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     assert "no API key was given: --api-key-file FILE" in done.output
     monkeypatch.setenv(API_KEY, KEY)
-    assert CliRunner().invoke(cli, ["doctor", "--gateway", simulated.url]).exit_code == Exit.DONE
+    assert CliRunner().invoke(cli, ["doctor", "--gateway", simulated.url]).exit_code == ExitCode.DONE
 
 
 def test_a_key_that_the_gateway_does_not_know(simulated: SimulatedGateway, doctor: Doctor) -> None:
@@ -313,7 +315,7 @@ def test_what_a_sync_will_meet_is_noted_and_nothing_is_wrong(
     simulated.needs_restart("Module Enabled: com.example")
     simulated.open_designer(Designer("d1", "anna", "Line 1"))
     code, findings = doctor.look(simulated.url)
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     found = {one["check"]: (one["mark"], one["message"]) for one in findings if one["mark"] != "ok"}
     assert found.keys() == {"write", "scan lock", "redundancy", "modules", "restart", "designers"}
     assert found["write"][0] == "untried"
@@ -336,7 +338,7 @@ def test_what_a_sync_will_meet_is_noted_and_nothing_is_wrong(
 )
 def test_wrong_input_is_told_in_one_sentence(arguments: list[str]) -> None:
     done = CliRunner().invoke(cli, ["doctor", *arguments])
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     assert "secret" not in done.output
     assert len(done.stderr.splitlines()) <= 1
 
@@ -344,4 +346,4 @@ def test_wrong_input_is_told_in_one_sentence(arguments: list[str]) -> None:
 def test_the_header_of_the_key_can_be_another_one(doctor: Doctor, simulated: SimulatedGateway) -> None:
     simulated.settings.key_header = "X-Plant-Token"
     assert doctor.complaint(simulated.url)[:2] == ("login", Reason.TOKEN_REJECTED)
-    assert doctor.look(simulated.url, "--api-key-header=X-Plant-Token")[0] == Exit.DONE
+    assert doctor.look(simulated.url, "--api-key-header=X-Plant-Token")[0] == ExitCode.DONE

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.commands import cli
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.clock import SystemClock, rfc3339
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker_testkit.cluster.namespace_objects import require
-from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.forges.github_app_login import GitHubAppServer
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.wait_until import eventually
@@ -33,7 +33,7 @@ CHECKS += ["gateways", "agent", "agent role", "reports", "gateway", "ready"]
 def test_a_resource_with_which_all_works_is_well(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     before = ward.versions()
     code, found = ward.look()
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert list(found)[-len(CHECKS) :] == CHECKS
     assert {one["mark"] for one in found.values()} == {"ok"}, found
     assert ward.versions() == before, "nothing was changed"
@@ -42,7 +42,7 @@ def test_a_resource_with_which_all_works_is_well(ward: Ward, monkeypatch: pytest
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     code, found = ward.look()
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert found["git"]["mark"] == "note"
     assert "from here; the controller says" in found["git"]["message"]
 
@@ -51,7 +51,7 @@ def test_a_resource_with_which_all_works_is_well(ward: Ward, monkeypatch: pytest
 
 
 def test_a_resource_that_is_not_there(clinic: Clinic) -> None:
-    check, reason, _, mend = clinic.complaint("--name=none", code=Exit.WRONG_INPUT)
+    check, reason, _, mend = clinic.complaint("--name=none", code=ExitCode.WRONG_INPUT)
     assert (check, reason) == ("resource", Reason.NOT_FOUND)
     assert "kubectl get stokers,ignitionsyncs -n default" in mend
 
@@ -119,7 +119,7 @@ def test_a_resource_that_is_held_still_and_a_server_that_nobody_vouches_for_are_
 def test_an_ignitionsync_logs_in_as_the_github_app_that_it_names(ward: Ward, tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "forge" / "plant.git")
     repository.commit({"services/site/projects/P/project.json": "{}"})
-    with GitHub.start(tmp_path / "forge") as github:
+    with GitHubAppServer.start(tmp_path / "forge") as github:
         key = github.register(12, 3456).decode()
         ward.secret("app", pem=key)
         app = {"appId": 12, "installationId": 3456, "privateKeySecretRef": {"name": "app", "key": "pem"}}
@@ -186,7 +186,7 @@ def test_an_agent_that_does_not_report_or_died(ward: Ward) -> None:
     check, reason, message, _ = ward.complaint()
     assert (check, reason) == ("reports", Reason.AGENT_UNREACHABLE)
     assert message == "gateway packer has not reported yet"
-    pod.report("", SyncStatus.PENDING, heartbeat_at="2020-01-01T00:00:00Z")
+    pod.report("", SyncState.PENDING, heartbeat_at="2020-01-01T00:00:00Z")
     assert ward.complaint()[2] == "gateway packer reported last at 2020-01-01T00:00:00Z"
     pod.is_ready(False)
     check, reason, message, mend = ward.complaint()
@@ -204,7 +204,7 @@ def test_what_an_agent_says_of_its_gateway_names_the_part_that_is_missing(ward: 
         (Reason.CERTIFICATE_NOT_TRUSTED, "self-signed certificate", "spec.gateway.caSecretRef"),
     ):
         now = rfc3339(SystemClock().now())
-        pod.report("", SyncStatus.ERROR, reason=reason, error_message=said, heartbeat_at=now)
+        pod.report("", SyncState.ERROR, reason=reason, error_message=said, heartbeat_at=now)
         check, found, message, mended = ward.complaint()
         assert (check, found) == ("gateway", reason)
         assert message == f"gateway packer: {said}"
@@ -216,7 +216,7 @@ def test_what_an_agent_says_of_its_gateway_names_the_part_that_is_missing(ward: 
 
 def test_what_somebody_may_not_see_is_said_and_not_wrong(clinic: Clinic, ward: Ward) -> None:
     code, found = ward.look(user="dave")
-    assert code == Exit.DONE, found
+    assert code == ExitCode.DONE, found
     marks = {check: one["mark"] for check, one in found.items()}
     assert [marks[one] for one in ("api server", "version", "kinds")] == ["ok"] * 3
     assert {marks[one] for one in ("schemas", "operator", "webhooks", "admission", "resource")} == {"untried"}
@@ -246,7 +246,7 @@ def test_what_somebody_may_not_see_is_said_and_not_wrong(clinic: Clinic, ward: W
     }
     require(clinic.cluster.request("POST", f"{group}/clusterrolebindings", binding), 201)
     code, found = ward.look(user="carol")
-    assert code == Exit.DONE, found
+    assert code == ExitCode.DONE, found
     assert found["secrets"]["mark"] == "untried"
     assert "api key" not in found
     assert found["git"]["mark"] == "untried"

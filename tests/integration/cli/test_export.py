@@ -19,12 +19,12 @@ import pytest
 
 from stoker.domain.deletion_guard import digest_of
 from stoker.domain.errors import Stalled
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import load
 from stoker.reverser.encryption.digest_keys import ensure_keys
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.command_fork_server import Commands, Ended
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.ssh_keys import make_ssh_key
@@ -528,8 +528,8 @@ def test_a_list_that_expires_begins_anew_and_a_kind_that_fails_is_named(
     gone = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}'
     broken = b'{"kind":"Status","code":500,"reason":"InternalError","message":"no"}'
     json_ = {"Content-Type": "application/json"}
-    http_fault_proxy.arm(Answered(410, gone, json_), r"/configmaps\?", times=2)
-    http_fault_proxy.arm(Answered(500, broken, json_), r"/secrets\?", times=None)
+    http_fault_proxy.arm(AnsweredFault(410, gone, json_), r"/configmaps\?", times=2)
+    http_fault_proxy.arm(AnsweredFault(500, broken, json_), r"/secrets\?", times=None)
     kubeconfig = desk.cluster.kubeconfig(namespace=desk.namespace, server=http_fault_proxy.url)
     done = desk.run(f"--to={desk.out}", f"--kubeconfig={kubeconfig}", f"--namespace={desk.namespace}")
     assert done.code == 1
@@ -544,7 +544,7 @@ async def test_the_keys_for_digests_are_made_once_and_rotated_by_hand(
     control_plane: ClusterAccess, namespace: str
 ) -> None:
     config = load(control_plane.kubeconfig())
-    async with Client(config) as client:
+    async with KubeClient(config) as client:
         first, second = await asyncio.gather(ensure_keys(client, namespace), ensure_keys(client, namespace))
         digest = first.digest(b"said", "blob")
         assert second.age_of(digest, b"said", "blob") == 0

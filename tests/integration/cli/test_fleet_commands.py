@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
-from stoker.domain.protocol.report import Diff, FileChange, HistoryEntry, SyncStatus
+from stoker.cli.exit_codes import ExitCode
+from stoker.domain.protocol.report import DiffReport, FileChangeReport, HistoryEntryReport, SyncState
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
 from stoker_testkit.repositories.bare_repository import Repository
@@ -47,10 +47,14 @@ def commit(site: Site, repositories: Path, git_http: GitHttpServer) -> str:
         site.pod("capper-0", "line", gateway="capper"),
     )
     site.until_told("line", commit=first)
-    diff = Diff("", first, 1, 0, 0, ("site",), (FileChange("projects/site/project.json", "added"),))
-    entry = HistoryEntry("2026-05-01T08:00:00Z", first, "main", 1, ("site",), "1.9s", "success", diff=diff)
+    diff = DiffReport(
+        "", first, 1, 0, 0, ("site",), (FileChangeReport("projects/site/project.json", "added"),)
+    )
+    entry = HistoryEntryReport(
+        "2026-05-01T08:00:00Z", first, "main", 1, ("site",), "1.9s", "success", diff=diff
+    )
     filler.report(first, history=(entry,))
-    capper.report(first, SyncStatus.ERROR, error_message="no route to the gateway")
+    capper.report(first, SyncState.ERROR, error_message="no route to the gateway")
     eventually(
         lambda: (
             {one.get("syncStatus") for one in site.status("Stoker", "line").get("discoveredGateways", ())}
@@ -65,11 +69,11 @@ def commit(site: Site, repositories: Path, git_http: GitHttpServer) -> str:
 def test_status_shows_the_fleet_and_then_one_resource(site: Site, commit: str) -> None:
     code, out, _ = stoker(site, "status")
     head, row = out.splitlines()
-    assert (code, head.split()[:3]) == (Exit.DONE, ["NAMESPACE", "NAME", "KIND"])
+    assert (code, head.split()[:3]) == (ExitCode.DONE, ["NAMESPACE", "NAME", "KIND"])
     assert row.split()[:7] == [site.namespace, "line", "Stoker", "main", commit[:8], "1/2", "False"]
 
     code, out, _ = stoker(site, "status", "--name=line", "--exit-code")
-    assert code == Exit.DIFFERENT
+    assert code == ExitCode.DIFFERENT
     rows = {line.split()[0]: line for line in out.splitlines() if "-0" in line}
     assert rows["filler"].split()[1:4] == ["filler-0", "Synced", commit[:8]]
     assert rows["capper"].endswith("no route to the gateway")
@@ -89,45 +93,45 @@ def test_status_as_json_has_its_documented_shape(site: Site, commit: str) -> Non
 
 def test_history_and_diff_tell_what_a_gateway_has_been_through(site: Site, commit: str) -> None:
     code, out, _ = stoker(site, "history", "--name=line", "--gateway=filler")
-    assert (code, out.splitlines()[1].split()[:2]) == (Exit.DONE, ["filler", "1"])
+    assert (code, out.splitlines()[1].split()[:2]) == (ExitCode.DONE, ["filler", "1"])
     assert commit[:8] in out
     code, out, _ = stoker(site, "diff", "--name=line", "--gateway=filler")
     assert (code, out.splitlines()) == (
-        Exit.DONE,
+        ExitCode.DONE,
         [f"filler: nothing -> {commit[:8]}", "+ projects/site/project.json"],
     )
     code, out, _ = stoker(site, "history", "--name=line", "--output=json")
     assert [(one["gateway"], one["sync"]) for one in json.loads(out)["syncs"]] == [("filler", 1)]
     code, _, said = stoker(site, "diff", "--name=line")
-    assert (code, "2 gateways: say --gateway" in said) == (Exit.WRONG_INPUT, True)
+    assert (code, "2 gateways: say --gateway" in said) == (ExitCode.WRONG_INPUT, True)
     code, _, said = stoker(site, "history", "--name=line", "--gateway=other")
-    assert (code, "it has: capper, filler" in said) == (Exit.WRONG_INPUT, True)
+    assert (code, "it has: capper, filler" in said) == (ExitCode.WRONG_INPUT, True)
     code, _, said = stoker(site, "diff", "--name=line", "--gateway=filler", "--sync=2")
-    assert (code, "there is no sync 2" in said) == (Exit.WRONG_INPUT, True)
+    assert (code, "there is no sync 2" in said) == (ExitCode.WRONG_INPUT, True)
 
 
 def test_one_resource_is_held_still_and_goes_on(site: Site, commit: str) -> None:
-    assert stoker(site, "pause", "--name=line")[0] == Exit.DONE
+    assert stoker(site, "pause", "--name=line")[0] == ExitCode.DONE
     site.until("Stoker", "line", "Ready", "Paused")
     assert json.loads(stoker(site, "status", "--output=json")[1])["resources"][0]["paused"] is True
-    assert stoker(site, "resume", "--name=line")[0] == Exit.DONE
+    assert stoker(site, "resume", "--name=line")[0] == ExitCode.DONE
     eventually(lambda: site.condition("Stoker", "line", "Ready")[1] != "Paused", PATIENCE, site.tail)
 
 
 def test_the_emergency_stop_is_written_where_somebody_heeds_it(site: Site, commit: str) -> None:
     code, out, _ = stoker(site, "pause", "--everything")
     assert (code, out.strip()) == (
-        Exit.DONE,
+        ExitCode.DONE,
         f"everything is held still by {PAUSE} in namespace {site.namespace}",
     )
     site.until("Stoker", "line", "Ready", "Paused")
-    assert stoker(site, "resume", "--everything")[0] == Exit.DONE
+    assert stoker(site, "resume", "--everything")[0] == ExitCode.DONE
     eventually(lambda: site.condition("Stoker", "line", "Ready")[1] != "Paused", PATIENCE, site.tail)
 
 
 def test_an_emergency_stop_that_nobody_heeds_is_no_success(site: Site) -> None:
     code, _, said = stoker(site, "pause", "--everything")
-    assert code == Exit.WRONG_INPUT
+    assert code == ExitCode.WRONG_INPUT
     assert f"no controller runs in namespace {site.namespace}" in said
     assert site.get("ConfigMap", PAUSE)["data"] == {"paused": "true"}
 
@@ -146,9 +150,9 @@ def test_what_makes_no_sense_is_refused_with_a_sentence(
     site: Site, arguments: list[str], sentence: str
 ) -> None:
     code, out, said = stoker(site, *arguments)
-    assert (code, out) == (Exit.WRONG_INPUT, "")
+    assert (code, out) == (ExitCode.WRONG_INPUT, "")
     assert sentence in said
 
 
 def test_an_empty_namespace_has_no_resources(site: Site) -> None:
-    assert stoker(site, "status")[:2] == (Exit.DONE, "no resources found\n")
+    assert stoker(site, "status")[:2] == (ExitCode.DONE, "no resources found\n")

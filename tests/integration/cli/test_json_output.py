@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.commands import cli
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.namespace_objects import PlainObjects
 from stoker_testkit.environments.sample_manifests import COPIES, line_manifests
@@ -113,7 +113,7 @@ class Desk:
     def synced(self) -> None:
         for content in "12":
             self.repository.commit({"s/a": content})
-            assert run("sync", *self.files)[0] == Exit.DONE
+            assert run("sync", *self.files)[0] == ExitCode.DONE
 
     def snapshot(self) -> str:
         return str(run("rollback", "--list", *self.files)[1]["snapshots"][0]["id"])
@@ -239,6 +239,6 @@ def test_dev_watch_prints_an_object_for_each_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, command in leaves() if tells_json(command)])
 def test_a_refusal_is_an_object_too(name: str) -> None:
     code, said = run(*name.split(), "--no-such-option")
-    assert code == Exit.WRONG_INPUT
+    assert code == ExitCode.WRONG_INPUT
     assert said.keys() == {"reason", "message"}
     assert "--no-such-option" in said["message"]

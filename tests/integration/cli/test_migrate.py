@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 
 SETTINGS = {
@@ -57,16 +57,16 @@ def test_a_map_of_git_sync_becomes_a_resource_that_can_be_applied(
     place = tmp_path / "made.yaml"
     reach = f"--kubeconfig={kinds.kubeconfig('admin')}", f"--namespace={namespace}"
     given = "--from-configmap=git-sync-env-site", "--name=site", f"--output={place}", *reach
-    assert stoker(*given).returncode == Exit.DONE
+    assert stoker(*given).returncode == ExitCode.DONE
     kinds.kubectl("apply", "-f", str(place))
     found = kinds.kubectl("get", "ignitionsync", "site", "-n", namespace, "-o=jsonpath={.spec.git.repo}")
     assert found.stdout == SETTINGS["GITSYNC_REPO"]
 
     again = stoker(*given)
-    assert again.returncode == Exit.WRONG_INPUT
+    assert again.returncode == ExitCode.WRONG_INPUT
     assert "exists already" in again.stderr
     missing = stoker("--from-configmap=none", *reach)
-    assert (missing.returncode, missing.stdout) == (Exit.WRONG_INPUT, "")
+    assert (missing.returncode, missing.stdout) == (ExitCode.WRONG_INPUT, "")
 
 
 def test_a_gatewaysync_from_a_file_becomes_resources_that_can_be_applied(
@@ -76,7 +76,7 @@ def test_a_gatewaysync_from_a_file_becomes_resources_that_can_be_applied(
     body = {**GATEWAY_SYNC, "metadata": {"name": "line", "namespace": namespace}}
     file.write_text(json.dumps(body))
     done = stoker(f"--filename={file}")
-    assert done.returncode == Exit.DONE, done.stderr
+    assert done.returncode == ExitCode.DONE, done.stderr
     applied = kinds.kubectl("apply", "-f", "-", stdin=done.stdout)
     assert applied.stdout.splitlines() == [
         "stoker.stoker.io/line created",
@@ -86,5 +86,5 @@ def test_a_gatewaysync_from_a_file_becomes_resources_that_can_be_applied(
 
 def test_what_is_meant_has_to_be_said() -> None:
     done = stoker()
-    assert done.returncode == Exit.WRONG_INPUT
+    assert done.returncode == ExitCode.WRONG_INPUT
     assert "one of --from-configmap, --from-gatewaysync and --filename" in done.stderr

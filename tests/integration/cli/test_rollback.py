@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.ignition.sync.pending_work import MARK
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.sample_manifests import COPIES, line_manifests
@@ -54,7 +54,7 @@ def site(tmp_path: Path) -> Site:
     for text in ("one", "two"):
         site.repository.commit({"s/a": text})
         code, _, warnings = site.run("sync")
-        assert code == Exit.DONE
+        assert code == ExitCode.DONE
         assert "snapshots.storage.pvc.claimName has no effect" in warnings
     return site
 
@@ -62,17 +62,17 @@ def site(tmp_path: Path) -> Site:
 def test_a_folder_goes_back_stays_and_is_released(site: Site) -> None:
     code, listed, _ = site.back("--list")
     (snapshot,) = listed["snapshots"]
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert (snapshot["files"], snapshot["bytes"], snapshot["trouble"]) == (1, 3, "")
     code, said, _ = site.back(f"--to={snapshot['id']}")
-    assert (code, said["modified"], said["commit"]) == (Exit.DONE, ["projects/a"], snapshot["commit"])
+    assert (code, said["modified"], said["commit"]) == (ExitCode.DONE, ["projects/a"], snapshot["commit"])
     assert site.file.read_text() == "one"
     code, said, _ = site.run("sync")
-    assert (code, said["reason"]) == (Exit.STALLED, "RolledBack")
-    assert site.run("plan")[0] == Exit.DONE, "looking is allowed"
+    assert (code, said["reason"]) == (ExitCode.STALLED, "RolledBack")
+    assert site.run("plan")[0] == ExitCode.DONE, "looking is allowed"
     code, said, _ = site.back("--release")
-    assert (code, len(said["released"])) == (Exit.DONE, 1)
-    assert site.run("sync")[0] == Exit.DONE
+    assert (code, len(said["released"])) == (ExitCode.DONE, 1)
+    assert site.run("sync")[0] == ExitCode.DONE
     assert site.file.read_text() == "two"
 
 
@@ -80,7 +80,7 @@ def test_a_rollback_that_asks_the_gateway_nothing_leaves_a_scan_pending(site: Si
     (snapshot,) = site.back("--list")[1]["snapshots"]
     pending = site.place / "data" / ".sync-state" / MARK
     pending.unlink()  # as if the gateway had been asked since the last sync
-    assert site.run("rollback", f"--to={snapshot['id']}")[0] == Exit.DONE
+    assert site.run("rollback", f"--to={snapshot['id']}")[0] == ExitCode.DONE
     assert site.file.read_text() == "one"
     assert json.loads(pending.read_text())["scan"] is True
 
@@ -96,9 +96,9 @@ def test_a_folder_goes_back_to_a_commit(site: Site) -> None:
     (snapshot,) = site.back("--list")[1]["snapshots"]
     first = snapshot["commit"]
     code, said, _ = site.run("rollback", f"--to={first}")
-    assert (code, said["commit"], site.file.read_text()) == (Exit.DONE, first, "one")
+    assert (code, said["commit"], site.file.read_text()) == (ExitCode.DONE, first, "one")
     assert site.run("sync")[1]["reason"] == "RolledBack"
-    assert site.back("--release")[0] == Exit.DONE
+    assert site.back("--release")[0] == ExitCode.DONE
 
 
 @pytest.mark.parametrize("field", ["toSnapshot", "toCommit"])
@@ -107,25 +107,27 @@ def test_a_resource_on_disk_can_ask_for_it_as_in_a_cluster(site: Site, field: st
     to = snapshot["id" if field == "toSnapshot" else "commit"]
     asked = f"rollback: {{{field}: {to}}}"
     for _ in range(2):
-        assert site.run("sync", rollback=asked)[0] == Exit.DONE
+        assert site.run("sync", rollback=asked)[0] == ExitCode.DONE
         assert site.file.read_text() == "one"
-    assert site.run("sync")[0] == Exit.DONE, "the field is gone"
+    assert site.run("sync")[0] == ExitCode.DONE, "the field is gone"
     assert site.file.read_text() == "two"
 
 
 @pytest.mark.parametrize(
     ("flags", "code"),
     [
-        ((), Exit.WRONG_INPUT),
-        (("--to=nonsense",), Exit.WRONG_INPUT),
-        (("--to=../../etc-20200101-000000",), Exit.WRONG_INPUT),
-        (("--to=line-20200101-000000", "--release"), Exit.WRONG_INPUT),
-        (("--to=line-20200101-000000",), Exit.STALLED),
-        (("--list", "--name=line"), Exit.WRONG_INPUT),
-        (("--to=line-20200101-000000", "--replace"), Exit.WRONG_INPUT),
+        ((), ExitCode.WRONG_INPUT),
+        (("--to=nonsense",), ExitCode.WRONG_INPUT),
+        (("--to=../../etc-20200101-000000",), ExitCode.WRONG_INPUT),
+        (("--to=line-20200101-000000", "--release"), ExitCode.WRONG_INPUT),
+        (("--to=line-20200101-000000",), ExitCode.STALLED),
+        (("--list", "--name=line"), ExitCode.WRONG_INPUT),
+        (("--to=line-20200101-000000", "--replace"), ExitCode.WRONG_INPUT),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(site: Site, flags: tuple[str, ...], code: Exit) -> None:
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    site: Site, flags: tuple[str, ...], code: ExitCode
+) -> None:
     ended, said, _ = site.back(*flags)
     assert (ended, bool(said["message"])) == (code, True)
     assert site.file.read_text() == "two"
@@ -144,15 +146,15 @@ def test_in_a_cluster_it_writes_the_field_and_empties_it(kinds: ClusterAccess, n
     def field() -> object:
         return json.loads(kinds.request("GET", f"{path}/line").body)["spec"].get("rollback")
 
-    assert stoker("rollback", *where, "--to=filler-20260212-103005")[0] == Exit.DONE
+    assert stoker("rollback", *where, "--to=filler-20260212-103005")[0] == ExitCode.DONE
     assert field() == {"toSnapshot": "filler-20260212-103005"}
     again = stoker("rollback", *where, "--to=filler-20260212-103005")
-    assert again[0] == Exit.DONE, "that is where it is"
+    assert again[0] == ExitCode.DONE, "that is where it is"
     code, said, _ = stoker("rollback", *where, f"--to={'a' * 40}")
-    assert (code, said["reason"]) == (Exit.STALLED, "RolledBack")
+    assert (code, said["reason"]) == (ExitCode.STALLED, "RolledBack")
     assert "already taken back to filler-20260212-103005" in said["message"]
     assert field() == {"toSnapshot": "filler-20260212-103005"}
-    assert stoker("rollback", *where, f"--to={'a' * 40}", "--replace")[0] == Exit.DONE
+    assert stoker("rollback", *where, f"--to={'a' * 40}", "--replace")[0] == ExitCode.DONE
     assert field() == {"toCommit": "a" * 40}
-    assert stoker("rollback", *where, "--release")[0] == Exit.DONE
+    assert stoker("rollback", *where, "--release")[0] == ExitCode.DONE
     assert not field()

@@ -22,8 +22,8 @@ import pytest
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import Misconfigured, Wait
-from stoker.domain.intent.files import FilesIntent, Mapping
-from stoker.domain.intent.source import AuthKind, GitAuth, Source
+from stoker.domain.intent.files import FileMapping, FilesIntent
+from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.fs.data_folder import DataFolder
@@ -511,8 +511,8 @@ async def test_a_sync_that_is_cancelled_twice_still_ends_before_it_lets_go_of_th
 ) -> None:
     site.repository.commit({"services/p/large": b"\0" * (96 << 20), "services/p/more": "1"})
     site.server.users.clear()
-    source = Source(RepoUrl(site.url), GitRef("main"))
-    intent = FilesIntent((Mapping("services/p", "projects/P"),))
+    source = SourceIntent(RepoUrl(site.url), GitRef("main"))
+    intent = FilesIntent((FileMapping("services/p", "projects/P"),))
     call = asyncio.ensure_future(
         open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
     )
@@ -530,8 +530,8 @@ async def test_a_sync_that_is_cancelled_twice_still_ends_before_it_lets_go_of_th
 async def test_two_syncs_on_one_data_folder_exclude_each_other(site: Site) -> None:
     site.repository.commit({"services/p/a": "1"})
     site.server.users.clear()
-    source = Source(RepoUrl(site.url), GitRef("main"))
-    intent = FilesIntent((Mapping("services/p", "projects/P"),))
+    source = SourceIntent(RepoUrl(site.url), GitRef("main"))
+    intent = FilesIntent((FileMapping("services/p", "projects/P"),))
     with DataFolder.opened(site.data) as folder, locked(folder):
         with pytest.raises(Wait, match="another sync"):
             await open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
@@ -545,8 +545,8 @@ async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site, damage
     content = secrets.token_hex(100_000)
     site.repository.commit({"services/p/a": content})
     site.server.users.clear()
-    source = Source(RepoUrl(site.url), GitRef("main"))
-    intent = FilesIntent((Mapping("services/p", "projects/P"),))
+    source = SourceIntent(RepoUrl(site.url), GitRef("main"))
+    intent = FilesIntent((FileMapping("services/p", "projects/P"),))
     await open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
     (site.data / "projects/P/a").unlink()
     (pack,) = site.cache.rglob("*.pack")
@@ -561,8 +561,8 @@ async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site, damage
 
 
 async def test_credentials_that_are_asked_for_and_missing_are_named(site: Site) -> None:
-    source = Source(RepoUrl(site.url), GitRef("main"), GitAuth(AuthKind.TOKEN))
+    source = SourceIntent(RepoUrl(site.url), GitRef("main"), GitAuthPolicy(GitAuthKind.TOKEN))
     with pytest.raises(Misconfigured, match="token"):
         open_keeper(
-            SyncJob(source, FilesIntent((Mapping("a", "b"),)), TemplateValues(), site.data, site.cache)
+            SyncJob(source, FilesIntent((FileMapping("a", "b"),)), TemplateValues(), site.data, site.cache)
         )

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.certificates import Authority
-from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.forges.github_app_login import GitHubAppServer
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.commit_signers import Signer, ssh_signer
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -85,7 +85,7 @@ def _trusting(desk: Desk, signer: Signer) -> list[str]:
 def test_a_commit_that_nobody_signed_is_refused_and_nothing_is_written(desk: Desk, alice: Signer) -> None:
     desk.repository.commit(FILES)
     code, said, _ = desk.run(desk.repository.path.as_uri(), *_trusting(desk, alice))
-    assert code == Exit.STALLED
+    assert code == ExitCode.STALLED
     assert desk.repository.tip() in said["message"]
     assert "is not signed" in said["message"]
     assert not [path for path in desk.data.rglob("*") if path.is_file() and ".sync-state" not in path.parts]
@@ -95,10 +95,10 @@ def test_a_signed_commit_passes_and_an_unsigned_one_after_it_does_not(desk: Desk
     url, trust = desk.repository.path.as_uri(), _trusting(desk, alice)
     commit = alice.commit(desk.repository, FILES)
     code, said, errors = desk.run(url, *trust)
-    assert (code, said.get("commit")) == (Exit.DONE, commit), (said, errors)
+    assert (code, said.get("commit")) == (ExitCode.DONE, commit), (said, errors)
     assert desk.content == "1"
     desk.repository.commit({"s/a": "2"})
-    assert desk.run(url, *trust)[0] == Exit.STALLED
+    assert desk.run(url, *trust)[0] == ExitCode.STALLED
     assert desk.content == "1"
 
 
@@ -106,23 +106,23 @@ def test_the_keys_are_read_anew_by_every_run(desk: Desk, alice: Signer, tmp_path
     bob = ssh_signer(tmp_path, "bob")
     url, trust = desk.repository.path.as_uri(), _trusting(desk, alice)
     bob.commit(desk.repository, FILES)
-    assert desk.run(url, *trust)[0] == Exit.STALLED
+    assert desk.run(url, *trust)[0] == ExitCode.STALLED
     desk.write("signers", b"bob@example.test " + bob.public + b"\n")
-    assert desk.run(url, *trust)[0] == Exit.DONE
+    assert desk.run(url, *trust)[0] == ExitCode.DONE
 
 
 def test_a_rewritten_branch_is_refused_where_rewriting_is(desk: Desk) -> None:
     url = desk.repository.path.as_uri()
     desk.repository.commit(FILES)
-    assert desk.run(url, "--no-rewrite")[0] == Exit.DONE
+    assert desk.run(url, "--no-rewrite")[0] == ExitCode.DONE
     desk.repository.commit({"s/a": "2"})
-    assert desk.run(url, "--no-rewrite")[0] == Exit.DONE, "a branch that goes on is followed"
+    assert desk.run(url, "--no-rewrite")[0] == ExitCode.DONE, "a branch that goes on is followed"
     desk.repository.commit({"s/a": "other"}, branch="elsewhere")
     desk.repository.set_branch("main", desk.repository.tip("elsewhere"))
     code, said, _ = desk.run(url, "--no-rewrite")
-    assert (code, said["reason"]) == (Exit.STALLED, "HistoryRewritten")
+    assert (code, said["reason"]) == (ExitCode.STALLED, "HistoryRewritten")
     assert desk.content == "2"
-    assert desk.run(url)[0] == Exit.DONE, "without the flag it is followed"
+    assert desk.run(url)[0] == ExitCode.DONE, "without the flag it is followed"
     assert desk.content == "other"
 
 
@@ -133,7 +133,7 @@ def test_a_key_opens_a_repository_over_ssh(desk: Desk, git_ssh: GitSshServer) ->
     desk.repository.commit(FILES)
     flags = [f"--ssh-key-file={git_ssh.authorized_key()}", f"--known-hosts-file={git_ssh.known_hosts}"]
     code, said, errors = desk.run(git_ssh.url("plant.git"), *flags, "--require-known-hosts")
-    assert (code, desk.content) == (Exit.DONE, "1"), (said, errors)
+    assert (code, desk.content) == (ExitCode.DONE, "1"), (said, errors)
     assert errors == ""
 
 
@@ -141,9 +141,9 @@ def test_without_known_hosts_it_warns_or_refuses(desk: Desk, git_ssh: GitSshServ
     desk.repository.commit(FILES)
     key = f"--ssh-key-file={git_ssh.authorized_key()}"
     code, said, _ = desk.run(git_ssh.url("plant.git"), key, "--require-known-hosts")
-    assert (code, desk.content) == (Exit.WRONG_INPUT, ""), said
+    assert (code, desk.content) == (ExitCode.WRONG_INPUT, ""), said
     code, _, errors = desk.run(git_ssh.url("plant.git"), key)
-    assert (code, desk.content) == (Exit.DONE, "1")
+    assert (code, desk.content) == (ExitCode.DONE, "1")
     assert "SSH host key verification disabled" in errors
 
 
@@ -155,27 +155,27 @@ def test_an_authority_of_ones_own_is_believed(desk: Desk, repositories: Path) ->
     ) as server:
         token = f"--token-file={desk.write('token', TOKEN)}"
         code, said, _ = desk.run(server.url("plant.git"), token)
-        assert (code, said["reason"]) == (Exit.UNREACHABLE, "SourceUnreachable")
+        assert (code, said["reason"]) == (ExitCode.UNREACHABLE, "SourceUnreachable")
         code, said, errors = desk.run(
             server.url("plant.git"), token, f"--ca-file={desk.write('ca.pem', authority.pem)}"
         )
-    assert (code, desk.content) == (Exit.DONE, "1"), (said, errors)
+    assert (code, desk.content) == (ExitCode.DONE, "1"), (said, errors)
 
 
 def test_a_proxy_is_gone_through(desk: Desk, git_http: GitHttpServer) -> None:
     desk.repository.commit(FILES)
     with HttpProxy.start() as proxy:
         code, said, errors = desk.run(git_http.url("plant.git"), f"--proxy={proxy.address}")
-        assert (code, desk.content) == (Exit.DONE, "1"), (said, errors)
+        assert (code, desk.content) == (ExitCode.DONE, "1"), (said, errors)
         assert proxy.passages
 
 
 def test_a_github_app_logs_in(desk: Desk, repositories: Path) -> None:
     desk.repository.commit(FILES)
-    with GitHub.start(repositories, tokens={"nobody-has-this"}) as github:
+    with GitHubAppServer.start(repositories, tokens={"nobody-has-this"}) as github:
         key = desk.write("app.pem", github.register(12, 3456))
         flags = ["--github-app-id=12", "--github-installation-id=3456", f"--github-key-file={key}"]
         code, said, errors = desk.run(github.url("plant.git"), *flags)
-        assert (code, desk.content) == (Exit.DONE, "1"), (said, errors)
+        assert (code, desk.content) == (ExitCode.DONE, "1"), (said, errors)
         assert len(github.given) == 1
         assert github.given[0] not in json.dumps(said) + errors

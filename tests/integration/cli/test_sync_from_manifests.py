@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.repositories.bare_repository import Repository, symlink
 from stoker_testkit.repositories.commit_signers import ssh_signer
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -121,7 +121,7 @@ def test_a_stoker_with_its_profile_and_the_secrets_of_a_folder(site: Site) -> No
     code, said, errors = site.run(
         "sync", "-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
-    assert code == Exit.DONE, (said, errors)
+    assert code == ExitCode.DONE, (said, errors)
     assert said["commit"] == site.repository.tip()
     assert site.has("projects/filler/project.json")
     assert site.historian() == "plant"  # the deployment mode lies over everything
@@ -130,7 +130,7 @@ def test_a_stoker_with_its_profile_and_the_secrets_of_a_folder(site: Site) -> No
 
 def test_the_profile_is_chosen_by_annotation_or_by_the_gateways_name(site: Site) -> None:
     files = ("-f", "~/stoker.yaml", "-f", "~/both.yaml", "--secrets-dir=~/secrets", "--files-only")
-    assert site.run("plan", *files)[0] == Exit.WRONG_INPUT
+    assert site.run("plan", *files)[0] == ExitCode.WRONG_INPUT
     for choice in ("--annotation=sync-profile=packer", "--annotation=stoker.io/sync-profile=packer"):
         _, said, _ = site.run("plan", *files, choice)
         assert "projects/packer/project.json" in said["added"]  # type: ignore[operator]
@@ -152,7 +152,7 @@ def test_an_ignitionsync_with_its_base_and_a_service_path(site: Site) -> None:
         "--annotation=service-path=services/packer",
         "--annotation=deployment-mode=production",
     )
-    assert code == Exit.DONE, (said, errors)
+    assert code == ExitCode.DONE, (said, errors)
     assert site.has("projects/packer/project.json")
     assert site.historian() == "plant"
     assert not list(site.data.rglob("view.json"))  # the base's excludes
@@ -165,22 +165,22 @@ def test_a_misspelt_service_path_stalls_although_shared_content_exists(site: Sit
     site.write("shared.yaml", f"{own}  gateway: {{filesOnly: true}}\n{scripts}")
     common = ("-f", "~/shared.yaml", "--secrets-dir=~/secrets", "--files-only")
     code, said, errors = site.run("sync", *common, "--annotation=service-path=services/packr")
-    assert code == Exit.STALLED, (said, errors)
+    assert code == ExitCode.STALLED, (said, errors)
     problem = json.dumps(said)
     assert "SourceEmpty" in problem
     assert "service path 'services/packr' does not exist at this commit; 'services' has 'packer'" in problem
     assert not list(site.data.rglob("*.py"))
     code, said, errors = site.run("sync", *common, "--annotation=service-path=services/packer")
-    assert code == Exit.DONE, (said, errors)
+    assert code == ExitCode.DONE, (said, errors)
     code, said, errors = site.run("sync", *common, "--annotation=service-path=services/fller")
-    assert code == Exit.STALLED
+    assert code == ExitCode.STALLED
     assert site.has("projects/packer/project.json")
 
 
 def test_standard_input_is_a_file_too(site: Site) -> None:
     text = (site.place / "stoker.yaml").read_text() + (site.place / "filler.yaml").read_text()
     code, said, errors = site.run("plan", "-f", "-", "--secrets-dir=~/secrets", "--files-only", stdin=text)
-    assert code == Exit.DONE, (said, errors)
+    assert code == ExitCode.DONE, (said, errors)
     assert "projects/filler/project.json" in said["added"]  # type: ignore[operator]
 
 
@@ -189,7 +189,7 @@ def test_flags_beside_the_file_win(site: Site) -> None:
     site.repository.commit({"services/filler/projects/filler/new.json": "{}"})
     files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--files-only")
     code, said, errors = site.run("plan", *files, "--token-file=~/secrets/git/token", f"--ref={first}")
-    assert code == Exit.DONE, (said, errors)
+    assert code == ExitCode.DONE, (said, errors)
     assert said["commit"] == first
     _, said, _ = site.run(
         "plan", *files, "--secrets-dir=~/secrets", "--var=service=packer", "--exclude=**/view.json"
@@ -204,7 +204,7 @@ def test_what_has_no_effect_is_a_warning(site: Site) -> None:
     site.write("period.yaml", PROFILE.replace("NAME", "filler") + "  syncPeriod: 10\n")
     files = ("-f", "~/more.yaml", "-f", "~/period.yaml", "--secrets-dir=~/secrets", "--files-only")
     code, _, errors = site.run("plan", *files, "--annotation=sync-period=10")
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     named = [line.partition(" has no effect")[0].rpartition(": ")[2] for line in errors.splitlines()]
     assert named == [
         "spec.webhook.allowedRefs",
@@ -287,11 +287,11 @@ def test_every_part_that_shapes_files_is_obeyed(site: Site, tmp_path: Path, kind
     theirs.write_text("theirs")
 
     code, said, _ = site.run("sync", *files)
-    assert code == Exit.STALLED, "nobody has signed the first commit"
+    assert code == ExitCode.STALLED, "nobody has signed the first commit"
     assert str(said["reason"]).startswith("Signature")
     alice.commit(site.repository, NOTES)
     code, said, errors = site.run("sync", *files)
-    assert code == Exit.DONE, (said, errors)
+    assert code == ExitCode.DONE, (said, errors)
     assert errors == ""
 
     system = json.loads(
@@ -318,7 +318,7 @@ def test_every_part_that_shapes_files_is_obeyed(site: Site, tmp_path: Path, kind
     site.repository.commit(dict.fromkeys(gone))
     alice.commit(site.repository, {"README.md": "signed"})
     code, said, _ = site.run("sync", *files)
-    assert (code, said["reason"]) == (Exit.STALLED, "DeletionBudgetExceeded")
+    assert (code, said["reason"]) == (ExitCode.STALLED, "DeletionBudgetExceeded")
     assert theirs.read_text() == "theirs"
 
 
@@ -327,7 +327,7 @@ def test_a_policy_of_one_look_writes_nothing(site: Site) -> None:
     code, said, errors = site.run(
         "sync", "-f", "~/look.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
-    assert (code, said["dryRun"]) == (Exit.DONE, True)
+    assert (code, said["dryRun"]) == (ExitCode.DONE, True)
     assert "nothing is written" in errors
     assert list(site.data.iterdir()) == []
 
@@ -336,9 +336,9 @@ def test_paused_is_obeyed_and_a_plan_is_still_shown(site: Site) -> None:
     site.write("paused.yaml", STOKER + "  paused: true\n")
     files = ("-f", "~/paused.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
     code, said, _ = site.run("sync", *files)
-    assert (code, said["reason"]) == (Exit.STALLED, "Paused")
+    assert (code, said["reason"]) == (ExitCode.STALLED, "Paused")
     assert list(site.data.iterdir()) == []
-    assert site.run("plan", *files)[0] == Exit.DONE
+    assert site.run("plan", *files)[0] == ExitCode.DONE
 
 
 def test_a_profile_that_says_dry_run_writes_nothing(site: Site) -> None:
@@ -346,23 +346,23 @@ def test_a_profile_that_says_dry_run_writes_nothing(site: Site) -> None:
     code, said, errors = site.run(
         "sync", "-f", "~/stoker.yaml", "-f", "~/dry.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
-    assert (code, said["dryRun"]) == (Exit.DONE, True)
+    assert (code, said["dryRun"]) == (ExitCode.DONE, True)
     assert "dryRun" in errors
     assert list(site.data.iterdir()) == []
 
 
 def test_a_plan_tells_by_its_exit_code_whether_there_is_something_to_do(site: Site) -> None:
     files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
-    assert site.run("plan", *files, "--exit-code")[0] == Exit.DIFFERENT
+    assert site.run("plan", *files, "--exit-code")[0] == ExitCode.DIFFERENT
     assert list(site.data.iterdir()) == []
-    assert site.run("sync", *files)[0] == Exit.DONE
-    assert site.run("plan", *files, "--exit-code")[0] == Exit.DONE
+    assert site.run("sync", *files)[0] == ExitCode.DONE
+    assert site.run("plan", *files, "--exit-code")[0] == ExitCode.DONE
 
 
 def test_a_secret_that_was_replaced_is_read_by_the_next_run(site: Site, git_http: GitHttpServer) -> None:
     files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
     git_http.users["x-access-token"] = planted("another-token")
     code, said, _ = site.run("sync", *files)
-    assert (code, said["reason"]) == (Exit.UNREACHABLE, "SourceAuthFailed")
+    assert (code, said["reason"]) == (ExitCode.UNREACHABLE, "SourceAuthFailed")
     site.write("secrets/git/token", planted("another-token"))
-    assert site.run("sync", *files)[0] == Exit.DONE
+    assert site.run("sync", *files)[0] == ExitCode.DONE

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.environments.sample_manifests import line_manifests
-from stoker_testkit.environments.sync_watch_environment import PATIENCE, SECRET, WatchedFolder, Watching
+from stoker_testkit.environments.sync_watch_environment import PATIENCE, SECRET, WatchedFolder, WatchProcess
 from stoker_testkit.processes import free_port
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.wait_until import eventually
@@ -220,7 +220,7 @@ def test_changes_are_objects_on_standard_output_when_asked_for(site: WatchedFold
         assert [one["modified"] for one in _reports(watching)] == [[], ["projects/P/a"]]
 
 
-def _reports(watching: Watching) -> list[dict[str, object]]:
+def _reports(watching: WatchProcess) -> list[dict[str, object]]:
     return [line for line in watching.lines() if "planDigest" in line]
 
 
@@ -239,7 +239,7 @@ def test_a_second_writer_is_refused_and_the_first_is_named(site: WatchedFolder, 
     with site.watching() as watching:
         watching.until("a", "2")
         second = beside(site, "sync", f"--ref={ref}", mode)
-        assert second.returncode == Exit.STALLED
+        assert second.returncode == ExitCode.STALLED
         assert second.stdout == ""
         holder = f"process {watching.process.pid} on host {socket.gethostname()}, since 20"
         assert f"stoker sync --watch of ref main, {holder}" in second.stderr
@@ -251,7 +251,7 @@ def test_a_writer_that_was_killed_keeps_no_other_away(site: WatchedFolder) -> No
         watching.until("a", "1")
         watching.process.kill()
     site.repository.commit({"s/a": "2"})
-    assert beside(site, "sync", "--ref=main").returncode == Exit.DONE
+    assert beside(site, "sync", "--ref=main").returncode == ExitCode.DONE
     assert site.content() == "2"
 
 
@@ -260,7 +260,7 @@ def test_a_plan_and_a_rollback_work_beside_a_watch(site: WatchedFolder) -> None:
     site.repository.commit({"s/a": "2"})
     with site.watching() as watching:
         watching.until_logged("sync.done")
-        assert beside(site, "plan", "--ref=main").returncode == Exit.DONE
+        assert beside(site, "plan", "--ref=main").returncode == ExitCode.DONE
         back = beside(site, "rollback", "--ref=main", f"--to={first}")
-        assert back.returncode == Exit.DONE, back.stderr
+        assert back.returncode == ExitCode.DONE, back.stderr
         watching.until("a", "1")

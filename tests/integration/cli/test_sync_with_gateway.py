@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
-from stoker_testkit.gateway.runtime import Kind, State
+from stoker.cli.exit_codes import ExitCode
+from stoker_testkit.gateway.runtime import ScanLockKind, State
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -75,15 +75,15 @@ def test_no_reader_and_no_scan_ever_sees_half_a_resource(
 
     def scan_all_the_time() -> None:
         while not stop.wait(0.05):
-            gateway.ask_for_scan(Kind.PROJECTS)
+            gateway.ask_for_scan(ScanLockKind.PROJECTS)
 
     scanner = threading.Thread(target=scan_all_the_time)
     scanner.start()
     try:
         for number in (2, 3):
-            assert sync(gateway, git_http, tmp_path)[0] == Exit.DONE
+            assert sync(gateway, git_http, tmp_path)[0] == ExitCode.DONE
             plant.commit(version(number), message=f"Version {number}")
-        assert sync(gateway, git_http, tmp_path)[0] == Exit.DONE
+        assert sync(gateway, git_http, tmp_path)[0] == ExitCode.DONE
         before = gateway.observed.rounds
         eventually(lambda: gateway.observed.rounds > before + 1, message="a last look")
     finally:
@@ -101,11 +101,11 @@ def test_no_reader_and_no_scan_ever_sees_half_a_resource(
 def test_the_gateway_is_locked_while_files_change(
     gateway: SimulatedGateway, git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
-    assert sync(gateway, git_http, tmp_path)[0] == Exit.DONE
+    assert sync(gateway, git_http, tmp_path)[0] == ExitCode.DONE
     posted = [one.path.removeprefix("/data/api/v1/") for one in gateway.requests if one.method == "POST"]
     assert posted == ["scan-lock/projects", "scan-lock/config", "scan/projects", "scan/config"]
-    eventually(lambda: not gateway.locked(Kind.PROJECTS), message="the scan gave the lock back")
-    assert sync(gateway, git_http, tmp_path)[0] == Exit.DONE
+    eventually(lambda: not gateway.locked(ScanLockKind.PROJECTS), message="the scan gave the lock back")
+    assert sync(gateway, git_http, tmp_path)[0] == ExitCode.DONE
     assert len([one for one in gateway.requests if one.method == "POST"]) == 4, "nothing changed"
 
 
@@ -114,12 +114,12 @@ def test_files_in_place_that_the_gateway_did_not_verify_end_in_5_and_are_verifie
 ) -> None:
     gateway.settings.scan_refusal = "a restore is under way"
     code, report = sync(gateway, git_http, tmp_path)
-    assert code == Exit.UNVERIFIED
+    assert code == ExitCode.UNVERIFIED
     assert "a restore is under way" in json.dumps(report["unverified"])
     assert (gateway.data_dir / "projects" / "filler" / "project.json").exists()
     gateway.settings.scan_refusal = ""
     code, report = sync(gateway, git_http, tmp_path)
-    assert (code, report["added"], report["unverified"]) == (Exit.DONE, [], [])
+    assert (code, report["added"], report["unverified"]) == (ExitCode.DONE, [], [])
     eventually(lambda: "filler" in gateway.projects, message="the scan that was owed")
 
 
@@ -129,7 +129,7 @@ def test_the_last_line_says_what_the_gateway_did_not_do(
     gateway.settings.scan_refusal = "a restore is under way"
     code, said, _ = run_sync(gateway, git_http, tmp_path)
     *_, last = said.splitlines()
-    assert code == Exit.UNVERIFIED
+    assert code == ExitCode.UNVERIFIED
     assert f"{3 * RESOURCES + 1} added; not verified: " in last
     assert last.endswith("a restore is under way")
 
@@ -147,7 +147,7 @@ def test_a_gateway_that_cannot_be_asked_means_that_nothing_is_written(
         (gateway.data_dir / "db").mkdir()  # it has been started before
         gateway.go_down()
     code, _, errors = run_sync(gateway, git_http, tmp_path, key=key)
-    assert code == Exit.UNREACHABLE
+    assert code == ExitCode.UNREACHABLE
     *_, last = errors.splitlines()
     assert f"{reason}: nothing was written: " in last
     assert "--files-only" in last
@@ -160,10 +160,10 @@ def test_files_only_writes_beside_a_gateway_that_cannot_be_asked_and_the_scan_fo
     gateway.state = State.FAULTED
     code, said, _ = run_sync(gateway, git_http, tmp_path, "--files-only", key="stoker:wrong")
     *_, last = said.splitlines()
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert last.endswith(f"{3 * RESOURCES + 1} added; gateway not asked to scan: --files-only")
     gateway.state = State.RUNNING
-    assert sync(gateway, git_http, tmp_path)[0] == Exit.DONE
+    assert sync(gateway, git_http, tmp_path)[0] == ExitCode.DONE
     eventually(lambda: "filler" in gateway.projects, message="the scan that was pending")
 
 
@@ -172,9 +172,9 @@ def test_the_key_goes_in_the_header_that_is_asked_for(
     gateway: SimulatedGateway, git_http: GitHttpServer, tmp_path: Path
 ) -> None:
     gateway.settings.key_header = "X-Plant-Token"
-    assert sync(gateway, git_http, tmp_path)[0] == Exit.UNREACHABLE
-    assert sync(gateway, git_http, tmp_path, "--api-key-header=X-Plant-Token")[0] == Exit.DONE
+    assert sync(gateway, git_http, tmp_path)[0] == ExitCode.UNREACHABLE
+    assert sync(gateway, git_http, tmp_path, "--api-key-header=X-Plant-Token")[0] == ExitCode.DONE
     code, said = sync(gateway, git_http, tmp_path, "--api-key-header=Host")
-    assert (code, "'Host'" in str(said["message"])) == (Exit.WRONG_INPUT, True), (
+    assert (code, "'Host'" in str(said["message"])) == (ExitCode.WRONG_INPUT, True), (
         "HTTP itself has a use for it"
     )

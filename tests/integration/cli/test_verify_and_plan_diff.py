@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.sample_ignition_repository import resource
 
@@ -56,7 +56,7 @@ def site(tmp_path: Path) -> Site:
 
 def test_a_folder_that_was_never_synced_is_held_back(site: Site) -> None:
     code, said = site.verify()
-    assert code == Exit.STALLED
+    assert code == ExitCode.STALLED
     assert set(said) == {"reason", "message"}
     assert str(site.data) in said["message"]
 
@@ -65,14 +65,14 @@ def test_a_folder_that_was_never_synced_is_held_back(site: Site) -> None:
 def test_what_is_no_data_folder_is_wrong_input(site: Site, name: str) -> None:
     site.data = site.data / name
     code, said = site.verify()
-    assert code == Exit.WRONG_INPUT
+    assert code == ExitCode.WRONG_INPUT
     assert name in said["message"]
 
 
 def test_a_folder_as_it_was_left_is_clean(site: Site) -> None:
-    assert site.sync()[0] == Exit.DONE
+    assert site.sync()[0] == ExitCode.DONE
     code, said = site.verify()
-    assert code == Exit.DONE
+    assert code == ExitCode.DONE
     assert said == {
         "commit": site.repository.tip(),
         "modified": [],
@@ -83,7 +83,7 @@ def test_a_folder_as_it_was_left_is_clean(site: Site) -> None:
 
 
 def test_drift_is_named_file_by_file_without_the_repository(site: Site) -> None:
-    assert site.sync()[0] == Exit.DONE
+    assert site.sync()[0] == ExitCode.DONE
     site.repository.path.rename(site.repository.path.with_name("gone"))
     (site.place / "a").write_text("other\n")
     (site.place / "b/c").unlink()
@@ -91,22 +91,22 @@ def test_drift_is_named_file_by_file_without_the_repository(site: Site) -> None:
     (site.data / "projects/other/theirs").write_text("whatever")  # not ours to look at
     before = {path: path.stat().st_mtime_ns for path in site.data.rglob("*")}
     code, said = site.verify()
-    assert code == Exit.DIFFERENT
+    assert code == ExitCode.DIFFERENT
     assert said["modified"] == ["projects/P/a"]
     assert said["missing"] == ["projects/P/b/c"]
     assert said["extra"] == ["projects/P/new"]
     assert {path: path.stat().st_mtime_ns for path in site.data.rglob("*")} == before
     code, text, _ = site.stoker("verify")
-    assert code == Exit.DIFFERENT
+    assert code == ExitCode.DIFFERENT
     assert {"modified projects/P/a", "missing projects/P/b/c", "extra projects/P/new"} <= set(
         text.splitlines()
     )
 
 
 def test_a_file_that_was_only_touched_is_no_drift(site: Site) -> None:
-    assert site.sync()[0] == Exit.DONE
+    assert site.sync()[0] == ExitCode.DONE
     (site.place / "a").touch()
-    assert site.verify()[0] == Exit.DONE
+    assert site.verify()[0] == ExitCode.DONE
 
 
 def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> None:
@@ -114,7 +114,7 @@ def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> Non
     site.repository.commit(
         {f"s/view/{name}": text for name, text in view.items()} | {"s/view/thumbnail.png": "x"}
     )
-    assert site.sync()[0] == Exit.DONE
+    assert site.sync()[0] == ExitCode.DONE
     site.repository.path.rename(site.repository.path.with_name("gone"))
     manifest = site.place / "view/resource.json"
     said = json.loads(manifest.read_text())
@@ -124,7 +124,7 @@ def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> Non
     (site.place / "view/thumbnail.png").write_text("drawn anew")
     before = {path: path.read_bytes() for path in site.data.rglob("*") if path.is_file()}
     code, found = site.verify()
-    assert (code, found["modified"]) == (Exit.DONE, [])
+    assert (code, found["modified"]) == (ExitCode.DONE, [])
     assert {path: path.read_bytes() for path in site.data.rglob("*") if path.is_file()} == before
 
     (site.place / "view/view.json").write_text('{"a": 2}')
@@ -136,28 +136,28 @@ def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> Non
     manifest.write_text(json.dumps({**said, "scope": "D"}))
     assert "projects/P/view/resource.json" in site.verify()[1]["modified"], "that means something"
     manifest.write_text(json.dumps(said))
-    assert site.verify()[0] == Exit.DONE
+    assert site.verify()[0] == ExitCode.DONE
     shutil.rmtree(site.cache)
     code, found = site.verify()
-    assert (code, len(found["modified"])) == (Exit.DIFFERENT, 2), "what cannot be compared is told"
+    assert (code, len(found["modified"])) == (ExitCode.DIFFERENT, 2), "what cannot be compared is told"
     assert not site.cache.exists(), "nothing is made"
 
 
 def test_a_sync_mends_it_unless_it_trusts_the_ledger(site: Site) -> None:
-    assert site.sync()[0] == Exit.DONE
+    assert site.sync()[0] == ExitCode.DONE
     (site.place / "a").write_text("other\n")
-    assert site.sync("sync", "--trust-ledger")[0] == Exit.DONE
+    assert site.sync("sync", "--trust-ledger")[0] == ExitCode.DONE
     assert (site.place / "a").read_text() == "other\n"
-    assert site.sync()[0] == Exit.DONE
+    assert site.sync()[0] == ExitCode.DONE
     assert (site.place / "a").read_text() == "one\ntwo\n"
-    assert site.verify()[0] == Exit.DONE
+    assert site.verify()[0] == ExitCode.DONE
 
 
 def test_a_plan_shows_the_change_line_by_line(site: Site) -> None:
-    assert site.sync()[0] == Exit.DONE
+    assert site.sync()[0] == ExitCode.DONE
     site.repository.commit({"s/a": "one\n2\n", "s/b/c": None, "s/new": "n\n"})
     code, text, _ = site.sync("plan", "--diff", "--exit-code")
-    assert code == Exit.DIFFERENT
+    assert code == ExitCode.DIFFERENT
     lines = text.splitlines()
     assert {"-two", "+2", "+n", "-three"} <= set(lines)
     assert any(line.startswith("+++ ") and "projects/P/a" in line for line in lines)
@@ -166,7 +166,7 @@ def test_a_plan_shows_the_change_line_by_line(site: Site) -> None:
 
 def test_what_a_resource_calls_nobodys_drift_is_not_told(site: Site, tmp_path: Path) -> None:
     site.repository.commit({"s/state.json": '{"seen": 1, "kept": 1}', "s/log.txt": "1"})
-    assert site.sync()[0] == Exit.DONE
+    assert site.sync()[0] == ExitCode.DONE
     place = tmp_path / "line.yaml"
     place.write_text(
         yaml.safe_dump_all(
@@ -199,9 +199,9 @@ def test_what_a_resource_calls_nobodys_drift_is_not_told(site: Site, tmp_path: P
     (site.place / "log.txt").unlink()
     plain = ("--output=json", f"--cache-dir={site.cache}")
     code, said, _ = site.stoker("verify", *plain)
-    assert (code, json.loads(said)["missing"]) == (Exit.DIFFERENT, ["projects/P/log.txt"])
+    assert (code, json.loads(said)["missing"]) == (ExitCode.DIFFERENT, ["projects/P/log.txt"])
     code, said, _ = site.stoker("verify", *plain, f"--filename={place}")
-    assert (code, json.loads(said)["modified"]) == (Exit.DONE, []), said
+    assert (code, json.loads(said)["modified"]) == (ExitCode.DONE, []), said
     (site.place / "state.json").write_text('{"seen": 2, "kept": 2}')
     code, said, _ = site.stoker("verify", *plain, f"--filename={place}")
-    assert (code, json.loads(said)["modified"]) == (Exit.DIFFERENT, ["projects/P/state.json"])
+    assert (code, json.loads(said)["modified"]) == (ExitCode.DIFFERENT, ["projects/P/state.json"])

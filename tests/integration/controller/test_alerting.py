@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker_testkit.certificates import Authority
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
@@ -90,7 +90,7 @@ def test_a_failed_sync_is_told_to_all_and_its_end_to_those_who_keep_lists(
         f"--metrics-bind-address=127.0.0.1:{port}",
     )
     site.until_told("line", commit=plant.tip())
-    pod.report(status=SyncStatus.ERROR, reason="ConfigSyntaxError", error_message="view.json is no JSON")
+    pod.report(status=SyncState.ERROR, reason="ConfigSyntaxError", error_message="view.json is no JSON")
     told = until_heard(services, "webhook", site, reason="SyncFailed", status="firing")
     assert (told["gateway"], told["cause"], told["cluster"]) == ("north", "ConfigSyntaxError", "plant-1")
     assert "view.json is no JSON" in told["message"]
@@ -134,7 +134,7 @@ def test_who_cannot_be_told_is_named_on_the_resource_and_nothing_waits_for_it(
     pod = site.pod("gateway-0", "line", gateway="north")
     site.start()
     site.until_told("line", commit=plant.tip())
-    pod.report(status=SyncStatus.ERROR, reason="ConfigSyntaxError", error_message="no JSON")
+    pod.report(status=SyncState.ERROR, reason="ConfigSyntaxError", error_message="no JSON")
     site.until_event("AlertFailed", "slack (key 'slack' of Secret 'alerts') could not be told of SyncFailed")
     assert "not now" not in str(site.events()), "the body of an answer is nothing for those who read Events"
     newer = plant.commit({"README.md": "while one service keeps silent"})

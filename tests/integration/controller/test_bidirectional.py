@@ -19,7 +19,7 @@ from stoker.agent.sidecar.startup import MARKER
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.environments.controller_environment import Site
-from stoker_testkit.forges.gitea import Gitea
+from stoker_testkit.forges.gitea import GiteaServer
 from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("gitea")
@@ -35,7 +35,7 @@ LINES = "one\ntwo\nthree\nfour\n"
 class Plant:
     """One repository on the forge, one resource, one gateway."""
 
-    def __init__(self, site: Site, forge: Gitea, folder: Path) -> None:
+    def __init__(self, site: Site, forge: GiteaServer, folder: Path) -> None:
         self.site, self.forge = site, forge
         self.repository = forge.create_repository(f"plant-{secrets.token_hex(4)}")
         self.commit(IN_GIT, LINES)
@@ -146,7 +146,7 @@ class Plant:
 
 
 @pytest.fixture
-def plant(kinds: ClusterAccess, namespace: str, tmp_path: Path, gitea: Gitea) -> Iterator[Plant]:
+def plant(kinds: ClusterAccess, namespace: str, tmp_path: Path, gitea: GiteaServer) -> Iterator[Plant]:
     site = Site.prepare(kinds, namespace, tmp_path)
     made = Plant(site, gitea, tmp_path)
     yield made

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker_testkit.certificates import Authority
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
@@ -111,7 +111,7 @@ def test_the_operators_key_opens_resources_without_one_and_may_be_replaced(
     site.until("Stoker", "line", "WebhookReady", "ListenerActive")
     plant.tag("v2", plant.tip())
     eventually(lambda: call(site, port, "v2", b"of the operator") == 202, PATIENCE, site.tail)
-    for door in FrontDoor:
+    for door in SyncResourceKind:
         site.until_told("line", door, ref="v2")
     assert call(site, port, "main", b"wrong") == 401
     key.write_text("another\n")

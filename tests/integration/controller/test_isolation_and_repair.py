@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol import check_signature
 from stoker.domain.refs import CommitId
 from stoker.domain.secrets import Secret
 from stoker_testkit.chart.controller_rbac import controller_rules
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
-from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.forges.github_app_login import GitHubAppServer
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -120,7 +120,7 @@ def test_a_github_app_becomes_a_token_for_gateways_where_that_is_allowed(
 ) -> None:
     plant = Repository.create(repositories / "app.git")
     plant.commit({"README.md": "one"})
-    with GitHub.start(repositories) as github:
+    with GitHubAppServer.start(repositories) as github:
         github.lifetime = 6.0
         key = github.register(12, 3456).decode()
         site.secret("app", pem=key)
@@ -351,11 +351,11 @@ def test_two_resources_of_one_name_in_two_kinds_share_nothing(
     plant.commit({"README.md": "newer"})
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
     site.apply("IgnitionSync", "line", git={"repo": url, "ref": "v1"}, gateway={"filesOnly": True})
-    ours = site.pod("ours", "line", kind=FrontDoor.STOKER)
-    theirs = site.pod("theirs", "line", kind=FrontDoor.IGNITION_SYNC)
+    ours = site.pod("ours", "line", kind=SyncResourceKind.STOKER)
+    theirs = site.pod("theirs", "line", kind=SyncResourceKind.IGNITION_SYNC)
     site.start()
-    site.until_told("line", FrontDoor.STOKER, commit=plant.tip())
-    site.until_told("line", FrontDoor.IGNITION_SYNC, commit=old)
+    site.until_told("line", SyncResourceKind.STOKER, commit=plant.tip())
+    site.until_told("line", SyncResourceKind.IGNITION_SYNC, commit=old)
     ours.report(plant.tip())
     theirs.report(old)
     for kind, pod in (("Stoker", "ours"), ("IgnitionSync", "theirs")):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.protocol import GatewayReport, SyncStatus
+from stoker.domain.protocol import GatewayReport, SyncState
 from stoker.domain.reasons import Reason
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
@@ -54,7 +54,7 @@ def test_each_pause_reaches_the_agent_by_itself_and_holds_what_comes_after_it(
     site.pod(pod.name, "line", gateway="filler", profile="filler", sync_period=SELDOM)
     pod.start(site.cluster.kubeconfig("admin", namespace=site.namespace))
     maps = ResourceMaps(site.cluster, site.namespace, "line")
-    maps.until_report(sync_status=SyncStatus.SYNCED, synced_commit=tip, pod=pod)
+    maps.until_report(sync_status=SyncState.SYNCED, synced_commit=tip, pod=pod)
     site.post("/api/v1", "configmaps", {"metadata": {"name": GLOBAL}, "data": {"paused": "false"}})
 
     def stop(kind: str, *, paused: bool) -> None:
@@ -65,7 +65,7 @@ def test_each_pause_reaches_the_agent_by_itself_and_holds_what_comes_after_it(
             site.patch(site.path_of(kind, name), {"spec": {"paused": paused}})
 
     def until(paused: bool) -> GatewayReport:
-        wanted = {"reason": Reason.PAUSED} if paused else {"sync_status": SyncStatus.SYNCED, "reason": ""}
+        wanted = {"reason": Reason.PAUSED} if paused else {"sync_status": SyncState.SYNCED, "reason": ""}
         return maps.until_report(pod=pod, **wanted)
 
     took = {}
@@ -81,6 +81,6 @@ def test_each_pause_reaches_the_agent_by_itself_and_holds_what_comes_after_it(
         assert until(paused=True).synced_commit != tip
         assert pod.file(PROJECT) == before
         stop(kind, paused=False)
-        maps.until_report(sync_status=SyncStatus.SYNCED, synced_commit=tip, reason="", pod=pod)
+        maps.until_report(sync_status=SyncState.SYNCED, synced_commit=tip, reason="", pod=pod)
         assert pod.file(PROJECT) == str(number)
     record_property("seconds", {kind: round(seconds, 2) for kind, seconds in took.items()})

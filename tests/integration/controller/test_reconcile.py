@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from stoker.domain.intent.intent import FrontDoor
-from stoker.domain.protocol import StatusKeyMode, SyncStatus
+from stoker.domain.intent.intent import SyncResourceKind
+from stoker.domain.protocol import StatusKeyMode, SyncState
 from stoker.domain.refs import CommitId
 from stoker_testkit.chart.controller_rbac import CONTROLLER, controller_rules
 from stoker_testkit.cluster.cluster_access import ClusterAccess
@@ -29,7 +29,7 @@ from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.wait_until import eventually
 
-STOKER, IGNITION_SYNC = FrontDoor.STOKER, FrontDoor.IGNITION_SYNC
+STOKER, IGNITION_SYNC = SyncResourceKind.STOKER, SyncResourceKind.IGNITION_SYNC
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_reports_become_status_conditions_and_events(site: Site, plant: Reposito
     site.until_event("RefUpdated", f"to {second[:8]} (main), found by polling")
     north.report(
         second,
-        SyncStatus.ERROR,
+        SyncState.ERROR,
         reason="SourceEmpty",
         error_message="the source services/site is missing",
         synced_commit=first,

@@ -19,7 +19,7 @@ import pytest
 
 from stoker.controller.rollout.approval import digest_of
 from stoker.domain.clock import rfc3339_micro
-from stoker.domain.protocol import Mode, PendingPlan, SyncStatus, Target
+from stoker.domain.protocol import GatewayTarget, PendingPlanReport, SyncMode, SyncState
 from stoker.domain.refs import CommitId
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.command_fork_server import Ended
@@ -28,7 +28,7 @@ from stoker_testkit.environments.stub_gateway_pods import PlayedPod
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
-from stoker_testkit.services.stub_http_service import PlainService
+from stoker_testkit.services.stub_http_service import StubHttpService
 from stoker_testkit.wait_until import eventually
 
 FAST = {"interval": "1s"}
@@ -50,8 +50,8 @@ def repository(repositories: Path, git_http: GitHttpServer) -> Repository:
 
 
 @pytest.fixture
-def service() -> Iterator[PlainService]:
-    with PlainService.start() as made:
+def service() -> Iterator[StubHttpService]:
+    with StubHttpService.start() as made:
         yield made
 
 
@@ -67,12 +67,12 @@ def gateways(
     return pods
 
 
-def targets(site: Site) -> dict[str, Target]:
+def targets(site: Site) -> dict[str, GatewayTarget]:
     told = site.metadata("line")
     return dict(told.targets) if told is not None else {}
 
 
-def until_targets(site: Site, **wanted: Target | None) -> None:
+def until_targets(site: Site, **wanted: GatewayTarget | None) -> None:
     """Wait until gateways have these orders; None: none of their own."""
     site.until_told("line", targets=lambda it: {name: it.get(name) for name in wanted} == wanted)
 
@@ -98,7 +98,7 @@ def now() -> str:
 
 
 def test_a_canary_stops_at_the_stage_whose_health_check_fails(
-    site: Site, repository: Repository, git_http: GitHttpServer, service: PlainService
+    site: Site, repository: Repository, git_http: GitHttpServer, service: StubHttpService
 ) -> None:
     first = repository.tip()
     deployment = {
@@ -125,7 +125,7 @@ def test_a_canary_stops_at_the_stage_whose_health_check_fails(
     service.asked.clear()
 
     second = repository.commit({"README.md": "two"})
-    held = Target(first)
+    held = GatewayTarget(first)
     site.until_told("line", commit=second, targets={"filler": held, "packer": held, "plant": held})
     eventually(  # the status is written after agents were told
         lambda: "waits for stage pilot" in site.condition("Stoker", "line", "AllGatewaysSynced")[2],
@@ -165,15 +165,15 @@ def test_a_canary_stops_at_the_stage_whose_health_check_fails(
     assert site.condition("Stoker", "line", "CanaryStageFailed")[:2] == ("False", "NoneFound")
 
 
-def plan_of(name: str, commit: str, version: int = 1) -> PendingPlan:
+def plan_of(name: str, commit: str, version: int = 1) -> PendingPlanReport:
     digest = f"{version:02x}" * 31 + f"{len(name):02x}"
-    return PendingPlan(digest, "PlanPending", commit, files_modified=2, files_deleted=1)
+    return PendingPlanReport(digest, "PlanPending", commit, files_modified=2, files_deleted=1)
 
 
 def planned(pod: PlayedPod, commit: CommitId, at: CommitId, version: int = 1) -> str:
     """A gateway has planned a commit and written nothing; the digest."""
     plan = plan_of(pod.gateway, commit, version)
-    pod.report(commit, SyncStatus.PENDING, reason="PlanPending", synced_commit=at, pending_plan=plan)
+    pod.report(commit, SyncState.PENDING, reason="PlanPending", synced_commit=at, pending_plan=plan)
     return plan.digest
 
 
@@ -202,7 +202,7 @@ def stoker(site: Site, verb: str, *flags: str) -> Ended:
 
 @pytest.mark.smoke
 def test_a_commit_is_planned_approved_and_applied(
-    site: Site, repository: Repository, git_http: GitHttpServer, service: PlainService
+    site: Site, repository: Repository, git_http: GitHttpServer, service: StubHttpService
 ) -> None:
     first = repository.tip()
     asks = {"required": True, "webhook": {"url": f"{service.url}/approve?key=hidden"}}
@@ -213,7 +213,7 @@ def test_a_commit_is_planned_approved_and_applied(
     assert approval(site) == {}, "first syncs wait for nobody"
 
     second = repository.commit({"README.md": "two"})
-    planning = Target(second, Mode.PLAN)
+    planning = GatewayTarget(second, SyncMode.PLAN)
     site.until_told("line", commit=second, targets={"lab": planning, "plant": planning})
     until_approval(site, state="Planning")
     digests = {"lab": planned(pods["lab"], second, first)}
@@ -247,7 +247,7 @@ def test_a_commit_is_planned_approved_and_applied(
     assert done.said["message"].startswith("admin approved plan")
     until_targets(
         site,
-        **{name: Target(second, Mode.APPLY, digest) for name, digest in digests.items()},
+        **{name: GatewayTarget(second, SyncMode.APPLY, digest) for name, digest in digests.items()},
     )
     until_approval(site, state="Approved", approvedBy="admin")
     site.until("Stoker", "line", "PendingApproval", "Approved")
@@ -257,14 +257,14 @@ def test_a_commit_is_planned_approved_and_applied(
     pods["lab"].report(second)
     changed = planned(pods["plant"], second, first, version=2)
     again = until_approval(site, state="Pending", digest=digest_of({"plant": changed}))
-    until_targets(site, lab=Target(second), plant=planning)
+    until_targets(site, lab=GatewayTarget(second), plant=planning)
     site.until_event("ApprovalIgnored", "is not the one that admin approved")
     eventually(lambda: len(service.sent) == 2, PATIENCE, "a new request is announced again")
     site.annotate("Stoker", "line", approved_plan=again["digest"], approved_at=now())
-    until_targets(site, plant=Target(second, Mode.APPLY, changed))
+    until_targets(site, plant=GatewayTarget(second, SyncMode.APPLY, changed))
     pods["plant"].report(second)
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
-    assert targets(site) == {"lab": Target(second), "plant": Target(second)}
+    assert targets(site) == {"lab": GatewayTarget(second), "plant": GatewayTarget(second)}
     assert "hidden" not in json.dumps(site.get("Stoker", "line")["status"])
 
 
@@ -283,12 +283,12 @@ def test_an_approval_that_nobody_gives_in_time_expires(
     until_approval(site, state="Expired")
     site.annotate("Stoker", "line", approved_by="lead", approved_at=now())
     site.until_event("ApprovalIgnored", "has lapsed")
-    assert targets(site) == {"lab": Target(second, Mode.PLAN)}
+    assert targets(site) == {"lab": GatewayTarget(second, SyncMode.PLAN)}
     site.annotate("Stoker", "line", nudged_at=now())
     until_approval(site, state="Pending")
     site.annotate("Stoker", "line", approved_at=now())
     digest = plan_of("lab", second).digest
-    until_targets(site, lab=Target(second, Mode.APPLY, digest))
+    until_targets(site, lab=GatewayTarget(second, SyncMode.APPLY, digest))
 
 
 @pytest.mark.smoke
@@ -302,7 +302,7 @@ def test_limits_make_a_queue_that_can_be_seen(
     site.start(f"--metrics-bind-address=127.0.0.1:{port}")
     pods = gateways(site, ("a", "b", "c"), first)
     second = repository.commit({"README.md": "two"})
-    held = Target(first)
+    held = GatewayTarget(first)
     site.until_told("line", commit=second, targets={"b": held, "c": held})
     progress = site.status("Stoker", "line")["release"]
     eventually(lambda: site.status("Stoker", "line")["release"].get("queued") == 2, PATIENCE, "a queue")
@@ -335,7 +335,7 @@ def test_weights_and_dependencies_are_kept_and_a_circle_is_spelt_out(
     site.start()
     pods = gateways(site, ("plant", "filler", "packer"), first)
     second = repository.commit({"README.md": "two"})
-    held = Target(first)
+    held = GatewayTarget(first)
     site.until_told("line", commit=second, targets={"filler": held, "packer": held})
     assert "packer waits for plant of weight 100" in site.until(
         "Stoker", "line", "DependenciesMet", "DependencyWaiting"

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from stoker.dashboard.cluster.actions import ClusterHands
-from stoker.dashboard.cluster.authenticator import ClusterGate
-from stoker.dashboard.cluster.view import ClusterScene
-from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
-from stoker.dashboard.view_models import Action, Order, ResourceNow
+from stoker.dashboard.cluster.actions import ClusterActions
+from stoker.dashboard.cluster.authenticator import ClusterAuth
+from stoker.dashboard.cluster.view import ClusterViewSource
+from stoker.dashboard.interfaces import ActionRefused, GatewayKey, VisibleScope, Visitor
+from stoker.dashboard.view_models import ActionBody, DashboardAction, ResourceView
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.fleet.approve import approve
-from stoker.fleet.resource_name import Named
-from stoker.kube.client.client import Client
+from stoker.fleet.resource_name import ResourceName
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config import config
 from stoker_testkit.admission.webhook_process import Admission
 from stoker_testkit.cluster.cluster_access import ClusterAccess
@@ -33,7 +33,7 @@ from stoker_testkit.dashboard.rbac_environment import (
     COMMIT,
     DIGEST,
     OWN_ROLE,
-    House,
+    RbacEnvironment,
     chart_rules,
     waiting_status,
 )
@@ -54,26 +54,26 @@ READ = [
 
 
 @pytest.fixture
-def house(kinds: ClusterAccess, namespace: str) -> House:
+def house(kinds: ClusterAccess, namespace: str) -> RbacEnvironment:
     other = f"{namespace}-other"
     kinds.create_namespace(other)
-    return House(kinds, namespace, other)
+    return RbacEnvironment(kinds, namespace, other)
 
 
 @dataclass
 class Place:
     """What the server of the dashboard stands on."""
 
-    scene: ClusterScene
-    gate: ClusterGate
-    hands: ClusterHands
+    scene: ClusterViewSource
+    gate: ClusterAuth
+    hands: ClusterActions
 
-    async def enter(self, token: Secret) -> tuple[Visitor, Sight]:
+    async def enter(self, token: Secret) -> tuple[Visitor, VisibleScope]:
         visitor = await self.gate.admit(token)
         assert visitor is not None
         return visitor, await self.gate.sight(visitor)
 
-    async def sees(self, token: Secret, *names: str) -> Sight:
+    async def sees(self, token: Secret, *names: str) -> VisibleScope:
         """Wait until these and no others are seen."""
         visitor, _ = await self.enter(token)
         sight = None
@@ -87,12 +87,12 @@ class Place:
         assert sight is not None
         return sight
 
-    def resource(self, name: str, sight: Sight) -> ResourceNow:
+    def resource(self, name: str, sight: VisibleScope) -> ResourceView:
         return next(one for one in self.scene.picture(sight).resources if one.name == name)
 
 
 @pytest.fixture
-async def place(house: House) -> AsyncIterator[Place]:
+async def place(house: RbacEnvironment) -> AsyncIterator[Place]:
     """With an account that may read, ask, and nothing else."""
     house.person("dashboard")
     house.let_ask("dashboard")
@@ -100,30 +100,30 @@ async def place(house: House) -> AsyncIterator[Place]:
     for where in (house.namespace, house.other):
         house.grant("read", "dashboard", rules, namespace=where)
     account = house.cluster.service_account_kubeconfig(house.namespace, "dashboard")
-    async with Client(config.load(account)) as client:
-        scene = ClusterScene(client, house.namespace, (house.namespace, house.other))
-        gate = ClusterGate(client, scene, house.namespace, sight_seconds=0.0)  # rights are as of now
+    async with KubeClient(config.load(account)) as client:
+        scene = ClusterViewSource(client, house.namespace, (house.namespace, house.other))
+        gate = ClusterAuth(client, scene, house.namespace, sight_seconds=0.0)  # rights are as of now
         running = asyncio.create_task(scene.run())
         for reflector in scene.reflectors:
             await asyncio.wait_for(reflector.synced(), PATIENCE)
-        yield Place(scene, gate, ClusterHands(client.config, house.namespace))
+        yield Place(scene, gate, ClusterActions(client.config, house.namespace))
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
 
 
-def order(action: Action, house: House, **more: Any) -> Order:
-    return Order(action=action, namespace=house.namespace, kind="Stoker", name="line-1", **more)
+def order(action: DashboardAction, house: RbacEnvironment, **more: Any) -> ActionBody:
+    return ActionBody(action=action, namespace=house.namespace, kind="Stoker", name="line-1", **more)
 
 
-async def refused(place: Place, wanted: Order, token: Secret) -> tuple[int, str]:
+async def refused(place: Place, wanted: ActionBody, token: Secret) -> tuple[int, str]:
     visitor, _ = await place.enter(token)
-    with pytest.raises(Refused) as error:
+    with pytest.raises(ActionRefused) as error:
         await place.hands.do(wanted, visitor)
     return error.value.status, error.value.sentence
 
 
-async def test_a_viewer_sees_their_namespace_and_nothing_else(house: House, place: Place) -> None:
+async def test_a_viewer_sees_their_namespace_and_nothing_else(house: RbacEnvironment, place: Place) -> None:
     house.apply("Stoker", "line-1", {"git": GIT})
     house.apply("Stoker", "line-9", {"git": GIT}, namespace=house.other)
     viewer = house.person("viewer", "stoker-viewer")
@@ -156,7 +156,7 @@ async def test_a_viewer_sees_their_namespace_and_nothing_else(house: House, plac
     assert place.scene.changes(10**9, sight) is None
 
 
-async def test_a_gateway_is_shown_with_what_it_has_been_through(house: House, place: Place) -> None:
+async def test_a_gateway_is_shown_with_what_it_has_been_through(house: RbacEnvironment, place: Place) -> None:
     house.apply("Stoker", "line-1", {"git": GIT})
     house.says("Stoker", "line-1", waiting_status())
     viewer = house.person("viewer", "stoker-viewer")
@@ -173,89 +173,89 @@ async def test_a_gateway_is_shown_with_what_it_has_been_through(house: House, pl
     assert place.scene.gateway(key._replace(gateway="none"), sight) is None
 
 
-async def test_an_editor_acts_and_a_viewer_does_not(house: House, place: Place) -> None:
+async def test_an_editor_acts_and_a_viewer_does_not(house: RbacEnvironment, place: Place) -> None:
     house.apply("Stoker", "line-1", {"git": GIT})
     viewer, editor = house.person("viewer", "stoker-viewer"), house.person("editor", "stoker-editor")
     sight = await place.sees(editor, "line-1")
     assert {"approve", "pause", "sync", "rollback"} <= set(place.resource("line-1", sight).may)
     visitor, _ = await place.enter(editor)
 
-    assert "is held still" in await place.hands.do(order(Action.PAUSE, house), visitor)
+    assert "is held still" in await place.hands.do(order(DashboardAction.PAUSE, house), visitor)
     assert house.get("Stoker", "line-1")["spec"]["paused"] is True
     await eventually_async(lambda: place.resource("line-1", sight).paused, PATIENCE)
-    assert "goes on" in await place.hands.do(order(Action.RESUME, house), visitor)
+    assert "goes on" in await place.hands.do(order(DashboardAction.RESUME, house), visitor)
 
-    await place.hands.do(order(Action.SYNC, house), visitor)
+    await place.hands.do(order(DashboardAction.SYNC, house), visitor)
     annotations = house.get("Stoker", "line-1")["metadata"]["annotations"]
     assert annotations["stoker.io/nudged-source"] == "dashboard"
     assert annotations["stoker.io/nudged-at"] > "2026"
 
-    await place.hands.do(order(Action.ROLLBACK, house, to_commit=COMMIT), visitor)
+    await place.hands.do(order(DashboardAction.ROLLBACK, house, to_commit=COMMIT), visitor)
     assert house.get("Stoker", "line-1")["spec"]["rollback"]["toCommit"] == COMMIT
-    await place.hands.do(order(Action.RELEASE, house), visitor)
+    await place.hands.do(order(DashboardAction.RELEASE, house), visitor)
     assert "rollback" not in house.get("Stoker", "line-1")["spec"]
 
-    status, said = await refused(place, order(Action.PAUSE, house), viewer)
+    status, said = await refused(place, order(DashboardAction.PAUSE, house), viewer)
     assert (status, "cannot patch" in said) == (403, True)
     assert house.get("Stoker", "line-1")["spec"]["paused"] is False
 
 
-async def test_a_second_way_back_does_not_undo_the_first(house: House, place: Place) -> None:
+async def test_a_second_way_back_does_not_undo_the_first(house: RbacEnvironment, place: Place) -> None:
     house.apply("Stoker", "line-1", {"git": GIT})
     editor = house.person("editor", "stoker-editor")
     visitor, _ = await place.enter(editor)
     first = "filler-20260212-103005"
-    back = order(Action.ROLLBACK, house, to_snapshot=first, gateway="packer")
+    back = order(DashboardAction.ROLLBACK, house, to_snapshot=first, gateway="packer")
     status, said = await refused(place, back, editor)
     assert (status, said) == (409, f"{first} is no snapshot of gateway packer")
 
-    back = order(Action.ROLLBACK, house, to_snapshot=first, gateway="filler")
+    back = order(DashboardAction.ROLLBACK, house, to_snapshot=first, gateway="filler")
     await place.hands.do(back, visitor)
     await place.hands.do(back, visitor)
-    another = order(Action.ROLLBACK, house, to_snapshot="packer-20260212-103005", gateway="packer")
-    for one in (another, order(Action.ROLLBACK, house, to_commit=COMMIT)):
+    another = order(DashboardAction.ROLLBACK, house, to_snapshot="packer-20260212-103005", gateway="packer")
+    for one in (another, order(DashboardAction.ROLLBACK, house, to_commit=COMMIT)):
         status, said = await refused(place, one, editor)
         assert (status, f"already taken back to {first}" in said) == (409, True)
     assert house.get("Stoker", "line-1")["spec"]["rollback"] == {"toSnapshot": first}
-    await place.hands.do(order(Action.RELEASE, house), visitor)
+    await place.hands.do(order(DashboardAction.RELEASE, house), visitor)
     both = (place.hands.do(one, visitor) for one in (back, another))
     ended = await asyncio.gather(*both, return_exceptions=True)
-    assert sorted(isinstance(one, Refused) for one in ended) == [False, True], "one of two at once"
+    assert sorted(isinstance(one, ActionRefused) for one in ended) == [False, True], "one of two at once"
 
 
 @pytest.mark.parametrize(
     ("action", "more", "status"),
     [
-        (Action.APPROVE, {}, 400),
-        (Action.ROLLBACK, {}, 400),
-        (Action.ROLLBACK, {"to_commit": "main"}, 400),
-        (Action.ROLLBACK, {"to_snapshot": "../x"}, 400),
-        (Action.PAUSE, {"kind": "Secret"}, 400),
-        (Action.PAUSE, {"name": "../secrets"}, 400),
-        (Action.PAUSE, {"name": "none"}, 404),
+        (DashboardAction.APPROVE, {}, 400),
+        (DashboardAction.ROLLBACK, {}, 400),
+        (DashboardAction.ROLLBACK, {"to_commit": "main"}, 400),
+        (DashboardAction.ROLLBACK, {"to_snapshot": "../x"}, 400),
+        (DashboardAction.PAUSE, {"kind": "Secret"}, 400),
+        (DashboardAction.PAUSE, {"name": "../secrets"}, 400),
+        (DashboardAction.PAUSE, {"name": "none"}, 404),
     ],
 )
 async def test_an_order_that_makes_no_sense_is_a_sentence(
-    action: Action, more: dict[str, str], status: int, house: House, place: Place
+    action: DashboardAction, more: dict[str, str], status: int, house: RbacEnvironment, place: Place
 ) -> None:
     editor = house.person("editor", "stoker-editor")
     told = {"namespace": house.namespace, "kind": "Stoker", "name": "line-1", **more}
-    found, said = await refused(place, Order(action=action, **told), editor)
+    found, said = await refused(place, ActionBody(action=action, **told), editor)
     assert (found, bool(said)) == (status, True)
 
 
-async def test_an_approval_is_what_the_command_line_writes(house: House, place: Place) -> None:
+async def test_an_approval_is_what_the_command_line_writes(house: RbacEnvironment, place: Place) -> None:
     for name in ("line-1", "line-2"):
         house.apply("Stoker", name, {"git": GIT})
         house.says("Stoker", name, waiting_status())
     editor = house.person("editor", "stoker-editor")
     visitor, _ = await place.enter(editor)
-    status, said = await refused(place, order(Action.APPROVE, house, digest="a" * 64), editor)
+    status, said = await refused(place, order(DashboardAction.APPROVE, house, digest="a" * 64), editor)
     assert (status, DIGEST in said) == (409, True)
 
-    await place.hands.do(order(Action.APPROVE, house, digest=DIGEST), visitor)
-    async with Client(config.load(house.cluster.kubeconfig())) as admin:
-        await approve(admin, Named(house.namespace, "line-2"), DIGEST)
+    await place.hands.do(order(DashboardAction.APPROVE, house, digest=DIGEST), visitor)
+    async with KubeClient(config.load(house.cluster.kubeconfig())) as admin:
+        await approve(admin, ResourceName(house.namespace, "line-2"), DIGEST)
     by_page, by_hand = (
         {
             name: value
@@ -286,22 +286,22 @@ def held_status(*digests: str, reason: str = "DestinationUnmapped") -> dict[str,
 
 @pytest.mark.parametrize("reason", ["DestinationUnmapped", "SourceEmpty"])
 async def test_a_plan_that_a_gateway_holds_is_approved_on_the_page_and_on_the_command_line(
-    house: House, place: Place, reason: str
+    house: RbacEnvironment, place: Place, reason: str
 ) -> None:
     for name in ("line-1", "line-2"):
         house.apply("Stoker", name, {"git": GIT})
         house.says("Stoker", name, held_status(DIGEST, "f" * 64, reason=reason))
     editor = house.person("editor", "stoker-editor")
     visitor, _ = await place.enter(editor)
-    status, said = await refused(place, order(Action.APPROVE, house, digest="a" * 64), editor)
+    status, said = await refused(place, order(DashboardAction.APPROVE, house, digest="a" * 64), editor)
     assert (status, DIGEST in said) == (409, True)
-    await place.hands.do(order(Action.APPROVE, house, digest=DIGEST), visitor)
-    async with Client(config.load(house.cluster.kubeconfig())) as admin:
+    await place.hands.do(order(DashboardAction.APPROVE, house, digest=DIGEST), visitor)
+    async with KubeClient(config.load(house.cluster.kubeconfig())) as admin:
         with pytest.raises(Stalled, match="name one of them"):
-            await approve(admin, Named(house.namespace, "line-2"), None)
-        assert "gateway filler-0" in await approve(admin, Named(house.namespace, "line-2"), DIGEST)
+            await approve(admin, ResourceName(house.namespace, "line-2"), None)
+        assert "gateway filler-0" in await approve(admin, ResourceName(house.namespace, "line-2"), DIGEST)
         house.says("Stoker", "line-2", held_status("f" * 64, reason=reason))
-        await approve(admin, Named(house.namespace, "line-2"), None)
+        await approve(admin, ResourceName(house.namespace, "line-2"), None)
     written = [
         house.get("Stoker", name)["metadata"]["annotations"]["stoker.io/approved-plan"]
         for name in ("line-1", "line-2")
@@ -310,7 +310,7 @@ async def test_a_plan_that_a_gateway_holds_is_approved_on_the_page_and_on_the_co
 
 
 async def test_admission_has_the_last_word_on_who_approves(
-    house: House, place: Place, tmp_path: Path
+    house: RbacEnvironment, place: Place, tmp_path: Path
 ) -> None:
     with Admission(house.cluster, house.namespace, tmp_path) as admission:
         admission.prepare()
@@ -320,14 +320,14 @@ async def test_admission_has_the_last_word_on_who_approves(
         house.apply("Stoker", "line-1", {"git": GIT, "approval": {"required": True, "teams": ["owners"]}})
         house.says("Stoker", "line-1", waiting_status())
         editor = house.person("editor", "stoker-editor")
-        status, said = await refused(place, order(Action.APPROVE, house, digest=DIGEST), editor)
+        status, said = await refused(place, order(DashboardAction.APPROVE, house, digest=DIGEST), editor)
     assert (status, "none of the teams" in said) == (403, True)
     assert "annotations" not in house.get("Stoker", "line-1")["metadata"] or not [
         name for name in house.get("Stoker", "line-1")["metadata"]["annotations"] if "approved" in name
     ]
 
 
-async def test_a_right_that_was_taken_away_is_gone(house: House, place: Place) -> None:
+async def test_a_right_that_was_taken_away_is_gone(house: RbacEnvironment, place: Place) -> None:
     house.apply("Stoker", "line-1", {"git": GIT})
     editor = house.person("editor", "stoker-editor")
     before = await place.sees(editor, "line-1")
@@ -336,11 +336,11 @@ async def test_a_right_that_was_taken_away_is_gone(house: House, place: Place) -
     house.objects().delete("RoleBinding", "editor-stoker-editor")
     after = await place.sees(editor)
     assert (after.namespaces, after != before) == (frozenset(), True)
-    assert await refused(place, order(Action.PAUSE, house), editor)
+    assert await refused(place, order(DashboardAction.PAUSE, house), editor)
     assert visitor.name.endswith(":editor")
 
 
-async def test_only_a_token_that_is_good_now_opens_anything(house: House, place: Place) -> None:
+async def test_only_a_token_that_is_good_now_opens_anything(house: RbacEnvironment, place: Place) -> None:
     token = house.person("viewer", "stoker-viewer")
     wrong = token.reveal()[:-8] + "AAAAAAAA"
     for one in ("", "x", wrong, "a\nb", "x" * 20_000, "ü"):
@@ -355,7 +355,7 @@ async def test_only_a_token_that_is_good_now_opens_anything(house: House, place:
     async def ended() -> bool:
         try:
             await place.gate.sight(visitor)
-        except Refused as error:
+        except ActionRefused as error:
             return error.status == 401
         return False
 
@@ -365,19 +365,19 @@ async def test_only_a_token_that_is_good_now_opens_anything(house: House, place:
     assert (await eventually_async(lambda: _denied(place, house, visitor), PATIENCE)) == 401
 
 
-async def _denied(place: Place, house: House, visitor: Visitor) -> int:
-    with pytest.raises(Refused) as error:
-        await place.hands.do(order(Action.PAUSE, house), visitor)
+async def _denied(place: Place, house: RbacEnvironment, visitor: Visitor) -> int:
+    with pytest.raises(ActionRefused) as error:
+        await place.hands.do(order(DashboardAction.PAUSE, house), visitor)
     return error.value.status
 
 
 async def test_an_api_server_that_is_away_lets_nobody_in(
-    house: House, place: Place, fault_proxy: FaultProxy
+    house: RbacEnvironment, place: Place, fault_proxy: FaultProxy
 ) -> None:
     token = house.person("viewer", "stoker-viewer")
     far = config.load(house.cluster.kubeconfig(server=f"https://{fault_proxy.address}"))
-    async with Client(far) as client:
-        gate = ClusterGate(client, place.scene, house.namespace)
+    async with KubeClient(far) as client:
+        gate = ClusterAuth(client, place.scene, house.namespace)
         visitor = await gate.admit(token)
         assert visitor is not None
         with fault_proxy.refusing():
@@ -387,27 +387,27 @@ async def test_an_api_server_that_is_away_lets_nobody_in(
             assert error.value.reason is Reason.UNREACHABLE
             with pytest.raises(Retry):
                 await gate.admit(Secret("another"))
-            with pytest.raises(Refused) as refusal:
-                await ClusterHands(far, house.namespace).do(order(Action.PAUSE, house), visitor)
+            with pytest.raises(ActionRefused) as refusal:
+                await ClusterActions(far, house.namespace).do(order(DashboardAction.PAUSE, house), visitor)
     assert refusal.value.status == 502
 
 
 async def test_an_account_that_may_not_ask_lets_nobody_in(
-    house: House, place: Place, capfd: pytest.CaptureFixture[str]
+    house: RbacEnvironment, place: Place, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is not the visitor who lacks a right, so it is not the visitor who is told 403."""
     token = house.person("viewer", "stoker-viewer")
     unable = house.person("unable")
     account = config.load(house.cluster.service_account_kubeconfig(house.namespace, "unable"))
-    async with Client(account) as client:
-        gate = ClusterGate(client, place.scene, house.namespace)
+    async with KubeClient(account) as client:
+        gate = ClusterAuth(client, place.scene, house.namespace)
         with pytest.raises(Retry, match="the log says why"):
             await gate.admit(token)
     assert unable
     assert "tokenreviews" in capfd.readouterr().err
 
 
-async def test_the_emergency_stop_is_for_those_who_may(house: House, place: Place) -> None:
+async def test_the_emergency_stop_is_for_those_who_may(house: RbacEnvironment, place: Place) -> None:
     editor = house.person("editor", "stoker-editor")
     chief = house.person("chief", "stoker-viewer", "stoker-emergency-stop")
     sight = await place.sees(chief)
@@ -416,7 +416,7 @@ async def test_the_emergency_stop_is_for_those_who_may(house: House, place: Plac
     version = place.scene.version()
     visitor, _ = await place.enter(chief)
 
-    stop, go_on = Order(action=Action.STOP), Order(action=Action.GO_ON)
+    stop, go_on = ActionBody(action=DashboardAction.STOP), ActionBody(action=DashboardAction.GO_ON)
     assert "everything is held still" in await place.hands.do(stop, visitor)
     assert house.objects().get("ConfigMap", PAUSE)["data"] == {"paused": "true"}
     await eventually_async(lambda: place.scene.picture(sight).stop.active, PATIENCE)
@@ -431,7 +431,7 @@ async def test_the_emergency_stop_is_for_those_who_may(house: House, place: Plac
     assert (status, house.objects().get("ConfigMap", PAUSE)["data"]) == (403, {"paused": "false"})
 
 
-async def test_destinations_are_shown_with_their_last_commits(house: House, place: Place) -> None:
+async def test_destinations_are_shown_with_their_last_commits(house: RbacEnvironment, place: Place) -> None:
     url = "https://git.example.net/plant/cluster.git"
     house.apply("GitRepoConfig", "repo", {"repoUrl": url, "allowedBranches": ["main"]})
     spec = {"repoRef": {"name": "repo"}, "branch": "main", "baseFolder": "clusters/prod"}

@@ -10,7 +10,7 @@ import pytest
 
 from stoker.domain.secrets import Secret
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.dashboard.rbac_environment import Browser, House
+from stoker_testkit.dashboard.rbac_environment import RbacEnvironment, SignedInBrowser
 from stoker_testkit.environments.controller_environment import Site
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
@@ -22,12 +22,12 @@ PATIENCE = 45.0
 
 
 @pytest.fixture
-def house(kinds: ClusterAccess, namespace: str) -> House:
-    return House(kinds, namespace, "")
+def house(kinds: ClusterAccess, namespace: str) -> RbacEnvironment:
+    return RbacEnvironment(kinds, namespace, "")
 
 
 def test_a_controller_serves_it_on_every_replica_over_tls(
-    house: House, tmp_path: Path, repositories: Path, git_http: GitHttpServer
+    house: RbacEnvironment, tmp_path: Path, repositories: Path, git_http: GitHttpServer
 ) -> None:
     plant = Repository.create(repositories / "plant.git")
     plant.commit({"services/site/projects/site/project.json": "{}"})
@@ -40,7 +40,7 @@ def test_a_controller_serves_it_on_every_replica_over_tls(
             site.start(f"--dashboard-bind-address=127.0.0.1:{port}", f"--dashboard-cert-dir={tmp_path}")
         site.apply("Stoker", "line-1", git={"repo": git_http.url("plant.git"), "ref": "main"})
         editor = house.person("editor", "stoker-editor")
-        browsers = [Browser(port, trust) for port in ports]
+        browsers = [SignedInBrowser(port, trust) for port in ports]
         for browser in browsers:
             eventually(browser.answers, PATIENCE, site.tail)
             assert browser.ask("GET", "/api/picture")[0] == 401
@@ -70,20 +70,20 @@ def test_a_controller_serves_it_on_every_replica_over_tls(
 
 
 @pytest.mark.smoke
-def test_a_reverser_serves_it_too(house: House, tmp_path: Path) -> None:
+def test_a_reverser_serves_it_too(house: RbacEnvironment, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     viewer = house.person("viewer", "stoker-viewer")
     house.apply("Stoker", "line-1", {"git": {"repo": "https://git.invalid/x.git", "ref": "main"}})
     with ReverserSite(house.cluster, house.namespace, tmp_path) as site:
         site.start(f"--dashboard-bind-address=127.0.0.1:{port}")
-        browser = Browser(port)
+        browser = SignedInBrowser(port)
         eventually(browser.answers, PATIENCE, site.tail)
         assert browser.sign_in(viewer) == 200
         assert eventually(browser.names, PATIENCE, site.tail) == ["line-1"]
 
 
 def test_what_is_wrong_with_a_dashboard_is_told_and_the_process_goes_on(
-    house: House, tmp_path: Path, repositories: Path, git_http: GitHttpServer
+    house: RbacEnvironment, tmp_path: Path, repositories: Path, git_http: GitHttpServer
 ) -> None:
     Repository.create(repositories / "plant.git").commit({"services/site/projects/site/project.json": "{}"})
     with Site.prepare(house.cluster, house.namespace, tmp_path) as site, socket.socket() as taken:
@@ -96,7 +96,9 @@ def test_what_is_wrong_with_a_dashboard_is_told_and_the_process_goes_on(
         assert process.running
 
 
-def test_a_network_that_is_none_ends_the_process_with_a_sentence(house: House, tmp_path: Path) -> None:
+def test_a_network_that_is_none_ends_the_process_with_a_sentence(
+    house: RbacEnvironment, tmp_path: Path
+) -> None:
     with Site.prepare(house.cluster, house.namespace, tmp_path) as site:
         process = site.start("--dashboard-bind-address=127.0.0.1:0", "--dashboard-trusted-proxy=10.0.0.1/8")
         process.wait(PATIENCE)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stoker_testkit.dashboard.api_client import Visit
+from stoker_testkit.dashboard.api_client import DashboardClient
 from stoker_testkit.environments.sample_manifests import line_manifests
-from stoker_testkit.environments.sync_watch_environment import PATIENCE, WatchedFolder, Watching
+from stoker_testkit.environments.sync_watch_environment import PATIENCE, WatchedFolder, WatchProcess
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.secret_leaks.tracked_credentials import known, planted
 from stoker_testkit.wait_until import eventually, eventually_async
@@ -37,12 +37,12 @@ def token_of(site: WatchedFolder) -> str:
 class Page:
     """A dashboard that somebody signed in to."""
 
-    def __init__(self, watching: Watching) -> None:
+    def __init__(self, watching: WatchProcess) -> None:
         self.watching = watching
         self.site = watching.site
         port = watching.until_logged("dashboard.listening")["port"]
         watching.until_logged("dashboard.open")  # the token lies there
-        self.visit = Visit(f"http://127.0.0.1:{port}")
+        self.visit = DashboardClient(f"http://127.0.0.1:{port}")
 
     async def __aenter__(self) -> Page:
         await self.visit.__aenter__()
@@ -75,14 +75,14 @@ class Page:
 
 
 @pytest.fixture
-def watching(site: WatchedFolder) -> Iterator[Watching]:
+def watching(site: WatchedFolder) -> Iterator[WatchProcess]:
     with site.watching(ON, "--gateway-name=filler") as watching:
         watching.until_logged("sync.done")
         yield watching
 
 
 @pytest_asyncio.fixture
-async def page(watching: Watching) -> AsyncIterator[Page]:
+async def page(watching: WatchProcess) -> AsyncIterator[Page]:
     async with Page(watching) as page:
         yield page
 
@@ -289,7 +289,9 @@ async def test_a_resource_with_snapshots_offers_them_and_its_past_outlives_the_p
             assert [one["number"] for one in history] == list(range(1, len(history) + 1))
 
 
-def test_the_token_is_nobody_elses_and_goes_with_the_process(site: WatchedFolder, watching: Watching) -> None:
+def test_the_token_is_nobody_elses_and_goes_with_the_process(
+    site: WatchedFolder, watching: WatchProcess
+) -> None:
     file = site.data / ".sync-state/dashboard-token"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert len(token_of(site)) >= 40
@@ -305,7 +307,7 @@ async def test_a_token_of_ones_own_is_read_again_when_it_is_replaced(site: Watch
     file.write_text(planted("dashboard-1") + "\n")
     with site.watching(ON, f"--dashboard-token-file={file}") as watching:
         port = watching.until_logged("dashboard.listening")["port"]
-        async with Visit(f"http://127.0.0.1:{port}") as visit:
+        async with DashboardClient(f"http://127.0.0.1:{port}") as visit:
             assert (await visit.sign_in(planted("dashboard-1"))).status == 200
             file.write_text(planted("dashboard-2") + "\n")
             assert (await visit.sign_in(planted("dashboard-1"))).status == 401
@@ -317,7 +319,7 @@ async def test_a_token_of_ones_own_is_read_again_when_it_is_replaced(site: Watch
 async def test_a_name_that_leads_here_is_ours_only_if_it_was_given(site: WatchedFolder) -> None:
     with site.watching(ON, "--dashboard-host=plant.example.net") as watching:
         port = watching.until_logged("dashboard.listening")["port"]
-        async with Visit(f"http://127.0.0.1:{port}") as visit:
+        async with DashboardClient(f"http://127.0.0.1:{port}") as visit:
             assert (await visit.get("/", Host=f"plant.example.net:{port}")).status == 200
             assert (await visit.get("/", Host=f"localhost:{port}")).status == 200
             said = await visit.get("/", Host="rebound.example")
@@ -326,7 +328,7 @@ async def test_a_name_that_leads_here_is_ours_only_if_it_was_given(site: Watched
 
 
 @contextmanager
-def taken(site: WatchedFolder, *more: str) -> Iterator[Watching]:
+def taken(site: WatchedFolder, *more: str) -> Iterator[WatchProcess]:
     with site.watching(ON) as first:
         port = first.until_logged("dashboard.listening")["port"]
         site.log = site.place / "second-log"

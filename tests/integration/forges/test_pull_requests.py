@@ -20,13 +20,13 @@ from stoker.forges import (
     ForgeUnavailable,
     PullRequest,
     PullRequestDraft,
-    RequestState,
+    PullRequestState,
     forge_for,
 )
 from stoker_testkit.forges.forge_double import ForgeDouble, RequestRecord
-from stoker_testkit.forges.gitea import Gitea, GiteaRefused, GiteaRepository
-from stoker_testkit.forges.github_pull_requests import GitHubForge
-from stoker_testkit.forges.gitlab_merge_requests import GitLab
+from stoker_testkit.forges.gitea import GiteaRefused, GiteaRepository, GiteaServer
+from stoker_testkit.forges.github_pull_requests import GitHubForgeDouble
+from stoker_testkit.forges.gitlab_merge_requests import GitLabForgeDouble
 from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.services.http_proxy import HttpProxy
 from stoker_testkit.wait_until import eventually
@@ -85,7 +85,7 @@ class DoubleGround:
 
 
 class GiteaGround:
-    def __init__(self, gitea: Gitea) -> None:
+    def __init__(self, gitea: GiteaServer) -> None:
         self.repository: GiteaRepository = gitea.create_repository(f"forge-{next(_NAMES)}")
         repo = RepoUrl(self.repository.clone_url)
         self.forge = forge_for(repo, Secret(gitea.token), kind=ForgeKind.GITEA, url=gitea.url)
@@ -124,13 +124,13 @@ class GiteaGround:
 
 @pytest.fixture
 def github() -> Iterator[DoubleGround]:
-    with GitHubForge.start() as double:
+    with GitHubForgeDouble.start() as double:
         yield DoubleGround(double, ForgeKind.GITHUB, "plant/site")
 
 
 @pytest.fixture
 def gitlab() -> Iterator[DoubleGround]:
-    with GitLab.start() as double:
+    with GitLabForgeDouble.start() as double:
         yield DoubleGround(double, ForgeKind.GITLAB, "plant/line-1/site")
 
 
@@ -169,7 +169,7 @@ async def test_a_request_is_opened_found_and_read(ground: Ground) -> None:
     head = ground.push(BRANCH)
     assert await ground.forge.find(BRANCH, "main") is None
     made = await ground.forge.create(DRAFT)
-    assert (made.state, made.branch, made.base, made.head) == (RequestState.OPEN, BRANCH, "main", head)
+    assert (made.state, made.branch, made.base, made.head) == (PullRequestState.OPEN, BRANCH, "main", head)
     assert made.url.startswith("http")
     assert made.warning == ""
     assert made.merged_commit is None
@@ -206,7 +206,7 @@ async def test_a_merged_request_is_known_with_its_commit(ground: Ground) -> None
     made = await ground.forge.create(DRAFT)
     commit = ground.merge(made.number)
     state = await ground.forge.state(made.number)
-    assert (state.state, state.merged_commit) == (RequestState.MERGED, commit)
+    assert (state.state, state.merged_commit) == (PullRequestState.MERGED, commit)
     assert await ground.forge.find(BRANCH, "main") == state
 
 
@@ -216,7 +216,7 @@ async def test_a_closed_request_is_known_and_the_next_one_takes_its_place(ground
     ground.close(made.number)
     found = await ground.forge.find(BRANCH, "main")
     assert found is not None
-    assert (found.number, found.state, found.merged_commit) == (made.number, RequestState.CLOSED, None)
+    assert (found.number, found.state, found.merged_commit) == (made.number, PullRequestState.CLOSED, None)
     again = await ground.forge.create(DRAFT)
     assert again.number > made.number
     assert await ground.forge.find(BRANCH, "main") == again
@@ -270,7 +270,7 @@ async def test_a_branch_with_many_requests_is_read_in_pages(double: DoubleGround
 
 
 async def test_a_fast_forwarded_merge_is_the_branchs_own_commit(gitlab: DoubleGround) -> None:
-    assert isinstance(gitlab.double, GitLab)
+    assert isinstance(gitlab.double, GitLabForgeDouble)
     gitlab.double.fast_forward = True
     head = gitlab.push(BRANCH)
     made = await gitlab.forge.create(DRAFT)
@@ -286,7 +286,7 @@ async def test_a_wrong_token_is_said_and_not_shown(double: DoubleGround) -> None
 
 
 @pytest.mark.xdist_group("gitea")
-async def test_a_wrong_token_is_said_by_gitea(gitea: Gitea) -> None:
+async def test_a_wrong_token_is_said_by_gitea(gitea: GiteaServer) -> None:
     repo = RepoUrl(gitea.create_repository(f"forge-{next(_NAMES)}").clone_url)
     forge = forge_for(repo, Secret(planted("wrong-token")), kind=ForgeKind.GITEA, url=gitea.url)
     with pytest.raises(ForgeRefused, match=r"does not accept the token \(status 401\)$") as caught:

@@ -14,11 +14,11 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.api_key import checked, key_file
-from stoker.ignition.client.gateway import Gateway, ScanKind
+from stoker.ignition.client.gateway import GatewayClient, ScanKind
 from stoker.ignition.client.http import LARGEST_ANSWER
-from stoker.ignition.client.responses import LockRefused, NotOffered
+from stoker.ignition.client.responses import PathNotOffered, ScanLockRefused
 from stoker_testkit.certificates import Authority
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.gateway.rest_api.request_checks import ApiKey, Insecure
 from stoker_testkit.gateway.runtime import State
 from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
@@ -45,19 +45,21 @@ def proxy(simulated: SimulatedGateway) -> Iterator[HttpFaultProxy]:
 
 
 @pytest.fixture
-async def gateway(proxy: HttpFaultProxy) -> AsyncIterator[Gateway]:
+async def gateway(proxy: HttpFaultProxy) -> AsyncIterator[GatewayClient]:
     """A client that reaches the test gateway through a proxy, which can answer in its place."""
     client = to(proxy.url)
     yield client
     await client.aclose()
 
 
-def to(url: str, key: str = KEY, *, ca: bytes | None = None, insecure_skip_verify: bool = False) -> Gateway:
+def to(
+    url: str, key: str = KEY, *, ca: bytes | None = None, insecure_skip_verify: bool = False
+) -> GatewayClient:
     address = GatewayAddress.parse(url)
-    return Gateway(address, lambda: Secret(key), ca=ca, insecure_skip_verify=insecure_skip_verify)
+    return GatewayClient(address, lambda: Secret(key), ca=ca, insecure_skip_verify=insecure_skip_verify)
 
 
-async def trouble(client: Gateway) -> StokerError:
+async def trouble(client: GatewayClient) -> StokerError:
     """What `check` finds wrong first."""
     try:
         with pytest.raises(StokerError) as found:
@@ -73,12 +75,12 @@ async def test_the_header_of_the_key_can_be_another_one(simulated: SimulatedGate
     simulated.settings.key_header = "X-Plant-Token"
     assert (await trouble(to(simulated.url))).reason is Reason.TOKEN_REJECTED
     address = GatewayAddress.parse(simulated.url)
-    client = Gateway(address, lambda: Secret(KEY), header="X-Plant-Token")
+    client = GatewayClient(address, lambda: Secret(KEY), header="X-Plant-Token")
     assert (await client.check()).version
     await client.aclose()
 
 
-async def test_asks_scans_and_reads_back(gateway: Gateway, simulated: SimulatedGateway) -> None:
+async def test_asks_scans_and_reads_back(gateway: GatewayClient, simulated: SimulatedGateway) -> None:
     assert (await gateway.check()).version.startswith("8.3.7")
     assert await gateway.project_names() == {"filler"}
     await gateway.lock(ScanKind.PROJECTS, acquire=1, hold=60)
@@ -91,7 +93,7 @@ async def test_a_key_that_was_replaced_is_used_for_the_next_request(
     simulated: SimulatedGateway, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_text("stoker:old")
-    client = Gateway(GatewayAddress.parse(simulated.url), key_file(tmp_path / "key"))
+    client = GatewayClient(GatewayAddress.parse(simulated.url), key_file(tmp_path / "key"))
     with pytest.raises(Stalled) as rejected:
         await client.check()
     assert rejected.value.reason is Reason.TOKEN_REJECTED
@@ -104,7 +106,7 @@ async def test_a_key_without_its_name_never_leaves_the_house(simulated: Simulate
     def read() -> Secret:
         return checked(Secret(SECRET), "the key")
 
-    error = await trouble(Gateway(GatewayAddress.parse(simulated.url), read))
+    error = await trouble(GatewayClient(GatewayAddress.parse(simulated.url), read))
     assert error.reason is Reason.TOKEN_MALFORMED
     assert not simulated.asked("GET", "gateway-info")
 
@@ -123,7 +125,7 @@ async def test_starting_and_faulted_are_told_apart(
 
 
 async def test_a_level_that_may_only_read_is_named_when_it_matters(
-    gateway: Gateway, simulated: SimulatedGateway
+    gateway: GatewayClient, simulated: SimulatedGateway
 ) -> None:
     simulated.settings.keys["stoker"] = ApiKey(SECRET, write=False)
     await gateway.check()
@@ -146,27 +148,27 @@ async def test_an_8_1_gateway_is_named_with_its_version(simulated: SimulatedGate
 
 
 async def test_a_gateway_that_knows_the_older_path_only_is_asked_there(
-    gateway: Gateway, proxy: HttpFaultProxy
+    gateway: GatewayClient, proxy: HttpFaultProxy
 ) -> None:
-    proxy.arm(Answered(404, b"<html>", {"Content-Type": "text/html"}), INFO)
+    proxy.arm(AnsweredFault(404, b"<html>", {"Content-Type": "text/html"}), INFO)
     body = json.dumps({"ignitionVersion": "8.3.0", "name": "old"}).encode()
-    proxy.arm(Answered(200, body, {"Content-Type": "application/json"}), "/data/api/v1/status")
+    proxy.arm(AnsweredFault(200, body, {"Content-Type": "application/json"}), "/data/api/v1/status")
     assert (await gateway.check()).version == "8.3.0"
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        Answered(200, b"<html>login</html>", {"Content-Type": "text/html"}),
-        Answered(200, b'{"ignitionVersion":', {"Content-Type": "application/json"}),
-        Answered(200, b"[]", {"Content-Type": "application/json"}),
-        Answered(200, b'{"ignitionVersion":83}', {"Content-Type": "application/json"}),
-        Answered(200, b"[" * 100_000, {"Content-Type": "application/json"}),
-        Answered(200),
+        AnsweredFault(200, b"<html>login</html>", {"Content-Type": "text/html"}),
+        AnsweredFault(200, b'{"ignitionVersion":', {"Content-Type": "application/json"}),
+        AnsweredFault(200, b"[]", {"Content-Type": "application/json"}),
+        AnsweredFault(200, b'{"ignitionVersion":83}', {"Content-Type": "application/json"}),
+        AnsweredFault(200, b"[" * 100_000, {"Content-Type": "application/json"}),
+        AnsweredFault(200),
     ],
 )
 async def test_an_answer_that_is_none_is_told_and_tried_again(
-    gateway: Gateway, proxy: HttpFaultProxy, answer: Answered
+    gateway: GatewayClient, proxy: HttpFaultProxy, answer: AnsweredFault
 ) -> None:
     proxy.arm(answer, INFO)
     error = await trouble(gateway)
@@ -174,17 +176,17 @@ async def test_an_answer_that_is_none_is_told_and_tried_again(
     assert error.reason is Reason.GATEWAY_ERROR
 
 
-async def test_an_endless_answer_is_cut_off(gateway: Gateway, proxy: HttpFaultProxy) -> None:
-    proxy.arm(Answered(200, b" " * (LARGEST_ANSWER + 1)), INFO)
+async def test_an_endless_answer_is_cut_off(gateway: GatewayClient, proxy: HttpFaultProxy) -> None:
+    proxy.arm(AnsweredFault(200, b" " * (LARGEST_ANSWER + 1)), INFO)
     error = await trouble(gateway)
     assert error.reason is Reason.GATEWAY_ERROR
     assert "more than 8 MiB" in error.message
 
 
 async def test_a_redirect_takes_the_key_nowhere(
-    gateway: Gateway, proxy: HttpFaultProxy, simulated: SimulatedGateway
+    gateway: GatewayClient, proxy: HttpFaultProxy, simulated: SimulatedGateway
 ) -> None:
-    proxy.arm(Answered(307, headers={"Location": f"{simulated.url}{INFO}"}), INFO)
+    proxy.arm(AnsweredFault(307, headers={"Location": f"{simulated.url}{INFO}"}), INFO)
     assert (await trouble(gateway)).reason is Reason.GATEWAY_ERROR
     assert not simulated.asked("GET", "gateway-info")
 
@@ -198,12 +200,12 @@ async def test_nobody_there_is_told_with_the_address() -> None:
     assert f"http://127.0.0.1:{port} cannot be reached: Connection refused" in error.message
 
 
-async def test_the_lock_is_refused_in_words(gateway: Gateway, simulated: SimulatedGateway) -> None:
+async def test_the_lock_is_refused_in_words(gateway: GatewayClient, simulated: SimulatedGateway) -> None:
     await gateway.lock(ScanKind.PROJECTS, acquire=0, hold=60)
-    with pytest.raises(LockRefused, match="held by somebody else"):
+    with pytest.raises(ScanLockRefused, match="held by somebody else"):
         await gateway.lock(ScanKind.PROJECTS, acquire=0, hold=60)
     simulated.settings.scan_lock = False
-    with pytest.raises(NotOffered):
+    with pytest.raises(PathNotOffered):
         await gateway.lock(ScanKind.CONFIG, acquire=0, hold=60)
 
 

@@ -13,14 +13,14 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.designer_sessions import DesignerSession
-from stoker.ignition.client.gateway import Gateway, ScanKind
+from stoker.ignition.client.gateway import GatewayClient, ScanKind
 from stoker.ignition.client.inventory import ModuleHealth
 from stoker.ignition.client.requests import ABSENT_SECONDS
-from stoker.ignition.client.responses import NotOffered
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.ignition.client.responses import PathNotOffered
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.gateway.rest_api.request_checks import ApiKey, Paths, Role
 from stoker_testkit.gateway.runtime import State
-from stoker_testkit.gateway.sessions import Browser, Designer
+from stoker_testkit.gateway.sessions import Designer, PerspectiveBrowser
 from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
@@ -57,8 +57,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def gateway(simulated: SimulatedGateway, clock: ManualClock) -> AsyncIterator[Gateway]:
-    client = Gateway(GatewayAddress.parse(simulated.url), lambda: Secret(KEY), clock=clock)
+async def gateway(simulated: SimulatedGateway, clock: ManualClock) -> AsyncIterator[GatewayClient]:
+    client = GatewayClient(GatewayAddress.parse(simulated.url), lambda: Secret(KEY), clock=clock)
     yield client
     await client.aclose()
 
@@ -71,19 +71,19 @@ def paths(request: pytest.FixtureRequest, simulated: SimulatedGateway) -> Paths:
 
 
 @pytest.mark.usefixtures("paths")
-async def test_designers_are_listed_by_project(simulated: SimulatedGateway, gateway: Gateway) -> None:
+async def test_designers_are_listed_by_project(simulated: SimulatedGateway, gateway: GatewayClient) -> None:
     assert await gateway.designers() == ()
     simulated.open_designer(Designer("d1", "anna", "Line 1"))
-    simulated.open_session(Browser("p1", "ben", "Line 2"))
+    simulated.open_session(PerspectiveBrowser("p1", "ben", "Line 2"))
     assert await gateway.designers() == (DesignerSession("d1", "anna", "Line 1", "10.0.0.7"),)
 
 
 @pytest.mark.usefixtures("paths")
 async def test_perspective_sessions_are_told_from_designers(
-    simulated: SimulatedGateway, gateway: Gateway
+    simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     simulated.open_designer(Designer("d1", "anna", "Line 1"))
-    simulated.open_session(Browser("p1", "ben", "Line 2"))
+    simulated.open_session(PerspectiveBrowser("p1", "ben", "Line 2"))
     found = await gateway.perspective_sessions()
     assert found is not None
     assert [(one.id, one.user, one.project) for one in found] == [("p1", "ben", "Line 2")]
@@ -91,7 +91,9 @@ async def test_perspective_sessions_are_told_from_designers(
 
 
 @pytest.mark.usefixtures("paths")
-async def test_modules_are_healthy_or_quarantined(simulated: SimulatedGateway, gateway: Gateway) -> None:
+async def test_modules_are_healthy_or_quarantined(
+    simulated: SimulatedGateway, gateway: GatewayClient
+) -> None:
     simulated.settings.modules, simulated.settings.quarantined = ("a", "b"), ("c",)
     why = "its certificate was not accepted"
     assert await gateway.modules() == ModuleHealth(frozenset({"a", "b"}), {"c": why})
@@ -99,7 +101,7 @@ async def test_modules_are_healthy_or_quarantined(simulated: SimulatedGateway, g
 
 @pytest.mark.usefixtures("paths")
 async def test_tag_providers_are_listed_and_a_modules_own_are_known(
-    simulated: SimulatedGateway, gateway: Gateway
+    simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     simulated.settings.managed_providers = ("MQTT Engine",)
     assert await gateway.tag_providers() == frozenset({"default", "MQTT Engine"})
@@ -107,7 +109,7 @@ async def test_tag_providers_are_listed_and_a_modules_own_are_known(
 
 
 async def test_tag_types_are_read_where_they_can_be_exported(
-    simulated: SimulatedGateway, gateway: Gateway
+    simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     assert await gateway.types_of("default") == frozenset({"Motor"})
     assert await gateway.types_of("nobody's") is None
@@ -116,20 +118,20 @@ async def test_tag_types_are_read_where_they_can_be_exported(
 
 
 async def test_a_session_is_closed_and_whoever_is_gone_is_named(
-    simulated: SimulatedGateway, gateway: Gateway
+    simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
-    simulated.open_session(Browser("p 1/x", "ben", "Line 2"))
+    simulated.open_session(PerspectiveBrowser("p 1/x", "ben", "Line 2"))
     await gateway.close_session("p 1/x", "a new version comes")
     assert await gateway.perspective_sessions() == ()
-    with pytest.raises(NotOffered):
+    with pytest.raises(PathNotOffered):
         await gateway.close_session("p 1/x", "a new version comes")
 
 
 async def test_words_are_shown_where_there_is_a_way_and_with_the_end_where_not(
-    simulated: SimulatedGateway, gateway: Gateway
+    simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
-    simulated.open_session(Browser("p1", "ben", "Line 2", leaves_after=None))
-    with pytest.raises(NotOffered):
+    simulated.open_session(PerspectiveBrowser("p1", "ben", "Line 2", leaves_after=None))
+    with pytest.raises(PathNotOffered):
         await gateway.message_session("p1", "a new version comes")
     simulated.settings.paths = Paths.BOTH
     await gateway.message_session("p1", "a new version comes")
@@ -138,7 +140,7 @@ async def test_words_are_shown_where_there_is_a_way_and_with_the_end_where_not(
 
 
 @pytest.mark.usefixtures("paths")
-async def test_a_restart_is_asked_for_and_seen(simulated: SimulatedGateway, gateway: Gateway) -> None:
+async def test_a_restart_is_asked_for_and_seen(simulated: SimulatedGateway, gateway: GatewayClient) -> None:
     await gateway.restart()
 
     async def state() -> bool:
@@ -152,18 +154,18 @@ async def test_a_restart_is_asked_for_and_seen(simulated: SimulatedGateway, gate
     assert await gateway.check()
 
 
-async def test_what_waits_for_a_restart_is_named(simulated: SimulatedGateway, gateway: Gateway) -> None:
+async def test_what_waits_for_a_restart_is_named(simulated: SimulatedGateway, gateway: GatewayClient) -> None:
     assert await gateway.pending_restarts() == ()
     simulated.settings.paths = Paths.PAPERS
     assert await gateway.pending_restarts() is None
 
 
-async def test_all_pages_of_a_list_are_asked_for(simulated: SimulatedGateway, gateway: Gateway) -> None:
+async def test_all_pages_of_a_list_are_asked_for(simulated: SimulatedGateway, gateway: GatewayClient) -> None:
     simulated.settings.page_limit = 1
     assert await gateway.project_names() == frozenset({"Line 1", "Line 2"})
 
 
-async def test_a_role_and_a_mode_are_told(simulated: SimulatedGateway, gateway: Gateway) -> None:
+async def test_a_role_and_a_mode_are_told(simulated: SimulatedGateway, gateway: GatewayClient) -> None:
     simulated.settings.role, simulated.settings.deployment_mode = Role.BACKUP, "prod"
     found = await gateway.check()
     assert (found.role, found.deployment_mode) == ("Backup", "prod")
@@ -176,13 +178,13 @@ async def test_a_gateway_that_lists_designers_by_project_only_is_asked_so(
     simulated.settings.paths = Paths.PAPERS
     simulated.open_designer(Designer("d1", "anna", "Line 2"))
     with HttpFaultProxy.start(simulated.url) as proxy:
-        proxy.arm(Answered(404), "/data/api/v2/(design/)?sessions$", times=None)
-        client = Gateway(GatewayAddress.parse(proxy.url), lambda: Secret(KEY), clock=clock)
+        proxy.arm(AnsweredFault(404), "/data/api/v2/(design/)?sessions$", times=None)
+        client = GatewayClient(GatewayAddress.parse(proxy.url), lambda: Secret(KEY), clock=clock)
         anna = DesignerSession("d1", "anna", "Line 2", "10.0.0.7")
         assert await client.designers() == (anna,)
-        proxy.arm(Answered(404), "/data/api/v2/projects/Line%201")
+        proxy.arm(AnsweredFault(404), "/data/api/v2/projects/Line%201")
         assert await client.designers() == (anna,), "a project that went meanwhile hides nobody"
-        proxy.arm(Answered(404), "/data/api/v2/projects/", times=None)
+        proxy.arm(AnsweredFault(404), "/data/api/v2/projects/", times=None)
         assert await client.designers() is None
         asked = len(proxy.requests)
         assert await client.designers() is None
@@ -191,7 +193,7 @@ async def test_a_gateway_that_lists_designers_by_project_only_is_asked_so(
 
 
 async def test_a_path_that_is_not_there_is_not_asked_for_again_for_a_while(
-    simulated: SimulatedGateway, gateway: Gateway, clock: ManualClock
+    simulated: SimulatedGateway, gateway: GatewayClient, clock: ManualClock
 ) -> None:
     simulated.settings.paths = Paths.PAPERS
     await gateway.check()
@@ -205,11 +207,11 @@ async def test_a_path_that_is_not_there_is_not_asked_for_again_for_a_while(
 
 
 async def test_a_scan_lock_that_is_not_there_is_not_asked_for_again_for_a_while(
-    simulated: SimulatedGateway, gateway: Gateway
+    simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     simulated.settings.scan_lock = False
     for _ in range(3):
-        with pytest.raises(NotOffered):
+        with pytest.raises(PathNotOffered):
             await gateway.lock(ScanKind.PROJECTS, acquire=0, hold=1)
     assert len(simulated.asked("POST", "scan-lock/projects")) == 1
     simulated.settings.scan_lock = True
@@ -220,7 +222,7 @@ async def test_a_scan_lock_that_is_not_there_is_not_asked_for_again_for_a_while(
 
 @pytest.mark.parametrize("how", ["restarted", "upgraded", "unreachable"])
 async def test_a_gateway_that_was_away_is_asked_again(
-    simulated: SimulatedGateway, gateway: Gateway, how: str
+    simulated: SimulatedGateway, gateway: GatewayClient, how: str
 ) -> None:
     """It may have been upgraded meanwhile."""
     simulated.settings.paths = Paths.PAPERS
@@ -248,14 +250,14 @@ async def test_a_key_that_was_replaced_in_between_is_tried_before_anybody_is_tro
     simulated: SimulatedGateway,
 ) -> None:
     keys = iter(["stoker:old", KEY, KEY])
-    client = Gateway(GatewayAddress.parse(simulated.url), lambda: Secret(next(keys)))
+    client = GatewayClient(GatewayAddress.parse(simulated.url), lambda: Secret(next(keys)))
     assert await client.project_names()
     await client.aclose()
     assert [one.status for one in simulated.asked("GET", "projects/list")] == [401, 200]
 
 
 async def test_a_key_that_stays_wrong_is_tried_once(simulated: SimulatedGateway) -> None:
-    client = Gateway(GatewayAddress.parse(simulated.url), lambda: Secret("stoker:old"))
+    client = GatewayClient(GatewayAddress.parse(simulated.url), lambda: Secret("stoker:old"))
     with pytest.raises(Stalled) as refused:
         await client.project_names()
     await client.aclose()
@@ -265,7 +267,7 @@ async def test_a_key_that_stays_wrong_is_tried_once(simulated: SimulatedGateway)
 
 @pytest.mark.parametrize("text", ["", "secret-alone", "Bearer a:b", "a:b\nX-Other: c", "a:ä"])
 async def test_no_malformed_key_is_sent_wherever_it_came_from(simulated: SimulatedGateway, text: str) -> None:
-    client = Gateway(GatewayAddress.parse(simulated.url), lambda: Secret(text))
+    client = GatewayClient(GatewayAddress.parse(simulated.url), lambda: Secret(text))
     with pytest.raises(Stalled) as refused:
         await client.project_names()
     await client.aclose()
@@ -274,7 +276,7 @@ async def test_no_malformed_key_is_sent_wherever_it_came_from(simulated: Simulat
 
 
 async def test_whether_a_key_may_write_is_found_out_without_writing(
-    simulated: SimulatedGateway, gateway: Gateway
+    simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     await gateway.may_write()
     assert await gateway.lock_info(ScanKind.PROJECTS) is False
@@ -283,12 +285,12 @@ async def test_whether_a_key_may_write_is_found_out_without_writing(
         await gateway.may_write()
     assert refused.value.reason is Reason.LEVEL_NOT_GRANTED
     simulated.settings.scan_lock = False
-    with pytest.raises(NotOffered):
+    with pytest.raises(PathNotOffered):
         await gateway.may_write()
 
 
 async def test_a_gateway_whose_set_up_nobody_finished_is_named(
-    simulated: SimulatedGateway, gateway: Gateway
+    simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     simulated.settings.commissioned = False
     with pytest.raises(Retry) as new:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.rollback import scope
-from stoker.agent.sync.folder import Keeper, verify
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import FolderSync, verify
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.files import DeletionPolicy, Excludes, FilesIntent, Mapping, Orphans
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import DeletionPolicy, ExcludePolicy, FileMapping, FilesIntent, OrphanPolicy
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.engine.layout.reverse_map import Allowed, own_changes
+from stoker.engine.layout.reverse_map import CapturablePaths, own_changes
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.fs.data_folder import DataFolder
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
@@ -26,7 +26,7 @@ from stoker_testkit.repositories.bare_repository import Repository
 KEYS = "config/ignition/keys/gateway.key"
 VALUES = "config/ignition/tags/valueStore.idb"
 OWN = (KEYS, VALUES, f"{VALUES}-wal", "gateway.xml", "ignition.conf", "modules.json", "var/state")
-MIRROR = DeletionPolicy(orphans=Orphans.MIRROR)
+MIRROR = DeletionPolicy(orphans=OrphanPolicy.MIRROR)
 
 
 class Site:
@@ -43,8 +43,8 @@ class Site:
         (self.data / path).parent.mkdir(parents=True, exist_ok=True)
         (self.data / path).write_text(text)
 
-    def keeper(self, *mappings: Mapping) -> Keeper:
-        source = Source(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
+    def keeper(self, *mappings: FileMapping) -> FolderSync:
+        source = SourceIntent(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
         files = FilesIntent(mappings, deletion=MIRROR)
         return open_keeper(SyncJob(source, files, TemplateValues(), self.data, self.cache))
 
@@ -60,7 +60,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 async def test_a_mirrored_config_folder_keeps_the_keys_and_tag_values_of_the_gateway(site: Site) -> None:
     site.repository.commit({"config/resources/core/a/resource.json": "{}", "config/b": "1"})
-    keeper = site.keeper(Mapping("config", "config"))
+    keeper = site.keeper(FileMapping("config", "config"))
     before = site.own()
     await keeper.sync()
     site.put("config/theirs", "x")
@@ -70,9 +70,9 @@ async def test_a_mirrored_config_folder_keeps_the_keys_and_tag_values_of_the_gat
     kept = report.plan.orphans_kept
     assert kept, "what was there before the first sync is deleted only by its approved plan"
     assert not set(OWN).intersection(kept)
-    planned = await keeper.sync(Wish(dry_run=True))
+    planned = await keeper.sync(SyncOptions(dry_run=True))
     assert (
-        await keeper.sync(Wish(approved=frozenset({PlanApproval(planned.plan.digest)})))
+        await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(planned.plan.digest)})))
     ).done.deleted == kept
     assert site.own() == before
     assert not (await verify(site.data)).drift, "nor is it drift"
@@ -81,7 +81,7 @@ async def test_a_mirrored_config_folder_keeps_the_keys_and_tag_values_of_the_gat
 async def test_what_git_holds_of_it_is_left_out_by_name(site: Site) -> None:
     site.repository.commit(dict.fromkeys(OWN, "from git") | {"projects/P/project.json": "{}"})
     before = site.own()
-    report = await site.keeper(Mapping(".", ".")).sync()
+    report = await site.keeper(FileMapping(".", ".")).sync()
     assert {note.path for note in report.plan.skipped} >= set(OWN)
     assert all(note.why.startswith("is never written: ") for note in report.plan.skipped)
     assert site.own() == before
@@ -100,5 +100,5 @@ def test_no_snapshot_holds_it(site: Site) -> None:
 
 def test_no_change_of_it_flows_back_to_git() -> None:
     seen = dict.fromkeys((*OWN, "config/resources/core/x"), record(FileVersion(blob_of(b"2"))))
-    changes = own_changes(seen, Ledger(), Allowed(("**",), (), Excludes()))
+    changes = own_changes(seen, Ledger(), CapturablePaths(("**",), (), ExcludePolicy()))
     assert set(changes) == {"config/resources/core/x"}

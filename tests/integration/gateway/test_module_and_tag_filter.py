@@ -17,26 +17,25 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.loop.gateway_sync import Tended
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import Result
-from stoker.cli.exit_codes import Exit
+from stoker.agent.sync.outcomes import SyncResult
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import Retry
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.files import FilesIntent
-from stoker.domain.intent.files import Mapping as FileMapping
+from stoker.domain.intent.files import FileMapping, FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, TagInheritance
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.client.gateway import GatewayClient
 from stoker.ignition.content.noise import ResourceNoise
 from stoker.ignition.sync.gateway_filter import ASK_AGAIN
-from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
+from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayHookOptions
 from stoker.ignition.sync.readiness import GRACE_SECONDS
 from stoker.ignition.sync.state_files import LARGEST
 from stoker.ignition.sync.stored_inventory import MARK
@@ -100,22 +99,24 @@ class Site:
     data: Path
     cache: Path
     clock: LeapingClock = field(default_factory=LeapingClock)
-    opened: list[Tended] = field(default_factory=list)
+    opened: list[FolderAndGatewaySync] = field(default_factory=list)
 
     def agent(
         self, policy: IgnitionPolicy = ALL, mappings: tuple[FileMapping, ...] = (FileMapping(CORE, CORE),)
-    ) -> tuple[Tended, Attending]:
-        client = Gateway(GatewayAddress.parse(self.gateway.url), lambda: Secret(KEY))
-        options = AttendOptions(data_dir=self.data, state_dir=self.data / ".sync-state", policy=policy)
-        attending = Attending(client, options, self.clock)
+    ) -> tuple[FolderAndGatewaySync, GatewayHook]:
+        client = GatewayClient(GatewayAddress.parse(self.gateway.url), lambda: Secret(KEY))
+        options = GatewayHookOptions(data_dir=self.data, state_dir=self.data / ".sync-state", policy=policy)
+        attending = GatewayHook(client, options, self.clock)
         job = SyncJob(
-            Source(RepoUrl(self.repository.path.as_uri()), GitRef("main")),
+            SourceIntent(RepoUrl(self.repository.path.as_uri()), GitRef("main")),
             FilesIntent(mappings),
             TemplateValues(gateway_name="filler"),
             self.data,
             self.cache,
         )
-        self.opened.append(Tended(open_keeper(job, hooks=(attending,), noise=ResourceNoise()), attending))
+        self.opened.append(
+            FolderAndGatewaySync(open_keeper(job, hooks=(attending,), noise=ResourceNoise()), attending)
+        )
         return self.opened[-1], attending
 
     def read(self, path: str) -> str:
@@ -156,15 +157,15 @@ async def test_nothing_of_a_provider_that_a_module_fills_is_written_or_deleted(
     bring_engine(site)
     put(site.data, {f"{TYPES}/{ENGINE}/udts.json": "the module's own", f"{TYPES}/{ENGINE}/more": "also"})
     tended, attending = site.agent()
-    report = await tended.sync(Wish())
-    assert report.result is Result.DONE
+    report = await tended.sync(SyncOptions())
+    assert report.result is SyncResult.DONE
     assert site.names("default") == ["Motor", "Pump"]
     assert site.read(f"{TYPES}/{ENGINE}/udts.json") == "the module's own"
     assert site.read(f"{TYPES}/{ENGINE}/more") == "also"
     assert report.plan.orphans_kept == ()
     assert attending.outcome.warnings == (LEFT_OUT,)
     site.repository.commit(types(ENGINE, "Edge", "Node"))
-    assert (await tended.sync(Wish())).files_changed == 0
+    assert (await tended.sync(SyncOptions())).files_changed == 0
     assert site.read(f"{TYPES}/{ENGINE}/udts.json") == "the module's own"
 
 
@@ -175,7 +176,7 @@ async def test_an_engines_provider_is_known_by_its_name_and_stays_so_when_the_mo
     site.gateway.load()
     site.gateway.settings.modules, site.gateway.settings.quarantined = WITH_ENGINE[:1], WITH_ENGINE[1:]
     tended, attending = site.agent()
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert attending.outcome.warnings[0] == LEFT_OUT
     assert not (site.data / TYPES / ENGINE).exists()
 
@@ -185,22 +186,22 @@ async def test_what_was_written_before_the_module_came_stays_as_it_is(
     site: Site, folders: tuple[str, ...]
 ) -> None:
     tended, attending = site.agent(mappings=tuple(FileMapping(one, one) for one in folders))
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     before = site.read(f"{TYPES}/{ENGINE}/udts.json")
     bring_engine(site)
     site.clock.advance(ASK_AGAIN)
-    report = await tended.sync(Wish())
-    assert (report.result, report.plan.actions) == (Result.DONE, ())
+    report = await tended.sync(SyncOptions())
+    assert (report.result, report.plan.actions) == (SyncResult.DONE, ())
     assert site.read(f"{TYPES}/{ENGINE}/udts.json") == before
     assert attending.outcome.warnings == (LEFT_OUT,)
     assert tended.keeper.ledger is not None
     assert tended.keeper.ledger.complete, "nothing is left over that each pass would have to look at"
     site.repository.commit({f"{TYPES}/{ENGINE}/udts.json": None, f"{TYPES}/{ENGINE}/resource.json": None})
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert site.read(f"{TYPES}/{ENGINE}/udts.json") == before, "git has no say in it any more"
     put(site.data, {f"{TYPES}/{ENGINE}/udts.json": "the module's own"})
     assert not await tended.verify(), "and what the module does is no drift"
-    report = await tended.sync(Wish())
+    report = await tended.sync(SyncOptions())
     assert (report.plan.actions, bool(report.drift)) == ((), False)
 
 
@@ -209,39 +210,39 @@ async def test_what_was_written_before_the_module_came_stays_as_it_is(
 
 async def test_it_is_asked_every_few_minutes_and_after_a_start_and_not_on_each_pass(site: Site) -> None:
     tended, attending = site.agent()
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     asked = len(site.gateway.requests)
     for _ in range(3):
-        await tended.sync(Wish())
+        await tended.sync(SyncOptions())
     assert len(site.gateway.requests) == asked
     bring_engine(site)
     site.clock.advance(ASK_AGAIN)
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert attending.outcome.warnings == (LEFT_OUT,)
 
     site.gateway.go_down()
     site.repository.commit(types("default", "Motor"))
     with pytest.raises(Retry, match="nothing was written"):  # it is seen to be away
-        await tended.sync(Wish())
+        await tended.sync(SyncOptions())
     site.gateway.come_up()
     site.gateway.settings.managed_providers = (ENGINE, "Other")
     site.clock.advance(5)
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert attending.outcome.verified, "it is seen to be back"
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert attending.outcome.warnings == (f"{LEFT_OUT}, Other",)
 
 
 async def test_one_that_has_just_come_up_is_left_alone_at_first(site: Site) -> None:
     site.gateway.go_down()
     tended, _ = site.agent()
-    await tended.sync(Wish(dry_run=True))
+    await tended.sync(SyncOptions(dry_run=True))
     site.gateway.come_up()
     site.clock.advance(ASK_AGAIN)
-    await tended.sync(Wish(dry_run=True))
+    await tended.sync(SyncOptions(dry_run=True))
     assert site.questions() == 0
     site.clock.advance(GRACE_SECONDS)
-    await tended.sync(Wish(dry_run=True))
+    await tended.sync(SyncOptions(dry_run=True))
     assert site.questions() == 1
 
 
@@ -252,7 +253,7 @@ async def test_one_that_does_not_answer_changes_nothing(site: Site, trouble: str
     put(site.data, provider("parent") | types("parent", "Motor"))
     site.gateway.load()
     tended, attending = site.agent(LEAVES)
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert site.names("default") == ["Pump"]
     if trouble == "down":
         site.gateway.go_down()
@@ -265,7 +266,7 @@ async def test_one_that_does_not_answer_changes_nothing(site: Site, trouble: str
     before = _stamps(site.data)
     for _ in range(3):
         site.clock.advance(ASK_AGAIN)
-        report = await tended.sync(Wish())
+        report = await tended.sync(SyncOptions())
         assert report.plan.actions == ()
     assert _stamps(site.data) == before, "no file, the ledger neither, was written anew"
     assert LEFT_OUT in attending.outcome.warnings
@@ -279,19 +280,19 @@ def _stamps(data: Path) -> dict[str, int]:
 async def test_before_its_first_start_nothing_is_asked_and_what_was_told_counts(site: Site) -> None:
     first, attending = site.agent()
     attending.initial = True
-    await first.sync(Wish())
+    await first.sync(SyncOptions())
     assert site.gateway.requests == []
     bring_engine(site)
     attending.initial = False
-    await first.sync(Wish())
+    await first.sync(SyncOptions())
     assert attending.outcome.warnings == (), "it has just come up"
     site.clock.advance(GRACE_SECONDS)
-    await first.sync(Wish())
+    await first.sync(SyncOptions())
     requests = len(site.gateway.requests)
     again, attending = site.agent()
     attending.initial = True
     site.repository.commit(types(ENGINE, "Other"))
-    assert (await again.sync(Wish())).files_changed == 0
+    assert (await again.sync(SyncOptions())).files_changed == 0
     assert len(site.gateway.requests) == requests
     assert attending.outcome.warnings == (LEFT_OUT,)
 
@@ -299,19 +300,19 @@ async def test_before_its_first_start_nothing_is_asked_and_what_was_told_counts(
 async def test_a_dry_run_plans_the_same_and_leaves_no_trace(site: Site) -> None:
     bring_engine(site)
     tended, _ = site.agent()
-    planned = await tended.sync(Wish(dry_run=True))
+    planned = await tended.sync(SyncOptions(dry_run=True))
     assert not (site.data / ".sync-state").exists()
     other, _ = site.agent()
-    assert (await other.sync(Wish(approved=frozenset({PlanApproval(planned.plan.digest)})))).plan.digest == (
-        planned.plan.digest
-    )
+    assert (
+        await other.sync(SyncOptions(approved=frozenset({PlanApproval(planned.plan.digest)})))
+    ).plan.digest == (planned.plan.digest)
     assert not any(ENGINE in str(write.path) for write in planned.plan.writes)
 
 
 async def test_projects_alone_ask_for_nothing(site: Site) -> None:
     site.repository.commit({"projects/filler/project.json": "{}"})
     tended, _ = site.agent(mappings=(FileMapping("projects", "projects"),))
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert site.questions() == 0
     assert not (site.data / ".sync-state" / MARK).exists()
 
@@ -324,7 +325,7 @@ async def test_a_mark_that_is_not_ours_counts_as_none(site: Site, content: bytes
     state.mkdir(mode=0o700)
     (state / MARK).write_bytes(content)
     tended, attending = site.agent()
-    assert (await tended.sync(Wish())).result is Result.DONE
+    assert (await tended.sync(SyncOptions())).result is SyncResult.DONE
     assert attending.outcome.warnings == ()
 
 
@@ -336,7 +337,7 @@ async def test_leaf_only_leaves_out_what_a_parent_has_and_writes_the_others(site
     site.gateway.load()
     site.repository.commit(provider("parent") | types("parent", "Motor") | provider("default"))
     tended, attending = site.agent(LEAVES)
-    assert (await tended.sync(Wish())).result is Result.DONE
+    assert (await tended.sync(SyncOptions())).result is SyncResult.DONE
     assert site.names("default") == ["Pump"]
     assert site.names("parent") == ["Motor"], "the parent's own are not touched"
     assert attending.outcome.warnings == ()
@@ -344,10 +345,10 @@ async def test_leaf_only_leaves_out_what_a_parent_has_and_writes_the_others(site
     site.gateway.load()
     site.repository.commit(types("parent", "Motor", "Pump"))
     site.clock.advance(ASK_AGAIN)
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert site.names("default") == []
     full, _ = site.agent(ALL)
-    await full.sync(Wish())
+    await full.sync(SyncOptions())
     assert site.names("default") == ["Motor", "Pump"]
 
 
@@ -356,7 +357,7 @@ async def test_a_gateway_that_cannot_tell_types_gets_all_of_them_and_it_is_said(
     put(site.data, provider("parent") | types("parent", "Motor"))
     site.gateway.load()
     tended, attending = site.agent(LEAVES)
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert site.names("default") == ["Motor", "Pump"]
     said, waits = attending.outcome.warnings
     assert said == "this gateway does not say which tag types parent has"
@@ -368,7 +369,7 @@ async def test_more_types_than_can_be_remembered_do_not_count(site: Site) -> Non
     put(site.data, provider("parent") | types("parent", "Motor", *long))
     site.gateway.load()
     tended, attending = site.agent(LEAVES)
-    await tended.sync(Wish())
+    await tended.sync(SyncOptions())
     assert site.names("default") == ["Motor", "Pump"]
     assert any("than can be remembered" in one for one in attending.outcome.warnings)
 
@@ -386,7 +387,7 @@ def test_stoker_sync_asks_the_gateway_and_names_what_it_leaves_out(site: Site, t
     plan = subprocess.run([*command, "plan", *flags], capture_output=True, text=True, check=False)
     assert plan.stderr == f"stoker plan: warning: {LEFT_OUT}\n"
     done = subprocess.run([*command, "sync", *flags], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (Exit.DONE, f"stoker sync: warning: {LEFT_OUT}\n")
+    assert (done.returncode, done.stderr) == (ExitCode.DONE, f"stoker sync: warning: {LEFT_OUT}\n")
     report = json.loads(done.stdout)
     assert json.loads(plan.stdout)["planDigest"] == report["planDigest"]
     assert f"{TYPES}/{ENGINE}/udts.json" in [one["path"] for one in report["skipped"]]
@@ -441,8 +442,8 @@ async def test_modules_go_in_after_what_they_need_then_as_listed_and_one_restart
     tended, attending = site.agent(mappings=(FileMapping("modules", "user-lib/modules"),))
     noticing = Noticing(folder)
     job = tended.keeper.job._replace(module_order=("c.jar",))
-    tended.keeper = Keeper(job, tended.keeper._reader, hooks=(attending,), progress=noticing.look)
-    report = await tended.sync(Wish())
+    tended.keeper = FolderSync(job, tended.keeper._reader, hooks=(attending,), progress=noticing.look)
+    report = await tended.sync(SyncOptions())
     assert noticing.seen == ["c.jar", "z.modl", "a.modl", "b.modl"]
     assert [write.path.name for write in report.plan.writes] == noticing.seen
     assert len(site.gateway.asked("POST", "/restart-tasks/restart")) == 1

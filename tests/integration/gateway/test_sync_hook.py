@@ -11,34 +11,33 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.loop.gateway_sync import Tended
-from stoker.agent.sync.hooks import Change
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
+from stoker.agent.sync.hooks import SyncChange
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.domain.errors import Retry, Stalled, StokerError
-from stoker.domain.git_objects import FileVersion, Held, Note, blob_of
-from stoker.domain.intent.files import FilesIntent
-from stoker.domain.intent.files import Mapping as FileMapping
+from stoker.domain.git_objects import FileVersion, HeldPath, PathNote, blob_of
+from stoker.domain.intent.files import FileMapping, FilesIntent
 from stoker.domain.intent.policies import DesignerPolicy, IgnitionPolicy, PerspectivePolicy, ScanOrder
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.plan.plan import Delete, Plan, Write
-from stoker.fs.apply_plan import Applied
+from stoker.engine.plan.plan import DeleteFile, SyncPlan, WriteFile
+from stoker.fs.apply_plan import ApplyResult
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.gateway import Gateway, ScanKind
-from stoker.ignition.client.responses import LockRefused
-from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
+from stoker.ignition.client.gateway import GatewayClient, ScanKind
+from stoker.ignition.client.responses import ScanLockRefused
+from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayHookOptions
 from stoker.ignition.sync.readiness import FRESH_SECONDS, TOLD_SECONDS
 from stoker_testkit.fast_clock import FastClock
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.gateway.runtime import State
-from stoker_testkit.gateway.scan_lock import Kind
-from stoker_testkit.gateway.sessions import Browser, Designer
+from stoker_testkit.gateway.scan_lock import ScanLockKind
+from stoker_testkit.gateway.sessions import Designer, PerspectiveBrowser
 from stoker_testkit.gateway.settings import ApiKey, Paths
 from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
 from stoker_testkit.manual_clock import ManualClock
@@ -58,7 +57,7 @@ class Site:
     gateway: SimulatedGateway
     data: Path
     clock: FastClock = field(default_factory=FastClock)
-    opened: list[Attending] = field(default_factory=list)
+    opened: list[GatewayHook] = field(default_factory=list)
 
     def attendant(
         self,
@@ -66,34 +65,34 @@ class Site:
         *,
         url: str = "",
         order: ScanOrder = ScanOrder.PROJECTS_FIRST,
-    ) -> Attending:
-        client = Gateway(GatewayAddress.parse(url or self.gateway.url), lambda: Secret(KEY))
-        options = AttendOptions(
+    ) -> GatewayHook:
+        client = GatewayClient(GatewayAddress.parse(url or self.gateway.url), lambda: Secret(KEY))
+        options = GatewayHookOptions(
             data_dir=self.data, state_dir=self.data / ".sync-state", order=order, policy=policy or CALM
         )
-        self.opened.append(Attending(client, options, self.clock))
+        self.opened.append(GatewayHook(client, options, self.clock))
         return self.opened[-1]
 
-    def change(self, files: Mapping[str, str | None], *, initial: bool = False) -> Change:
+    def change(self, files: Mapping[str, str | None], *, initial: bool = False) -> SyncChange:
         version = FileVersion(blob_of(b"x"))
-        plan = Plan(
+        plan = SyncPlan(
             writes=tuple(
-                Write(RelPath(path), version, (self.data / path).exists())
+                WriteFile(RelPath(path), version, (self.data / path).exists())
                 for path, text in files.items()
                 if text is not None
             ),
-            deletions=tuple(Delete(RelPath(path)) for path, text in files.items() if text is None),
+            deletions=tuple(DeleteFile(RelPath(path)) for path, text in files.items() if text is None),
         )
-        return Change(CommitId("a" * 40), GitRef("main"), plan, initial)
+        return SyncChange(CommitId("a" * 40), GitRef("main"), plan, initial)
 
     async def carry(
         self,
-        attending: Attending,
+        attending: GatewayHook,
         files: Mapping[str, str | None],
         *,
         initial: bool = False,
         meanwhile: Callable[[], None] = lambda: None,
-    ) -> tuple[tuple[Held, ...], tuple[Note, ...]]:
+    ) -> tuple[tuple[HeldPath, ...], tuple[PathNote, ...]]:
         """A pass, as the agent makes it: what was held, and what was not verified."""
         change = self.change(files, initial=initial)
         held = await attending.hold(change)
@@ -104,7 +103,7 @@ class Site:
             meanwhile()
             for action in change.plan.actions:
                 self.put(action.path, files[action.path])
-        return held, await attending.after(change, Applied())
+        return held, await attending.after(change, ApplyResult())
 
     def put(self, path: str, text: str | None) -> None:
         place = self.data / path
@@ -166,8 +165,8 @@ async def test_locks_writes_scans_and_verifies(site: Site, order: ScanOrder, kin
     attending = site.attendant(order=order)
 
     def is_locked() -> None:
-        assert site.gateway.locked(Kind.PROJECTS)
-        assert site.gateway.locked(Kind.CONFIG)
+        assert site.gateway.locked(ScanLockKind.PROJECTS)
+        assert site.gateway.locked(ScanLockKind.CONFIG)
 
     assert await site.carry(attending, PACKER, meanwhile=is_locked) == ((), ())
     assert site.posts() == [*(f"scan-lock/{one}" for one in kinds), *(f"scan/{one}" for one in kinds)]
@@ -189,9 +188,9 @@ async def done_a_moment_later(clock: ManualClock, task: asyncio.Task[object]) ->
 
 async def test_a_gateway_that_has_just_answered_is_not_asked_how_it_is(site: Site) -> None:
     clock = ManualClock()
-    options = AttendOptions(data_dir=site.data, state_dir=site.data / ".sync-state", policy=CALM)
-    attending = Attending(
-        Gateway(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY)), options, clock
+    options = GatewayHookOptions(data_dir=site.data, state_dir=site.data / ".sync-state", policy=CALM)
+    attending = GatewayHook(
+        GatewayClient(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY)), options, clock
     )
     site.opened.append(attending)
     asked = []
@@ -212,14 +211,14 @@ async def test_a_gateway_that_has_just_answered_is_not_asked_how_it_is(site: Sit
 
 
 async def test_a_lock_in_other_hands_stops_the_pass_before_anything_is_written(site: Site) -> None:
-    other = Gateway(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY))
+    other = GatewayClient(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY))
     await other.lock(ScanKind.CONFIG, acquire=0, hold=60)
     await other.aclose()
-    with pytest.raises(LockRefused) as refused:
+    with pytest.raises(ScanLockRefused) as refused:
         await site.carry(site.attendant(), PACKER)
     assert isinstance(refused.value, Retry)
     assert not (site.data / "projects" / "packer").exists()
-    assert site.gateway.locked(Kind.CONFIG), "theirs is not ended"
+    assert site.gateway.locked(ScanLockKind.CONFIG), "theirs is not ended"
     assert not site.owed()
 
 
@@ -228,7 +227,7 @@ async def test_a_lock_that_a_killed_process_left_is_taken_over(site: Site) -> No
     with pytest.raises(OSError, match="killed"):
         async with killed.around(site.change(PACKER)):
             raise OSError("killed")
-    assert site.gateway.locked(Kind.PROJECTS)
+    assert site.gateway.locked(ScanLockKind.PROJECTS)
     attending = site.attendant()
     assert await site.carry(attending, PACKER) == ((), ())
     assert attending.outcome.lock == "held"
@@ -255,10 +254,10 @@ async def test_a_scan_is_tried_again_three_times_with_growing_pauses(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
     attending = site.attendant(url=proxy.url)
-    proxy.arm(Answered(500), "/scan/projects", times=3)
+    proxy.arm(AnsweredFault(500), "/scan/projects", times=3)
     assert await site.carry(attending, PACKER) == ((), ())
     assert site.clock.slept[:3] == [1.0, 2.0, 4.0]
-    proxy.arm(Answered(500), "/scan/projects", times=4)
+    proxy.arm(AnsweredFault(500), "/scan/projects", times=4)
     _, (note,) = await site.carry(attending, FILLER)
     assert note.why.startswith("GatewayError: ")
     assert not attending.outcome.applied
@@ -471,7 +470,7 @@ async def test_a_restart_before_the_second_sync_is_not_taken_for_the_first_boot(
     data.mkdir()
     repository.commit({"projects/filler/person": "git"})
     job = SyncJob(
-        Source(RepoUrl(f"file://{repository.path}"), GitRef("main")),
+        SourceIntent(RepoUrl(f"file://{repository.path}"), GitRef("main")),
         FilesIntent((FileMapping("projects", "projects"),)),
         TemplateValues(gateway_name="filler"),
         data,
@@ -481,21 +480,21 @@ async def test_a_restart_before_the_second_sync_is_not_taken_for_the_first_boot(
         gateway.go_down()
         site = Site(gateway, data)
         attending = site.attendant()
-        tended = Tended(open_keeper(job, hooks=(attending,)), attending)
+        tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
         attending.initial = True
-        await tended.sync(Wish())
+        await tended.sync(SyncOptions())
         attending.initial = False
-        await tended.sync(Wish(walk=False))
+        await tended.sync(SyncOptions(walk=False))
         gateway.come_up()
         site.clock.skipped += 5
         if not watched:
             attending = site.attendant()
-            tended = Tended(open_keeper(job, hooks=(attending,)), attending)
-        await tended.sync(Wish(walk=False))
+            tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
+        await tended.sync(SyncOptions(walk=False))
         assert attending.needs_second_sync, "the boot changed nothing"
         away = repository.path.rename(tmp_path / "away.git")
         with pytest.raises(StokerError):
-            await tended.sync(Wish())
+            await tended.sync(SyncOptions())
         (data / "projects/filler/person").write_text("changed by a person")
         gateway.go_down()
         site.clock.skipped += 900
@@ -506,7 +505,7 @@ async def test_a_restart_before_the_second_sync_is_not_taken_for_the_first_boot(
         assert attending.first_boot.ended_just_now, "this start was watched as the first one was"
         away.rename(repository.path)
         assert attending.needs_second_sync
-        await tended.sync(Wish())
+        await tended.sync(SyncOptions())
         assert (data / "projects/filler/person").read_text() == "changed by a person"
         for one in site.opened:
             await one.aclose()
@@ -520,7 +519,7 @@ async def test_what_people_change_after_the_first_boot_stays_and_what_the_boot_m
     data.mkdir()
     repository.commit({f"projects/filler/{name}": "git" for name in ("boot", "person", "gone", "same")})
     job = SyncJob(
-        Source(RepoUrl(f"file://{repository.path}"), GitRef("main")),
+        SourceIntent(RepoUrl(f"file://{repository.path}"), GitRef("main")),
         FilesIntent((FileMapping("projects", "projects"),)),
         TemplateValues(gateway_name="filler"),
         data,
@@ -530,27 +529,27 @@ async def test_what_people_change_after_the_first_boot_stays_and_what_the_boot_m
         gateway.go_down()
         site = Site(gateway, data)
         attending = site.attendant()
-        tended = Tended(open_keeper(job, hooks=(attending,)), attending)
+        tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
         attending.initial = True
-        assert (await tended.sync(Wish())).result is Result.DONE
+        assert (await tended.sync(SyncOptions())).result is SyncResult.DONE
         attending.initial = False
-        await tended.sync(Wish(walk=False))
+        await tended.sync(SyncOptions(walk=False))
         (data / "projects/filler/boot").write_text("rewritten by the boot")
         gateway.come_up()
         site.clock.skipped += 5
         if not watched:
             attending = site.attendant()
-            tended = Tended(open_keeper(job, hooks=(attending,)), attending)
-        await tended.sync(Wish(walk=False))
+            tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
+        await tended.sync(SyncOptions(walk=False))
         assert attending.needs_second_sync
         away = repository.path.rename(tmp_path / "away.git")
         with pytest.raises(StokerError):
-            await tended.sync(Wish())  # the second sync has to wait, and people do not
+            await tended.sync(SyncOptions())  # the second sync has to wait, and people do not
         away.rename(repository.path)
         (data / "projects/filler/person").write_text("changed by a person")
         (data / "projects/filler/gone").unlink()
         repository.commit({"projects/filler/new": "git"})
-        report = await tended.sync(Wish())
+        report = await tended.sync(SyncOptions())
         found = {path.name: path.read_text() for path in (data / "projects/filler").iterdir()}
         boot = "git" if watched else "rewritten by the boot"
         assert found == {"boot": boot, "person": "changed by a person", "same": "git", "new": "git"}
@@ -580,7 +579,7 @@ async def test_a_busy_project_waits_and_the_others_go_on(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     attending = site.attendant(WAIT)
     held, notes = await site.carry(attending, {**FILLER, **PACKER})
-    assert held == (Held("projects/filler", "anna has it open in a Designer", "anna"),)
+    assert held == (HeldPath("projects/filler", "anna has it open in a Designer", "anna"),)
     assert notes == ()
     assert attending.outcome.held == held
     assert (site.data / "projects/packer/project.json").exists()
@@ -738,7 +737,7 @@ async def test_one_that_answers_with_an_error_is_asked_again_before_anything_is_
 ) -> None:
     site.gateway.open_designer(ANNA)
     attending = site.attendant(WAIT, url=proxy.url)
-    proxy.arm(Answered(500), "/designers", times=2)
+    proxy.arm(AnsweredFault(500), "/designers", times=2)
     held, _ = await site.carry(attending, FILLER)
     assert [one.user for one in held] == ["anna"]
     assert site.clock.slept[:2] == [5.0, 10.0]
@@ -750,7 +749,7 @@ async def test_designers_that_are_not_listed_mean_that_nothing_is_written(
     site: Site, proxy: HttpFaultProxy, status: int, reason: Reason, policy: DesignerPolicy
 ) -> None:
     attending = site.attendant(replace(WAIT, designer_sessions=policy), url=proxy.url)
-    proxy.arm(Answered(status), "(designers|sessions)", times=None)
+    proxy.arm(AnsweredFault(status), "(designers|sessions)", times=None)
     site.clock.leaps = lambda: True
     with pytest.raises(StokerError, match="nothing was written: ") as unknown:
         await site.carry(attending, FILLER)
@@ -778,7 +777,7 @@ async def test_designers_that_are_not_listed_when_files_are_about_to_change_stop
     attending = site.attendant(WAIT, url=proxy.url)
     change = site.change(FILLER)
     assert await attending.hold(change) == ()
-    proxy.arm(Answered(500), "/designers", times=None)
+    proxy.arm(AnsweredFault(500), "/designers", times=None)
     with pytest.raises(Retry, match="nothing was written: "):
         async with attending.around(change):
             pytest.fail("the pass went on")
@@ -788,7 +787,7 @@ async def test_designers_that_are_not_listed_when_files_are_about_to_change_stop
 async def test_with_proceed_designers_need_not_be_listed_and_it_is_said(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
-    proxy.arm(Answered(404), "(designers|sessions)", times=None)
+    proxy.arm(AnsweredFault(404), "(designers|sessions)", times=None)
     attending = site.attendant(replace(WAIT, designer_sessions=DesignerPolicy.PROCEED), url=proxy.url)
     assert await site.carry(attending, FILLER) == ((), ())
     (warning,) = attending.outcome.warnings
@@ -827,26 +826,26 @@ async def test_a_whole_agent_pass_holds_what_is_open(site: Site, tmp_path: Path)
     repository = Repository.create(tmp_path / "plant.git")
     repository.commit({"projects/filler/project.json": "{}", "projects/packer/project.json": "{}"})
     job = SyncJob(
-        Source(RepoUrl(f"file://{repository.path}"), GitRef("main")),
+        SourceIntent(RepoUrl(f"file://{repository.path}"), GitRef("main")),
         FilesIntent((FileMapping("projects", "projects"),)),
         TemplateValues(gateway_name="filler"),
         site.data,
         tmp_path / "cache",
     )
     attending = site.attendant(WAIT)
-    tended = Tended(open_keeper(job, hooks=(attending,)), attending)
-    assert (await tended.sync(Wish())).result is Result.DONE
+    tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
+    assert (await tended.sync(SyncOptions())).result is SyncResult.DONE
     commit = CommitId(repository.commit({"projects/filler/x": "1", "projects/packer/x": "1"}))
     site.gateway.open_designer(ANNA)
-    report = await tended.sync(Wish(walk=False, commit=commit))
-    assert report.result is Result.HELD
+    report = await tended.sync(SyncOptions(walk=False, commit=commit))
+    assert report.result is SyncResult.HELD
     assert [(one.place, one.user) for one in report.plan.held] == [("projects/filler", "anna")]
-    assert await tended.sync(Wish(walk=False, commit=commit)) is report
+    assert await tended.sync(SyncOptions(walk=False, commit=commit)) is report
     site.clock.skipped += 301
     with pytest.raises(Retry, match="anna"):
-        await tended.sync(Wish(walk=False, commit=commit))
+        await tended.sync(SyncOptions(walk=False, commit=commit))
     site.gateway.close_designer("d1")
-    assert (await tended.sync(Wish(walk=False, commit=commit))).result is Result.DONE
+    assert (await tended.sync(SyncOptions(walk=False, commit=commit))).result is SyncResult.DONE
     assert (site.data / "projects/filler/x").read_text() == "1"
 
 
@@ -858,9 +857,9 @@ CLOSE = IgnitionPolicy(perspective_sessions=PerspectivePolicy.CLOSE)
 
 async def test_graceful_tells_waits_and_closes_who_does_not_listen(site: Site) -> None:
     site.gateway.settings.paths = Paths.BOTH
-    site.gateway.open_session(Browser("listens", "anna", "filler"))
-    site.gateway.open_session(Browser("deaf", "bert", "filler", leaves_after=None))
-    site.gateway.open_session(Browser("elsewhere", "carl", "other", leaves_after=None))
+    site.gateway.open_session(PerspectiveBrowser("listens", "anna", "filler"))
+    site.gateway.open_session(PerspectiveBrowser("deaf", "bert", "filler", leaves_after=None))
+    site.gateway.open_session(PerspectiveBrowser("elsewhere", "carl", "other", leaves_after=None))
     attending = site.attendant(GRACEFUL)
 
     def has_closed() -> None:
@@ -876,13 +875,13 @@ async def test_graceful_tells_waits_and_closes_who_does_not_listen(site: Site) -
 
 async def test_who_leaves_early_is_not_waited_for(site: Site) -> None:
     site.gateway.settings.paths = Paths.BOTH
-    site.gateway.open_session(Browser("listens", "anna", "filler", leaves_after=0.0))
+    site.gateway.open_session(PerspectiveBrowser("listens", "anna", "filler", leaves_after=0.0))
     await site.carry(site.attendant(GRACEFUL), FILLER)
     assert site.clock.slept.count(1.0) <= 2
 
 
 async def test_graceful_leaves_a_session_open_that_cannot_be_shown_a_message(site: Site) -> None:
-    site.gateway.open_session(Browser("b", "anna", "filler", leaves_after=None))
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler", leaves_after=None))
     attending = site.attendant(GRACEFUL)
     assert await site.carry(attending, FILLER) == ((), ())
     assert site.gateway.sessions == ["b"]
@@ -899,13 +898,13 @@ def test_by_default_no_session_is_closed() -> None:
 
 async def test_those_who_look_at_a_project_that_inherits_are_told_too(site: Site) -> None:
     site.put("projects/heir/project.json", '{"parent": "filler"}')
-    site.gateway.open_session(Browser("b", "anna", "heir"))
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "heir"))
     await site.carry(site.attendant(CLOSE), FILLER)
     assert site.gateway.sessions == []
 
 
 async def test_close_waits_and_closes_with_a_message(site: Site) -> None:
-    site.gateway.open_session(Browser("b", "anna", "filler", leaves_after=None))
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler", leaves_after=None))
     attending = site.attendant(CLOSE)
     assert await site.carry(attending, FILLER) == ((), ())
     assert site.gateway.sessions == []
@@ -918,12 +917,12 @@ async def test_close_waits_and_closes_with_a_message(site: Site) -> None:
 async def test_the_grace_is_given_also_where_sessions_are_not_listed_meanwhile(
     site: Site, proxy: HttpFaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.gateway.open_session(Browser("b", "anna", "filler", leaves_after=None))
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler", leaves_after=None))
     sleep = site.clock.sleep
 
     async def list_no_more(seconds: float) -> None:
         if seconds == 1.0 and 1.0 not in site.clock.slept:
-            proxy.arm(Answered(500), "sessions", method="GET", times=None)
+            proxy.arm(AnsweredFault(500), "sessions", method="GET", times=None)
         await sleep(seconds)
 
     monkeypatch.setattr(site.clock, "sleep", list_no_more)
@@ -933,7 +932,7 @@ async def test_the_grace_is_given_also_where_sessions_are_not_listed_meanwhile(
 
 
 async def test_none_only_counts(site: Site) -> None:
-    site.gateway.open_session(Browser("b", "anna", "filler"))
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler"))
     attending = site.attendant(CALM)
     await site.carry(attending, FILLER)
     assert site.gateway.sessions == ["b"]
@@ -941,7 +940,7 @@ async def test_none_only_counts(site: Site) -> None:
 
 
 async def test_a_change_of_configuration_disturbs_nobody(site: Site) -> None:
-    site.gateway.open_session(Browser("b", "anna", "filler"))
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler"))
     attending = site.attendant(CLOSE)
     await site.carry(attending, {f"{PROVIDER}/plant/config.json": "{}"})
     assert site.gateway.sessions == ["b"]
@@ -949,17 +948,17 @@ async def test_a_change_of_configuration_disturbs_nobody(site: Site) -> None:
 
 async def test_a_held_project_disturbs_nobody_either(site: Site) -> None:
     site.gateway.open_designer(ANNA)
-    site.gateway.open_session(Browser("b", "anna", "filler"))
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler"))
     await site.carry(site.attendant(CLOSE), {**FILLER, **PACKER})
     assert site.gateway.sessions == ["b"]
 
 
 async def test_nobody_is_sent_away_for_a_pass_that_cannot_have_the_lock(site: Site) -> None:
-    other = Gateway(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY))
+    other = GatewayClient(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY))
     await other.lock(ScanKind.CONFIG, acquire=0, hold=60)
     await other.aclose()
-    site.gateway.open_session(Browser("b", "anna", "filler"))
-    with pytest.raises(LockRefused):
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler"))
+    with pytest.raises(ScanLockRefused):
         await site.carry(site.attendant(CLOSE), FILLER)
     assert site.gateway.sessions == ["b"]
 
@@ -968,13 +967,13 @@ async def test_nobody_is_sent_away_for_a_pass_that_cannot_have_the_lock(site: Si
 async def test_what_goes_wrong_with_sessions_is_a_warning(
     site: Site, proxy: HttpFaultProxy, status: int
 ) -> None:
-    site.gateway.open_session(Browser("b", "anna", "filler"))
-    proxy.arm(Answered(status), "sessions", method="DELETE", times=None)
+    site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler"))
+    proxy.arm(AnsweredFault(status), "sessions", method="DELETE", times=None)
     attending = site.attendant(CLOSE, url=proxy.url)
     assert await site.carry(attending, FILLER) == ((), ())
     assert (site.data / "projects/filler/x").exists()
     assert any(one.startswith("Perspective sessions: ") for one in attending.outcome.warnings)
-    proxy.arm(Answered(status), "sessions", times=None)
+    proxy.arm(AnsweredFault(status), "sessions", times=None)
     assert await site.carry(attending, PACKER) == ((), ())
     assert attending.outcome.warnings[0].startswith("Perspective sessions are not known: ")
 
@@ -985,7 +984,7 @@ async def test_what_goes_wrong_with_sessions_is_a_warning(
 async def test_a_project_that_is_not_shown_is_named_and_looked_for_until_it_is(site: Site) -> None:
     attending = site.attendant()
     _, (note,) = await site.carry(attending, {"projects/packer/project.json": "{"})
-    assert note == Note("projects/packer", "the gateway does not show it after the scan")
+    assert note == PathNote("projects/packer", "the gateway does not show it after the scan")
     assert (attending.outcome.applied, attending.outcome.verified) == (True, False)
     site.clock.skipped += 5
     before = site.posts().count("scan/projects")
@@ -1000,7 +999,7 @@ async def test_a_project_that_is_not_shown_is_named_and_looked_for_until_it_is(s
 async def test_a_project_that_was_shown_before_is_not_believed_while_the_scan_goes_on(site: Site) -> None:
     """The list of before the scan holds it; the gateway drops it when it reads what was written."""
     _, notes = await site.carry(site.attendant(), {"projects/filler/project.json": "["})
-    assert notes == (Note("projects/filler", "the gateway does not show it after the scan"),)
+    assert notes == (PathNote("projects/filler", "the gateway does not show it after the scan"),)
 
 
 async def test_a_gateway_that_does_not_tell_of_its_scan_is_looked_at_all_the_same(
@@ -1008,7 +1007,11 @@ async def test_a_gateway_that_does_not_tell_of_its_scan_is_looked_at_all_the_sam
 ) -> None:
     attending = site.attendant(url=proxy.url)
     assert await site.carry(attending, PACKER) == ((), ())
-    for answer in (Answered(404), Answered(500), Answered(200, b'"?"', {"Content-Type": "application/json"})):
+    for answer in (
+        AnsweredFault(404),
+        AnsweredFault(500),
+        AnsweredFault(200, b'"?"', {"Content-Type": "application/json"}),
+    ):
         proxy.arm(answer, "/scan/projects", times=1, method="GET")
         assert await site.carry(attending, {"projects/packer/x": str(answer)}) == ((), ())
 
@@ -1023,11 +1026,11 @@ async def test_what_is_never_shown_is_not_scanned_for_ever(site: Site) -> None:
 
 
 async def test_a_project_that_was_removed_has_to_be_gone(site: Site, proxy: HttpFaultProxy) -> None:
-    shown = Answered(200, b'["filler"]', {"Content-Type": "application/json"})
+    shown = AnsweredFault(200, b'["filler"]', {"Content-Type": "application/json"})
     proxy.arm(shown, "projects/list", times=None)
     attending = site.attendant(url=proxy.url)
     _, (note,) = await site.carry(attending, {"projects/filler/project.json": None})
-    assert note == Note("projects/filler", "the gateway still shows it after the scan")
+    assert note == PathNote("projects/filler", "the gateway still shows it after the scan")
     later = site.attendant(url=proxy.url)
     assert await later.settle() == (note,), "the next process knows what to look for"
     proxy.lift()
@@ -1038,12 +1041,12 @@ async def test_a_project_that_was_removed_has_to_be_gone(site: Site, proxy: Http
 async def test_tag_providers_are_read_back(site: Site, proxy: HttpFaultProxy) -> None:
     attending = site.attendant(url=proxy.url)
     assert await site.carry(attending, {f"{PROVIDER}/line/resource.json": RESOURCE}) == ((), ())
-    nothing = Answered(200, b'{"items": [{"name": "plant"}]}', {"Content-Type": "application/json"})
+    nothing = AnsweredFault(200, b'{"items": [{"name": "plant"}]}', {"Content-Type": "application/json"})
     proxy.arm(nothing, "tag-provider", times=None)
     _, notes = await site.carry(attending, {f"{PROVIDER}/plant/resource.json": None})
     assert notes == (
-        Note(f"{PROVIDER}/line", "the gateway does not show it after the scan"),
-        Note("tag provider plant", "the gateway still shows it after the scan"),
+        PathNote(f"{PROVIDER}/line", "the gateway does not show it after the scan"),
+        PathNote("tag provider plant", "the gateway still shows it after the scan"),
     )
     assert not attending.outcome.verified
 
@@ -1051,7 +1054,7 @@ async def test_tag_providers_are_read_back(site: Site, proxy: HttpFaultProxy) ->
 async def test_a_gateway_that_lists_no_tag_providers_is_believed_with_a_warning(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
-    proxy.arm(Answered(404), "tag-provider", times=None)
+    proxy.arm(AnsweredFault(404), "tag-provider", times=None)
     attending = site.attendant(url=proxy.url)
     assert await site.carry(attending, FILLER) == ((), ())
     assert attending.outcome.verified
@@ -1100,7 +1103,7 @@ async def test_a_new_module_that_the_gateway_puts_aside_is_named(site: Site) -> 
 async def test_a_gateway_that_cannot_be_restarted_goes_on_and_it_is_said(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
-    proxy.arm(Answered(404), "/restart(-tasks/restart)?($|\\?)", method="POST", times=None)
+    proxy.arm(AnsweredFault(404), "/restart(-tasks/restart)?($|\\?)", method="POST", times=None)
     site.gateway.needs_restart("module pump")
     attending = site.attendant(url=proxy.url)
     assert await site.carry(attending, {MODULE: "a module"}) == ((), ())

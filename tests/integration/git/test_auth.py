@@ -20,7 +20,7 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, Password, SshKey, always
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, always
 from stoker.git.auth.ssh import UNVERIFIED
 from stoker.git.errors import HostKeyNotTrusted, SourceAuthFailed, SourceTooLarge, SourceUnreachable
 from stoker.git.process.runner import GitRunner
@@ -83,8 +83,8 @@ def known(server: GitSshServer, *kinds: KeyKind) -> bytes:
 async def test_a_key_of_each_kind_opens_a_repository_over_ssh(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository, kind: KeyKind
 ) -> None:
-    login = SshKey(key_of(git_ssh.authorized_key(kind=kind)), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login)))
+    login = GitSshKey(key_of(git_ssh.authorized_key(kind=kind)), known(git_ssh))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
     with capture_logs() as lines:
         assert await resolve(remote, MAIN) == plant.tip()
     assert lines == []
@@ -93,8 +93,8 @@ async def test_a_key_of_each_kind_opens_a_repository_over_ssh(
 async def test_a_mirror_is_fetched_over_ssh(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository, tmp_path: Path
 ) -> None:
-    login = SshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login)))
+    login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
     mirror = Repository.create(tmp_path / "mirror.git")
     await remote.git(["fetch", "--quiet", "--depth=1"], [remote.url, "main:main"], repository=mirror.path)
     assert mirror.files() == plant.files()
@@ -115,8 +115,8 @@ async def test_keys_are_taken_in_the_forms_in_which_people_store_them(
         "no last line end": raw.rstrip(),
         "spaces around": b"\n  " + raw + b"\n\n",
     }.get(form, raw)
-    login = SshKey(Secret(stored), known(git_ssh).replace(b"\n", b"\r\n"))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login)))
+    login = GitSshKey(Secret(stored), known(git_ssh).replace(b"\n", b"\r\n"))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
     assert await resolve(remote, MAIN) == plant.tip()
 
 
@@ -124,8 +124,8 @@ async def test_keys_are_taken_in_the_forms_in_which_people_store_them(
 async def test_one_known_key_suffices_whichever_the_server_prefers(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository, kind: KeyKind
 ) -> None:
-    login = SshKey(key_of(git_ssh.authorized_key()), known(git_ssh, kind))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login)))
+    login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh, kind))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
     assert await resolve(remote, MAIN) == plant.tip()
 
 
@@ -139,7 +139,7 @@ async def test_hashed_names_and_certificates_of_hosts_are_known(
     assert b"127.0.0.1" not in hashed.read_bytes()
     url = RepoUrl(git_ssh.url("plant.git"))
     assert (
-        await resolve(Remote(runner, url, always(Access(SshKey(key, hashed.read_bytes())))), MAIN)
+        await resolve(Remote(runner, url, always(RepoAccess(GitSshKey(key, hashed.read_bytes())))), MAIN)
         == plant.tip()
     )
 
@@ -149,7 +149,9 @@ async def test_hashed_names_and_certificates_of_hosts_are_known(
     keygen("-q", "-s", authority.private, "-I", "host", "-h", "-n", "127.0.0.1", public)
     git_ssh.present_certificate(tmp_path / "host_ed25519-cert.pub")
     trusted = f"@cert-authority {git_ssh.address} {authority.public_line}\n".encode()
-    assert await resolve(Remote(runner, url, always(Access(SshKey(key, trusted)))), MAIN) == plant.tip()
+    assert (
+        await resolve(Remote(runner, url, always(RepoAccess(GitSshKey(key, trusted)))), MAIN) == plant.tip()
+    )
 
 
 def keygen(*arguments: str | Path) -> str:
@@ -168,8 +170,8 @@ def fingerprints(folder: Path) -> set[str]:
 async def test_a_changed_host_key_names_the_host_and_both_fingerprints(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository
 ) -> None:
-    login = SshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login)))
+    login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
     before = fingerprints(git_ssh.folder)
     git_ssh.replace_host_keys()
     after = fingerprints(git_ssh.folder)
@@ -190,9 +192,9 @@ async def test_a_key_of_a_kind_that_is_not_known_names_both_fingerprints_too(
         (offered,) = fingerprints(server.folder)
         other = make_ssh_key(tmp_path / "other")
         said = keygen("-lf", other.private)
-        login = SshKey(key_of(server.authorized_key()), f"{server.address} {other.public_line}\n".encode())
+        login = GitSshKey(key_of(server.authorized_key()), f"{server.address} {other.public_line}\n".encode())
         with pytest.raises(HostKeyNotTrusted) as refused:
-            await resolve(Remote(runner, RepoUrl(server.url("plant.git")), always(Access(login))), MAIN)
+            await resolve(Remote(runner, RepoUrl(server.url("plant.git")), always(RepoAccess(login))), MAIN)
     assert offered in refused.value.message
     assert said.split()[1] in refused.value.message
 
@@ -206,7 +208,7 @@ async def test_a_revoked_or_unknown_host_key_is_refused(runner: GitRunner, git_s
         (b"", "not in known_hosts"),
         (b"garbage\n", "not in known_hosts"),
     ):
-        remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(SshKey(key, hosts))))
+        remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(GitSshKey(key, hosts))))
         with pytest.raises(HostKeyNotTrusted, match=word) as refused:
             await resolve(remote, MAIN)
         assert any(fingerprint in refused.value.message for fingerprint in fingerprints(git_ssh.folder))
@@ -215,7 +217,7 @@ async def test_a_revoked_or_unknown_host_key_is_refused(runner: GitRunner, git_s
 async def test_without_known_hosts_each_connection_is_warned_about_and_made(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository
 ) -> None:
-    access = Access(SshKey(key_of(git_ssh.authorized_key())))
+    access = RepoAccess(GitSshKey(key_of(git_ssh.authorized_key())))
     remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(access))
     get_logger("test")  # the first one sets logging up, which would end the capture
     with capture_logs() as lines:
@@ -229,10 +231,10 @@ async def test_without_known_hosts_each_connection_is_warned_about_and_made(
 async def test_where_known_hosts_are_demanded_nothing_connects_without(
     runner: GitRunner, git_ssh: GitSshServer
 ) -> None:
-    login = SshKey(key_of(git_ssh.authorized_key()))
+    login = GitSshKey(key_of(git_ssh.authorized_key()))
     with FaultProxy.start(git_ssh.address.replace("[", "").replace("]", "")) as line:
         url = RepoUrl(f"ssh://{git_ssh.user}@{line.address}/plant.git")
-        access = Access(login, require_known_hosts=True)
+        access = RepoAccess(login, require_known_hosts=True)
         with pytest.raises(HostKeyNotTrusted, match="demanded and not given"):
             await resolve(Remote(runner, url, always(access)), MAIN)
         assert line.connections == 0
@@ -242,9 +244,9 @@ async def test_where_known_hosts_are_demanded_nothing_connects_without(
 async def test_a_key_that_the_server_does_not_know_is_an_authentication_failure(
     runner: GitRunner, git_ssh: GitSshServer
 ) -> None:
-    login = SshKey(key_of(git_ssh.stranger_key()), known(git_ssh))
+    login = GitSshKey(key_of(git_ssh.stranger_key()), known(git_ssh))
     with pytest.raises(SourceAuthFailed, match="Permission denied") as refused:
-        await resolve(Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login))), MAIN)
+        await resolve(Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login))), MAIN)
     assert "debug1" not in refused.value.message
     assert "OpenSSH_" not in refused.value.message
 
@@ -267,8 +269,8 @@ async def test_no_agent_configuration_or_home_of_the_user_is_used(
         "SSH_ASKPASS": f"touch {canary}",
     }.items():
         monkeypatch.setenv(name, value)
-    login = SshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login)))
+    login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
     assert await resolve(remote, MAIN) == plant.tip()
     assert not canary.exists()
 
@@ -285,9 +287,9 @@ async def test_ssh_is_told_to_read_no_configuration_and_ask_no_agent(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/agent")
-    login = SshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
+    login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
     with pytest.raises(SourceUnreachable):
-        await resolve(Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login))), MAIN)
+        await resolve(Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login))), MAIN)
     told = (tmp_path / "told").read_text().splitlines()
     assert told[:2] == ["-F", "/dev/null"]
     assert {"IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes", "StrictHostKeyChecking=yes"} <= set(
@@ -304,8 +306,8 @@ async def test_a_cache_folder_with_a_strange_name_runs_no_command(
 ) -> None:
     canary = tmp_path / "canary"
     runner = GitRunner(tmp_path / f'it\'s $(touch {canary.name}) %h ${{HOME}} `x` "q" ; touch canary')
-    login = SshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(Access(login)))
+    login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
     assert await resolve(remote, MAIN) == plant.tip()
     assert not canary.exists()
     assert not (runner.home / "canary").exists()
@@ -318,9 +320,9 @@ async def test_the_key_lies_in_a_private_file_while_ssh_runs_and_is_gone_after_c
     with FaultProxy.start(git_ssh.address.replace("[", "").replace("]", "")) as line:
         line.arm(Fault(FaultKind.STALL), None)
         hosts = known(git_ssh).replace(git_ssh.address.encode(), f"[127.0.0.1]:{line.port}".encode())
-        login = SshKey(key_of(key), hosts)
+        login = GitSshKey(key_of(key), hosts)
         url = RepoUrl(f"ssh://{git_ssh.user}@{line.address}{plant.path}")
-        call = asyncio.ensure_future(resolve(Remote(runner, url, always(Access(login))), MAIN))
+        call = asyncio.ensure_future(resolve(Remote(runner, url, always(RepoAccess(login))), MAIN))
         await eventually_async(lambda: line.connections == 1, message="ssh has connected")
         (folder,) = runner.home.glob("call-*")
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -340,12 +342,16 @@ async def test_the_key_lies_in_a_private_file_while_ssh_runs_and_is_gone_after_c
 
 
 async def test_an_ssh_key_and_an_address_must_fit(runner: GitRunner, tmp_path: Path) -> None:
-    key = SshKey(key_of(make_ssh_key(tmp_path / "key").private))
+    key = GitSshKey(key_of(make_ssh_key(tmp_path / "key").private))
     for address, access, word in (
-        ("git@git.test:r.git", Access(), "git.auth.sshKey is needed"),
-        ("ssh://git@git.test/r.git", Access(Password("me", Secret(TOKEN))), "git.auth.sshKey is needed"),
-        ("git@git.test:r.git", Access(key, proxy="http://proxy.test:3128"), "git.proxy cannot carry"),
-        ("https://git.test/r.git", Access(key), "an ssh key is of no use"),
+        ("git@git.test:r.git", RepoAccess(), "git.auth.sshKey is needed"),
+        (
+            "ssh://git@git.test/r.git",
+            RepoAccess(GitPassword("me", Secret(TOKEN))),
+            "git.auth.sshKey is needed",
+        ),
+        ("git@git.test:r.git", RepoAccess(key, proxy="http://proxy.test:3128"), "git.proxy cannot carry"),
+        ("https://git.test/r.git", RepoAccess(key), "an ssh key is of no use"),
     ):
         with pytest.raises(Misconfigured, match=word):
             await resolve(Remote(runner, RepoUrl(address), always(access)), MAIN)
@@ -359,7 +365,9 @@ async def test_a_dead_ssh_server_is_given_up(
         line.arm(Fault(FaultKind.STALL), None)
         url = RepoUrl(f"ssh://{git_ssh.user}@{line.address}{plant.path}")
         with pytest.raises(SourceUnreachable, match="within 1 s"):
-            await resolve(Remote(runner, url, always(Access(SshKey(key_of(git_ssh.authorized_key()))))), MAIN)
+            await resolve(
+                Remote(runner, url, always(RepoAccess(GitSshKey(key_of(git_ssh.authorized_key()))))), MAIN
+            )
 
 
 # https.
@@ -377,7 +385,7 @@ def https(authority: Authority, repositories: Path, tmp_path: Path) -> Iterator[
         yield server
 
 
-ALICE = Password("alice", Secret(TOKEN))
+ALICE = GitPassword("alice", Secret(TOKEN))
 
 
 async def test_an_authority_of_ones_own_is_trusted_besides_the_systems(
@@ -385,11 +393,11 @@ async def test_an_authority_of_ones_own_is_trusted_besides_the_systems(
 ) -> None:
     url = RepoUrl(https.url("plant.git"))
     bundle = b"Subject: a company\r\n" + authority.pem.replace(b"\n", b"\r\n")
-    assert await resolve(Remote(runner, url, always(Access(ALICE, ca=bundle))), MAIN) == plant.tip()
+    assert await resolve(Remote(runner, url, always(RepoAccess(ALICE, ca=bundle))), MAIN) == plant.tip()
     for ca in (None, Authority("another company").pem):
         https.requests.clear()
         with pytest.raises(SourceUnreachable, match="certificate"):
-            await resolve(Remote(runner, url, always(Access(ALICE, ca=ca))), MAIN)
+            await resolve(Remote(runner, url, always(RepoAccess(ALICE, ca=ca))), MAIN)
         assert https.requests == []
 
 
@@ -404,7 +412,7 @@ async def test_the_systems_roots_go_on_being_trusted(
     """The server's authority plays a root of the system; the resource names another one."""
     (tmp_path / "roots.pem").write_bytes(authority.pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots.pem"))
-    access = Access(ALICE, ca=Authority("another company").pem)
+    access = RepoAccess(ALICE, ca=Authority("another company").pem)
     assert await resolve(Remote(runner, RepoUrl(https.url("plant.git")), always(access)), MAIN) == plant.tip()
 
 
@@ -412,7 +420,7 @@ async def test_the_systems_roots_go_on_being_trusted(
     "ca", [b"", b"nonsense", b"-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n"]
 )
 async def test_certificates_that_are_none_are_refused_in_words(runner: GitRunner, ca: bytes) -> None:
-    remote = Remote(runner, RepoUrl("https://git.test/r.git"), always(Access(ca=ca)))
+    remote = Remote(runner, RepoUrl("https://git.test/r.git"), always(RepoAccess(ca=ca)))
     with pytest.raises(InvalidValue, match="no certificate in PEM form"):
         await resolve(remote, MAIN)
 
@@ -426,9 +434,9 @@ async def test_a_token_that_is_rotated_while_running_is_read_anew(
     git_http.users["alice"] = "new"
     reads = []
 
-    async def read() -> Access:
+    async def read() -> RepoAccess:
         reads.append(file.read_text())
-        access = Access(Password("alice", Secret(reads[-1])))
+        access = RepoAccess(GitPassword("alice", Secret(reads[-1])))
         file.write_text("new")
         return access
 
@@ -446,9 +454,9 @@ async def test_a_wrong_token_that_stays_the_same_is_tried_once(
     git_http.users["alice"] = planted("git-password")
     reads = []
 
-    async def read() -> Access:
+    async def read() -> RepoAccess:
         reads.append("wrong")
-        return Access(Password("alice", Secret("wrong")))
+        return RepoAccess(GitPassword("alice", Secret("wrong")))
 
     with pytest.raises(SourceAuthFailed):
         await resolve(Remote(runner, RepoUrl(git_http.url("plant.git")), read), MAIN)
@@ -463,8 +471,8 @@ async def test_a_changed_token_that_is_wrong_too_is_tried_once_more_and_no_more(
     git_http.users["alice"] = planted("git-password")
     words = iter(["wrong", "also wrong", planted("git-password")])
 
-    async def read() -> Access:
-        return Access(Password("alice", Secret(next(words))))
+    async def read() -> RepoAccess:
+        return RepoAccess(GitPassword("alice", Secret(next(words))))
 
     with pytest.raises(SourceAuthFailed):
         await resolve(Remote(runner, RepoUrl(git_http.url("plant.git")), read), MAIN)
@@ -479,7 +487,7 @@ async def test_credentials_do_not_go_to_another_host(
     git_http.users["alice"] = TOKEN
     url = RepoUrl(git_http.url("plant.git"))
     other = RepoUrl(git_http.url("plant.git").replace("127.0.0.1", "localhost"))
-    access = Access(ALICE)
+    access = RepoAccess(ALICE)
     assert plant.tip().encode() in await runner.run(["ls-remote"], [url], url=url, access=access)
     git_http.requests.clear()
     with pytest.raises(SourceAuthFailed):
@@ -495,7 +503,7 @@ async def test_https_goes_through_the_proxy_of_the_resource(
 ) -> None:
     url = RepoUrl(https.url("plant.git"))
     with HttpProxy.start() as proxy:
-        access = Access(ALICE, ca=authority.pem, proxy=proxy.address)
+        access = RepoAccess(ALICE, ca=authority.pem, proxy=proxy.address)
         assert await resolve(Remote(runner, url, always(access)), MAIN) == plant.tip()
         host = url.removeprefix("https://").split("/")[0]
         assert {(passage.method, passage.target) for passage in proxy.passages} == {("CONNECT", host)}
@@ -507,12 +515,12 @@ async def test_the_password_of_a_proxy_reaches_it_and_nobody_else(
     url = RepoUrl(https.url("plant.git"))
     with HttpProxy.start({"me": f"p@ss/{planted('proxy')}"}) as proxy:
         right = proxy.address.replace("://", f"://me:p%40ss%2F{planted('proxy')}@")
-        access = Access(ALICE, ca=authority.pem, proxy=right)
+        access = RepoAccess(ALICE, ca=authority.pem, proxy=right)
         assert planted("proxy") not in repr(access)
         assert await resolve(Remote(runner, url, always(access)), MAIN) == plant.tip()
         wrong = proxy.address.replace("://", "://me:wr0ng-canary@")
         for address in (wrong, proxy.address):
-            remote = Remote(runner, url, always(Access(ALICE, ca=authority.pem, proxy=address)))
+            remote = Remote(runner, url, always(RepoAccess(ALICE, ca=authority.pem, proxy=address)))
             with pytest.raises(SourceAuthFailed, match="407") as refused:
                 await resolve(remote, MAIN)
             assert "canary" not in refused.value.message
@@ -540,7 +548,7 @@ async def test_the_proxy_of_the_environment_is_used_where_the_resource_names_non
     variables: dict[str, str],
     through: bool,
 ) -> None:
-    remote = Remote(runner, RepoUrl(https.url("plant.git")), always(Access(ALICE, ca=authority.pem)))
+    remote = Remote(runner, RepoUrl(https.url("plant.git")), always(RepoAccess(ALICE, ca=authority.pem)))
     with HttpProxy.start() as proxy:
         for name, value in variables.items():
             monkeypatch.setenv(name, value.format(proxy.address))
@@ -557,7 +565,7 @@ async def test_no_proxy_holds_for_the_proxy_of_the_resource_too(
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with HttpProxy.start() as proxy:
-        access = Access(ALICE, ca=authority.pem, proxy=proxy.address)
+        access = RepoAccess(ALICE, ca=authority.pem, proxy=proxy.address)
         remote = Remote(runner, RepoUrl(https.url("plant.git")), always(access))
         assert await resolve(remote, MAIN) == plant.tip()
         assert proxy.passages == []
@@ -566,7 +574,7 @@ async def test_no_proxy_holds_for_the_proxy_of_the_resource_too(
 async def test_plain_http_goes_through_the_proxy_of_the_environment_in_either_spelling(
     runner: GitRunner, git_http: GitHttpServer, plant: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remote = Remote(runner, RepoUrl(git_http.url("plant.git")), always(Access()))
+    remote = Remote(runner, RepoUrl(git_http.url("plant.git")), always(RepoAccess()))
     with HttpProxy.start() as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.address)
         assert await resolve(remote, MAIN) == plant.tip()
@@ -578,7 +586,7 @@ async def test_plain_http_goes_through_the_proxy_of_the_environment_in_either_sp
 async def test_the_password_of_the_environments_proxy_stands_in_no_message(
     runner: GitRunner, https: GitHttpServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remote = Remote(runner, RepoUrl(https.url("plant.git")), always(Access(ALICE, ca=authority.pem)))
+    remote = Remote(runner, RepoUrl(https.url("plant.git")), always(RepoAccess(ALICE, ca=authority.pem)))
     monkeypatch.setenv("HTTPS_PROXY", "http://me:canary-of-a-proxy@127.0.0.1:1")
     with pytest.raises(SourceUnreachable) as refused:
         await resolve(remote, MAIN)
@@ -587,7 +595,7 @@ async def test_the_password_of_the_environments_proxy_stands_in_no_message(
 
 @pytest.mark.parametrize("proxy", ["proxy:3128", "ftp://proxy:1", "http://", "http://me:canary@host:99999"])
 async def test_a_proxy_that_is_none_is_refused_and_not_shown(runner: GitRunner, proxy: str) -> None:
-    remote = Remote(runner, RepoUrl("https://git.test/r.git"), always(Access(proxy=proxy)))
+    remote = Remote(runner, RepoUrl("https://git.test/r.git"), always(RepoAccess(proxy=proxy)))
     with pytest.raises(InvalidValue, match=r"git\.proxy") as refused:
         await resolve(remote, MAIN)
     assert "canary" not in refused.value.message
@@ -599,20 +607,20 @@ async def test_a_proxy_that_is_none_is_refused_and_not_shown(runner: GitRunner, 
 @pytest.fixture(params=["http", "ssh", "file"])
 def heavy(
     request: pytest.FixtureRequest, repositories: Path, git_http: GitHttpServer, git_ssh: GitSshServer
-) -> tuple[RepoUrl, Access]:
+) -> tuple[RepoUrl, RepoAccess]:
     """A repository of three megabytes that nothing makes smaller, over each transport."""
     repository = Repository.create(repositories / "heavy.git")
     repository.commit({f"f{n}": secrets.token_bytes(300_000) for n in range(10)})
     if request.param == "http":
-        return RepoUrl(git_http.url("heavy.git")), Access()
+        return RepoUrl(git_http.url("heavy.git")), RepoAccess()
     if request.param == "ssh":
-        login = SshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-        return RepoUrl(git_ssh.url("heavy.git")), Access(login)
-    return RepoUrl(repository.path.as_uri()), Access()
+        login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
+        return RepoUrl(git_ssh.url("heavy.git")), RepoAccess(login)
+    return RepoUrl(repository.path.as_uri()), RepoAccess()
 
 
 async def test_more_than_is_allowed_is_not_received(
-    runner: GitRunner, heavy: tuple[RepoUrl, Access], tmp_path: Path
+    runner: GitRunner, heavy: tuple[RepoUrl, RepoAccess], tmp_path: Path
 ) -> None:
     url, access = heavy
     remote = Remote(runner, url, always(access))
@@ -647,7 +655,7 @@ async def test_a_server_that_lists_refs_without_end_cannot_fill_the_memory(tmp_p
     try:
         url = RepoUrl(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/r.git")
         with pytest.raises(SourceTooLarge, match="more than the memory") as refused:
-            await resolve(Remote(runner, url, always(Access())), MAIN)
+            await resolve(Remote(runner, url, always(RepoAccess())), MAIN)
     finally:
         server.close()
     assert refused.value.reason is Reason.SOURCE_TOO_LARGE

@@ -23,13 +23,13 @@ from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, Login, Password, SshKey, always
-from stoker.git.commit.branch import MAX_REPLAYS, Branch
+from stoker.git.auth.credentials import GitLogin, GitPassword, GitSshKey, RepoAccess, always
+from stoker.git.commit.branch import MAX_REPLAYS, RemoteBranch
 from stoker.git.commit.push import PushBehind, PushDeclined, PushFailed, PushTooLarge
-from stoker.git.commit.types import Author, FileEdit, NewCommit, Signer
+from stoker.git.commit.types import CommitAuthor, CommitSigner, FileEdit, NewCommit
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker.git.signature.sign import SshSigner
 from stoker_testkit.repositories.bare_repository import WHEN, Repository, executable, symlink
@@ -39,9 +39,9 @@ from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
 from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.wait_until import eventually, eventually_async
 
-ALICE = Author("Alice", "alice@example.test")
-BOB = Author("Bob", "bob@example.test")
-ROBOT = Author("Stoker", "stoker@example.test")
+ALICE = CommitAuthor("Alice", "alice@example.test")
+BOB = CommitAuthor("Bob", "bob@example.test")
+ROBOT = CommitAuthor("Stoker", "stoker@example.test")
 
 
 class Impatient(SystemClock):
@@ -51,7 +51,9 @@ class Impatient(SystemClock):
         await asyncio.sleep(0)
 
 
-def new(message: str, edits: dict[str, str | None], author: Author = ALICE, when: int = WHEN) -> NewCommit:
+def new(
+    message: str, edits: dict[str, str | None], author: CommitAuthor = ALICE, when: int = WHEN
+) -> NewCommit:
     files = tuple(FileEdit(path, None if it is None else it.encode()) for path, it in edits.items())
     return NewCommit(author, ROBOT, message, files, when)
 
@@ -59,7 +61,7 @@ def new(message: str, edits: dict[str, str | None], author: Author = ALICE, when
 class World:
     """A repository that is served, and writers with caches of their own."""
 
-    def __init__(self, folder: Path, repository: Repository, url: str, login: Login | None) -> None:
+    def __init__(self, folder: Path, repository: Repository, url: str, login: GitLogin | None) -> None:
         self.folder = folder
         self.repository = repository
         self.url = url
@@ -70,14 +72,14 @@ class World:
         name: str = "main",
         *,
         cache: str = "cache",
-        signer: Signer | None = None,
-        limits: Limits | None = None,
+        signer: CommitSigner | None = None,
+        limits: FetchLimits | None = None,
         url: str = "",
-    ) -> Branch:
+    ) -> RemoteBranch:
         place = self.folder / cache
-        remote = Remote(GitRunner(place), RepoUrl(url or self.url), always(Access(self.login)))
+        remote = Remote(GitRunner(place), RepoUrl(url or self.url), always(RepoAccess(self.login)))
         more = {} if limits is None else {"limits": limits}
-        return Branch(remote, place, name, signer=signer, clock=Impatient(), **more)
+        return RemoteBranch(remote, place, name, signer=signer, clock=Impatient(), **more)
 
     def hook(self, name: str, script: str) -> None:
         path = self.repository.path / "hooks" / name
@@ -115,7 +117,7 @@ def local(tmp_path: Path, plant: Repository) -> World:
 def http(tmp_path: Path, plant: Repository, git_http: GitHttpServer) -> World:
     git_http.users["alice"] = planted("git-password")
     return World(
-        tmp_path, plant, git_http.url("plant.git"), Password("alice", Secret(planted("git-password")))
+        tmp_path, plant, git_http.url("plant.git"), GitPassword("alice", Secret(planted("git-password")))
     )
 
 
@@ -126,13 +128,16 @@ def world(
     if request.param == "http":
         with GitHttpServer.start(repositories, users={"alice": planted("git-password")}) as server:
             yield World(
-                tmp_path, plant, server.url("plant.git"), Password("alice", Secret(planted("git-password")))
+                tmp_path,
+                plant,
+                server.url("plant.git"),
+                GitPassword("alice", Secret(planted("git-password"))),
             )
     elif request.param == "ssh":
         with GitSshServer.start(repositories, tmp_path / "sshd") as daemon:
             key = Secret(daemon.authorized_key().read_bytes())
             yield World(
-                tmp_path, plant, daemon.url("plant.git"), SshKey(key, daemon.known_hosts.read_bytes())
+                tmp_path, plant, daemon.url("plant.git"), GitSshKey(key, daemon.known_hosts.read_bytes())
             )
     else:
         yield World(tmp_path, plant, plant.path.as_uri(), None)
@@ -357,7 +362,7 @@ async def test_signed_commits_are_verified_by_git(local: World) -> None:
 
 
 async def test_a_mirror_full_of_packs_is_built_anew_and_nobody_notices(local: World) -> None:
-    branch = local.branch(limits=Limits(left_out="blob:none", packs=3))
+    branch = local.branch(limits=FetchLimits(left_out="blob:none", packs=3))
     for number in range(12):
         await branch.commit([new(str(number), {f"{number % 5}": str(number)})])
         packs = list((local.folder / "cache/mirrors").rglob("*.pack"))
@@ -464,7 +469,7 @@ async def test_keys_that_may_only_read_or_nothing_stall(
             (server.authorized_key(), "read only"),
             (server.stranger_key(), "Permission denied"),
         ):
-            login = SshKey(Secret(key.read_bytes()), server.known_hosts.read_bytes())
+            login = GitSshKey(Secret(key.read_bytes()), server.known_hosts.read_bytes())
             branch = World(tmp_path, plant, server.url("plant.git"), login).branch()
             with pytest.raises(SourceAuthFailed, match=says) as caught:
                 await branch.commit([new("one", {"b": "1"})])
@@ -659,20 +664,20 @@ PROCESS = """
 import asyncio, sys
 from pathlib import Path
 from stoker.domain.refs import RepoUrl
-from stoker.git.auth.credentials import Access, always
-from stoker.git.commit.branch import Branch
+from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.commit.branch import RemoteBranch
 from stoker.git.remote.remote import Remote
 from stoker.git.process.runner import GitRunner
-from stoker.git.commit.types import Author, FileEdit, NewCommit
-from stoker_testkit.faults.failpoints import Failure, arm
+from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit
+from stoker_testkit.faults.failpoints import FailpointAction, arm
 
 cache, url, failure = sys.argv[1:]
 if failure:
-    arm(Failure.parsed(failure))
-who = Author("Alice", "alice@example.test")
+    arm(FailpointAction.parsed(failure))
+who = CommitAuthor("Alice", "alice@example.test")
 edits = tuple(FileEdit(f"{n}/{m}", b"1") for n in range(3) for m in range(3))
 batch = [NewCommit(who, who, "one", edits[:5], 1), NewCommit(who, who, "two", edits[5:], 2)]
-branch = Branch(Remote(GitRunner(Path(cache)), RepoUrl(url), always(Access())), Path(cache), "main")
+branch = RemoteBranch(Remote(GitRunner(Path(cache)), RepoUrl(url), always(RepoAccess())), Path(cache), "main")
 asyncio.run(branch.commit(batch))
 """
 
@@ -755,16 +760,16 @@ async def test_a_damaged_mirror_is_built_anew(local: World, damage: str, remembe
 
 async def test_a_new_credential_gets_a_mirror_of_its_own(http: World, git_http: GitHttpServer) -> None:
     branch = http.branch()
-    access = [Access(http.login)]
+    access = [RepoAccess(http.login)]
 
-    async def read() -> Access:
+    async def read() -> RepoAccess:
         return access[0]
 
     place = http.folder / "cache"
-    branch = Branch(Remote(GitRunner(place), RepoUrl(http.url), read), place, "main")
+    branch = RemoteBranch(Remote(GitRunner(place), RepoUrl(http.url), read), place, "main")
     await branch.commit([new("one", {"a": "1"})])
     git_http.users["alice"] = planted("renewed-password")
-    access[0] = Access(Password("alice", Secret(planted("renewed-password"))))
+    access[0] = RepoAccess(GitPassword("alice", Secret(planted("renewed-password"))))
     await branch.commit([new("two", {"b": "1"})])
     assert http.messages() == ["one", "two"]
     assert len([path for path in (place / "mirrors").iterdir() if path.is_dir()]) == 2

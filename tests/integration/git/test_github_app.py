@@ -12,14 +12,14 @@ from aiohttp import web
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access
-from stoker.git.auth.github_app import AppTokens, GitHubApp, TokenRights, api_of
+from stoker.git.auth.credentials import RepoAccess
+from stoker.git.auth.github_app import GitHubApp, GitHubAppTokens, TokenRights, api_of
 from stoker.git.errors import SourceAuthFailed, SourceUnreachable
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import resolve
 from stoker_testkit.certificates import Authority, private_pem
-from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.forges.github_app_login import GitHubAppServer
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.secret_leaks.tracked_credentials import planted
@@ -30,18 +30,18 @@ APP, INSTALLATION = 12, 3456
 
 
 @pytest.fixture
-def github(repositories: Path) -> Iterator[GitHub]:
-    with GitHub.start(repositories) as server:
+def github(repositories: Path) -> Iterator[GitHubAppServer]:
+    with GitHubAppServer.start(repositories) as server:
         yield server
 
 
 @pytest.fixture
-def app(github: GitHub) -> GitHubApp:
+def app(github: GitHubAppServer) -> GitHubApp:
     return GitHubApp(APP, INSTALLATION, Secret(github.register(APP, INSTALLATION)))
 
 
 @pytest.fixture
-def clock(github: GitHub) -> ManualClock:
+def clock(github: GitHubAppServer) -> ManualClock:
     """A clock that begins at the server's time and is then moved by hand."""
     clock = ManualClock()
     github.ahead += clock.now().timestamp() - github.now()
@@ -55,19 +55,19 @@ def plant(repositories: Path) -> Repository:
     return repository
 
 
-def remote(tmp_path: Path, github: GitHub, tokens: AppTokens, app: GitHubApp) -> Remote:
+def remote(tmp_path: Path, github: GitHubAppServer, tokens: GitHubAppTokens, app: GitHubApp) -> Remote:
     url = RepoUrl(github.url("plant.git"))
 
-    async def read() -> Access:
+    async def read() -> RepoAccess:
         return await tokens.access(app, url)
 
     return Remote(GitRunner(tmp_path / "cache"), url, read)
 
 
 async def test_an_installed_app_reads_its_repositories_with_one_token(
-    tmp_path: Path, github: GitHub, app: GitHubApp, plant: Repository
+    tmp_path: Path, github: GitHubAppServer, app: GitHubApp, plant: Repository
 ) -> None:
-    source = remote(tmp_path, github, AppTokens(), app)
+    source = remote(tmp_path, github, GitHubAppTokens(), app)
     for _ in range(3):
         assert await resolve(source, MAIN) == plant.tip()
     assert github.statements == 1
@@ -75,15 +75,15 @@ async def test_an_installed_app_reads_its_repositories_with_one_token(
 
 
 async def test_a_token_reads_the_one_repository_and_nothing_else_of_the_installation(
-    tmp_path: Path, github: GitHub, app: GitHubApp, plant: Repository, repositories: Path
+    tmp_path: Path, github: GitHubAppServer, app: GitHubApp, plant: Repository, repositories: Path
 ) -> None:
     other = Repository.create(repositories / "other.git")
     other.commit({"a": "1"})
-    tokens, url = AppTokens(), RepoUrl(github.url("plant.git"))
+    tokens, url = GitHubAppTokens(), RepoUrl(github.url("plant.git"))
     access = await tokens.access(app, url)
     assert github.scopes[github.given[0]] == {"repositories": ["plant"], "permissions": {"contents": "read"}}
 
-    async def same() -> Access:
+    async def same() -> RepoAccess:
         return access
 
     runner = GitRunner(tmp_path / "cache")
@@ -92,8 +92,8 @@ async def test_a_token_reads_the_one_repository_and_nothing_else_of_the_installa
         await resolve(Remote(runner, RepoUrl(github.url("other.git")), same), MAIN)
 
 
-async def test_a_token_writes_only_where_something_is_pushed(github: GitHub, app: GitHubApp) -> None:
-    tokens, url = AppTokens(), RepoUrl(github.url("plant.git"))
+async def test_a_token_writes_only_where_something_is_pushed(github: GitHubAppServer, app: GitHubApp) -> None:
+    tokens, url = GitHubAppTokens(), RepoUrl(github.url("plant.git"))
     for rights, permissions in (
         (TokenRights.READ, {"contents": "read"}),
         (TokenRights.PUSH, {"contents": "write"}),
@@ -105,17 +105,17 @@ async def test_a_token_writes_only_where_something_is_pushed(github: GitHub, app
     assert github.statements == 3, "a token is kept for its rights alone"
 
 
-async def test_those_who_come_at_once_wait_for_one_token(github: GitHub, app: GitHubApp) -> None:
-    tokens, url = AppTokens(), RepoUrl(github.url("plant.git"))
+async def test_those_who_come_at_once_wait_for_one_token(github: GitHubAppServer, app: GitHubApp) -> None:
+    tokens, url = GitHubAppTokens(), RepoUrl(github.url("plant.git"))
     accesses = await asyncio.gather(*(tokens.access(app, url) for _ in range(10)))
     assert github.statements == 1
     assert all(access == accesses[0] for access in accesses)
 
 
 async def test_a_token_is_renewed_before_it_expires(
-    github: GitHub, app: GitHubApp, clock: ManualClock
+    github: GitHubAppServer, app: GitHubApp, clock: ManualClock
 ) -> None:
-    tokens, url = AppTokens(clock), RepoUrl(github.url("plant.git"))
+    tokens, url = GitHubAppTokens(clock), RepoUrl(github.url("plant.git"))
     first = await tokens.access(app, url)
     await clock.advance(54 * 60)
     assert await tokens.access(app, url) == first
@@ -127,10 +127,10 @@ async def test_a_token_is_renewed_before_it_expires(
 
 @pytest.mark.parametrize("wrong", [-3600.0, -50.0, 50.0, 86_400.0], ids=lambda seconds: f"{seconds:g} s")
 async def test_a_clock_that_is_wrong_does_not_keep_an_app_out(
-    github: GitHub, app: GitHubApp, clock: ManualClock, wrong: float
+    github: GitHubAppServer, app: GitHubApp, clock: ManualClock, wrong: float
 ) -> None:
     github.ahead -= wrong
-    tokens, url = AppTokens(clock), RepoUrl(github.url("plant.git"))
+    tokens, url = GitHubAppTokens(clock), RepoUrl(github.url("plant.git"))
     first = await tokens.access(app, url)
     assert github.statements == (2 if abs(wrong) > 60 else 1)
     await clock.advance(50 * 60)
@@ -138,9 +138,9 @@ async def test_a_clock_that_is_wrong_does_not_keep_an_app_out(
 
 
 async def test_a_jump_of_the_wall_clock_does_not_make_a_token_outlive_itself(
-    github: GitHub, app: GitHubApp, clock: ManualClock
+    github: GitHubAppServer, app: GitHubApp, clock: ManualClock
 ) -> None:
-    tokens, url = AppTokens(clock), RepoUrl(github.url("plant.git"))
+    tokens, url = GitHubAppTokens(clock), RepoUrl(github.url("plant.git"))
     await tokens.access(app, url)
     clock.jump(-365 * 86_400.0)
     await clock.advance(58 * 60)
@@ -150,9 +150,9 @@ async def test_a_jump_of_the_wall_clock_does_not_make_a_token_outlive_itself(
 
 
 async def test_a_revoked_token_is_replaced_at_once(
-    tmp_path: Path, github: GitHub, app: GitHubApp, plant: Repository
+    tmp_path: Path, github: GitHubAppServer, app: GitHubApp, plant: Repository
 ) -> None:
-    source = remote(tmp_path, github, AppTokens(), app)
+    source = remote(tmp_path, github, GitHubAppTokens(), app)
     await resolve(source, MAIN)
     github.revoke_all()
     assert await resolve(source, MAIN) == plant.tip()
@@ -160,9 +160,9 @@ async def test_a_revoked_token_is_replaced_at_once(
 
 
 async def test_the_mirror_stays_the_same_when_the_token_changes(
-    tmp_path: Path, github: GitHub, app: GitHubApp
+    tmp_path: Path, github: GitHubAppServer, app: GitHubApp
 ) -> None:
-    tokens = AppTokens()
+    tokens = GitHubAppTokens()
     source = remote(tmp_path, github, tokens, app)
     before = await source.identity(b"key")
     access = await tokens.access(app, source.url)
@@ -174,9 +174,9 @@ async def test_the_mirror_stays_the_same_when_the_token_changes(
 
 
 async def test_whoever_names_an_app_without_having_its_key_gets_nothing_of_the_others(
-    github: GitHub, app: GitHubApp
+    github: GitHubAppServer, app: GitHubApp
 ) -> None:
-    tokens, url = AppTokens(), RepoUrl(github.url("plant.git"))
+    tokens, url = GitHubAppTokens(), RepoUrl(github.url("plant.git"))
     await tokens.access(app, url)
     thief = GitHubApp(APP, INSTALLATION, Secret(github.register(99, 98)))
     with pytest.raises(SourceAuthFailed, match="its private key for wrong"):
@@ -202,14 +202,14 @@ async def test_whoever_names_an_app_without_having_its_key_gets_nothing_of_the_o
     ids=["wrong app", "wrong installation", "no key", "another kind of key"],
 )
 async def test_what_is_wrong_is_said_in_words(
-    github: GitHub,
+    github: GitHubAppServer,
     app: GitHubApp,
     change: Callable[[GitHubApp], GitHubApp],
     error: type[StokerError],
     words: str,
 ) -> None:
     with pytest.raises(error, match=words) as refused:
-        await AppTokens().access(change(app), RepoUrl(github.url("plant.git")))
+        await GitHubAppTokens().access(change(app), RepoUrl(github.url("plant.git")))
     assert "canary" not in refused.value.message
     assert "GitHub App" in refused.value.message
 
@@ -244,7 +244,7 @@ async def test_what_is_wrong_is_said_in_words(
     ids=["busy", "rate limit", "suspended", "down", "redirect", "nonsense", "wrong types", "too long"],
 )
 async def test_bad_answers_are_bounded_and_said_in_words(
-    github: GitHub,
+    github: GitHubAppServer,
     app: GitHubApp,
     answer: web.Response,
     error: type[StokerError],
@@ -253,7 +253,7 @@ async def test_bad_answers_are_bounded_and_said_in_words(
 ) -> None:
     github.answer = answer
     with pytest.raises(error, match=words) as refused:
-        await AppTokens().access(app, RepoUrl(github.url("plant.git")))
+        await GitHubAppTokens().access(app, RepoUrl(github.url("plant.git")))
     assert refused.value.message.isprintable()
     assert "has been" not in refused.value.message, "nothing of an answer is quoted"
     assert getattr(refused.value, "after", None) == after
@@ -261,7 +261,7 @@ async def test_bad_answers_are_bounded_and_said_in_words(
 
 async def test_an_api_that_is_not_there_is_unreachable(app: GitHubApp) -> None:
     with pytest.raises(SourceUnreachable, match="cannot be reached"):
-        await AppTokens().access(app, RepoUrl("http://127.0.0.1:1/plant.git"))
+        await GitHubAppTokens().access(app, RepoUrl("http://127.0.0.1:1/plant.git"))
 
 
 async def test_an_authority_of_ones_own_and_a_proxy_hold_for_the_api_too(
@@ -269,15 +269,15 @@ async def test_an_authority_of_ones_own_and_a_proxy_hold_for_the_api_too(
 ) -> None:
     authority = Authority()
     with (
-        GitHub.start(repositories, tls=authority.server().save(tmp_path, "github")) as github,
+        GitHubAppServer.start(repositories, tls=authority.server().save(tmp_path, "github")) as github,
         HttpProxy.start({"me": planted("proxy")}) as proxy,
     ):
         app = GitHubApp(APP, INSTALLATION, Secret(github.register(APP, INSTALLATION)))
         url = RepoUrl(github.url("plant.git"))
         with pytest.raises(SourceUnreachable, match="cannot be reached"):
-            await AppTokens().access(app, url)
+            await GitHubAppTokens().access(app, url)
         through = proxy.address.replace("://", f"://me:{planted('proxy')}@")
-        access = await AppTokens().access(app, url, ca=authority.pem, proxy=through)
+        access = await GitHubAppTokens().access(app, url, ca=authority.pem, proxy=through)
         assert access.proxy == through
         assert len(github.given) == 1
         assert [passage.method for passage in proxy.passages] == ["CONNECT"]

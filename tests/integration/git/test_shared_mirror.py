@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import Retry, Stalled, Wait
 from stoker.domain.git_objects import BlobId
-from stoker.domain.intent.files import FilesIntent, Mapping
-from stoker.domain.intent.source import SignatureMode, SignaturePolicy, Source
+from stoker.domain.intent.files import FileMapping, FilesIntent
+from stoker.domain.intent.source import SignatureMode, SignaturePolicy, SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.errors import GitFailed
-from stoker.git.mirror.full_mirror import CompleteMirror, Upkeep
-from stoker.git.mirror.shared_volume import SharedVolume
+from stoker.git.mirror.full_mirror import FullMirror, MirrorUpkeep
+from stoker.git.mirror.shared_volume import MirrorVolume
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.git.signature.policy import Rules
+from stoker.git.signature.policy import CommitRules
 from stoker.git.signature.verify import TrustedKeys
-from stoker.git.source.shared import SharedSource
+from stoker.git.source.shared import SharedVolumeSource
 from stoker_testkit.repositories.bare_repository import Repository, run_git
 from stoker_testkit.repositories.commit_signers import ssh_signer
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -43,15 +43,15 @@ class Plant:
     def __init__(self, folder: Path, server: GitHttpServer) -> None:
         self.folder, self.server = folder, server
         self.repository = Repository.create(server.root / "plant.git")
-        self.volume = SharedVolume(folder / "volume")
+        self.volume = MirrorVolume(folder / "volume")
         self.url = RepoUrl(server.url("plant.git"))
 
     @property
     def remote(self) -> Remote:
-        return Remote(GitRunner(self.folder / "writer"), self.url, always(Access()))
+        return Remote(GitRunner(self.folder / "writer"), self.url, always(RepoAccess()))
 
-    def writer(self, **upkeep: float) -> CompleteMirror:
-        mirror = CompleteMirror(self.volume, upkeep=replace(Upkeep(), **upkeep))  # type: ignore[arg-type]
+    def writer(self, **upkeep: float) -> FullMirror:
+        mirror = FullMirror(self.volume, upkeep=replace(MirrorUpkeep(), **upkeep))  # type: ignore[arg-type]
         assert mirror.opened()
         return mirror
 
@@ -64,17 +64,19 @@ class Plant:
             mirror.close()
 
     def source(
-        self, name: str = "reader", rules: Sequence[Rules] = (), patience: float = 0.0
-    ) -> SharedSource:
+        self, name: str = "reader", rules: Sequence[CommitRules] = (), patience: float = 0.0
+    ) -> SharedVolumeSource:
         checks = tuple(each.check for each in rules)
-        return SharedSource(GitRunner(self.folder / name), self.volume.root, rules=checks, patience=patience)
+        return SharedVolumeSource(
+            GitRunner(self.folder / name), self.volume.root, rules=checks, patience=patience
+        )
 
-    def keeper(self, name: str) -> Keeper:
+    def keeper(self, name: str) -> FolderSync:
         data = self.folder / name
         data.mkdir(exist_ok=True)
         job = SyncJob(
-            Source(self.url, MAIN),
-            FilesIntent((Mapping("s", "projects"),)),
+            SourceIntent(self.url, MAIN),
+            FilesIntent((FileMapping("s", "projects"),)),
             TemplateValues(gateway_name=name),
             data,
             self.folder / f"{name}-repo",
@@ -90,12 +92,12 @@ def plant(tmp_path: Path, git_http: GitHttpServer) -> Plant:
     return Plant(tmp_path, git_http)
 
 
-async def synced(keeper: Keeper, commit: CommitId) -> None:
+async def synced(keeper: FolderSync, commit: CommitId) -> None:
     """A pass; in a process that starts many gits at once a lock is let go of a moment late."""
 
     async def passed() -> bool:
         try:
-            await keeper.sync(Wish(commit=commit))
+            await keeper.sync(SyncOptions(commit=commit))
         except Wait as error:
             if error.reason is not Reason.SYNC_IN_PROGRESS:
                 raise
@@ -105,7 +107,7 @@ async def synced(keeper: Keeper, commit: CommitId) -> None:
     await eventually_async(passed, 30.0, "the lock is free")
 
 
-async def read(source: SharedSource, commit: CommitId) -> dict[str, bytes]:
+async def read(source: SharedVolumeSource, commit: CommitId) -> dict[str, bytes]:
     """All files of a commit, by path."""
     tree = await source.tree(commit)
     blobs = {version.blob: path for path, version in tree.files.items()}
@@ -124,7 +126,7 @@ async def test_two_keepers_read_one_mirror_while_the_writer_updates_it(plant: Pl
     await plant.update(commits[0])
     keepers = [plant.keeper("line-1"), plant.keeper("line-2")]
 
-    async def follow(keeper: Keeper) -> None:
+    async def follow(keeper: FolderSync) -> None:
         for commit in commits:
             await synced(keeper, commit)
 
@@ -178,7 +180,7 @@ async def test_a_reader_that_comes_before_the_commit_waits(plant: Plant) -> None
             await source.fetch(first, MAIN)
     assert raised.value.reason is Reason.SHARED_MIRROR_BEHIND
     keeper = plant.keeper("line-1")
-    waiting = asyncio.create_task(keeper.sync(Wish(commit=first)))
+    waiting = asyncio.create_task(keeper.sync(SyncOptions(commit=first)))
     await eventually_async((plant.folder / "line-1/.sync-state").exists)
     assert not waiting.done()
     await plant.update(first)
@@ -267,7 +269,7 @@ async def test_a_failed_update_leaves_the_mirror_as_it_was(plant: Plant) -> None
 
 async def test_only_one_process_writes(plant: Plant) -> None:
     mirror = plant.writer()
-    other = CompleteMirror(plant.volume)
+    other = FullMirror(plant.volume)
     assert not other.opened()
     mirror.close()
     assert other.opened()
@@ -298,7 +300,7 @@ async def test_a_rewritten_branch_is_refused_where_that_is_not_allowed(plant: Pl
     first = plant.repository.commit({"s/a": "1"})
     second = plant.repository.commit({"s/a": "2"})
     await plant.update(second)
-    source = plant.source(rules=(Rules(allow_rewrite=False),))
+    source = plant.source(rules=(CommitRules(allow_rewrite=False),))
     async with source.held():
         await source.fetch(second, MAIN)
         await source.vouch(second, MAIN, first)
@@ -320,7 +322,7 @@ async def test_signatures_are_checked_against_the_shared_mirror(plant: Plant, tm
         return TrustedKeys(allowed_signers=b"alice@example.test " + alice.public)
 
     policy = SignaturePolicy(SignatureMode.COMMIT)
-    source = plant.source(rules=(Rules(policy.mode, keys),))
+    source = plant.source(rules=(CommitRules(policy.mode, keys),))
     async with source.held():
         await source.fetch(signed, MAIN)
         await source.vouch(signed, MAIN, None)

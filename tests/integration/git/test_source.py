@@ -13,11 +13,11 @@ from aiohttp import web
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, Login, Password, SshKey, always
+from stoker.git.auth.credentials import GitLogin, GitPassword, GitSshKey, RepoAccess, always
 from stoker.git.errors import RefNotFound, SourceUnreachable
 from stoker.git.private_files import remove_tree
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
 from stoker_testkit.repositories.bare_repository import Repository
@@ -47,7 +47,7 @@ class OldSshServer(GitSshServer):
         return [line for line in super()._settings() if not line.startswith("AcceptEnv")]
 
 
-Address = tuple[str, Login | None]
+Address = tuple[str, GitLogin | None]
 
 
 @pytest.fixture
@@ -65,12 +65,12 @@ def address(
     elif transport == "http":
         kind = OldHttpServer if refuses == "ids" else GitHttpServer
         with kind.start(repositories, users={"alice": planted("git-password")}) as http:
-            yield http.url("plant.git"), Password("alice", Secret(planted("git-password")))
+            yield http.url("plant.git"), GitPassword("alice", Secret(planted("git-password")))
     else:
         daemon = OldSshServer if refuses == "ids" else GitSshServer
         with daemon.start(repositories, tmp_path / "sshd") as ssh:
             key = Secret(ssh.authorized_key().read_bytes())
-            yield ssh.url("plant.git"), SshKey(key, ssh.known_hosts.read_bytes())
+            yield ssh.url("plant.git"), GitSshKey(key, ssh.known_hosts.read_bytes())
 
 
 SERVERS = [
@@ -84,7 +84,7 @@ SERVERS = [
 def source_of(address: Address, tmp_path: Path) -> GitSource:
     url, login = address
     cache = tmp_path / "cache"
-    return GitSource(Remote(GitRunner(cache), RepoUrl(url), always(Access(login))), cache)
+    return GitSource(Remote(GitRunner(cache), RepoUrl(url), always(RepoAccess(login))), cache)
 
 
 @pytest.mark.parametrize("address", SERVERS, indirect=True, ids="-".join)
@@ -219,8 +219,8 @@ async def test_a_mirror_that_follows_is_built_anew_before_it_grows_without_end(
     plant: Repository, tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"
-    remote = Remote(GitRunner(cache), RepoUrl(plant.path.as_uri()), always(Access()))
-    source = GitSource(remote, cache, limits=Limits(packs=3))
+    remote = Remote(GitRunner(cache), RepoUrl(plant.path.as_uri()), always(RepoAccess()))
+    source = GitSource(remote, cache, limits=FetchLimits(packs=3))
     for number in range(12):
         commit = plant.commit({"a": str(number)})
         assert (await fetched(source, await source.resolve(MAIN)))["a"].blob == blob_of(str(number).encode())
@@ -251,7 +251,7 @@ async def test_writes_nowhere_but_into_its_cache(
         monkeypatch.setenv(name, "/nowhere")
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     commit = plant.commit({"a": "1"})
-    remote = Remote(GitRunner(tmp_path / "cache"), RepoUrl(plant.path.as_uri()), always(Access()))
+    remote = Remote(GitRunner(tmp_path / "cache"), RepoUrl(plant.path.as_uri()), always(RepoAccess()))
     source = GitSource(remote, tmp_path / "cache")
     async with source.held():
         await source.fetch(await source.resolve(MAIN), MAIN)

@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from stoker.domain.clock import SystemClock
-from stoker.kube.client.client import Client
-from stoker.kube.client.errors import ApiError, Unreachable
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.errors import ApiError, ApiServerUnreachable
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config import config
-from stoker.kube.leader.elector import Elector
+from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import FencedClient, Leadership
-from stoker.kube.leader.lease import Terms
+from stoker.kube.leader.lease import LeaseTerms
 from stoker.kube.runtime.process import run
 from stoker.telemetry import logs
 
@@ -51,16 +51,16 @@ class Candidate:
 
     async def main(self) -> None:
         settings = config.load(self.kubeconfig)
-        async with Client(settings) as client:
-            terms = Terms(self.identity, self.duration, self.renew)
-            elector = Elector(client, LEASE, settings.namespace, terms)
+        async with KubeClient(settings) as client:
+            terms = LeaseTerms(self.identity, self.duration, self.renew)
+            elector = LeaderElector(client, LEASE, settings.namespace, terms)
             await elector.run(lambda leadership: self.work(FencedClient(client, leadership), leadership))
 
-    async def work(self, client: Client, leadership: Leadership) -> None:
+    async def work(self, client: KubeClient, leadership: Leadership) -> None:
         counting = asyncio.create_task(self.count(client, leadership))
         await (asyncio.shield(counting) if self.manner == "deaf" else counting)
 
-    async def count(self, client: Client, leadership: Leadership) -> None:
+    async def count(self, client: KubeClient, leadership: Leadership) -> None:
         clock, namespace = SystemClock(), client.config.namespace
         with self.journal.open("a", buffering=1) as journal:
             while True:
@@ -70,7 +70,7 @@ class Candidate:
                     leadership.check()
                     journal.write(f"{clock.monotonic()}\n")
                     await client.replace(CONFIG_MAPS, found, COUNTER, namespace, into=ConfigMap)
-                except (ApiError, Unreachable):
+                except (ApiError, ApiServerUnreachable):
                     pass  # the next turn reads again
                 await clock.sleep(PAUSE)
 

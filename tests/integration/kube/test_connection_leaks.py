@@ -14,9 +14,9 @@ import pytest
 from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.gateway import Gateway
-from stoker.kube.client.client import Client
-from stoker.kube.client.errors import Unreachable
+from stoker.ignition.client.gateway import GatewayClient
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.errors import ApiServerUnreachable
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config import config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
@@ -50,7 +50,7 @@ async def test_a_watch_that_is_cut_leaves_nothing_behind(
     control_plane: ClusterAccess, fault_proxy: FaultProxy, namespace: str, kind: FaultKind
 ) -> None:
     path = control_plane.kubeconfig(server=f"https://{fault_proxy.address}")
-    async with Client(config.load(path)) as client:
+    async with KubeClient(config.load(path)) as client:
         start = [page async for page in client.pages(CONFIG_MAPS, namespace)][-1].resource_version
 
         async def lose() -> None:
@@ -58,7 +58,7 @@ async def test_a_watch_that_is_cut_leaves_nothing_behind(
                 CONFIG_MAPS, namespace, resource_version=start, timeout_seconds=300
             ) as lines:
                 fault_proxy.inject(Fault(kind))
-                with pytest.raises(Unreachable, match="in the middle of its answer"):
+                with pytest.raises(ApiServerUnreachable, match="in the middle of its answer"):
                     await anext(lines)
 
         await lose()
@@ -73,10 +73,10 @@ async def test_an_api_server_that_is_not_there_is_asked_again_and_again_at_no_co
     control_plane: ClusterAccess, fault_proxy: FaultProxy
 ) -> None:
     path = control_plane.kubeconfig(server=f"https://{fault_proxy.address}")
-    async with Client(config.load(path)) as client:
+    async with KubeClient(config.load(path)) as client:
 
         async def ask() -> None:
-            with pytest.raises(Unreachable, match="Connection refused"):
+            with pytest.raises(ApiServerUnreachable, match="Connection refused"):
                 await client.raw("GET", "/version")
 
         with fault_proxy.refusing():
@@ -89,7 +89,9 @@ async def test_an_api_server_that_is_not_there_is_asked_again_and_again_at_no_co
 
 @pytest.mark.usefixtures("uncollected")
 async def test_a_gateway_that_is_not_there_is_asked_again_and_again_at_no_cost() -> None:
-    gateway = Gateway(GatewayAddress.parse(f"http://127.0.0.1:{free_port()}"), lambda: Secret("key:secret"))
+    gateway = GatewayClient(
+        GatewayAddress.parse(f"http://127.0.0.1:{free_port()}"), lambda: Secret("key:secret")
+    )
 
     async def ask() -> None:
         with pytest.raises(Retry, match="Connection refused"):

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.kube.client.client import Client
-from stoker.kube.client.objects import Header, HeaderMeta
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.objects import ObjectHeader, ObjectHeaderMeta
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config import config
-from stoker.kube.runtime.controller import Controller, PassRecord, Result
-from stoker.kube.runtime.process import Part, Unit
+from stoker.kube.runtime.controller import Controller, ReconcileRecord, ReconcileResult
+from stoker.kube.runtime.process import ProcessGroup, ProcessPart
 from stoker.kube.runtime.result import Consequence
-from stoker.kube.runtime.steps import Enough, Outcome, Pass, Step
+from stoker.kube.runtime.steps import ReconcilePass, ReconcileStep, StepsOutcome, StopSteps
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
@@ -36,7 +36,7 @@ STATUS = "example.com/status"
 
 
 class ConfigMap(msgspec.Struct, frozen=True):
-    metadata: HeaderMeta
+    metadata: ObjectHeaderMeta
     data: dict[str, str] = {}
 
     @property
@@ -54,11 +54,11 @@ class Context:
 class Doubler:
     """The controller with everything it stands on, in one namespace."""
 
-    client: Client
+    client: KubeClient
     namespace: str
     release: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: list[str] = field(default_factory=list)
-    records: list[PassRecord[ObjectKey]] = field(default_factory=list)
+    records: list[ReconcileRecord[ObjectKey]] = field(default_factory=list)
     writes: int = 0
 
     def __post_init__(self) -> None:
@@ -71,30 +71,30 @@ class Doubler:
             on_change=lambda change: self.queue.add(change.key),
         )
         self.controller = Controller("doubler", self.queue, self.reconcile, on_pass=self.records.append)
-        self.steps = Pass(
-            steps=[Step("wait", self.wait), Step("double", self.double)],
+        self.steps = ReconcilePass(
+            steps=[ReconcileStep("wait", self.wait), ReconcileStep("double", self.double)],
             observed=lambda context: context.found.status,
             summarize=self.summarize,
             write=self.write,
         )
 
-    def unit(self) -> Unit:
-        return Unit(
+    def unit(self) -> ProcessGroup:
+        return ProcessGroup(
             [
-                Part("reflector", self.reflector.run),
-                Part("controller", self.controller.run, self.controller.stop),
+                ProcessPart("reflector", self.reflector.run),
+                ProcessPart("controller", self.controller.run, self.controller.stop),
             ]
         )
 
-    async def reconcile(self, key: ObjectKey) -> Result:
+    async def reconcile(self, key: ObjectKey) -> ReconcileResult:
         found = self.reflector.store.get(key)
         if found is not None:
             await self.steps.run(Context(found))
-        return Result()
+        return ReconcileResult()
 
-    async def wait(self, context: Context) -> Context | Enough[Context]:
+    async def wait(self, context: Context) -> Context | StopSteps[Context]:
         if "number" not in context.found.data:
-            return Enough(context)
+            return StopSteps(context)
         if "wait" in context.found.data and not context.found.status:
             self.waiting.append(context.found.metadata.name)
             await self.release.wait()
@@ -108,7 +108,7 @@ class Doubler:
             raise InvalidValue(f"{text!r} is not a number")
         return replace(context, doubled=2 * int(text))
 
-    def summarize(self, context: Context, outcome: Outcome) -> str:
+    def summarize(self, context: Context, outcome: StepsOutcome) -> str:
         if outcome.error is not None:
             return f"{outcome.error.reason}: {outcome.error.message}"
         return str(context.doubled) if context.doubled is not None else context.found.status
@@ -116,14 +116,18 @@ class Doubler:
     async def write(self, context: Context, status: str) -> None:
         self.writes += 1
         body = {"metadata": {"annotations": {STATUS: status}}}
-        await self.client.patch(CONFIG_MAPS, body, context.found.metadata.name, self.namespace, into=Header)
+        await self.client.patch(
+            CONFIG_MAPS, body, context.found.metadata.name, self.namespace, into=ObjectHeader
+        )
 
     async def create(self, name: str, **data: str) -> None:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-        await self.client.create(CONFIG_MAPS, body, self.namespace, into=Header)
+        await self.client.create(CONFIG_MAPS, body, self.namespace, into=ObjectHeader)
 
     async def set_number(self, name: str, number: str) -> None:
-        await self.client.patch(CONFIG_MAPS, {"data": {"number": number}}, name, self.namespace, into=Header)
+        await self.client.patch(
+            CONFIG_MAPS, {"data": {"number": number}}, name, self.namespace, into=ObjectHeader
+        )
 
     async def statuses(self) -> dict[str, str]:
         """What the server says, past the reflector."""
@@ -148,8 +152,8 @@ class Doubler:
 
 
 @pytest.fixture
-async def client(control_plane: ClusterAccess) -> AsyncIterator[Client]:
-    async with Client(config.load(control_plane.kubeconfig("admin"))) as client:
+async def client(control_plane: ClusterAccess) -> AsyncIterator[KubeClient]:
+    async with KubeClient(config.load(control_plane.kubeconfig("admin"))) as client:
         yield client
 
 
@@ -164,7 +168,7 @@ async def running(doubler: Doubler) -> AsyncIterator[asyncio.Task[None]]:
 
 
 async def test_it_converges_on_what_was_there_and_on_what_comes_and_changes(
-    client: Client, namespace: str
+    client: KubeClient, namespace: str
 ) -> None:
     doubler = Doubler(client, namespace)
     for number in range(20):
@@ -178,7 +182,7 @@ async def test_it_converges_on_what_was_there_and_on_what_comes_and_changes(
     assert {record.consequence for record in doubler.records} == {Consequence.DONE}
 
 
-async def test_it_writes_nothing_once_nothing_changes(client: Client, namespace: str) -> None:
+async def test_it_writes_nothing_once_nothing_changes(client: KubeClient, namespace: str) -> None:
     doubler = Doubler(client, namespace)
     for number in range(5):
         await doubler.create(f"n{number}", number=str(number))
@@ -192,7 +196,9 @@ async def test_it_writes_nothing_once_nothing_changes(client: Client, namespace:
         assert doubler.writes == writes == 5
 
 
-async def test_one_bad_object_gets_its_error_while_the_others_go_on(client: Client, namespace: str) -> None:
+async def test_one_bad_object_gets_its_error_while_the_others_go_on(
+    client: KubeClient, namespace: str
+) -> None:
     doubler = Doubler(client, namespace)
     await doubler.create("bad", number="many")
     await doubler.create("crashing", number="crash")
@@ -212,7 +218,7 @@ async def test_one_bad_object_gets_its_error_while_the_others_go_on(client: Clie
         await doubler.reaches(bad="8", crashing="10", **good)
 
 
-async def test_a_stop_lets_the_running_pass_write_its_status(client: Client, namespace: str) -> None:
+async def test_a_stop_lets_the_running_pass_write_its_status(client: KubeClient, namespace: str) -> None:
     doubler = Doubler(client, namespace)
     await doubler.create("slow", number="21", wait="yes")
     async with running(doubler) as task:
@@ -230,11 +236,11 @@ async def test_a_stop_lets_the_running_pass_write_its_status(client: Client, nam
 
 
 async def test_it_recovers_from_an_api_server_that_went_away(
-    control_plane: ClusterAccess, client: Client, namespace: str
+    control_plane: ClusterAccess, client: KubeClient, namespace: str
 ) -> None:
     with FaultProxy.start(control_plane.url) as proxy:
         path = control_plane.kubeconfig("admin", server=f"https://{proxy.address}")
-        async with Client(config.load(path)) as flaky:
+        async with KubeClient(config.load(path)) as flaky:
             doubler, outside = Doubler(flaky, namespace), Doubler(client, namespace)
             await outside.create("n1", number="1")
             async with running(doubler):

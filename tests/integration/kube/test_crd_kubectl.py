@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.api.manifests.yaml import load_documents
-from stoker.api.registry import CATEGORY, KINDS, Kind
+from stoker.api.registry import CATEGORY, KINDS, CustomResourceKind
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ def test_explain_teaches_a_field(kinds: ClusterAccess, path: str, words: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_explain_shows_a_whole_kind(kinds: ClusterAccess, kind: Kind) -> None:
+def test_explain_shows_a_whole_kind(kinds: ClusterAccess, kind: CustomResourceKind) -> None:
     told = kinds.kubectl("explain", "--recursive", f"{kind.plural}.spec").stdout
     assert "<empty>" not in told
     assert told.count("<") > 3
@@ -97,7 +97,7 @@ def test_the_columns_of_an_ignition_sync_are_those_of_the_design(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_kind_answers_to_its_names(kinds: ClusterAccess, namespace: str, kind: Kind) -> None:
+def test_a_kind_answers_to_its_names(kinds: ClusterAccess, namespace: str, kind: CustomResourceKind) -> None:
     # The selector: other tests create cluster-scoped objects of these kinds meanwhile.
     selector = f"stoker.io/test={namespace}"
     for name in (kind.plural, kind.singular, *kind.short_names):

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from msgspec.inspect import DictType, StructType, VarTupleType
 
-from stoker.api.field_docs import Rule
+from stoker.api.field_docs import FieldRule
 from stoker.api.manifests.files import decode_manifest
 from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import KINDS, kind_for
-from stoker.api.schema import Node, fields_of, rules_of, unwrapped
+from stoker.api.schema import SchemaNode, fields_of, rules_of, unwrapped
 from stoker.domain.errors import InvalidValue
-from stoker_testkit.cluster.cluster_access import Answer, ClusterAccess
+from stoker_testkit.cluster.cluster_access import ApiAnswer, ClusterAccess
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,7 +56,7 @@ def variant(row: Manifest) -> Manifest:
     return manifest
 
 
-def dry_run(cluster: ClusterAccess, manifest: Manifest, namespace: str) -> Answer:
+def dry_run(cluster: ClusterAccess, manifest: Manifest, namespace: str) -> ApiAnswer:
     kind = kind_for(manifest["apiVersion"], manifest["kind"])
     scope = f"/namespaces/{namespace}" if kind.namespaced else ""
     body = copy.deepcopy(manifest)
@@ -105,7 +105,7 @@ def test_every_rule_is_broken_by_a_variant() -> None:
     assert len(sentences) > 40
 
 
-def _rules_below(model: type[msgspec.Struct]) -> Iterator[Rule]:
+def _rules_below(model: type[msgspec.Struct]) -> Iterator[FieldRule]:
     """The rules of a kind and of everything in its spec; a status is ours and never refused to a person."""
     yield from rules_of(model)
     for one in fields_of(model):
@@ -113,7 +113,7 @@ def _rules_below(model: type[msgspec.Struct]) -> Iterator[Rule]:
             yield from _rules_in(unwrapped(one.type))
 
 
-def _rules_in(node: Node) -> Iterator[Rule]:
+def _rules_in(node: SchemaNode) -> Iterator[FieldRule]:
     yield from node.rules
     match node.type:
         case StructType():

@@ -11,7 +11,7 @@ import pytest
 
 from stoker.api.manifests.codec import decode, encode
 from stoker.api.manifests.yaml import load_documents
-from stoker.api.registry import KINDS, Kind, kind_for
+from stoker.api.registry import KINDS, CustomResourceKind, kind_for
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.wait_until import eventually
 
@@ -31,12 +31,12 @@ DOCUMENTS = [
 ]
 
 
-def collection(kind: Kind, namespace: str) -> str:
+def collection(kind: CustomResourceKind, namespace: str) -> str:
     scope = f"/namespaces/{namespace}" if kind.namespaced else ""
     return f"/apis/{kind.group}/{kind.version}{scope}/{kind.plural}"
 
 
-def placed(manifest: Manifest, namespace: str) -> tuple[Kind, Manifest]:
+def placed(manifest: Manifest, namespace: str) -> tuple[CustomResourceKind, Manifest]:
     """The manifest in the test's own namespace, or under a name of its own where there are no namespaces."""
     kind = kind_for(manifest["apiVersion"], manifest["kind"])
     body = copy.deepcopy(manifest)
@@ -55,7 +55,7 @@ def with_declared_defaults(manifest: Manifest) -> Manifest:
     return spec
 
 
-def create(cluster: ClusterAccess, kind: Kind, body: Manifest, namespace: str) -> None:
+def create(cluster: ClusterAccess, kind: CustomResourceKind, body: Manifest, namespace: str) -> None:
     answer = cluster.request("POST", f"{collection(kind, namespace)}?fieldValidation=Strict", body)
     assert answer.status == 201, answer.body.decode()
 
@@ -88,7 +88,9 @@ def test_every_manifest_is_accepted_and_reads_back_as_it_was_written(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_crd_is_established_and_its_schema_is_structural(kinds: ClusterAccess, kind: Kind) -> None:
+def test_a_crd_is_established_and_its_schema_is_structural(
+    kinds: ClusterAccess, kind: CustomResourceKind
+) -> None:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind.plural}.{kind.group}"
     conditions = json.loads(kinds.request("GET", path).body)["status"]["conditions"]
     states = {condition["type"]: condition["status"] for condition in conditions}

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.discovery import ACCEPT, Discovery
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import (
     CONFIG_MAPS,
     CRDS,
@@ -24,9 +24,9 @@ from stoker.kube.client.resources import (
     NAMESPACES,
     PODS,
     SECRETS,
-    Resource,
+    ApiResource,
 )
-from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.config import config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
@@ -34,8 +34,8 @@ from stoker_testkit.wait_until import eventually_async
 
 
 @pytest.fixture
-async def client(control_plane: ClusterAccess) -> AsyncIterator[Client]:
-    async with Client(config.load(control_plane.kubeconfig("admin"))) as client:
+async def client(control_plane: ClusterAccess) -> AsyncIterator[KubeClient]:
+    async with KubeClient(config.load(control_plane.kubeconfig("admin"))) as client:
         yield client
 
 
@@ -65,7 +65,7 @@ def widgets(group: str) -> dict[str, object]:
 
 
 async def test_finds_every_builtin_kind_that_kubectl_finds(
-    client: Client, control_plane: ClusterAccess
+    client: KubeClient, control_plane: ClusterAccess
 ) -> None:
     catalog = await Discovery(client).refresh()
     for known in (CONFIG_MAPS, SECRETS, PODS, EVENTS, LEASES, NAMESPACES, CRDS):
@@ -84,21 +84,21 @@ async def test_finds_every_builtin_kind_that_kubectl_finds(
     assert not {"v1", "apps/v1"} & {each.api_version for each in catalog.unavailable}
 
 
-async def test_finds_a_custom_kind_in_each_version_and_prefers_the_stable_one(client: Client) -> None:
+async def test_finds_a_custom_kind_in_each_version_and_prefers_the_stable_one(client: KubeClient) -> None:
     group = f"{uuid.uuid4().hex[:8]}.example.com"
     discovery = Discovery(client)
     assert (await discovery.refresh()).preferred(group, "widgets") is None
-    await client.create(CRDS, widgets(group), into=Header)
+    await client.create(CRDS, widgets(group), into=ObjectHeader)
 
-    async def appeared() -> Catalog | None:
+    async def appeared() -> KindCatalog | None:
         catalog = await discovery.refresh()
         return catalog if catalog.preferred(group, "widgets") else None
 
-    catalog: Catalog | None = await eventually_async(appeared, 20.0, "the custom kind to be served")
+    catalog: KindCatalog | None = await eventually_async(appeared, 20.0, "the custom kind to be served")
     assert catalog is not None
     preferred = catalog.preferred(group, "widgets")
     assert preferred is not None
-    assert preferred.resource == Resource(group, "v1", "widgets", "Widget", namespaced=True)
+    assert preferred.resource == ApiResource(group, "v1", "widgets", "Widget", namespaced=True)
     assert preferred.short_names == ("wg",)
     older = catalog.find("Widget", f"{group}/v1alpha1")
     assert older is not None
@@ -106,7 +106,7 @@ async def test_finds_a_custom_kind_in_each_version_and_prefers_the_stable_one(cl
     assert older.subresources == {"status"}
 
 
-async def test_an_unchanged_server_answers_304(client: Client) -> None:
+async def test_an_unchanged_server_answers_304(client: KubeClient) -> None:
     first = await client.raw("GET", "/apis", headers={"Accept": ACCEPT})
     again = await client.raw(
         "GET", "/apis", headers={"Accept": ACCEPT, "If-None-Match": first.headers["ETag"]}
@@ -123,16 +123,23 @@ async def test_an_unchanged_server_answers_304(client: Client) -> None:
 async def test_a_group_whose_server_is_down_hides_no_other(tmp_path: Path) -> None:
     """Both in the aggregated form and in the one that servers of old speak."""
     with ControlPlane.start(tmp_path / "plane") as plane:
-        async with Client(config.load(plane.kubeconfig("admin"))) as client:
-            services = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
-            await client.create(services, api_service("v1", "down.example.com"), into=Header)
+        async with KubeClient(config.load(plane.kubeconfig("admin"))) as client:
+            services = ApiResource(
+                "apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False
+            )
+            await client.create(services, api_service("v1", "down.example.com"), into=ObjectHeader)
 
-            async def noticed() -> Catalog | None:
+            async def noticed() -> KindCatalog | None:
                 catalog = await Discovery(client).refresh()
                 return catalog if catalog.unavailable else None
 
-            catalog: Catalog | None = await eventually_async(noticed, 30.0, "the group to be called stale")
-            async with old_server(plane) as address, Client(replace(client.config, server=address)) as old:
+            catalog: KindCatalog | None = await eventually_async(
+                noticed, 30.0, "the group to be called stale"
+            )
+            async with (
+                old_server(plane) as address,
+                KubeClient(replace(client.config, server=address)) as old,
+            ):
                 listed = await Discovery(old).refresh()
     assert catalog is not None
     for found in (catalog, listed):

@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
-from stoker.kube.client.objects import Header, HeaderMeta
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.objects import ObjectHeader, ObjectHeaderMeta
 from stoker.kube.client.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from stoker.kube.config import config
 from stoker.kube.events.recorder import EventRecorder
@@ -26,7 +26,7 @@ from stoker_testkit.wait_until import eventually_async
 
 
 class Event(msgspec.Struct, rename="camel"):
-    metadata: HeaderMeta
+    metadata: ObjectHeaderMeta
     involved_object: dict[str, str]
     type: str
     reason: str
@@ -44,8 +44,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def admin(control_plane: ClusterAccess) -> AsyncIterator[Client]:
-    async with Client(config.load(control_plane.kubeconfig("admin"))) as client:
+async def admin(control_plane: ClusterAccess) -> AsyncIterator[KubeClient]:
+    async with KubeClient(config.load(control_plane.kubeconfig("admin"))) as client:
         yield client
 
 
@@ -56,14 +56,14 @@ def proxy(control_plane: ClusterAccess) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-async def through_proxy(control_plane: ClusterAccess, proxy: FaultProxy) -> AsyncIterator[Client]:
+async def through_proxy(control_plane: ClusterAccess, proxy: FaultProxy) -> AsyncIterator[KubeClient]:
     path = control_plane.kubeconfig("admin", server=f"https://{proxy.address}")
-    async with Client(config.load(path)) as client:
+    async with KubeClient(config.load(path)) as client:
         yield client
 
 
 @asynccontextmanager
-async def recording(client: Client, clock: ManualClock) -> AsyncIterator[EventRecorder]:
+async def recording(client: KubeClient, clock: ManualClock) -> AsyncIterator[EventRecorder]:
     """A recorder whose clock stands still: only what the test lets pass is due."""
     recorder = EventRecorder(
         client,
@@ -86,19 +86,19 @@ async def written(recorder: EventRecorder, writes: int) -> None:
     )
 
 
-async def config_map(client: Client, namespace: str, name: str) -> ObjectRef:
+async def config_map(client: KubeClient, namespace: str, name: str) -> ObjectRef:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-    made = await client.create(CONFIG_MAPS, body, namespace, into=Header)
+    made = await client.create(CONFIG_MAPS, body, namespace, into=ObjectHeader)
     return ObjectRef("v1", "ConfigMap", name, namespace, made.metadata.uid)
 
 
-async def events_of(client: Client, about: ObjectRef) -> list[Event]:
+async def events_of(client: KubeClient, about: ObjectRef) -> list[Event]:
     namespace = about.namespace or "default"
     return await client.list(EVENTS, namespace, into=Event, fields=f"involvedObject.uid={about.uid}")
 
 
 async def test_people_see_the_event_where_they_look_for_it(
-    control_plane: ClusterAccess, admin: Client, namespace: str, clock: ManualClock
+    control_plane: ClusterAccess, admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
     async with recording(admin, clock) as recorder:
@@ -114,7 +114,7 @@ async def test_people_see_the_event_where_they_look_for_it(
 
 
 async def test_a_thousand_equal_reports_are_one_event_with_the_right_count_and_few_writes(
-    admin: Client, namespace: str, clock: ManualClock
+    admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
     async with recording(admin, clock) as recorder:
@@ -132,7 +132,7 @@ async def test_a_thousand_equal_reports_are_one_event_with_the_right_count_and_f
 
 
 async def test_a_stop_writes_the_count_that_is_still_owed(
-    admin: Client, namespace: str, clock: ManualClock
+    admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
     async with recording(admin, clock) as recorder:
@@ -145,7 +145,7 @@ async def test_a_stop_writes_the_count_that_is_still_owed(
 
 
 async def test_an_event_that_the_server_forgot_is_made_anew(
-    admin: Client, namespace: str, clock: ManualClock
+    admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
     async with recording(admin, clock) as recorder:
@@ -162,9 +162,9 @@ async def test_an_event_that_the_server_forgot_is_made_anew(
 
 
 async def test_an_object_without_a_namespace_has_its_events_in_default(
-    admin: Client, namespace: str, clock: ManualClock
+    admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
-    header = await admin.get(NAMESPACES, namespace, into=Header)
+    header = await admin.get(NAMESPACES, namespace, into=ObjectHeader)
     about = ObjectRef("v1", "Namespace", namespace, uid=header.metadata.uid)
     async with recording(admin, clock) as recorder:
         recorder.normal(about, Reason.REF_RESOLVED, "watched")
@@ -175,7 +175,7 @@ async def test_an_object_without_a_namespace_has_its_events_in_default(
 
 @pytest.mark.parametrize("name", ["system:controller:x", "UPPER_case", "a" * 253, "a..b.-c", "-"])
 async def test_the_server_takes_events_about_objects_of_any_name(
-    admin: Client, namespace: str, clock: ManualClock, name: str
+    admin: KubeClient, namespace: str, clock: ManualClock, name: str
 ) -> None:
     about = ObjectRef("example.com/v1", "Thing", name, namespace, "uid-of-a-thing")
     async with recording(admin, clock) as recorder:
@@ -186,7 +186,7 @@ async def test_the_server_takes_events_about_objects_of_any_name(
 
 
 async def test_a_message_is_cut_and_shows_no_credential(
-    admin: Client, namespace: str, clock: ManualClock
+    admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
     async with recording(admin, clock) as recorder:
@@ -199,7 +199,7 @@ async def test_a_message_is_cut_and_shows_no_credential(
 
 
 async def test_an_outage_holds_up_nobody_and_loses_nothing(
-    admin: Client, through_proxy: Client, proxy: FaultProxy, namespace: str, clock: ManualClock
+    admin: KubeClient, through_proxy: KubeClient, proxy: FaultProxy, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
     async with recording(through_proxy, clock) as recorder:
@@ -215,10 +215,10 @@ async def test_an_outage_holds_up_nobody_and_loses_nothing(
 
 
 async def test_an_event_that_arrived_although_its_answer_did_not_is_not_made_twice(
-    admin: Client, through_proxy: Client, proxy: FaultProxy, namespace: str, clock: ManualClock
+    admin: KubeClient, through_proxy: KubeClient, proxy: FaultProxy, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
-    await through_proxy.get(NAMESPACES, namespace, into=Header)  # opens the connection
+    await through_proxy.get(NAMESPACES, namespace, into=ObjectHeader)  # opens the connection
     proxy.inject(Fault(FaultKind.STALL, Direction.TO_CLIENT))
     async with recording(through_proxy, clock) as recorder:
         recorder.warning(about, Reason.SOURCE_UNREACHABLE, "no route to the forge")
@@ -233,10 +233,10 @@ async def test_an_event_that_arrived_although_its_answer_did_not_is_not_made_twi
 
 
 async def test_who_may_not_write_events_says_so_in_the_log_and_goes_on(
-    control_plane: ClusterAccess, admin: Client, namespace: str, clock: ManualClock
+    control_plane: ClusterAccess, admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
-    async with Client(config.load(control_plane.kubeconfig("alice"))) as alice:
+    async with KubeClient(config.load(control_plane.kubeconfig("alice"))) as alice:
         with capture_logs() as lines:
             async with recording(alice, clock) as recorder:
                 recorder.normal(about, Reason.REF_RESOLVED, "first")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker_testkit.cluster.argocd_health import ArgoHealth
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.kstatus import (
@@ -82,10 +82,10 @@ def repository(repositories: Path, git_http: GitHttpServer) -> Repository:
 
 
 @pytest.mark.parametrize(
-    "door", [FrontDoor.STOKER, pytest.param(FrontDoor.IGNITION_SYNC, marks=pytest.mark.long)]
+    "door", [SyncResourceKind.STOKER, pytest.param(SyncResourceKind.IGNITION_SYNC, marks=pytest.mark.long)]
 )
 def test_the_life_of_a_resource(
-    door: FrontDoor, plain: Site, repository: Repository, git_http: GitHttpServer
+    door: SyncResourceKind, plain: Site, repository: Repository, git_http: GitHttpServer
 ) -> None:
     kind, source = str(door), {"repo": git_http.url("plant.git"), "ref": "main"}
     plain.apply(kind, "line", gateway=SILENT, git=source)
@@ -177,7 +177,7 @@ def test_every_recipe_of_the_page_works(
 ) -> None:
     source = {"repo": git_http.url("plant.git"), "ref": "main"}
     cluster_rule = f"recipe-{site.namespace}"
-    for kind in FrontDoor:
+    for kind in SyncResourceKind:
         plain.apply(str(kind), "plant", gateway=SILENT, git=source, labels={"area": "bottling"})
     plain.apply("SyncProfile", "line", mappings=[{"source": "services/site", "destination": "projects"}])
     plain.apply("Stoker", "broken", git={**source, "ref": "no-such-ref"})

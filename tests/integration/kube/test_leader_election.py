@@ -21,9 +21,9 @@ import msgspec
 import pytest
 
 from stoker.domain.clock import SystemClock
-from stoker.kube.client.client import Client
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import CONFIG_MAPS, LEASES, Resource
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import CONFIG_MAPS, LEASES, ApiResource
 from stoker.kube.config import config
 from stoker.kube.leader.fencing import FencedClient, Leadership, LeadershipLost
 from stoker.kube.leader.lease import Lease
@@ -65,7 +65,7 @@ class History:
 
 
 async def follow(
-    client: Client, resource: Resource, namespace: str, since: str, take: Callable[[Any], None]
+    client: KubeClient, resource: ApiResource, namespace: str, since: str, take: Callable[[Any], None]
 ) -> None:
     async with client.watch(resource, namespace, resource_version=since, timeout_seconds=300) as lines:
         async for line in lines:
@@ -81,7 +81,7 @@ class Stage:
     plane: ClusterAccess
     namespace: str
     folder: Path
-    client: Client
+    client: KubeClient
     history: History
     stack: ExitStack
     processes: dict[str, Process] = field(default_factory=dict)
@@ -135,14 +135,14 @@ def stack() -> Iterator[ExitStack]:
 async def stage(
     control_plane: ClusterAccess, namespace: str, admin_kubeconfig: Path, tmp_path: Path, stack: ExitStack
 ) -> AsyncIterator[Stage]:
-    async with Client(config.load(admin_kubeconfig)) as client:
+    async with KubeClient(config.load(admin_kubeconfig)) as client:
         counter = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": COUNTER},
             "data": {"count": "0"},
         }
-        made = await client.create(CONFIG_MAPS, counter, namespace, into=Header)
+        made = await client.create(CONFIG_MAPS, counter, namespace, into=ObjectHeader)
         since, history = made.metadata.resource_version, History()
 
         def version(obj: Any) -> int:
@@ -166,7 +166,7 @@ async def stage(
 
 async def settled(stage: Stage) -> None:
     """Wait until everything that the server has accepted so far has been seen."""
-    now = await stage.client.get(CONFIG_MAPS, COUNTER, stage.namespace, into=Header)
+    now = await stage.client.get(CONFIG_MAPS, COUNTER, stage.namespace, into=ObjectHeader)
     lease = await stage.lease()
     last = int(now.metadata.resource_version), int(lease.version)
 
@@ -262,14 +262,14 @@ async def test_a_lease_that_is_deleted_by_hand_is_made_anew_by_its_leader(stage:
 async def test_behind_the_fence_one_can_read_and_watch_but_not_write(stage: Stage) -> None:
     over = Leadership(LEASE, "a", CLOCK, deadline=CLOCK.monotonic())
     fenced = FencedClient(stage.client, over)
-    found = await fenced.get(CONFIG_MAPS, COUNTER, stage.namespace, into=Header)
+    found = await fenced.get(CONFIG_MAPS, COUNTER, stage.namespace, into=ObjectHeader)
     since = found.metadata.resource_version
     async with fenced.watch(
         CONFIG_MAPS, stage.namespace, resource_version=since, timeout_seconds=30
     ) as lines:
         patch = {"data": {"writer": "admin", "count": "1"}}
         with pytest.raises(LeadershipLost):
-            await fenced.patch(CONFIG_MAPS, patch, COUNTER, stage.namespace, into=Header)
-        await stage.client.patch(CONFIG_MAPS, patch, COUNTER, stage.namespace, into=Header)
+            await fenced.patch(CONFIG_MAPS, patch, COUNTER, stage.namespace, into=ObjectHeader)
+        await stage.client.patch(CONFIG_MAPS, patch, COUNTER, stage.namespace, into=ObjectHeader)
         async with asyncio.timeout(PATIENCE):
             assert msgspec.json.decode(await anext(aiter(lines)))["object"]["data"]["writer"] == "admin"

@@ -20,17 +20,17 @@ import msgspec
 import pytest
 
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Gone
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config import config
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 from stoker_testkit.certificates import KeyPair
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.faults.stream_faults import Fault, FaultKind
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 from stoker_testkit.wait_until import eventually_async
@@ -102,9 +102,9 @@ def network(control_plane: ClusterAccess) -> Iterator[Network]:
 
 
 @pytest.fixture
-async def admin(admin_kubeconfig: Path) -> AsyncIterator[Client]:
+async def admin(admin_kubeconfig: Path) -> AsyncIterator[KubeClient]:
     """A client that goes past all faults."""
-    async with Client(config.load(admin_kubeconfig)) as client:
+    async with KubeClient(config.load(admin_kubeconfig)) as client:
         yield client
 
 
@@ -112,9 +112,14 @@ class Watcher:
     """A reflector behind the network, and everything it has told."""
 
     def __init__(
-        self, client: Client, namespace: str, chance: random.Random, idle_timeout: float, longest_pause: float
+        self,
+        client: KubeClient,
+        namespace: str,
+        chance: random.Random,
+        idle_timeout: float,
+        longest_pause: float,
     ) -> None:
-        self.told: list[Change[ConfigMap]] = []
+        self.told: list[ObjectChange[ConfigMap]] = []
         self.errors: list[StokerError] = []
         self.reflector = Reflector(
             client,
@@ -162,7 +167,7 @@ async def watcher(
 ) -> AsyncIterator[Watcher]:
     chance = random.Random(seed)  # noqa: S311 - a history must be the same each time
     kubeconfig = plane.kubeconfig("admin", namespace=namespace, server=network.url)
-    async with Client(config.load(kubeconfig)) as client, asyncio.TaskGroup() as group:
+    async with KubeClient(config.load(kubeconfig)) as client, asyncio.TaskGroup() as group:
         watcher = Watcher(client, namespace, chance, idle_timeout, longest_pause)
         running = group.create_task(watcher.reflector.run())
         yield watcher
@@ -187,7 +192,9 @@ def config_map(name: str, **data: str) -> dict[str, object]:
 class History:
     """One seed's worth of events and mishaps."""
 
-    def __init__(self, seed: int, admin: Client, namespace: str, network: Network, watcher: Watcher) -> None:
+    def __init__(
+        self, seed: int, admin: KubeClient, namespace: str, network: Network, watcher: Watcher
+    ) -> None:
         self._chance = random.Random(seed)  # noqa: S311 - the same each time
         self._admin = admin
         self._namespace = namespace
@@ -289,7 +296,7 @@ class History:
                 (403, "Forbidden", {}),
             ]
         )
-        self._network.inner.arm(Answered(code, status(code, reason), headers), WATCHES)
+        self._network.inner.arm(AnsweredFault(code, status(code, reason), headers), WATCHES)
         self._network.reset()
 
     async def put_an_error_into_the_stream(self) -> None:
@@ -305,19 +312,19 @@ class History:
         )
         # Often enough in a row to make the reflector give the stream up.
         times = self._chance.choice([1, 1, 2, 4])
-        self._network.inner.arm(Answered(200, line), WATCHES, times=times)
+        self._network.inner.arm(AnsweredFault(200, line), WATCHES, times=times)
         self._network.reset()
 
     async def break_the_list(self) -> None:
         """The version expires, and the list after that breaks: at its start, within, or between two pages."""
-        broken: list[tuple[Fault | Answered, str]] = [
-            (Answered(500, status(500, "InternalError")), LISTS),
-            (Answered(410, status(410, "Expired")), r"continue="),
+        broken: list[tuple[Fault | AnsweredFault, str]] = [
+            (AnsweredFault(500, status(500, "InternalError")), LISTS),
+            (AnsweredFault(410, status(410, "Expired")), r"continue="),
             (Fault(FaultKind.RESET, after=self._chance.randrange(500)), LISTS),
             (Fault(FaultKind.TRUNCATE, after=self._chance.randrange(500)), r"continue="),
         ]
         fault, path = self._chance.choice(broken)
-        self._network.inner.arm(Answered(410, status(410, "Expired")), WATCHES)
+        self._network.inner.arm(AnsweredFault(410, status(410, "Expired")), WATCHES)
         self._network.inner.arm(fault, path)
         self._network.reset()
 
@@ -345,7 +352,7 @@ class History:
     "seed", [pytest.param(seed, marks=[pytest.mark.long] if seed >= SAMPLE else []) for seed in range(SEEDS)]
 )
 async def test_every_history_ends_as_a_fresh_list_and_in_order(
-    seed: int, control_plane: ClusterAccess, network: Network, admin: Client, namespace: str
+    seed: int, control_plane: ClusterAccess, network: Network, admin: KubeClient, namespace: str
 ) -> None:
     async with watcher(control_plane, network, namespace, seed) as watched:
         await History(seed, admin, namespace, network, watched).play()
@@ -356,11 +363,11 @@ async def test_every_history_ends_as_a_fresh_list_and_in_order(
 
 @pytest.mark.parametrize(
     "answer",
-    [Answered(410, status(410, "Expired")), Answered(200, error_line(410, "Expired"))],
+    [AnsweredFault(410, status(410, "Expired")), AnsweredFault(200, error_line(410, "Expired"))],
     ids=["as an answer", "in the stream"],
 )
 async def test_an_expired_version_is_followed_by_a_list_that_finds_the_deletion(
-    answer: Answered, control_plane: ClusterAccess, network: Network, admin: Client, namespace: str
+    answer: AnsweredFault, control_plane: ClusterAccess, network: Network, admin: KubeClient, namespace: str
 ) -> None:
     for name in NAMES:
         await admin.create(CONFIG_MAPS, config_map(name), namespace, into=ConfigMap)
@@ -384,7 +391,7 @@ async def test_an_expired_version_is_followed_by_a_list_that_finds_the_deletion(
 
 
 async def test_a_silent_connection_is_noticed_by_the_idle_timeout(
-    control_plane: ClusterAccess, network: Network, admin: Client, namespace: str
+    control_plane: ClusterAccess, network: Network, admin: KubeClient, namespace: str
 ) -> None:
     async with watcher(control_plane, network, namespace, idle_timeout=1.0) as watched:
         await eventually_async(lambda: watched.reflector.health.watching, message="the watch is open")
@@ -410,7 +417,7 @@ async def test_a_server_that_has_forgotten_what_we_missed_is_listed_and_compared
     with ControlPlane.start(tmp_path / "plane") as plane, network_to(plane) as network:
         plane.create_namespace("shop")
         async with (
-            Client(config.load(plane.kubeconfig("admin"))) as admin,
+            KubeClient(config.load(plane.kubeconfig("admin"))) as admin,
             # Patient enough not to have given up resuming by the time the server is back.
             watcher(plane, network, "shop", longest_pause=3.0) as watched,
         ):

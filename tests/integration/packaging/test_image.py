@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_image.archives import ENVIRONMENT
 from stoker_image.assembling import PROJECT, assemble, find_uv
 from stoker_image.wheels import own_architecture, requirements
@@ -219,7 +219,7 @@ def test_a_private_repository_over_ssh_as_a_user_without_a_name(
         *(f"--data-dir={ours}/data", f"--cache-dir={ours}/cache", f"--ssh-key-file={ours}/key"),
         *(f"--known-hosts-file={ours}/known_hosts", "--require-known-hosts", "--output=json"),
     )
-    assert done.returncode == Exit.DONE, (done.stdout, done.stderr)
+    assert done.returncode == ExitCode.DONE, (done.stdout, done.stderr)
     written = volume / "data/projects/P/a"
     assert (written.read_text(), written.stat().st_uid) == ("1", user)
 
@@ -241,9 +241,9 @@ def test_a_signed_commit_is_checked_as_a_user_without_a_name(
         *("--verify-signatures=commit", f"--allowed-signers-file={ours}/signers"),
     ]
     done = image.run(user, volume, *command)
-    assert done.returncode == Exit.DONE, (done.stdout, done.stderr)
+    assert done.returncode == ExitCode.DONE, (done.stdout, done.stderr)
     repository.commit({"s/a": "2"})
-    assert image.run(user, volume, *command).returncode == Exit.STALLED
+    assert image.run(user, volume, *command).returncode == ExitCode.STALLED
     assert (volume / "data/projects/P/a").read_text() == "1"
 
 
@@ -261,9 +261,9 @@ def test_each_name_of_the_program_starts(image: Image, name: str) -> None:
 def test_a_window_opens_by_the_clock_of_its_time_zone(image: Image) -> None:
     script = """
 from datetime import UTC, datetime
-from stoker.domain.intent.policies import MaintenanceWindow
+from stoker.domain.intent.policies import MaintenanceWindowPolicy
 from stoker.domain.maintenance_windows import is_open
-window = [MaintenanceWindow("0 2 * * *", 3600, "America/Chicago")]
+window = [MaintenanceWindowPolicy("0 2 * * *", 3600, "America/Chicago")]
 moments = [datetime(2026, month, 1, hour, 30, tzinfo=UTC) for month in (1, 7) for hour in (7, 8)]
 print([is_open(window, moment) for moment in moments])
 """

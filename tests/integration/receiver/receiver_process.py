@@ -15,39 +15,39 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.api.kinds.resource import Resource as Model
-from stoker.api.registry import KINDS, Kind
+from stoker.api.kinds.resource import CustomResource as Model
+from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.api.to_intent import MODELS, intent_for, settle
-from stoker.controller.cache.secrets import SecretReader
+from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.domain.clock import SystemClock
-from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import SECRETS
 from stoker.kube.config import config
 from stoker.kube.runtime.process import run
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectChange
 from stoker.telemetry import logs
-from stoker.telemetry.health import Health
+from stoker.telemetry.health import ProcessHealth
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
 from stoker.webhooks.receiver.annotate import Annotator
-from stoker.webhooks.receiver.caller_auth import Keys
-from stoker.webhooks.receiver.index import Index, known_of
-from stoker.webhooks.receiver.keyring import Keyring
-from stoker.webhooks.receiver.receiver import Receiver, Settings
+from stoker.webhooks.receiver.caller_auth import CallerKeys
+from stoker.webhooks.receiver.index import ReceiverIndex, known_of
+from stoker.webhooks.receiver.keyring import CallerKeyring
+from stoker.webhooks.receiver.receiver import ReceiverOptions, WebhookReceiver
 
 
 class Watched:
     """The index and the keyring, kept by watches."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
-        self.index = Index()
-        self.keyring = Keyring(self._read, SystemClock())
+    def __init__(self, client: KubeClient, namespace: str) -> None:
+        self.index = ReceiverIndex()
+        self.keyring = CallerKeyring(self._read, SystemClock())
         self._client = client
         kinds = [kind for kind in KINDS if kind.model in MODELS]
         self._reflectors = [self._resources(kind, namespace) for kind in kinds]
@@ -55,7 +55,7 @@ class Watched:
             client,
             SECRETS,
             namespace=namespace,
-            keep=msgspec.json.Decoder(Header).decode,
+            keep=msgspec.json.Decoder(ObjectHeader).decode,
             on_change=lambda change: self.keyring.changed(*change.key),
             metadata_only=True,
         )
@@ -70,10 +70,10 @@ class Watched:
             group.create_task(self._secrets.run())
             group.create_task(self.keyring.run())
 
-    def _resources(self, kind: Kind, namespace: str) -> Reflector[Model]:
-        def on_change(change: Change[Model]) -> None:
+    def _resources(self, kind: CustomResourceKind, namespace: str) -> Reflector[Model]:
+        def on_change(change: ObjectChange[Model]) -> None:
             if change.new is None:
-                self.index.forget(Identity(FrontDoor(kind.name), *change.key))
+                self.index.forget(ResourceIdentity(SyncResourceKind(kind.name), *change.key))
             else:
                 self.index.put(known_of(intent_for(settle(change.new))))
             self.keyring.follow(self.index.keys())
@@ -82,22 +82,24 @@ class Watched:
         return Reflector(self._client, rest(kind), namespace=namespace, keep=decode, on_change=on_change)
 
     async def _read(self, namespace: str, key: SecretKey) -> Secret:
-        return await SecretReader(self._client, namespace).value(key)
+        return await NamespaceSecretReader(self._client, namespace).value(key)
 
 
 async def serve(kubeconfig: Path, namespace: str, operator_key: Path | None) -> None:
     metrics = Metrics()
     async with (
-        Client(config.load(kubeconfig)) as client,
-        ProbeServer(Health(), metrics, health_address="0", metrics_address="127.0.0.1:0") as probes,
+        KubeClient(config.load(kubeconfig)) as client,
+        ProbeServer(ProcessHealth(), metrics, health_address="0", metrics_address="127.0.0.1:0") as probes,
     ):
         watched = Watched(client, namespace)
-        receiver = Receiver(
+        receiver = WebhookReceiver(
             watched.index.find,
             watched.keyring.value,
             Annotator(client, SystemClock()),
-            operator_keys=lambda: Keys(Secret(operator_key.read_bytes())) if operator_key else Keys(),
-            settings=Settings(address="127.0.0.1:0"),
+            operator_keys=lambda: (
+                CallerKeys(Secret(operator_key.read_bytes())) if operator_key else CallerKeys()
+            ),
+            settings=ReceiverOptions(address="127.0.0.1:0"),
             metrics=metrics,
             ready=watched.is_whole,
         )

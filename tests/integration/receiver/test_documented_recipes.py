@@ -18,7 +18,7 @@ import yaml
 
 from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.forges.gitea import Gitea
+from stoker_testkit.forges.gitea import GiteaServer
 from stoker_testkit.processes import Process
 from stoker_testkit.wait_until import eventually
 
@@ -157,7 +157,7 @@ def test_a_command_of_the_page_asks_for_the_ref(site: Site, recipe: str, source:
 
 
 @pytest.mark.xdist_group("gitea")
-def test_a_gitea_set_up_by_the_page_calls(site: Site, gitea: Gitea) -> None:
+def test_a_gitea_set_up_by_the_page_calls(site: Site, gitea: GiteaServer) -> None:
     repository = gitea.create_repository(f"plant-{secrets.token_hex(4)}")
     site.run("gitea", GITEA=gitea.url, GITEA_TOKEN=gitea.token, OWNER=gitea.user, REPOSITORY=repository.name)
     repository.release("2.0.0")

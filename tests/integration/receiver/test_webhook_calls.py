@@ -19,18 +19,18 @@ from typing import Any
 import aiohttp
 import pytest
 
-from stoker.kube.client.client import Client
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.config import config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker_testkit.forges.gitea import Gitea, GiteaRepository
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
+from stoker_testkit.forges.gitea import GiteaRepository, GiteaServer
 from stoker_testkit.processes import Process
 from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.wait_until import eventually, eventually_async
 
 PROCESS = Path(__file__).parent / "receiver_process.py"
-STOKERS = Resource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)
+STOKERS = ApiResource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)
 KEY, TOKEN = planted("webhook-key"), planted("webhook-bearer")
 FLOOD_SECONDS = 3
 FLOOD_PER_SECOND = 1000
@@ -252,8 +252,8 @@ async def test_an_api_server_that_is_away_for_a_moment_is_tried_again(
 ) -> None:
     serving = await asyncio.to_thread(lambda: ready(serve(http_fault_proxy.url)))
     conflict = json.dumps({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409}).encode()
-    http_fault_proxy.arm(Answered(409, conflict), "/stokers/plant", method="PATCH", times=2)
-    http_fault_proxy.arm(Answered(502, b"<html>"), "/stokers/plant", method="PATCH", times=1)
+    http_fault_proxy.arm(AnsweredFault(409, conflict), "/stokers/plant", method="PATCH", times=2)
+    http_fault_proxy.arm(AnsweredFault(502, b"<html>"), "/stokers/plant", method="PATCH", times=1)
     assert (await serving.post({"ref": "2.0.0"}))[0] == 202
     assert [one.status for one in http_fault_proxy.seen("/stokers/plant", method="PATCH")] == [
         409,
@@ -261,7 +261,7 @@ async def test_an_api_server_that_is_away_for_a_moment_is_tried_again(
         502,
         200,
     ]
-    http_fault_proxy.arm(Answered(503, b""), "/stokers/plant", method="PATCH", times=None)
+    http_fault_proxy.arm(AnsweredFault(503, b""), "/stokers/plant", method="PATCH", times=None)
     status, said = await serving.post({"ref": "2.0.1"})
     assert (status, said["accepted"]) == (503, False)
     assert serving.asked()["requested-ref"] == "2.0.0"
@@ -280,7 +280,7 @@ def test_without_the_right_to_patch_it_says_so_and_claims_nothing(serve: Serve) 
 
 
 @pytest.fixture
-def repository(gitea: Gitea) -> GiteaRepository:
+def repository(gitea: GiteaServer) -> GiteaRepository:
     return gitea.create_repository(f"plant-{secrets.token_hex(4)}")
 
 
@@ -354,7 +354,7 @@ async def test_a_flood_costs_no_memory_and_the_signed_ones_get_through_with_one_
     push = {"ref": "refs/heads/main", "before": "0" * 40, "after": "a" * 40, "repository": {"name": "plant"}}
     changes = Counter[str]()
     answers = Counter[int]()
-    async with Client(config.load(admin_kubeconfig)) as client:
+    async with KubeClient(config.load(admin_kubeconfig)) as client:
         watching = asyncio.create_task(_watch(client, serving, changes))
         await _flood(serving, answers, 0.5)  # until everything that is made once has been made
         before = _resident(serving.process.pid)
@@ -380,7 +380,7 @@ async def test_a_flood_costs_no_memory_and_the_signed_ones_get_through_with_one_
     assert after - before < 8 << 20, f"from {before} to {after} bytes"
 
 
-async def _watch(client: Client, serving: Serving, changes: Counter[str]) -> None:
+async def _watch(client: KubeClient, serving: Serving, changes: Counter[str]) -> None:
     version = serving.resource()["metadata"]["resourceVersion"]
     async with client.watch(
         STOKERS, serving.namespace, resource_version=version, timeout_seconds=60

@@ -19,24 +19,30 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.http_server.tls.ca_bundle import VALIDATING, Target
-from stoker.http_server.tls.rotation import Terms
-from stoker.http_server.tls.setup import SelfMade
-from stoker.kube.client.client import Client
+from stoker.http_server.tls.ca_bundle import VALIDATING, CaBundleTarget
+from stoker.http_server.tls.rotation import CertificateLifetimes
+from stoker.http_server.tls.setup import SelfSignedCertificates
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.discovery import Discovery
 from stoker.kube.client.resources import CONFIG_MAPS, CRDS, DEPLOYMENTS, SECRETS
-from stoker.kube.client.served_kinds import Catalog, Unavailable
+from stoker.kube.client.served_kinds import KindCatalog, UnavailableGroupVersion
 from stoker.kube.config import config
-from stoker.kube.runtime.process import Unit
+from stoker.kube.runtime.process import ProcessGroup
 from stoker.reverser.authors.admission import PATH
-from stoker.reverser.authors.attribution import Observed
+from stoker.reverser.authors.attribution import ObservedEvent
 from stoker.reverser.authors.facts import blob_name
-from stoker.reverser.authors.process import AuthorCapture, Settings
+from stoker.reverser.authors.process import AuthorCapture, AuthorCaptureOptions
 from stoker.reverser.authors.webhook_registration import WEBHOOK
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.preset import PRESET, GroupResource
-from stoker.reverser.selection.rules import DestinationRef, Operation, Rule, preset_rules, rules_of
+from stoker.reverser.selection.rules import (
+    ChangeOperation,
+    DestinationRef,
+    SelectionRule,
+    preset_rules,
+    rules_of,
+)
 from stoker.reverser.selection.selection import select
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
@@ -72,12 +78,12 @@ def namespace(plane: ClusterAccess) -> str:
 
 
 @pytest.fixture
-async def admin(plane: ClusterAccess) -> AsyncIterator[Client]:
-    async with Client(config.load(plane.kubeconfig("admin"))) as client:
+async def admin(plane: ClusterAccess) -> AsyncIterator[KubeClient]:
+    async with KubeClient(config.load(plane.kubeconfig("admin"))) as client:
         yield client
 
 
-def watch_rule(namespace: str, *resources: str) -> tuple[Rule, ...]:
+def watch_rule(namespace: str, *resources: str) -> tuple[SelectionRule, ...]:
     spec = {"destinationRef": {"name": "d"}, "rules": [{"resources": list(resources)}]}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "WatchRule"}
     return rules_of(
@@ -85,7 +91,7 @@ def watch_rule(namespace: str, *resources: str) -> tuple[Rule, ...]:
     )
 
 
-def cluster_rule(*resources: str) -> tuple[Rule, ...]:
+def cluster_rule(*resources: str) -> tuple[SelectionRule, ...]:
     spec = {
         "destinationRef": {"name": "d", "namespace": "n"},
         "rules": [{"resources": list(resources), "scope": "Namespaced"}],
@@ -97,21 +103,21 @@ def cluster_rule(*resources: str) -> tuple[Rule, ...]:
 class Site:
     """Replicas of author capture in this process, and the configuration that leads to the first of them."""
 
-    def __init__(self, plane: ClusterAccess, client: Client, namespace: str, replicas: int) -> None:
+    def __init__(self, plane: ClusterAccess, client: KubeClient, namespace: str, replicas: int) -> None:
         self.plane = plane
         self.client = client
         self.namespace = namespace
         ports = free_ports(2 * replicas)
         self.ports = list(zip(ports[::2], ports[1::2], strict=True))
         others = tuple(f"127.0.0.1:{inner}" for _, inner in self.ports)
-        terms = Terms(mutual=True)
-        target = Target(VALIDATING, CONFIGURATION)
+        terms = CertificateLifetimes(mutual=True)
+        target = CaBundleTarget(VALIDATING, CONFIGURATION)
         self.replicas = [
             AuthorCapture(
                 client,
-                Settings(
+                AuthorCaptureOptions(
                     namespace,
-                    SelfMade("reverser-tls", ("127.0.0.1",), (target,), terms),
+                    SelfSignedCertificates("reverser-tls", ("127.0.0.1",), (target,), terms),
                     "127.0.0.1",
                     CONFIGURATION,
                     host="127.0.0.1",
@@ -134,11 +140,11 @@ class Site:
         body = without_rules(CONFIGURATION, f"https://127.0.0.1:{self.ports[0][0]}{PATH}")
         await self.client.create(VALIDATING, body, into=dict[str, Any])
 
-    async def start(self, *rules: Rule) -> None:
-        self.running += [asyncio.create_task(Unit(one.parts()).run()) for one in self.replicas]
+    async def start(self, *rules: SelectionRule) -> None:
+        self.running += [asyncio.create_task(ProcessGroup(one.parts()).run()) for one in self.replicas]
         await self.select(*rules)
 
-    async def select(self, *rules: Rule) -> None:
+    async def select(self, *rules: SelectionRule) -> None:
         catalog = await Discovery(self.client).refresh()
         for one in self.replicas:
             one.capture(select(rules, catalog), catalog)
@@ -168,7 +174,7 @@ class Site:
         await asyncio.gather(*self.running, return_exceptions=True)
         self.running.clear()
 
-    async def author(self, seen: Observed, replica: int = 0) -> str | None:
+    async def author(self, seen: ObservedEvent, replica: int = 0) -> str | None:
         await self.asked.settle()
         one = self.replicas[replica]
         found = one.authors.author_of(seen, one._clock.monotonic())
@@ -180,10 +186,10 @@ Sending = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture
-async def make(plane: ClusterAccess, admin: Client, namespace: str) -> AsyncIterator[Making]:
+async def make(plane: ClusterAccess, admin: KubeClient, namespace: str) -> AsyncIterator[Making]:
     made: list[Site] = []
 
-    async def start(*rules: Rule, replicas: int = 1) -> Site:
+    async def start(*rules: SelectionRule, replicas: int = 1) -> Site:
         site = Site(plane, admin, namespace, replicas)
         made.append(site)
         await site.install()
@@ -200,7 +206,7 @@ async def make(plane: ClusterAccess, admin: Client, namespace: str) -> AsyncIter
 @contextlib.asynccontextmanager
 async def as_user(kubeconfig: Path, **impersonated: str) -> AsyncIterator[Sending]:
     """Requests as somebody."""
-    async with Client(config.load(kubeconfig)) as client:
+    async with KubeClient(config.load(kubeconfig)) as client:
 
         async def send(
             method: str, path: str, body: object = None, kind: str = JSON, **query: str
@@ -226,13 +232,19 @@ def deployment(name: str, replicas: int = 1) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
-def seen(kind: GroupResource, before: Mapping[str, Any] | None, after: dict[str, Any] | None) -> Observed:
+def seen(
+    kind: GroupResource, before: Mapping[str, Any] | None, after: dict[str, Any] | None
+) -> ObservedEvent:
     """The event that a watch brings for a change, and what was seen before it."""
     obj: Any = after if after is not None else before
     operation = (
-        Operation.DELETE if after is None else Operation.CREATE if before is None else Operation.UPDATE
+        ChangeOperation.DELETE
+        if after is None
+        else ChangeOperation.CREATE
+        if before is None
+        else ChangeOperation.UPDATE
     )
-    return Observed(
+    return ObservedEvent(
         kind,
         obj["metadata"]["uid"],
         before["metadata"]["resourceVersion"] if before is not None else "",
@@ -335,7 +347,7 @@ async def test_the_replica_that_is_never_asked_loses_no_author(
     site = await make(*watch_rule(namespace, "configmaps"), replicas=2)
     maps = CONFIG_MAPS.path(namespace)
     await eventually_async(lambda: site.asked.peers.reached, PATIENCE, "the replicas know each other")
-    events: list[tuple[str, Observed]] = []
+    events: list[tuple[str, ObservedEvent]] = []
     async with as_user(plane.kubeconfig("alice")) as alice, as_user(plane.kubeconfig("bob")) as bob:
         for number in range(30):
             made = await alice("POST", maps, config_map(f"m{number}", a="1"))
@@ -352,7 +364,7 @@ async def test_the_replica_that_is_never_asked_loses_no_author(
 
 
 async def test_the_rules_follow_the_selection_and_survive_others(
-    plane: ClusterAccess, make: Making, admin: Client, namespace: str
+    plane: ClusterAccess, make: Making, admin: KubeClient, namespace: str
 ) -> None:
     site = await make(*watch_rule(namespace, "configmaps"), replicas=2)
     first = await site.webhook()
@@ -402,7 +414,7 @@ async def test_the_rules_follow_the_selection_and_survive_others(
 
 
 async def test_rules_that_somebody_takes_away_come_back(
-    make: Making, admin: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
+    make: Making, admin: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stoker.reverser.authors.webhook_registration.SETTLE", 0.3)
     site = await make(*watch_rule(namespace, "configmaps"))
@@ -427,7 +439,7 @@ async def test_rules_that_somebody_takes_away_come_back(
         await eventually_async(mended, PATIENCE, f"it is as it was, without {broken}")
 
 
-async def calls(client: Client) -> dict[str, float]:
+async def calls(client: KubeClient) -> dict[str, float]:
     """What the API server counts about our webhook: questions, and those that it went on without."""
     page = (await client.raw("GET", "/metrics", headers={"Accept": "text/plain"})).body.decode()
     found = {"asked": 0.0, "opened": 0.0, "excluded": 0.0}
@@ -445,7 +457,7 @@ async def calls(client: Client) -> dict[str, float]:
 
 
 async def test_with_the_reverser_gone_a_write_that_no_rule_selects_is_not_asked_about(
-    plane: ClusterAccess, make: Making, admin: Client, namespace: str
+    plane: ClusterAccess, make: Making, admin: KubeClient, namespace: str
 ) -> None:
     site = await make(*watch_rule(namespace, "configmaps"))
     other = f"{namespace}-other"
@@ -474,7 +486,7 @@ async def test_with_the_reverser_gone_a_write_that_no_rule_selects_is_not_asked_
         assert last["opened"] == before["opened"] + 1
 
 
-async def test_its_own_writes_are_not_asked_about(make: Making, admin: Client, namespace: str) -> None:
+async def test_its_own_writes_are_not_asked_about(make: Making, admin: KubeClient, namespace: str) -> None:
     """In these tests the reverser is the administrator."""
     site = await make(*watch_rule(namespace, "configmaps"))
     before, counted = await calls(admin), dict(site.asked.intake.counts)
@@ -545,7 +557,7 @@ def minimal(namespace: str) -> dict[str, dict[str, Any]]:
 
 
 async def test_of_every_kind_of_the_preset_the_author_is_known(
-    plane: ClusterAccess, make: Making, admin: Client, namespace: str
+    plane: ClusterAccess, make: Making, admin: KubeClient, namespace: str
 ) -> None:
     """What is asked about before it is stored is what a watch shows, whatever the server fills in."""
     site = await make(*preset_rules(DestinationRef("n", "d")))
@@ -593,7 +605,7 @@ def pumps(group: str) -> dict[str, Any]:
 
 
 async def test_what_is_written_in_another_version_is_told_in_the_watched_one(
-    plane: ClusterAccess, make: Making, admin: Client, namespace: str
+    plane: ClusterAccess, make: Making, admin: KubeClient, namespace: str
 ) -> None:
     group = f"{namespace}.example.net"
     await admin.create(CRDS, pumps(group), into=dict[str, Any])
@@ -626,12 +638,12 @@ async def test_what_is_written_in_another_version_is_told_in_the_watched_one(
 
 
 async def test_a_group_that_nobody_can_describe_stays_asked_about(
-    make: Making, admin: Client, namespace: str
+    make: Making, admin: KubeClient, namespace: str
 ) -> None:
     site = await make(*watch_rule(namespace, "configmaps", "deployments"))
     whole = await Discovery(admin).refresh()
     rest = tuple(each for each in whole.served if each.resource.group != "apps")
-    partial = Catalog(rest, (Unavailable("apps/v1", "its server is away"),))
+    partial = KindCatalog(rest, (UnavailableGroupVersion("apps/v1", "its server is away"),))
     rules = watch_rule(namespace, "configmaps", "secrets", "deployments")
     site.asked.capture(select(rules, partial), partial)
     await eventually_async(lambda: site.asked.capturing.in_place, PATIENCE, "the rules are in place")

@@ -12,7 +12,7 @@ import yaml
 
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.forges.gitea import USER, Gitea
+from stoker_testkit.forges.gitea import USER, GiteaServer
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.git_ssh_server import GitSshServer
@@ -70,7 +70,7 @@ def test_a_repository_behind_ssh_is_tried_with_its_key(
 
 
 @pytest.mark.xdist_group("gitea")
-def test_a_wrong_token_is_found_where_everybody_may_read(site: ReverserSite, gitea: Gitea) -> None:
+def test_a_wrong_token_is_found_where_everybody_may_read(site: ReverserSite, gitea: GiteaServer) -> None:
     repository = gitea.create_repository(f"tried-{site.namespace}")
     repository.request("PATCH", "", {"private": False})
     site.secret("login", username=USER, token=planted("wrong-token"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.dashboard.rbac_environment import House
+from stoker_testkit.dashboard.rbac_environment import RbacEnvironment
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.reverser.reverser_environment import PATIENCE, ReverserSite, files_of
 from stoker_testkit.wait_until import eventually
@@ -45,7 +45,7 @@ def dark(kinds: ClusterAccess, site: ReverserSite, tmp_path: Path) -> ReverserSi
 @pytest.fixture
 def account(site: ReverserSite) -> Iterator[Path]:
     """The kubeconfig of an account that may work in the namespace of the site and in no other."""
-    house = House(site.cluster, site.namespace, "")
+    house = RbacEnvironment(site.cluster, site.namespace, "")
     house.person(ACCOUNT)
     house.grant("all", ACCOUNT, EVERYTHING)
     name = f"{site.namespace}-{ACCOUNT}"
@@ -81,6 +81,8 @@ def test_the_others_are_worked_on_and_its_files_stay_until_it_opens(
     assert dark.map_path("kept") in files_of(prod)
 
     dark.config_map("new")
-    House(site.cluster, site.namespace, "").grant("all", ACCOUNT, EVERYTHING, namespace=dark.namespace)
+    RbacEnvironment(site.cluster, site.namespace, "").grant(
+        "all", ACCOUNT, EVERYTHING, namespace=dark.namespace
+    )
     eventually(lambda: '"namespace.seen"' in site.running[-1].log.read_text(), 2 * PATIENCE, site.tail)
     site.until_files(prod, {dark.map_path("new"): "value", dark.map_path("kept"): None})

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stoker.kube.client.client import Client
-from stoker.kube.client.objects import Header
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config.config import load
-from stoker.reverser.writer.batch import Capacity
+from stoker.reverser.writer.batch import QueueCapacity
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, metric_of
@@ -63,7 +63,7 @@ def test_very_many_deletions_at_once_arrive_and_keep_nobody_waiting(
             _change(elsewhere, prod, turns)
             depths.append(metric_of(port, "repo_branch_queue_depth"))
         deletion.result()
-    assert max(depths) <= Capacity().changes
+    assert max(depths) <= QueueCapacity().changes
     log = prod.git("log", "--format=format:#", "--name-status", f"{before}..main").decode()
     commits = log.split("#")[::-1]
     pushed = [part.count("D\t") for part in commits]
@@ -95,7 +95,7 @@ def test_very_many_objects_that_went_while_nobody_looked_are_swept(
 def _fill(site: ReverserSite, count: int) -> None:
     async def create() -> None:
         numbers = iter(range(count))
-        async with Client(load(site.cluster.kubeconfig()), user_agent="test") as client:
+        async with KubeClient(load(site.cluster.kubeconfig()), user_agent="test") as client:
 
             async def one_after_another() -> None:
                 for number in numbers:
@@ -105,7 +105,7 @@ def _fill(site: ReverserSite, count: int) -> None:
                         "metadata": {"name": f"map-{number}"},
                         "data": {"number": str(number)},
                     }
-                    await client.create(CONFIG_MAPS, body, site.namespace, into=Header)
+                    await client.create(CONFIG_MAPS, body, site.namespace, into=ObjectHeader)
 
             await asyncio.gather(*(one_after_another() for _ in range(16)))
 

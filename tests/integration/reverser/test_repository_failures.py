@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from stoker_testkit.forges.gitea import USER, Gitea
+from stoker_testkit.forges.gitea import USER, GiteaServer
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of
@@ -199,7 +199,9 @@ def test_a_server_that_declines_one_object_gets_all_others(site: ReverserSite, p
 
 
 @pytest.mark.xdist_group("gitea")
-def test_a_protected_branch_stalls_with_the_words_of_the_forge(site: ReverserSite, gitea: Gitea) -> None:
+def test_a_protected_branch_stalls_with_the_words_of_the_forge(
+    site: ReverserSite, gitea: GiteaServer
+) -> None:
     repository = gitea.create_repository(f"protected-{site.namespace}")
     repository.request("POST", "/branch_protections", {"rule_name": "main", "enable_push": False})
     site.secret("login", username=USER, token=gitea.token)

@@ -10,8 +10,8 @@ import pyrage  # type: ignore[import-untyped]
 import pytest
 
 from stoker.kube.config.config import load
-from stoker.reverser.process import Reverser, Settings
-from stoker.reverser.writer.batch import Capacity
+from stoker.reverser.process import ReverserOptions, ReverserProcess
+from stoker.reverser.writer.batch import QueueCapacity
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.git_ssh_server import GitSshServer
@@ -117,21 +117,25 @@ def test_a_full_disk_is_told_and_the_next_start_writes_everything(
 
 
 @pytest.fixture
-def cramped(site: ReverserSite, tmp_path: Path) -> Settings:
+def cramped(site: ReverserSite, tmp_path: Path) -> ReverserOptions:
     """A reverser with room for three changes."""
-    return Settings(
+    return ReverserOptions(
         load(site.cluster.kubeconfig(), None),
         site.namespace,
         tmp_path / "cramped",
         namespaces=(site.namespace,),
         health_address="0",
         metrics_address="0",
-        capacity=Capacity(changes=3),
+        capacity=QueueCapacity(changes=3),
     )
 
 
 async def test_with_little_room_everything_arrives_and_an_outage_holds_up_nobody_else(
-    site: ReverserSite, prod: Repository, repositories: Path, git_http: GitHttpServer, cramped: Settings
+    site: ReverserSite,
+    prod: Repository,
+    repositories: Path,
+    git_http: GitHttpServer,
+    cramped: ReverserOptions,
 ) -> None:
     other = Repository.create(repositories / "other.git")
     hidden = repositories / "hidden"
@@ -155,7 +159,7 @@ async def test_with_little_room_everything_arrives_and_an_outage_holds_up_nobody
         site.until_files(other, {**wanted, site.map_path("first-0"): None}, patience=60.0)
         assert set(files_of(other)) == set(files_of(prod))
 
-    running = asyncio.create_task(Reverser(cramped).run())
+    running = asyncio.create_task(ReverserProcess(cramped).run())
     try:
         await asyncio.to_thread(story)
     finally:

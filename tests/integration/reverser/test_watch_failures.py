@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.faults.stream_faults import Fault, FaultKind
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
@@ -18,11 +18,11 @@ from stoker_testkit.wait_until import eventually
 RBAC = "rbac.authorization.k8s.io/v1"
 
 
-def refusal(code: int, reason: str) -> Answered:
+def refusal(code: int, reason: str) -> AnsweredFault:
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}
     words = {403: 'services is forbidden: User "reverser" cannot list resource "services"'}
     body = json.dumps({**status, "message": words.get(code, f"no: {reason}")}).encode()
-    return Answered(code, body, {"Content-Type": "application/json"})
+    return AnsweredFault(code, body, {"Content-Type": "application/json"})
 
 
 @pytest.fixture

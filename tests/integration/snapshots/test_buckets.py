@@ -15,7 +15,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.snapshots import bucket_storage
 from stoker.snapshots.bucket_storage import PART, BucketStorage
-from stoker.snapshots.storage import Missing
+from stoker.snapshots.storage import ObjectMissing
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
 from stoker_testkit.services.gcs import Gcs
 from stoker_testkit.services.s3 import S3
@@ -131,7 +131,7 @@ def test_objects_are_read_in_part_and_deleted_once(storage: BucketStorage) -> No
     assert storage.get("empty", 0, 5) == b""
     storage.delete("x")
     storage.delete("x")
-    with pytest.raises(Missing):
+    with pytest.raises(ObjectMissing):
         storage.get("x", 0, 1)
 
 

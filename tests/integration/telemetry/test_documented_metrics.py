@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stoker.domain.protocol import Quarantine
+from stoker.domain.protocol import QuarantineReport
 from stoker_testkit.admission.webhook_process import Admission
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.docs_checks.documented_metrics import documented, shown_on
@@ -73,7 +73,7 @@ def test_the_controller_and_its_receiver(
     site.start(f"--metrics-bind-address=127.0.0.1:{port}", f"--receiver-bind-address=127.0.0.1:{receiver}")
     pod = site.pod("north-0", "line", gateway="north")
     site.until_told("line", commit=commit)
-    taken = Quarantine("b" * 40, "AutoRollback", "it did not load", "2026-03-02T08:15:04Z")
+    taken = QuarantineReport("b" * 40, "AutoRollback", "it did not load", "2026-03-02T08:15:04Z")
     pod.report(
         commit,
         synced_at="2026-03-02T08:15:05Z",

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.injection import environment_of
-from stoker.domain.protocol import SyncStatus
+from stoker.domain.protocol import SyncState
 from stoker_testkit.chart.helm import Helm
 from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
 from stoker_testkit.environments.agent_environment import AgentPlant, project
@@ -90,7 +90,7 @@ def test_one_trace_from_the_webhook_to_the_status(
 
     second = plant.commit(project("filler", 2))
     call(port, operated.namespace, CALLER, {"ref": "refs/heads/main", "after": str(second)})
-    plant.maps.until_report("filler", sync_status=SyncStatus.SYNCED, synced_commit=second, verified=True)
+    plant.maps.until_report("filler", sync_status=SyncState.SYNCED, synced_commit=second, verified=True)
     operated.until("Stoker", "plant", "Ready", "GatewaysSynced")
     trace = CALLER.split("-")[1]
     agent = collector.until("agent.pass", lambda one: one.attributes.get("stoker.commit") == str(second))

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.faults.stream_faults import Direction, Fault, FaultKind
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 from stoker_testkit.wait_until import eventually, eventually_async
@@ -233,8 +233,8 @@ def test_the_real_kubectl_works_through_the_http_proxy(
 async def test_answers_in_place_of_the_server_as_often_as_told(
     api: aiohttp.ClientSession, plain_proxy: HttpFaultProxy, namespace: str
 ) -> None:
-    plain_proxy.arm(Answered(410, b"too old"), "watch=1")
-    plain_proxy.arm(Answered(429, headers={"Retry-After": "7"}), f"/{namespace}$", method="GET", times=2)
+    plain_proxy.arm(AnsweredFault(410, b"too old"), "watch=1")
+    plain_proxy.arm(AnsweredFault(429, headers={"Retry-After": "7"}), f"/{namespace}$", method="GET", times=2)
     async with api.get(watch_of(namespace)) as gone:
         assert (gone.status, await gone.read()) == (410, b"too old")
     seen = []

@@ -13,7 +13,7 @@ import pytest
 
 from stoker.domain.errors import Misconfigured
 from stoker_testkit.certificates import Authority
-from stoker_testkit.repositories.bare_repository import GitFailed, Repository, run_git, symlink
+from stoker_testkit.repositories.bare_repository import GitCommandFailed, Repository, run_git, symlink
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.git_ssh_server import GitSshServer, find_sshd
 from stoker_testkit.repositories.ssh_keys import KeyKind
@@ -117,7 +117,7 @@ def test_credentials_open_the_server(git_http: GitHttpServer, plant: Repository,
 def test_wrong_credentials_are_refused(git_http: GitHttpServer, header: str) -> None:
     git_http.users["alice"] = "right"
     git_http.tokens.add("sesame")
-    with pytest.raises(GitFailed, match=r"could not read Username|Authentication failed"):
+    with pytest.raises(GitCommandFailed, match=r"could not read Username|Authentication failed"):
         run_git(*authorization(header), "ls-remote", git_http.url("plant.git"))
     assert {seen.status for seen in git_http.requests} == {401}
 
@@ -129,7 +129,7 @@ def test_missing_credentials_are_asked_for(git_http: GitHttpServer) -> None:
     run_git("ls-remote", address)  # git sends a password only after it was asked
     assert [seen.status for seen in git_http.requests] == [401, 200, 200]
     git_http.users["alice"] = "rotated"
-    with pytest.raises(GitFailed, match="Authentication failed"):
+    with pytest.raises(GitCommandFailed, match="Authentication failed"):
         run_git("ls-remote", address)
 
 
@@ -141,14 +141,14 @@ def test_a_public_repository_is_read_by_all_and_written_by_users(
     clone = tmp_path / "clone.git"
     run_git("clone", "--quiet", "--bare", git_http.url("plant.git"), clone)
     mine = Repository(clone).commit({"x": "y"})
-    with pytest.raises(GitFailed, match="could not read Username"):
+    with pytest.raises(GitCommandFailed, match="could not read Username"):
         run_git(f"--git-dir={clone}", "push", "origin", "main")
     run_git(*authorization(f"Basic {BASIC}"), f"--git-dir={clone}", "push", "--quiet", "origin", "main")
     assert plant.tip() == mine
 
 
 def test_a_repository_that_does_not_exist_is_not_found(git_http: GitHttpServer) -> None:
-    with pytest.raises(GitFailed, match="not found"):
+    with pytest.raises(GitCommandFailed, match="not found"):
         run_git("ls-remote", git_http.url("nothing.git"))
 
 
@@ -159,7 +159,7 @@ def test_https_is_trusted_by_its_own_authority_only(repositories: Path, tmp_path
     with GitHttpServer.start(repositories, tls=pair) as server:
         trusted, foreign = ours.save(tmp_path, "ours").certificate, other.save(tmp_path, "other").certificate
         assert run_git("-c", f"http.sslCAInfo={trusted}", "ls-remote", server.url("plant.git"))
-        with pytest.raises(GitFailed, match="certificate"):
+        with pytest.raises(GitCommandFailed, match="certificate"):
             run_git("-c", f"http.sslCAInfo={foreign}", "ls-remote", server.url("plant.git"))
 
 
@@ -196,7 +196,7 @@ def test_an_unknown_or_revoked_key_is_refused(git_ssh: GitSshServer) -> None:
     run_git("ls-remote", git_ssh.url("plant.git"), env=git_ssh.environment(revoked))
     git_ssh.revoke("revoked")
     for key in (revoked, git_ssh.stranger_key()):
-        with pytest.raises(GitFailed, match="Permission denied"):
+        with pytest.raises(GitCommandFailed, match="Permission denied"):
             run_git("ls-remote", git_ssh.url("plant.git"), env=git_ssh.environment(key))
 
 
@@ -205,7 +205,7 @@ def test_a_changed_host_key_is_noticed(git_ssh: GitSshServer) -> None:
     environment = git_ssh.environment(git_ssh.authorized_key())
     run_git("ls-remote", git_ssh.url("plant.git"), env=environment)
     git_ssh.replace_host_keys()
-    with pytest.raises(GitFailed, match="REMOTE HOST IDENTIFICATION HAS CHANGED"):
+    with pytest.raises(GitCommandFailed, match="REMOTE HOST IDENTIFICATION HAS CHANGED"):
         run_git("ls-remote", git_ssh.url("plant.git"), env=environment)
 
 
@@ -214,7 +214,7 @@ def test_an_unknown_host_is_refused(git_ssh: GitSshServer, tmp_path: Path) -> No
     nobody = tmp_path / "empty"
     nobody.touch()
     environment = git_ssh.environment(git_ssh.authorized_key(), known_hosts=nobody)
-    with pytest.raises(GitFailed, match="Host key verification failed"):
+    with pytest.raises(GitCommandFailed, match="Host key verification failed"):
         run_git("ls-remote", git_ssh.url("plant.git"), env=environment)
 
 

@@ -10,10 +10,10 @@ import pytest
 from stoker_testkit.gateway.http_client import Reply
 from stoker_testkit.gateway.http_client import ask as ask_at
 from stoker_testkit.gateway.rest_api.request_checks import HEADER, ApiKey, Insecure
-from stoker_testkit.gateway.runtime import Designer, Kind, State
+from stoker_testkit.gateway.runtime import Designer, ScanLockKind, State
 from stoker_testkit.gateway.scan_loader import read_resource
 from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
-from stoker_testkit.gateway.torn_reads.polling_reader import Observer
+from stoker_testkit.gateway.torn_reads.polling_reader import PollingReader
 from stoker_testkit.repositories.sample_ignition_repository import VIEWS, resource, view
 from stoker_testkit.wait_until import eventually
 
@@ -52,7 +52,7 @@ def gateway(data: Path) -> Iterator[SimulatedGateway]:
         yield running
 
 
-def scanned(gateway: SimulatedGateway, kind: Kind = Kind.PROJECTS) -> None:
+def scanned(gateway: SimulatedGateway, kind: ScanLockKind = ScanLockKind.PROJECTS) -> None:
     """Ask for a scan and wait until it has published what it found."""
     before = gateway.scans_done
     assert ask(gateway, "POST", f"{API}/scan/{kind}").status == 200
@@ -180,7 +180,7 @@ def test_the_scan_lock_is_taken_held_and_given_back_by_a_scan(gateway: Simulated
     assert not gateway.save("projects/filler/x", b"queued")
     assert not (data / "projects" / "filler" / "x").exists()
     scanned(gateway)
-    eventually(lambda: not gateway.locked(Kind.PROJECTS), message="the scan gave the lock back")
+    eventually(lambda: not gateway.locked(ScanLockKind.PROJECTS), message="the scan gave the lock back")
     assert (data / "projects" / "filler" / "x").read_bytes() == b"queued"
     assert gateway.save("projects/filler/x", b"at once")
 
@@ -208,13 +208,13 @@ def test_a_lock_expires(gateway: SimulatedGateway, data: Path) -> None:
 )
 def test_a_lock_without_a_proper_body_is_refused(gateway: SimulatedGateway, body: bytes, status: int) -> None:
     assert ask(gateway, "POST", f"{API}/scan-lock/projects", body=body).status == status
-    assert not gateway.locked(Kind.PROJECTS)
+    assert not gateway.locked(ScanLockKind.PROJECTS)
 
 
 def test_a_lock_waits_for_the_gateways_own_change_and_gives_up_in_time(gateway: SimulatedGateway) -> None:
-    gateway.saving(Kind.PROJECTS, busy=True)
+    gateway.saving(ScanLockKind.PROJECTS, busy=True)
     assert ask(gateway, "POST", f"{API}/scan-lock/projects", body=LOCK).status == 408
-    gateway.saving(Kind.PROJECTS, busy=False)
+    gateway.saving(ScanLockKind.PROJECTS, busy=False)
     assert ask(gateway, "POST", f"{API}/scan-lock/projects", body=LOCK).status == 200
 
 
@@ -248,7 +248,7 @@ def test_the_witness_sees_torn_files_and_a_manifest_before_its_data(data: Path) 
         f"{VIEW}/{name}": content.encode() for name, content in resource({"view.json": '{"new":1}'}).items()
     }
     new[f"{VIEW}/resource.json"] += b"\n"
-    witness = Observer(data)
+    witness = PollingReader(data)
     witness.look()
     (data / VIEW / "view.json").write_bytes(new[f"{VIEW}/view.json"])
     witness.look()

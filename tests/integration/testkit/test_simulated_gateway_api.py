@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from stoker_testkit.gateway.http_client import Reply, ask, ask_with, pull
-from stoker_testkit.gateway.rest_api.request_checks import HEADER, Paths, Settings
-from stoker_testkit.gateway.runtime import Browser, Designer, Kind, State
-from stoker_testkit.gateway.sessions import Message
+from stoker_testkit.gateway.rest_api.request_checks import HEADER, GatewaySettings, Paths
+from stoker_testkit.gateway.runtime import Designer, PerspectiveBrowser, ScanLockKind, State
+from stoker_testkit.gateway.sessions import SessionMessage
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker_testkit.repositories.sample_ignition_repository import VIEWS, resource, view
 from stoker_testkit.wait_until import eventually
@@ -55,7 +55,7 @@ def items(reply: Reply, key: str = "items") -> list[dict[str, object]]:
     return found
 
 
-def scanned(gateway: SimulatedGateway, kind: Kind) -> None:
+def scanned(gateway: SimulatedGateway, kind: ScanLockKind) -> None:
     before = gateway.scans_done
     gateway.ask_for_scan(kind)
     eventually(lambda: gateway.scans_done > before, message="the scan has ended")
@@ -108,13 +108,13 @@ def test_it_refuses_what_it_does_not_understand(
     before = gateway.scans_done
     assert ask(gateway.url, method, path, headers, body).status == status
     assert gateway.state is State.RUNNING
-    assert (gateway.scans_done, gateway.locked(Kind.PROJECTS)) == (before, False)
+    assert (gateway.scans_done, gateway.locked(ScanLockKind.PROJECTS)) == (before, False)
 
 
 def test_a_list_may_show_a_part_of_itself(gateway: SimulatedGateway, data: Path) -> None:
     for name in ("a", "b", "c"):
         put(data / "projects" / name, {"project.json": "{}"})
-    scanned(gateway, Kind.PROJECTS)
+    scanned(gateway, ScanLockKind.PROJECTS)
     assert len(items(get(gateway, f"{V1}/projects/list"))) == 4
     gateway.settings.page_limit = 2
     part = get(gateway, f"{V1}/projects/list?offset=1")
@@ -131,23 +131,23 @@ def test_projects_are_found_by_name(gateway: SimulatedGateway) -> None:
 
 
 def test_a_perspective_session_is_listed_and_ended_with_words(gateway: SimulatedGateway) -> None:
-    gateway.open_session(Browser("b1", "otto", "filler"))
-    gateway.open_session(Browser("b2", "anna", "filler", scope="designer"))
+    gateway.open_session(PerspectiveBrowser("b1", "otto", "filler"))
+    gateway.open_session(PerspectiveBrowser("b2", "anna", "filler", scope="designer"))
     first, second = items(get(gateway, f"{PERSPECTIVE}/"))
     assert first.items() >= {"id": "b1", "username": "otto", "project": "filler"}.items()
     assert (first["sessionScope"], second["sessionScope"]) == ("browser", "designer")
     path = f"{PERSPECTIVE}?sessionId=b1&message=Back%20soon"
     assert ask_with(gateway.url, KEY, "DELETE", path).body == b'{"terminated": 1}'
     assert ask_with(gateway.url, KEY, "DELETE", path).body == b'{"terminated": 0}'
-    assert gateway.messages == [Message("b1", "Back soon")]
+    assert gateway.messages == [SessionMessage("b1", "Back soon")]
     assert gateway.sessions == ["b2"]
     assert get(gateway, PERSPECTIVE).status == 405, "without the slash it is another path"
 
 
 def test_a_graceful_session_goes_some_time_after_the_message(gateway: SimulatedGateway) -> None:
     gateway.settings.paths = Paths.PAPERS
-    gateway.open_session(Browser("polite", "otto", "filler", leaves_after=0.2))
-    gateway.open_session(Browser("deaf", "emil", "filler", leaves_after=None))
+    gateway.open_session(PerspectiveBrowser("polite", "otto", "filler", leaves_after=0.2))
+    gateway.open_session(PerspectiveBrowser("deaf", "emil", "filler", leaves_after=None))
     for session in ("polite", "deaf"):
         path = f"{V2}/sessions/{session}/message"
         assert ask_with(gateway.url, KEY, "POST", path, b'{"message": "Please close"}').status == 200
@@ -177,7 +177,7 @@ def test_each_generation_of_paths_can_be_had(
 def test_the_papers_know_sessions_by_other_names(gateway: SimulatedGateway) -> None:
     gateway.settings.paths = Paths.PAPERS
     gateway.open_designer(Designer("d1", "anna", "filler"))
-    gateway.open_session(Browser("b1", "otto", "filler"))
+    gateway.open_session(PerspectiveBrowser("b1", "otto", "filler"))
     both = items(get(gateway, f"{V2}/sessions"), "sessions")
     assert [(one["sessionId"], one["type"]) for one in both] == [("d1", "designer"), ("b1", "perspective")]
     (designer,) = items(get(gateway, f"{V2}/design/sessions"), "sessions")
@@ -196,9 +196,9 @@ def test_tag_providers_and_their_types_appear_with_a_config_scan(
     put(data / CORE / "tag-type-definition/site/Motor", resource({"udts.json": json.dumps(motor)}))
     put(data / CORE / "tag-type-definition/site/area/wet", resource({"udts.json": json.dumps([pump])}))
     assert (items(get(gateway, listed)), get(gateway, export).status) == ([], 404)
-    scanned(gateway, Kind.PROJECTS)
+    scanned(gateway, ScanLockKind.PROJECTS)
     assert items(get(gateway, listed)) == [], "the other scan does not look there"
-    scanned(gateway, Kind.CONFIG)
+    scanned(gateway, ScanLockKind.CONFIG)
     (found,) = items(get(gateway, listed))
     assert (found["name"], found["collection"], found["config"]) == ("site", "core", {"parent": "hq"})
     folder = {"name": "wet", "tagType": "Folder", "tags": [pump]}
@@ -310,7 +310,7 @@ def test_its_strings_can_be_pulled_from_another_process(gateway: SimulatedGatewa
     pull(url, "scan-at-random", rate=0)
     torn = data / f"projects/filler/{VIEWS}/Overview/view.json"
     torn.write_text("")
-    scanned(gateway, Kind.PROJECTS)
+    scanned(gateway, ScanLockKind.PROJECTS)
     said = pull(url, "stale")
     assert said["stale"] == [f"projects/filler/{VIEWS}/Overview"]
     assert said["mishaps"] == [
@@ -347,7 +347,7 @@ def test_its_strings_can_be_pulled_from_another_process(gateway: SimulatedGatewa
 def test_a_string_that_is_pulled_wrongly_says_so(gateway: SimulatedGateway, verb: str, body: bytes) -> None:
     refused = ask(gateway.url, "POST", f"/testing/{verb}", body=body)
     assert (refused.status, bool(refused.object()["message"])) == (400, True)
-    assert gateway.settings.scan_lock == Settings().scan_lock
+    assert gateway.settings.scan_lock == GatewaySettings().scan_lock
 
 
 def test_a_string_that_there_is_not_is_not_found(gateway: SimulatedGateway) -> None:

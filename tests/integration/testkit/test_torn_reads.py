@@ -12,9 +12,9 @@ import pytest
 
 from stoker_testkit.gateway.http_client import ask_with
 from stoker_testkit.gateway.resource_signature import claimed, fits
-from stoker_testkit.gateway.runtime import Kind
+from stoker_testkit.gateway.runtime import ScanLockKind
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker_testkit.gateway.torn_reads.scan_recorder import Wrong
+from stoker_testkit.gateway.torn_reads.scan_recorder import TornReadKind
 from stoker_testkit.repositories.sample_ignition_repository import VIEWS, resource, view
 from stoker_testkit.wait_until import eventually
 
@@ -47,7 +47,7 @@ def place(folder: Path, files: Mapping[str, str]) -> None:
         beside.replace(folder / name)
 
 
-def scan(gateway: SimulatedGateway, kind: Kind = Kind.PROJECTS) -> None:
+def scan(gateway: SimulatedGateway, kind: ScanLockKind = ScanLockKind.PROJECTS) -> None:
     before = gateway.scans_done
     gateway.ask_for_scan(kind)
     eventually(lambda: gateway.scans_done > before, message="the scan has ended")
@@ -75,7 +75,7 @@ def test_a_torn_write_is_caught_and_remembered_after_it_was_cured(
     assert gateway.poisoned() == [], "a new resource.json cures it"
     assert gateway.stale() == [VIEW], "and it is remembered all the same"
     (mishap,) = gateway.mishaps()
-    assert (mishap.how, mishap.files) == (Wrong.HALF, ("view.json",))
+    assert (mishap.how, mishap.files) == (TornReadKind.HALF, ("view.json",))
     gateway.restart()
     assert gateway.stale() == [VIEW], "over a restart, too"
 
@@ -90,7 +90,7 @@ def test_a_resource_that_first_appears_half_is_caught_when_it_is_whole(
     assert gateway.stale() == [], "it may stay so for ever"
     place(new, {"view.json": view("New")["view.json"]})
     assert gateway.stale() == [f"projects/filler/{VIEWS}/New"]
-    assert Wrong.HALF in {mishap.how for mishap in gateway.mishaps()}
+    assert TornReadKind.HALF in {mishap.how for mishap in gateway.mishaps()}
 
 
 def test_data_that_goes_before_its_manifest_is_caught(gateway: SimulatedGateway, data: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_resource_json_before_its_data_is_caught(
         scan(gateway)
         place(data / SCRIPT, {"code.py": new["code.py"]})
     assert gateway.stale() == [SCRIPT]
-    assert {mishap.how for mishap in gateway.mishaps()} == {Wrong.EARLY}
+    assert {mishap.how for mishap in gateway.mishaps()} == {TornReadKind.EARLY}
 
 
 def test_data_before_its_resource_json_is_not_caught(gateway: SimulatedGateway, data: Path) -> None:
@@ -212,13 +212,13 @@ def test_random_scans_disregard_the_lock_and_do_not_give_it_back(
     place(data / VIEW, {"view.json": view("Two")["view.json"]})
     gateway.scan_at_random(200.0)
     eventually(lambda: gateway.projects["filler"] != before, message="it looks")
-    assert gateway.locked(Kind.PROJECTS)
+    assert gateway.locked(ScanLockKind.PROJECTS)
     assert (data / VIEW / "resource.json").read_text() == view("One")["resource.json"], "it only looks"
     gateway.scan_at_random(0)
     done = gateway.random_scans
     scan(gateway)
     assert gateway.random_scans == done
-    assert gateway.locked(Kind.PROJECTS), "nor does a scan for a reason of its own"
+    assert gateway.locked(ScanLockKind.PROJECTS), "nor does a scan for a reason of its own"
 
 
 def test_a_signature_that_does_not_fit_is_mended_as_external(gateway: SimulatedGateway, data: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_signature_is_not_mended_where_it_was_switched_off_or_the_file_is_half
 ) -> None:
     external = data / "config/resources/external/ignition/database-connection/main"
     place(external, {"config.json": "{}", "resource.json": '{"version": 1, "files": ["config.json"]}'})
-    scan(gateway, Kind.CONFIG)
+    scan(gateway, ScanLockKind.CONFIG)
     assert b"attributes" not in (external / "resource.json").read_bytes(), "external is not the gateway's"
     place(data / VIEW, {"view.json": ""})
     scan(gateway)

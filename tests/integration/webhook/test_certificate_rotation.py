@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
-from stoker.http_server.tls.ca_bundle import MUTATING, Target
-from stoker.http_server.tls.certificate_authority import Material
-from stoker.http_server.tls.rotation import Terms
-from stoker.http_server.tls.setup import SelfMade
-from stoker.kube.client.client import Client
+from stoker.http_server.tls.ca_bundle import MUTATING, CaBundleTarget
+from stoker.http_server.tls.certificate_authority import TlsMaterial
+from stoker.http_server.tls.rotation import CertificateLifetimes
+from stoker.http_server.tls.setup import SelfSignedCertificates
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import CRDS, SECRETS
 from stoker.kube.config.config import load
-from stoker.webhooks.admission.process import Settings, Webhook
+from stoker.webhooks.admission.process import WebhookOptions, WebhookProcess
 from stoker_testkit.admission.webhook_manifests import SECRET, mutating, roles
 from stoker_testkit.admission.webhook_process import IMAGE, Admission
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.wait_until import eventually, eventually_async
 
 PODS = Path(__file__).parents[2] / "data" / "pods"
-TERMS = Terms(
+TERMS = CertificateLifetimes(
     authority=timedelta(seconds=15),
     serving=timedelta(seconds=12),
     overlap=timedelta(seconds=3),
@@ -55,7 +55,7 @@ def pod() -> dict[str, Any]:
 class Callers:
     """Ask without a pause while certificates come and go, and remember what went wrong."""
 
-    def __init__(self, client: Client, admission: Admission, ports: list[int]) -> None:
+    def __init__(self, client: KubeClient, admission: Admission, ports: list[int]) -> None:
         self._client = client
         self._admission = admission
         self._ports = ports
@@ -100,26 +100,28 @@ class Callers:
                 self.handshakes += 1
 
 
-async def material(client: Client, namespace: str) -> Material:
-    return Material.parse((await client.get(SECRETS, SECRET, namespace, into=dict[str, Any]))["data"])
+async def material(client: KubeClient, namespace: str) -> TlsMaterial:
+    return TlsMaterial.parse((await client.get(SECRETS, SECRET, namespace, into=dict[str, Any]))["data"])
 
 
 async def test_two_replicas_rotate_authority_and_certificate_without_one_refused_review(
     admission: Admission, kinds: ClusterAccess, namespace: str
 ) -> None:
     account = kinds.service_account_kubeconfig(namespace, "stoker-webhook")
-    settings = Settings(
+    settings = WebhookOptions(
         config=load(account),
         namespace=namespace,
-        certificate=SelfMade(SECRET, ("127.0.0.1",), (Target(MUTATING, admission.configuration),), TERMS),
+        certificate=SelfSignedCertificates(
+            SECRET, ("127.0.0.1",), (CaBundleTarget(MUTATING, admission.configuration),), TERMS
+        ),
         address="127.0.0.1:0",
         health_address="0",
         metrics_address="0",
         agent_image=IMAGE,
     )
-    replicas = [Webhook(settings), Webhook(settings)]
+    replicas = [WebhookProcess(settings), WebhookProcess(settings)]
     running = [asyncio.create_task(one.run()) for one in replicas]
-    async with Client(load(kinds.kubeconfig())) as client:
+    async with KubeClient(load(kinds.kubeconfig())) as client:
         try:
             await eventually_async(lambda: all(one.port for one in replicas), 30, "both replicas listen")
             first = await material(client, namespace)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.desired_state import Address, Direction, direct
-from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.desired_state import DesiredState, ReportAddress, direct
+from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.api.agent_spec import AgentSpec, agent_spec_of, decode, encode
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.codec import from_wire
@@ -19,13 +19,13 @@ from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.intent.policies import DriftMode
-from stoker.domain.protocol import Metadata, Mode, RollbackRequest, StatusKeyMode, Target
+from stoker.domain.protocol import AgentMetadata, GatewayTarget, RollbackRequest, StatusKeyMode, SyncMode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 
 FIRST, SECOND, THIRD = (CommitId(digit * 40) for digit in "123")
 IDENTITY = AgentIdentity("gateway-0", "plant", "line", gateway="filler")
-SAID = Metadata(commit=FIRST, ref=GitRef("main"), git_url=RepoUrl("https://git.example.test/p.git"))
+SAID = AgentMetadata(commit=FIRST, ref=GitRef("main"), git_url=RepoUrl("https://git.example.test/p.git"))
 POD = PodFacts(
     "gateway-0",
     "plant",
@@ -45,11 +45,11 @@ def spec_of(spec: Mapping[str, object]) -> AgentSpec:
 
 
 def decided(
-    metadata: Metadata = SAID,
+    metadata: AgentMetadata = SAID,
     spec: Mapping[str, object] | None = None,
     profile: Mapping[str, object] | None = None,
     **annotations: str,
-) -> Direction:
+) -> DesiredState:
     ours = {f"stoker.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
     pod = replace(POD, annotations={**POD.annotations, **ours})
     known = agent_spec_of(metadata, IDENTITY.owner) if spec is None else spec_of(spec)
@@ -58,7 +58,7 @@ def decided(
         mapping = {"source": "a", "destination": "projects/a", "type": "dir"}
         wire = {"metadata": {"name": "p", "namespace": "plant"}, "spec": {"mappings": [mapping], **profile}}
         found = from_wire(wire, SyncProfile)
-    return direct(IDENTITY, Places(Path("/")), pod, metadata, known, found)
+    return direct(IDENTITY, AgentPaths(Path("/")), pod, metadata, known, found)
 
 
 def refused(*args: object, **kwargs: object) -> StokerError:
@@ -69,20 +69,20 @@ def refused(*args: object, **kwargs: object) -> StokerError:
 
 def test_the_commit_is_the_resources_unless_the_gateway_has_one_of_its_own() -> None:
     assert decided().commit == FIRST
-    assert decided(replace(SAID, targets={"other": Target(SECOND)})).commit == FIRST
-    assert decided(replace(SAID, targets={"filler": Target(SECOND)})).commit == SECOND
-    both = {"filler": Target(SECOND), "gateway-0": Target(THIRD)}
+    assert decided(replace(SAID, targets={"other": GatewayTarget(SECOND)})).commit == FIRST
+    assert decided(replace(SAID, targets={"filler": GatewayTarget(SECOND)})).commit == SECOND
+    both = {"filler": GatewayTarget(SECOND), "gateway-0": GatewayTarget(THIRD)}
     assert decided(replace(SAID, targets=both)).commit == THIRD, "a pod's own target is meant for it alone"
 
 
 def test_the_pods_own_ref_is_resolved_by_the_agent_and_wins_over_targets() -> None:
-    said = decided(replace(SAID, targets={"filler": Target(SECOND)}), ref_override="hotfix")
+    said = decided(replace(SAID, targets={"filler": GatewayTarget(SECOND)}), ref_override="hotfix")
     assert (said.commit, said.job.source.ref) == (None, "hotfix")
 
 
 def test_a_rollback_wins_over_everything_and_may_go_back() -> None:
     going_back = replace(
-        SAID, rollback=RollbackRequest("r", to_commit=THIRD), targets={"filler": Target(SECOND)}
+        SAID, rollback=RollbackRequest("r", to_commit=THIRD), targets={"filler": GatewayTarget(SECOND)}
     )
     said = decided(going_back, {"git": {"repo": "https://x.test/p", "ref": "main", "allowRewrite": False}})
     assert (said.commit, said.job.source.allow_rewrite) == (THIRD, True)
@@ -105,14 +105,18 @@ def test_the_ref_is_the_one_that_the_controller_follows() -> None:
     ("metadata", "profile", "gate"),
     [
         (SAID, None, None),
-        (replace(SAID, targets={"filler": Target(FIRST, Mode.PLAN)}), None, Reason.PLAN_PENDING),
-        (replace(SAID, targets={"other": Target(FIRST, Mode.PLAN)}), None, None),
+        (replace(SAID, targets={"filler": GatewayTarget(FIRST, SyncMode.PLAN)}), None, Reason.PLAN_PENDING),
+        (replace(SAID, targets={"other": GatewayTarget(FIRST, SyncMode.PLAN)}), None, None),
         (SAID, {"dryRun": True}, Reason.DRY_RUN),
-        (replace(SAID, targets={"filler": Target(FIRST, Mode.PLAN)}), {"dryRun": True}, Reason.DRY_RUN),
+        (
+            replace(SAID, targets={"filler": GatewayTarget(FIRST, SyncMode.PLAN)}),
+            {"dryRun": True},
+            Reason.DRY_RUN,
+        ),
     ],
 )
 def test_what_may_only_be_planned(
-    metadata: Metadata, profile: Mapping[str, object] | None, gate: Reason | None
+    metadata: AgentMetadata, profile: Mapping[str, object] | None, gate: Reason | None
 ) -> None:
     named = {"sync_profile": "p"} if profile is not None else {}
     assert decided(metadata, {}, profile, **named).gate is gate
@@ -130,9 +134,11 @@ STAGE = {"name": "one", "gateways": ["filler"], "requireApproval": True}
 def test_a_change_that_takes_an_approval_is_only_planned_until_the_controller_released_it(
     spec: Mapping[str, object],
 ) -> None:
-    released = replace(SAID, targets={"filler": Target(FIRST)})
+    released = replace(SAID, targets={"filler": GatewayTarget(FIRST)})
     assert decided(SAID, spec).gate is Reason.PLAN_PENDING, "the controller is away and named no target"
-    assert decided(replace(SAID, targets={"filler": Target(FIRST, Mode.PLAN)}), spec).gate is not None
+    assert (
+        decided(replace(SAID, targets={"filler": GatewayTarget(FIRST, SyncMode.PLAN)}), spec).gate is not None
+    )
     assert decided(released, spec).gate is None
     assert decided(released, spec, ref_override="hotfix").gate is Reason.PLAN_PENDING
     assert decided(SAID, spec, ref_override="hotfix").gate is Reason.PLAN_PENDING
@@ -141,7 +147,9 @@ def test_a_change_that_takes_an_approval_is_only_planned_until_the_controller_re
 
 
 def test_plans_are_approved_by_the_pod_and_by_the_target() -> None:
-    said = decided(replace(SAID, targets={"filler": Target(FIRST, plan="b" * 64)}), approved_plan="a" * 64)
+    said = decided(
+        replace(SAID, targets={"filler": GatewayTarget(FIRST, plan="b" * 64)}), approved_plan="a" * 64
+    )
     assert said.approved == {PlanApproval("a" * 64, "pod"), PlanApproval("b" * 64, f"commit {FIRST}")}
 
 
@@ -149,7 +157,7 @@ def test_plans_are_approved_by_the_pod_and_by_the_target() -> None:
 def test_where_approvers_are_named_the_pods_own_approval_does_not_count(
     approval: Mapping[str, object],
 ) -> None:
-    released = replace(SAID, targets={"filler": Target(FIRST, plan="b" * 64)})
+    released = replace(SAID, targets={"filler": GatewayTarget(FIRST, plan="b" * 64)})
     said = decided(released, {"approval": approval}, approved_plan="a" * 64)
     assert {one.digest for one in said.approved} == {"b" * 64}, "only what the controller released"
 
@@ -162,9 +170,9 @@ def test_any_of_three_can_pause() -> None:
 
 
 def test_the_report_goes_to_the_gateways_key_or_the_pods_and_to_its_shard() -> None:
-    assert decided().address == Address("stoker-status-line", "filler")
+    assert decided().address == ReportAddress("stoker-status-line", "filler")
     by_pod = replace(SAID, status_key_mode=StatusKeyMode.POD, status_shards={"gateway-0": 3})
-    assert decided(by_pod).address == Address("stoker-statusshard-3-line", "gateway-0")
+    assert decided(by_pod).address == ReportAddress("stoker-statusshard-3-line", "gateway-0")
 
 
 def test_periods_drift_and_budget_come_from_the_resource_and_its_profile() -> None:
@@ -245,7 +253,7 @@ def test_the_resource_travels_whole_but_for_what_is_not_the_agents() -> None:
     read = decode(text)
     assert (read.cluster_name, read.alone, read.require_known_hosts) == ("east", False, True)
     assert encode(read) == text
-    said = direct(IDENTITY, Places(), POD, SAID, read, None)
+    said = direct(IDENTITY, AgentPaths(), POD, SAID, read, None)
     assert (said.intent.values.site_number, said.intent.policies.drift.mode) == ("42", DriftMode.OFF)
 
 

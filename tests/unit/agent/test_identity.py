@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.agent.identity import AgentIdentity, Places, check_pod
+from stoker.agent.identity import AgentIdentity, AgentPaths, check_pod
 from stoker.api.to_intent import PodFacts
 from stoker.domain.errors import Misconfigured, Stalled
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.reasons import Reason
 
 INJECTED = {"POD_NAME": "gateway-0", "POD_NAMESPACE": "plant", "CR_NAME": "line", "GATEWAY_NAME": "filler"}
@@ -23,7 +23,7 @@ OURS = PodFacts(
 
 def test_the_injectors_variables_say_who_it_is_and_the_kind_decides_on_the_maps() -> None:
     stoker = AgentIdentity.read(INJECTED)
-    assert (stoker.pod, stoker.gateway, stoker.door) == ("gateway-0", "filler", FrontDoor.STOKER)
+    assert (stoker.pod, stoker.gateway, stoker.door) == ("gateway-0", "filler", SyncResourceKind.STOKER)
     assert (stoker.metadata_map, stoker.status_map(2)) == (
         "stoker-metadata-line",
         "stoker-statusshard-2-line",
@@ -44,7 +44,7 @@ def test_a_kind_that_is_none_is_named() -> None:
 
 
 def test_no_place_comes_from_the_environment() -> None:
-    places = Places()
+    places = AgentPaths()
     assert [str(one) for one in (places.repo, places.data, places.git_credentials, places.api_key)] == [
         "/repo",
         "/ignition-data",

@@ -12,13 +12,13 @@ from stoker.api.defaults import BUILT_IN, REPLACED_WHOLE, WHEN_WRITTEN, with_def
 from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
 from stoker.api.kinds.stoker import StokerSpec
 from stoker.api.manifests.codec import from_wire, to_wire
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 
 GIT = {"repo": "https://git.example.com/a.git", "ref": "main"}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_default_belongs_to_a_field_and_is_shown_with_it(kind: Kind) -> None:
+def test_every_default_belongs_to_a_field_and_is_shown_with_it(kind: CustomResourceKind) -> None:
     properties: Any = schema_for(kind)["properties"]
     described = {row.path: str(row.schema["description"]) for row in rows(properties["spec"], "")}
     for path in BUILT_IN[kind.name]:

@@ -13,7 +13,7 @@ from stoker.api.codegen.reference_page import rows
 from stoker.api.manifests.codec import to_wire
 from stoker.api.manifests.files import read_manifests
 from stoker.api.manifests.yaml import load_documents
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
@@ -33,7 +33,7 @@ def written(value: Any, path: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_full_example_shows_every_field(kind: Kind) -> None:
+def test_the_full_example_shows_every_field(kind: CustomResourceKind) -> None:
     shown = {
         path
         for manifest in load_documents((EXAMPLES / f"{kind.singular}.yaml").read_bytes())

@@ -14,9 +14,9 @@ import pytest
 
 from stoker.api.codegen.crd import crd_for, schema_for
 from stoker.api.defaults import BUILT_IN, with_defaults
-from stoker.api.field_docs import Stability
+from stoker.api.field_docs import FieldStability
 from stoker.api.manifests.yaml import load_documents
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.transform.template_language import render
 
@@ -126,7 +126,7 @@ def test_a_kind_is_called_what_was_asked_for(group: str, kind: str, plural: str,
         ("deployment", "experimental"),
     ],
 )
-def test_a_block_says_whether_it_may_change(name: str, stability: Stability) -> None:
+def test_a_block_says_whether_it_may_change(name: str, stability: FieldStability) -> None:
     schema, required = field("IgnitionSync", f"spec.{name}")
     assert f" {stability.capitalize()}: " in schema["description"]
     if stability == "experimental":
@@ -146,7 +146,7 @@ def test_history_ends_with_the_tenth_sync(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_conditions_are_the_only_summary(kind: Kind) -> None:
+def test_conditions_are_the_only_summary(kind: CustomResourceKind) -> None:
     status: Any = schema_for(kind)["properties"]
     assert "phase" not in names_in(status.get("status", {}))
 

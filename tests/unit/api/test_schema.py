@@ -11,13 +11,13 @@ import pytest
 
 from stoker.api.codegen.crd import crd_for, schema_for
 from stoker.api.codegen.reference_page import rows
-from stoker.api.registry import KINDS, Kind
-from stoker.api.schema import Schema
+from stoker.api.registry import KINDS, CustomResourceKind
+from stoker.api.schema import JsonSchema
 
 by_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 
 
-def nodes(schema: Any, path: str = "") -> Iterator[tuple[str, Schema]]:
+def nodes(schema: Any, path: str = "") -> Iterator[tuple[str, JsonSchema]]:
     """Every schema inside a schema."""
     yield path, schema
     for name, below in schema.get("properties", {}).items():
@@ -28,7 +28,7 @@ def nodes(schema: Any, path: str = "") -> Iterator[tuple[str, Schema]]:
         yield from nodes(schema["additionalProperties"], f"{path}{{}}")
 
 
-def own(kind: Kind) -> Iterator[tuple[str, Schema]]:
+def own(kind: CustomResourceKind) -> Iterator[tuple[str, JsonSchema]]:
     """The parts of a kind's schema that are ours: header and metadata are the server's."""
     properties: Any = schema_for(kind)["properties"]
     for top in ("spec", "status"):
@@ -37,7 +37,7 @@ def own(kind: Kind) -> Iterator[tuple[str, Schema]]:
 
 
 @by_kind
-def test_every_field_has_a_description(kind: Kind) -> None:
+def test_every_field_has_a_description(kind: CustomResourceKind) -> None:
     properties: Any = schema_for(kind)["properties"]
     fields = [row for top in ("spec", "status") if top in properties for row in rows(properties[top], top)]
     assert len(fields) > 3
@@ -49,7 +49,7 @@ def test_every_field_has_a_description(kind: Kind) -> None:
 
 
 @by_kind
-def test_everything_is_bounded_so_that_rules_can_be_priced(kind: Kind) -> None:
+def test_everything_is_bounded_so_that_rules_can_be_priced(kind: CustomResourceKind) -> None:
     for path, node in own(kind):
         if node.get("type") == "array":
             assert "maxItems" in node, path
@@ -61,7 +61,7 @@ def test_everything_is_bounded_so_that_rules_can_be_priced(kind: Kind) -> None:
 
 
 @by_kind
-def test_keys_of_a_list_are_required_in_its_items(kind: Kind) -> None:
+def test_keys_of_a_list_are_required_in_its_items(kind: CustomResourceKind) -> None:
     for path, node in own(kind):
         keys: Any = node.get("x-kubernetes-list-map-keys", [])
         items: Any = node.get("items", {})
@@ -69,20 +69,20 @@ def test_keys_of_a_list_are_required_in_its_items(kind: Kind) -> None:
 
 
 @by_kind
-def test_there_are_no_references_and_no_open_objects(kind: Kind) -> None:
+def test_there_are_no_references_and_no_open_objects(kind: CustomResourceKind) -> None:
     text = json.dumps(crd_for(kind))
     assert "$ref" not in text
     assert "x-kubernetes-preserve-unknown-fields" not in text
 
 
 @by_kind
-def test_a_crd_is_small_enough_for_kubectl_apply(kind: Kind) -> None:
+def test_a_crd_is_small_enough_for_kubectl_apply(kind: CustomResourceKind) -> None:
     # kubectl apply keeps a copy in an annotation, and annotations together may have 256 KiB.
     assert len(json.dumps(crd_for(kind))) < 200 * 1024
 
 
 @by_kind
-def test_every_refusal_is_a_sentence(kind: Kind) -> None:
+def test_every_refusal_is_a_sentence(kind: CustomResourceKind) -> None:
     for path, node in own(kind):
         rules: Any = node.get("x-kubernetes-validations", [])
         for rule in rules:
@@ -91,7 +91,7 @@ def test_every_refusal_is_a_sentence(kind: Kind) -> None:
 
 
 @by_kind
-def test_no_pattern_uses_a_class_that_means_something_else_to_python(kind: Kind) -> None:
+def test_no_pattern_uses_a_class_that_means_something_else_to_python(kind: CustomResourceKind) -> None:
     for path, node in own(kind):
         rules: Any = node.get("x-kubernetes-validations", [])
         assert not [rule for rule in rules if re.search(r"\\[sSwWdDbB]", rule["rule"])], path

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from stoker.artifacts.errors import Refused, TooLarge
-from stoker.artifacts.limits import Limits
-from stoker.artifacts.oci_manifest import Kind, chosen, layers_of, parsed
+from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge
+from stoker.artifacts.limits import ArtifactLimits
+from stoker.artifacts.oci_manifest import LayerKind, chosen, layers_of, parsed
 from stoker_testkit.services.oci_artifacts import (
     FLUX_CONTENT,
     Layer,
@@ -23,14 +23,14 @@ from stoker_testkit.services.oci_artifacts import (
 TITLE = "artifact oci://plant/site"
 
 
-def kinds(published: Published) -> list[Kind]:
-    return [kind for kind, _ in layers_of(parsed(published.manifest, TITLE), TITLE, Limits())]
+def kinds(published: Published) -> list[LayerKind]:
+    return [kind for kind, _ in layers_of(parsed(published.manifest, TITLE), TITLE, ArtifactLimits())]
 
 
 def test_layers_are_taken_as_their_publishers_mean_them() -> None:
-    assert kinds(flux({"a": "1"})) == [Kind.ARCHIVE]
-    assert kinds(oras({"a": "1", "b": "2"})) == [Kind.FILE, Kind.FILE]
-    assert kinds(oras_folder("site", {"a": "1"})) == [Kind.ARCHIVE]
+    assert kinds(flux({"a": "1"})) == [LayerKind.ARCHIVE]
+    assert kinds(oras({"a": "1", "b": "2"})) == [LayerKind.FILE, LayerKind.FILE]
+    assert kinds(oras_folder("site", {"a": "1"})) == [LayerKind.ARCHIVE]
 
 
 @pytest.mark.parametrize(
@@ -45,24 +45,27 @@ def test_layers_are_taken_as_their_publishers_mean_them() -> None:
     ],
 )
 def test_archives_are_known_by_their_media_type(media_type: str) -> None:
-    assert kinds(made_of(Layer(b"1", media_type))) == [Kind.ARCHIVE]
+    assert kinds(made_of(Layer(b"1", media_type))) == [LayerKind.ARCHIVE]
 
 
 @pytest.mark.parametrize(
     "media_type", ["application/json", "application/guitar", "", "application/vnd.tar.json"]
 )
 def test_other_layers_without_a_title_are_refused_by_their_media_type(media_type: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ArtifactRefused) as refused:
         kinds(made_of(Layer(b"1", media_type)))
     assert repr(media_type) in refused.value.message
 
 
 def test_an_index_is_taken_for_its_only_manifest() -> None:
     inner = flux({"a": "1"})
-    assert chosen(parsed(index(inner, attested=True).manifest, TITLE), TITLE, Limits()).digest == inner.digest
+    assert (
+        chosen(parsed(index(inner, attested=True).manifest, TITLE), TITLE, ArtifactLimits()).digest
+        == inner.digest
+    )
     for members in ((), (inner, flux({"a": "2"}))):
-        with pytest.raises(Refused, match=f"index of {len(members)} manifests"):
-            chosen(parsed(index(*members).manifest, TITLE), TITLE, Limits())
+        with pytest.raises(ArtifactRefused, match=f"index of {len(members)} manifests"):
+            chosen(parsed(index(*members).manifest, TITLE), TITLE, ArtifactLimits())
 
 
 def test_what_is_no_manifest_is_refused() -> None:
@@ -79,7 +82,7 @@ def test_what_is_no_manifest_is_refused() -> None:
         json.dumps({**good, "layers": [{**good["layers"][0], "size": "many"}]}).encode(),
     ]
     for content in bad:
-        with pytest.raises(Refused):
+        with pytest.raises(ArtifactRefused):
             parsed(content, TITLE)
 
 
@@ -89,17 +92,19 @@ def test_what_is_no_manifest_is_refused() -> None:
 def test_a_digest_that_is_none_never_becomes_part_of_an_address(digest: str) -> None:
     good = json.loads(flux({"a": "1"}).manifest)
     good["layers"][0]["digest"] = digest
-    with pytest.raises(Refused, match="digest"):
-        layers_of(parsed(json.dumps(good).encode(), TITLE), TITLE, Limits())
+    with pytest.raises(ArtifactRefused, match="digest"):
+        layers_of(parsed(json.dumps(good).encode(), TITLE), TITLE, ArtifactLimits())
 
 
 def test_sizes_and_numbers_of_layers_are_bounded_by_what_they_say() -> None:
-    with pytest.raises(TooLarge, match="2 layers"):
-        layers_of(parsed(oras({"a": "1", "b": "2", "c": "3"}).manifest, TITLE), TITLE, Limits(layers=2))
-    with pytest.raises(TooLarge, match="10 bytes"):
-        layers_of(parsed(oras({"a": "1" * 11}).manifest, TITLE), TITLE, Limits(packed=10))
-    with pytest.raises(Refused, match="no layer"):
-        layers_of(parsed(made_of().manifest, TITLE), TITLE, Limits())
+    with pytest.raises(ArtifactTooLarge, match="2 layers"):
+        layers_of(
+            parsed(oras({"a": "1", "b": "2", "c": "3"}).manifest, TITLE), TITLE, ArtifactLimits(layers=2)
+        )
+    with pytest.raises(ArtifactTooLarge, match="10 bytes"):
+        layers_of(parsed(oras({"a": "1" * 11}).manifest, TITLE), TITLE, ArtifactLimits(packed=10))
+    with pytest.raises(ArtifactRefused, match="no layer"):
+        layers_of(parsed(made_of().manifest, TITLE), TITLE, ArtifactLimits())
 
 
 def test_the_time_is_the_publishers_or_none() -> None:

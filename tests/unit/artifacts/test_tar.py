@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.artifacts.errors import Refused, TooLarge
-from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
+from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge
+from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded
 from stoker.artifacts.tar import archived
 from stoker.domain.errors import Retry, Stalled
 from stoker_testkit.services.oci_artifacts import special, tar
@@ -20,11 +20,11 @@ from stoker_testkit.services.oci_artifacts import special, tar
 TITLE = "artifact oci://plant/site"
 
 
-def unpacked(tmp_path: Path, content: bytes, limits: Limits | None = None) -> dict[str, bytes]:
-    limits = limits if limits is not None else Limits()
+def unpacked(tmp_path: Path, content: bytes, limits: ArtifactLimits | None = None) -> dict[str, bytes]:
+    limits = limits if limits is not None else ArtifactLimits()
     path = tmp_path / "archive"
     path.write_bytes(content)
-    files = bounded(archived(path, TITLE, Reading(TITLE, limits)), TITLE, limits)
+    files = bounded(archived(path, TITLE, ArtifactReadBudget(TITLE, limits)), TITLE, limits)
     return {file.path: b"".join(file.chunks) for file in files}
 
 
@@ -46,7 +46,10 @@ def test_regular_files_come_out_whatever_way_they_are_packed(tmp_path: Path) -> 
 def test_files_that_nobody_takes_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "archive"
     path.write_bytes(tar({"a": b"1" * 1000, "b": b"2" * 1000}))
-    assert [file.name for file in archived(path, TITLE, Reading(TITLE, Limits()))] == ["a", "b"]
+    assert [file.name for file in archived(path, TITLE, ArtifactReadBudget(TITLE, ArtifactLimits()))] == [
+        "a",
+        "b",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,7 @@ def test_files_that_nobody_takes_are_passed_over(tmp_path: Path) -> None:
 def test_whatever_is_no_file_is_refused_by_its_name(
     tmp_path: Path, entry: tarfile.TarInfo, what: str
 ) -> None:
-    with pytest.raises(Refused, match=what) as refused:
+    with pytest.raises(ArtifactRefused, match=what) as refused:
         unpacked(tmp_path, tar({"good": b"1"}, entry))
     assert repr(entry.name) in refused.value.message
 
@@ -83,7 +86,7 @@ def test_whatever_is_no_file_is_refused_by_its_name(
     ],
 )
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ArtifactRefused) as refused:
         unpacked(tmp_path, tar({name: b"1"}))
     assert TITLE in refused.value.message
     assert "\n" not in refused.value.message
@@ -92,38 +95,38 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> Non
 def test_two_files_never_share_a_place(tmp_path: Path) -> None:
     twice = gzip.compress(gzip.decompress(tar({"a": b"1"}))[:1024] + gzip.decompress(tar({"a": b"2"})))
     for content in (twice, tar({"a": b"1", "a/b": b"2"}), tar({"a/b": b"1", "a": b"2"})):
-        with pytest.raises(Refused, match="'a'"):
+        with pytest.raises(ArtifactRefused, match="'a'"):
             unpacked(tmp_path, content)
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     bomb = tar({"zeros": b"\0" * (20 << 20)})
     assert len(bomb) < 100_000
-    with pytest.raises(TooLarge, match="1048576 bytes"):
-        unpacked(tmp_path, bomb, Limits(unpacked=1 << 20))
-    with pytest.raises(TooLarge, match="more than 3 files"):
-        unpacked(tmp_path, tar({str(number): b"" for number in range(5)}), Limits(files=3))
+    with pytest.raises(ArtifactTooLarge, match="1048576 bytes"):
+        unpacked(tmp_path, bomb, ArtifactLimits(unpacked=1 << 20))
+    with pytest.raises(ArtifactTooLarge, match="more than 3 files"):
+        unpacked(tmp_path, tar({str(number): b"" for number in range(5)}), ArtifactLimits(files=3))
 
 
 def test_folders_and_headers_are_counted_too(tmp_path: Path) -> None:
     folders = [special(f"{number}/", tarfile.DIRTYPE) for number in range(20)]
-    assert unpacked(tmp_path, tar({"a": b"1"}, *folders), Limits(files=6)) == {"a": b"1"}
-    with pytest.raises(TooLarge, match="more than 20 entries"):
-        unpacked(tmp_path, tar({"a": b"1"}, *folders), Limits(files=5))
+    assert unpacked(tmp_path, tar({"a": b"1"}, *folders), ArtifactLimits(files=6)) == {"a": b"1"}
+    with pytest.raises(ArtifactTooLarge, match="more than 20 entries"):
+        unpacked(tmp_path, tar({"a": b"1"}, *folders), ArtifactLimits(files=5))
 
 
 def test_folders_that_files_need_are_counted_and_cost_little(tmp_path: Path) -> None:
-    def deep() -> Iterator[NamedFile]:
+    def deep() -> Iterator[UncheckedFile]:
         for number in range(2000):
             name = "/".join([f"{number}", *("d" * 30 for _ in range(120)), "f"])
-            yield NamedFile(name, 0, iter(()))
+            yield UncheckedFile(name, 0, iter(()))
 
-    with pytest.raises(TooLarge, match="more than 4000 files and folders"):
-        list(bounded(deep(), TITLE, Limits(files=2000)))
+    with pytest.raises(ArtifactTooLarge, match="more than 4000 files and folders"):
+        list(bounded(deep(), TITLE, ArtifactLimits(files=2000)))
     tracemalloc.start()
     try:
-        with pytest.raises(TooLarge):
-            for _ in bounded(deep(), TITLE, Limits(files=10_000)):
+        with pytest.raises(ArtifactTooLarge):
+            for _ in bounded(deep(), TITLE, ArtifactLimits(files=10_000)):
                 pass
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
@@ -133,20 +136,20 @@ def test_folders_that_files_need_are_counted_and_cost_little(tmp_path: Path) -> 
 def test_reading_ends_when_nobody_waits_or_when_it_takes_too_long(tmp_path: Path) -> None:
     path = tmp_path / "archive"
     path.write_bytes(tar({"a": b"1"}, *(special(f"{number}/", tarfile.DIRTYPE) for number in range(20))))
-    reading = Reading(TITLE, Limits())
+    reading = ArtifactReadBudget(TITLE, ArtifactLimits())
     files = archived(path, TITLE, reading)
     next(files)
     reading.stop()
     with pytest.raises(Retry, match="given up"):
         next(files)
     with pytest.raises(Retry, match="within 0 s"):
-        next(archived(path, TITLE, Reading(TITLE, Limits(seconds=0.0))))
+        next(archived(path, TITLE, ArtifactReadBudget(TITLE, ArtifactLimits(seconds=0.0))))
 
 
 def test_a_file_that_claims_to_be_endless_costs_no_memory(tmp_path: Path) -> None:
     info = tarfile.TarInfo("huge")
     info.size = 1 << 40
-    with pytest.raises(TooLarge):
+    with pytest.raises(ArtifactTooLarge):
         unpacked(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + b"\0" * 1024)
 
 
@@ -157,7 +160,7 @@ def test_long_headers_are_bounded_before_they_are_read(tmp_path: Path) -> None:
         content = gzip.compress(header.tobuf() + b"7" * (64 << 20), compresslevel=1)
         tracemalloc.start()
         try:
-            with pytest.raises(TooLarge, match="header"):
+            with pytest.raises(ArtifactTooLarge, match="header"):
                 unpacked(tmp_path, content)
             assert tracemalloc.get_traced_memory()[1] < 8 << 20
         finally:
@@ -188,7 +191,7 @@ def test_a_sparse_file_is_refused(tmp_path: Path) -> None:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
         archive.addfile(info)
-    with pytest.raises(Refused, match="sparse"):
+    with pytest.raises(ArtifactRefused, match="sparse"):
         unpacked(tmp_path, out.getvalue())
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stoker.cli.commands import cli
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.telemetry.logs import configure
 
 STOKER = """\
@@ -193,7 +193,7 @@ def arguments_of(change: dict[str, str | None] | list[str]) -> list[str]:
 @pytest.mark.parametrize(("change", "words"), FLAGS, ids=lambda value: str(value)[:60])
 def test_wrong_flags(desk: Desk, change: dict[str, str | None] | list[str], words: str) -> None:
     done = desk.run("sync", *arguments_of(change))
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     assert done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
     assert words in done.stderr
@@ -207,7 +207,7 @@ def test_the_same_in_json_is_one_object(
     if "xml" in change:
         return
     done = desk.run("sync", *arguments_of(change), "--output", "json")
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     said = json.loads(done.stdout)
     assert set(said) == {"reason", "message"}
     assert words in said["message"]
@@ -257,7 +257,7 @@ FILES: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize(("arguments", "words"), FILES, ids=lambda value: str(value)[:60])
 def test_wrong_files(desk: Desk, arguments: list[str], words: str) -> None:
     done = desk.run("sync", "--data-dir=~/data", "--output=json", *arguments)
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     assert words in json.loads(done.stdout)["message"]
 
 
@@ -278,12 +278,12 @@ def test_wrong_files(desk: Desk, arguments: list[str], words: str) -> None:
 )
 def test_wrong_dev_watch(desk: Desk, arguments: list[str], words: str) -> None:
     done = desk.run("dev", "watch", "--data-dir=~/data", *arguments)
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     assert words in done.stderr
     assert "secret-word" not in done.stderr
 
 
 def test_a_diff_is_not_json(desk: Desk) -> None:
     done = desk.run("plan", *arguments_of([]), "--diff", "--output=json")
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     assert "--diff" in json.loads(done.stdout)["message"]

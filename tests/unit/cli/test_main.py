@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from stoker import __version__
 from stoker.cli.commands import VERBS, cli
-from stoker.cli.exit_codes import Exit, exit_code
+from stoker.cli.exit_codes import ExitCode, exit_code
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
 from stoker.domain.reasons import Reason
 
@@ -34,7 +34,7 @@ def test_every_verb_has_help(verb: str) -> None:
 
 
 def test_an_unknown_verb_is_wrong_input() -> None:
-    assert CliRunner().invoke(cli, ["shovel"]).exit_code == Exit.WRONG_INPUT
+    assert CliRunner().invoke(cli, ["shovel"]).exit_code == ExitCode.WRONG_INPUT
 
 
 def test_the_version_costs_next_to_nothing() -> None:
@@ -92,16 +92,16 @@ def test_what_needs_no_server_loads_no_http_stack(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Misconfigured("x"), Exit.WRONG_INPUT),
-        (InvalidValue("x"), Exit.WRONG_INPUT),
-        (Stalled("x"), Exit.STALLED),
-        (Stalled("x", reason=Reason.REF_NOT_FOUND), Exit.WRONG_INPUT),
-        (Stalled("x", reason=Reason.SOURCE_AUTH_FAILED), Exit.UNREACHABLE),
-        (Retry("x", reason=Reason.SOURCE_UNREACHABLE), Exit.UNREACHABLE),
-        (Retry("x", reason=Reason.DATA_VOLUME_FAILED), Exit.STALLED),
-        (Wait("x", after=1), Exit.STALLED),
-        (StokerError("x"), Exit.PARTIAL),
+        (Misconfigured("x"), ExitCode.WRONG_INPUT),
+        (InvalidValue("x"), ExitCode.WRONG_INPUT),
+        (Stalled("x"), ExitCode.STALLED),
+        (Stalled("x", reason=Reason.REF_NOT_FOUND), ExitCode.WRONG_INPUT),
+        (Stalled("x", reason=Reason.SOURCE_AUTH_FAILED), ExitCode.UNREACHABLE),
+        (Retry("x", reason=Reason.SOURCE_UNREACHABLE), ExitCode.UNREACHABLE),
+        (Retry("x", reason=Reason.DATA_VOLUME_FAILED), ExitCode.STALLED),
+        (Wait("x", after=1), ExitCode.STALLED),
+        (StokerError("x"), ExitCode.PARTIAL),
     ],
 )
-def test_an_error_becomes_an_exit_code(error: StokerError, code: Exit) -> None:
+def test_an_error_becomes_an_exit_code(error: StokerError, code: ExitCode) -> None:
     assert exit_code(error) == code

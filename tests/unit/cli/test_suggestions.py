@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.commands import VERBS, cli
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 
 
 def misspelt(word: str) -> str:
@@ -30,7 +30,7 @@ def leaves(group: click.Group = cli, *before: str) -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_that_is_almost_one(verb: str) -> None:
     done = CliRunner().invoke(cli, [misspelt(verb)])
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     assert misspelt(verb) in done.stderr
     assert f"'{verb}'" in done.stderr.partition("Did you mean")[2]
 
@@ -46,7 +46,7 @@ def test_an_option_that_is_almost_one(path: tuple[str, ...]) -> None:
     options = [one.opts[-1] for one in command.params if isinstance(one, click.Option)]
     option = max(options, key=len) if options else "--help"
     done = CliRunner().invoke(cli, [*path, misspelt(option)])
-    assert done.exit_code == Exit.WRONG_INPUT
+    assert done.exit_code == ExitCode.WRONG_INPUT
     assert f"'{option}'" in done.stderr.partition("Did you mean")[2], done.stderr
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from stoker.api.spec.status import ApprovalRequest
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.health_checks_and_notices import Errands
-from stoker.controller.rollout import CheckUp
-from stoker.controller.rollout.callouts import ATTEMPTS, Announcer, Examiner, announcement
+from stoker.controller.health_checks_and_notices import BackgroundTasks
+from stoker.controller.rollout import StageHealthCheck
+from stoker.controller.rollout.callouts import ATTEMPTS, ApprovalNotifier, StageHealthChecker, announcement
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
@@ -20,7 +20,7 @@ from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.certificates import Authority
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.processes import free_port
-from stoker_testkit.services.stub_http_service import PlainService
+from stoker_testkit.services.stub_http_service import StubHttpService
 from stoker_testkit.wait_until import eventually_async
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
@@ -31,8 +31,8 @@ async def no_secret(namespace: str, wanted: SecretKey) -> Secret:
 
 
 @pytest.fixture
-def service() -> Iterator[PlainService]:
-    with PlainService.start() as made:
+def service() -> Iterator[StubHttpService]:
+    with StubHttpService.start() as made:
         yield made
 
 
@@ -48,7 +48,7 @@ async def test_an_errand_is_run_once_and_brings_the_resource_back() -> None:
             raise RuntimeError("our own mistake")
         return what.upper()
 
-    errands: Errands[str, str] = Errands(do, found.append)
+    errands: BackgroundTasks[str, str] = BackgroundTasks(do, found.append)
     assert errands.look(KEY, "one") is None
     assert errands.look(KEY, "one") is None, "it is on its way"
     gate.set()
@@ -76,11 +76,13 @@ async def test_an_errand_is_run_once_and_brings_the_resource_back() -> None:
     assert len(found) == 3, "nothing runs on when the term is over"
 
 
-async def test_a_health_check_passes_with_200_alone_and_names_the_host_alone(service: PlainService) -> None:
-    def what(url: str) -> CheckUp:
-        return CheckUp("pilot", "a" * 40, "2026-03-02T08:15:00Z", url)
+async def test_a_health_check_passes_with_200_alone_and_names_the_host_alone(
+    service: StubHttpService,
+) -> None:
+    def what(url: str) -> StageHealthCheck:
+        return StageHealthCheck("pilot", "a" * 40, "2026-03-02T08:15:00Z", url)
 
-    check = Examiner(ManualClock(), no_secret).check
+    check = StageHealthChecker(ManualClock(), no_secret).check
     assert (await check(KEY, what(f"{service.url}/ok?key=hidden"))).trouble == ""
     for status in (204, 302, 500):
         service.status = status
@@ -99,26 +101,26 @@ async def test_a_gateway_is_believed_by_the_authority_that_agents_believe(tmp_pa
         assert (namespace, wanted) == ("plant", named)
         return Secret(authority.pem)
 
-    with PlainService.start(authority.server().save(tmp_path, "gateway")) as service:
-        what = CheckUp("pilot", "a" * 40, "2026-03-02T08:15:00Z", f"{service.url}/StatusPing")
-        check = Examiner(ManualClock(), secret).check
+    with StubHttpService.start(authority.server().save(tmp_path, "gateway")) as service:
+        what = StageHealthCheck("pilot", "a" * 40, "2026-03-02T08:15:00Z", f"{service.url}/StatusPing")
+        check = StageHealthChecker(ManualClock(), secret).check
         assert "certificate" in (await check(KEY, what)).trouble
         assert (await check(KEY, what._replace(ca=named))).trouble == ""
         assert (await check(KEY, what._replace(verified=False))).trouble == ""
 
 
-async def test_the_check_that_decides_has_ten_seconds_for_a_200(service: PlainService) -> None:
+async def test_the_check_that_decides_has_ten_seconds_for_a_200(service: StubHttpService) -> None:
     clock = ManualClock()
-    last = CheckUp("pilot", "a" * 40, "2026-03-02T08:15:00Z", f"{service.url}/x", last=True)
+    last = StageHealthCheck("pilot", "a" * 40, "2026-03-02T08:15:00Z", f"{service.url}/x", last=True)
     service.status = 503
-    checking = asyncio.create_task(Examiner(clock, no_secret).check(KEY, last))
+    checking = asyncio.create_task(StageHealthChecker(clock, no_secret).check(KEY, last))
     await eventually_async(lambda: clock.alarms)
     service.status = 200
     await clock.advance(1.0)
     assert (await checking).trouble == ""
 
     service.status, service.asked = 503, []
-    checking = asyncio.create_task(Examiner(clock, no_secret).check(KEY, last))
+    checking = asyncio.create_task(StageHealthChecker(clock, no_secret).check(KEY, last))
     while not checking.done():
         await eventually_async(lambda: clock.alarms or checking.done())
         await clock.advance(1.0)
@@ -126,10 +128,10 @@ async def test_the_check_that_decides_has_ten_seconds_for_a_200(service: PlainSe
     assert len(service.asked) == 10
 
 
-async def test_who_is_to_approve_is_told_until_somebody_takes_it(service: PlainService) -> None:
+async def test_who_is_to_approve_is_told_until_somebody_takes_it(service: StubHttpService) -> None:
     clock = ManualClock()
     said: list[tuple[bool, Reason, str]] = []
-    announcer = Announcer(clock, lambda key, *what: said.append(what))
+    announcer = ApprovalNotifier(clock, lambda key, *what: said.append(what))
     request = ApprovalRequest(
         commit="a" * 40, ref="main", state="Pending", digest="d" * 64, files_added=1, expires_at="later"
     )

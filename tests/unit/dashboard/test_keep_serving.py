@@ -11,9 +11,9 @@ from typing import NoReturn
 import pytest
 
 from stoker.dashboard.keep_serving import AGAIN_SECONDS, kept_open
-from stoker.dashboard.server import Dashboard, Settings
+from stoker.dashboard.server import DashboardOptions, DashboardServer
 from stoker.domain.errors import Misconfigured
-from stoker_testkit.dashboard.fake_fleet_server import FleetGate, FleetHands, FleetScene
+from stoker_testkit.dashboard.fake_fleet_server import FakeActions, FakeAuth, FakeViewSource
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
 
@@ -30,12 +30,12 @@ async def keeping(task: asyncio.Task[NoReturn]) -> AsyncIterator[None]:
 
 
 async def test_a_port_that_was_taken_is_served_once_it_is_free(capfd: pytest.CaptureFixture[str]) -> None:
-    clock, scene, ports = ManualClock(), FleetScene(), []
+    clock, scene, ports = ManualClock(), FakeViewSource(), []
     with socket.create_server(("127.0.0.1", 0)) as other:
-        settings = Settings(address=f"127.0.0.1:{other.getsockname()[1]}")
+        settings = DashboardOptions(address=f"127.0.0.1:{other.getsockname()[1]}")
 
         async def serve() -> None:
-            async with Dashboard(scene, FleetHands(scene), FleetGate(), settings=settings) as dashboard:
+            async with DashboardServer(scene, FakeActions(scene), FakeAuth(), settings=settings) as dashboard:
                 ports.append(dashboard.port)
                 await asyncio.Event().wait()
 

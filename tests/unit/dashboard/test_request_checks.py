@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.dashboard.interfaces import Refused
+from stoker.dashboard.interfaces import ActionRefused
 from stoker.dashboard.request_checks import (
     bearer,
     check_csrf,
@@ -51,7 +51,7 @@ def test_addresses_localhost_and_given_names_are_ours(host: str) -> None:
     ],
 )
 def test_other_names_that_lead_here_are_refused(host: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ActionRefused) as refused:
         check_host(host, OURS)
     assert refused.value.status == 421
 
@@ -87,14 +87,14 @@ def test_only_our_own_page_asks(headers: dict[str, str], changes: bool, fine: bo
     if fine:
         check_source(headers, changes=changes)
         return
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ActionRefused) as refused:
         check_source(headers, changes=changes)
     assert refused.value.status == 403
 
 
 @pytest.mark.parametrize("offered", ["", "wrong", "righ", "right ", "rïght"])
 def test_a_wrong_csrf_token_is_refused(offered: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ActionRefused):
         check_csrf({"X-Stoker-CSRF": offered}, "right")
     check_csrf({"X-Stoker-CSRF": "right"}, "right")
 
@@ -103,7 +103,7 @@ def test_a_wrong_csrf_token_is_refused(offered: str) -> None:
     "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 )
 def test_a_form_of_another_page_is_no_json(kind: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ActionRefused) as refused:
         check_json({"Content-Type": kind})
     assert refused.value.status == 415
     check_json({"Content-Type": "application/json; charset=utf-8"})
@@ -111,7 +111,7 @@ def test_a_form_of_another_page_is_no_json(kind: str) -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "GZIP", "gzip, identity", ""])
 def test_a_body_that_unpacks_to_more_than_it_is_is_not_taken(coding: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ActionRefused) as refused:
         check_json({"Content-Type": "application/json", "Content-Encoding": coding})
     assert refused.value.status == 415
     check_json({"Content-Type": "application/json", "Content-Encoding": "Identity"})
@@ -124,7 +124,7 @@ def test_nothing_is_said_behind_a_question_mark() -> None:
         ("/api/picture", "a=b"),
         ("/static/a.js", "token"),
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(ActionRefused):
             check_query(path, query)
     check_query("/", "from=mail")
     check_query("/api/picture", "")

@@ -15,12 +15,12 @@ import pytest_asyncio
 
 from stoker import __version__
 from stoker.dashboard import sse
-from stoker.dashboard.interfaces import Refused, Sight, Visitor
-from stoker.dashboard.metrics import Meter
-from stoker.dashboard.server import Dashboard, Settings
+from stoker.dashboard.interfaces import ActionRefused, VisibleScope, Visitor
+from stoker.dashboard.metrics import DashboardMetrics
+from stoker.dashboard.server import DashboardOptions, DashboardServer
 from stoker.dashboard.server_tls import secured
-from stoker.dashboard.standalone.token_check import LocalGate
-from stoker.dashboard.view_models import Changes, Order, Picture
+from stoker.dashboard.standalone.token_check import LocalAuth
+from stoker.dashboard.view_models import ActionBody, ChangesView, DashboardView
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
@@ -28,8 +28,8 @@ from stoker.domain.secrets import Secret
 from stoker.telemetry.metrics import Metrics
 from stoker_testkit.certificates import Authority
 from stoker_testkit.dashboard import sample_fleets
-from stoker_testkit.dashboard.api_client import CSRF, Visit
-from stoker_testkit.dashboard.fake_fleet_server import EDITOR, VIEWER, FleetGate, FleetHands, FleetScene
+from stoker_testkit.dashboard.api_client import CSRF, DashboardClient
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, VIEWER, FakeActions, FakeAuth, FakeViewSource
 from stoker_testkit.wait_until import eventually_async
 
 POLICY = {
@@ -43,15 +43,15 @@ class House:
     """A dashboard, what it shows, and visitors."""
 
     def __init__(self, **options: Any) -> None:
-        self.scene, self.gate = FleetScene(), FleetGate()
+        self.scene, self.gate = FakeViewSource(), FakeAuth()
         self.scene.put(*sample_fleets.mixed(), *sample_fleets.destinations())
-        self.hands: Any = FleetHands(self.scene)
-        self._options = {"settings": Settings(address="127.0.0.1:0"), **options}
+        self.hands: Any = FakeActions(self.scene)
+        self._options = {"settings": DashboardOptions(address="127.0.0.1:0"), **options}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> House:
         self.dashboard = await self._stack.enter_async_context(
-            Dashboard(self.scene, self, self.gate, **self._options)
+            DashboardServer(self.scene, self, self.gate, **self._options)
         )
         self.url = f"http://127.0.0.1:{self.dashboard.port}"
         return self
@@ -59,12 +59,12 @@ class House:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def do(self, order: Order, visitor: Visitor) -> str:
+    async def do(self, order: ActionBody, visitor: Visitor) -> str:
         done: str = await self.hands.do(order, visitor)
         return done
 
-    async def visit(self, token: str = "") -> Visit:
-        visit = await self._stack.enter_async_context(Visit(self.url))
+    async def visit(self, token: str = "") -> DashboardClient:
+        visit = await self._stack.enter_async_context(DashboardClient(self.url))
         if token:
             assert (await visit.sign_in(token)).status == 200
         return visit
@@ -220,7 +220,7 @@ async def test_an_order_reaches_the_hands_with_its_visitor(house: House) -> None
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
-        (Refused(403, "you may not", Reason.PAUSED), 403, "Paused"),
+        (ActionRefused(403, "you may not", Reason.PAUSED), 403, "Paused"),
         (Stalled("not now", reason=Reason.PAUSED), 409, "Paused"),
         (Retry("away"), 502, "TransientError"),
         (StokerError("broken"), 502, "InternalError"),
@@ -257,7 +257,7 @@ async def test_an_order_is_finished_although_its_page_is_closed(house: House) ->
     begun, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     class Slow:
-        async def do(self, order: Order, visitor: Visitor) -> str:
+        async def do(self, order: ActionBody, visitor: Visitor) -> str:
             begun.set()
             await go_on.wait()
             done.set()
@@ -365,7 +365,7 @@ async def test_a_right_that_was_taken_away_changes_the_picture(
     visit = await house.visit(EDITOR)
     async with visit.events() as events:
         assert len((await anext(events)).data["resources"]) > 1
-        house.gate.sights[EDITOR] = Sight(False, frozenset(), lambda action, namespace: False, False)
+        house.gate.sights[EDITOR] = VisibleScope(False, frozenset(), lambda action, namespace: False, False)
         house.scene.set_stop(active=True)
         narrow = await anext(events)
         assert narrow.name == "picture"
@@ -376,7 +376,9 @@ async def test_a_right_that_was_taken_away_changes_the_picture(
 
 
 async def test_what_a_visitor_may_not_see_makes_no_event(house: House) -> None:
-    house.gate.sights[VIEWER] = Sight(False, frozenset({"line"}), lambda action, namespace: False, False)
+    house.gate.sights[VIEWER] = VisibleScope(
+        False, frozenset({"line"}), lambda action, namespace: False, False
+    )
     visit = await house.visit(VIEWER)
     async with visit.events() as events:
         assert (await anext(events)).data["resources"] == []
@@ -420,7 +422,9 @@ async def test_silence_is_filled_although_others_are_busy(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.3)
-    house.gate.sights[VIEWER] = Sight(False, frozenset({"line"}), lambda action, namespace: False, False)
+    house.gate.sights[VIEWER] = VisibleScope(
+        False, frozenset({"line"}), lambda action, namespace: False, False
+    )
     visit = await house.visit(VIEWER)
     async with visit.events() as events:
         await anext(events)
@@ -446,7 +450,7 @@ async def test_no_more_streams_open_at_once_than_one_after_the_other(
     answer = house.gate.sight
     may_answer = asyncio.Event()
 
-    async def slow(visitor: Visitor) -> Sight:
+    async def slow(visitor: Visitor) -> VisibleScope:
         await may_answer.wait()
         return await answer(visitor)
 
@@ -480,11 +484,11 @@ async def test_who_sees_the_same_shares_what_is_sent_and_keeps_their_name(house:
     made = {"picture": 0, "changes": 0}
     picture, changes = house.scene.picture, house.scene.changes
 
-    def counted_picture(sight: Sight) -> Picture:
+    def counted_picture(sight: VisibleScope) -> DashboardView:
         made["picture"] += 1
         return picture(sight)
 
-    def counted_changes(seen: int, sight: Sight) -> Changes | None:
+    def counted_changes(seen: int, sight: VisibleScope) -> ChangesView | None:
         made["changes"] += 1
         return changes(seen, sight)
 
@@ -534,20 +538,20 @@ async def test_it_is_served_by_tls_from_a_folder(tmp_path: Path) -> None:
     authority.server().save(tmp_path, "tls")
     async with secured(tmp_path, SystemClock()) as tls, House(tls=tls) as house:
         trusted = ssl.create_default_context(cadata=authority.pem.decode())
-        async with Visit(house.url.replace("http", "https")) as visit:
+        async with DashboardClient(house.url.replace("http", "https")) as visit:
             said = await visit.ask("POST", "/api/session", json={"token": EDITOR}, ssl=trusted)
             assert "Secure" in said.headers["Set-Cookie"]
 
 
 async def test_a_port_that_is_taken_is_told(house: House) -> None:
-    settings = Settings(address=f"127.0.0.1:{house.dashboard.port}")
+    settings = DashboardOptions(address=f"127.0.0.1:{house.dashboard.port}")
     with pytest.raises(Misconfigured, match="for the dashboard"):
-        async with Dashboard(house.scene, house, house.gate, settings=settings):
+        async with DashboardServer(house.scene, house, house.gate, settings=settings):
             pass
 
 
 async def test_off_is_off() -> None:
-    async with House(settings=Settings(address="0")) as house:
+    async with House(settings=DashboardOptions(address="0")) as house:
         assert house.dashboard.port is None
 
 
@@ -561,11 +565,11 @@ async def test_logins_that_fail_too_often_have_to_wait(house: House) -> None:
 
 
 async def test_a_token_that_is_known_is_not_kept_out_by_failures_of_others(house: House) -> None:
-    settings = Settings(address="127.0.0.1:0")
-    gate = LocalGate(lambda: Secret("right"))
+    settings = DashboardOptions(address="127.0.0.1:0")
+    gate = LocalAuth(lambda: Secret("right"))
     async with (
-        Dashboard(house.scene, house, gate, settings=settings) as dashboard,
-        Visit(f"http://127.0.0.1:{dashboard.port}") as visit,
+        DashboardServer(house.scene, house, gate, settings=settings) as dashboard,
+        DashboardClient(f"http://127.0.0.1:{dashboard.port}") as visit,
     ):
         answers = [(await visit.sign_in("wrong")).status for _ in range(30)]
         assert answers[-1] == 429
@@ -616,12 +620,12 @@ async def test_without_the_csrf_token_nothing_is_done(house: House) -> None:
 
 async def test_it_counts_who_comes_in_and_what_they_ask_for() -> None:
     metrics = Metrics()
-    async with House(meter=Meter(metrics)) as house:
+    async with House(meter=DashboardMetrics(metrics)) as house:
         visit = await house.visit(EDITOR)
         stranger = await house.visit()
         assert (await stranger.sign_in("wrong")).status == 401
         assert (await visit.order(action="pause", **of(house))).status == 200
-        house.hands.refusal = Refused(409, "not now")
+        house.hands.refusal = ActionRefused(409, "not now")
         assert (await visit.order(action="sync", **of(house))).status == 409
         async with visit.events() as events:
             await anext(events)
@@ -642,6 +646,6 @@ async def test_a_page_without_changes_loses_what_its_reader_may_no_longer_see(ho
     visit = await house.visit(EDITOR)
     async with visit.events() as events:
         assert (await anext(events)).data["resources"] != []
-        house.gate.sights[EDITOR] = Sight(False, frozenset(), lambda action, namespace: False, False)
+        house.gate.sights[EDITOR] = VisibleScope(False, frozenset(), lambda action, namespace: False, False)
         told = await asyncio.wait_for(anext(events), 10)
         assert told.data["resources"] == []

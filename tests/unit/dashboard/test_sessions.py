@@ -6,19 +6,25 @@ import asyncio
 
 import pytest
 
-from stoker.dashboard.interfaces import Refused, Sight, Visitor
-from stoker.dashboard.sessions import IDLE_SECONDS, LONGEST_SECONDS, SIGHT_LASTS, SIGHT_SECONDS, Sessions
+from stoker.dashboard.interfaces import ActionRefused, VisibleScope, Visitor
+from stoker.dashboard.sessions import (
+    IDLE_SECONDS,
+    LONGEST_SECONDS,
+    SIGHT_LASTS,
+    SIGHT_SECONDS,
+    DashboardSessions,
+)
 from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
 from stoker_testkit.manual_clock import ManualClock
 
-ALL = Sight(True, frozenset(), lambda action, namespace: True, True)
-ONE = Sight(False, frozenset({"plant"}), lambda action, namespace: False, False)
+ALL = VisibleScope(True, frozenset(), lambda action, namespace: True, True)
+ONE = VisibleScope(False, frozenset({"plant"}), lambda action, namespace: False, False)
 
 
 class Gate:
     def __init__(self) -> None:
-        self.answers: list[Sight | Exception] = [ALL]
+        self.answers: list[VisibleScope | Exception] = [ALL]
         self.asked = 0
 
     def known(self, token: Secret) -> Visitor | None:
@@ -27,7 +33,7 @@ class Gate:
     async def admit(self, token: Secret) -> Visitor | None:
         return visitor()
 
-    async def sight(self, visitor: Visitor) -> Sight:
+    async def sight(self, visitor: Visitor) -> VisibleScope:
         self.asked += 1
         await asyncio.sleep(0)
         answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
@@ -51,11 +57,11 @@ def gate() -> Gate:
 
 
 @pytest.fixture
-def sessions(gate: Gate, clock: ManualClock) -> Sessions:
-    return Sessions(gate, clock, most=5, most_each=3)
+def sessions(gate: Gate, clock: ManualClock) -> DashboardSessions:
+    return DashboardSessions(gate, clock, most=5, most_each=3)
 
 
-async def test_a_session_is_found_by_its_id_alone(sessions: Sessions) -> None:
+async def test_a_session_is_found_by_its_id_alone(sessions: DashboardSessions) -> None:
     secret, session = sessions.begin(visitor())
     other, again = sessions.begin(visitor())
     assert sessions.find(secret) is session
@@ -67,7 +73,7 @@ async def test_a_session_is_found_by_its_id_alone(sessions: Sessions) -> None:
     assert sessions.find("\udcff") is None
 
 
-async def test_unused_it_ends_and_used_it_lasts(sessions: Sessions, clock: ManualClock) -> None:
+async def test_unused_it_ends_and_used_it_lasts(sessions: DashboardSessions, clock: ManualClock) -> None:
     secret, session = sessions.begin(visitor())
     await clock.advance(IDLE_SECONDS - 1)
     assert sessions.find(secret) is session
@@ -80,7 +86,9 @@ async def test_unused_it_ends_and_used_it_lasts(sessions: Sessions, clock: Manua
     assert session.ended.is_set()
 
 
-async def test_none_lasts_for_ever_however_it_is_used(sessions: Sessions, clock: ManualClock) -> None:
+async def test_none_lasts_for_ever_however_it_is_used(
+    sessions: DashboardSessions, clock: ManualClock
+) -> None:
     secret, session = sessions.begin(visitor())
     for _ in range(int(LONGEST_SECONDS / 1800) - 1):
         await clock.advance(1800)
@@ -92,7 +100,7 @@ async def test_none_lasts_for_ever_however_it_is_used(sessions: Sessions, clock:
 
 
 async def test_what_is_over_is_not_kept_until_somebody_asks_for_it(
-    sessions: Sessions, clock: ManualClock
+    sessions: DashboardSessions, clock: ManualClock
 ) -> None:
     _, old = sessions.begin(visitor("old"))
     await clock.advance(IDLE_SECONDS)
@@ -101,7 +109,7 @@ async def test_what_is_over_is_not_kept_until_somebody_asks_for_it(
     assert len(sessions) == 1
 
 
-async def test_one_that_is_over_may_be_ended_again(sessions: Sessions) -> None:
+async def test_one_that_is_over_may_be_ended_again(sessions: DashboardSessions) -> None:
     secret, session = sessions.begin(visitor())
     for _ in range(2):
         sessions.end(session)
@@ -112,7 +120,7 @@ async def test_one_that_is_over_may_be_ended_again(sessions: Sessions) -> None:
     assert all(one.ended.is_set() for one in others)
 
 
-async def test_there_are_so_many_and_the_quietest_goes_first(sessions: Sessions) -> None:
+async def test_there_are_so_many_and_the_quietest_goes_first(sessions: DashboardSessions) -> None:
     begun = [sessions.begin(visitor(f"v{number}")) for number in range(5)]
     assert sessions.find(begun[0][0]) is not None  # used: now the second is the quietest
     sessions.begin(visitor("new"))
@@ -121,7 +129,7 @@ async def test_there_are_so_many_and_the_quietest_goes_first(sessions: Sessions)
     assert begun[1][1].ended.is_set()
 
 
-async def test_an_open_page_is_not_the_quietest(sessions: Sessions) -> None:
+async def test_an_open_page_is_not_the_quietest(sessions: DashboardSessions) -> None:
     begun = [sessions.begin(visitor(f"v{number}")) for number in range(5)]
     assert sessions.keep(begun[0][1])
     sessions.begin(visitor("new"))
@@ -130,21 +138,21 @@ async def test_an_open_page_is_not_the_quietest(sessions: Sessions) -> None:
 
 
 async def test_a_token_that_was_renewed_while_the_old_one_was_asked_about_ends_nothing(
-    sessions: Sessions, gate: Gate
+    sessions: DashboardSessions, gate: Gate
 ) -> None:
-    gate.answers = [Refused(401, "gone"), ALL]
+    gate.answers = [ActionRefused(401, "gone"), ALL]
     _, session = sessions.begin(visitor())
     asking = asyncio.create_task(sessions.sight(session))
     await asyncio.sleep(0)
     sessions.renew(session, visitor()._replace(token=Secret("newer")))
-    with pytest.raises(Refused):
+    with pytest.raises(ActionRefused):
         await asking
     assert not session.ended.is_set()
     assert await sessions.sight(session) == ALL
 
 
 async def test_a_renewed_token_is_asked_about_although_the_old_one_just_was(
-    sessions: Sessions, gate: Gate
+    sessions: DashboardSessions, gate: Gate
 ) -> None:
     gate.answers = [ALL, ONE]
     _, session = sessions.begin(visitor())
@@ -155,17 +163,19 @@ async def test_a_renewed_token_is_asked_about_although_the_old_one_just_was(
     assert await sessions.sight(session) == ONE, "what the newer token may is another question"
 
 
-async def test_through_a_session_that_has_ended_nothing_is_seen(sessions: Sessions, gate: Gate) -> None:
+async def test_through_a_session_that_has_ended_nothing_is_seen(
+    sessions: DashboardSessions, gate: Gate
+) -> None:
     _, session = sessions.begin(visitor())
     assert await sessions.sight(session) == ALL
     sessions.end(session)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ActionRefused) as refused:
         await sessions.sight(session)
     assert refused.value.status == 401
     assert gate.asked == 1
 
 
-async def test_one_visitor_cannot_push_out_the_others(sessions: Sessions) -> None:
+async def test_one_visitor_cannot_push_out_the_others(sessions: DashboardSessions) -> None:
     secret, _ = sessions.begin(visitor("quiet"))
     for _ in range(50):
         sessions.begin(visitor("loud"))
@@ -174,7 +184,7 @@ async def test_one_visitor_cannot_push_out_the_others(sessions: Sessions) -> Non
 
 
 async def test_rights_are_asked_again_after_a_while_and_once_for_many(
-    sessions: Sessions, gate: Gate, clock: ManualClock
+    sessions: DashboardSessions, gate: Gate, clock: ManualClock
 ) -> None:
     gate.answers = [ALL, ONE]
     _, session = sessions.begin(visitor())
@@ -186,29 +196,31 @@ async def test_rights_are_asked_again_after_a_while_and_once_for_many(
 
 
 async def test_a_token_that_is_no_longer_good_ends_the_session(
-    sessions: Sessions, gate: Gate, clock: ManualClock
+    sessions: DashboardSessions, gate: Gate, clock: ManualClock
 ) -> None:
     secret, session = sessions.begin(visitor())
     await sessions.sight(session)
-    gate.answers = [Refused(401, "gone")]
+    gate.answers = [ActionRefused(401, "gone")]
     await clock.advance(SIGHT_SECONDS)
-    with pytest.raises(Refused):
+    with pytest.raises(ActionRefused):
         await sessions.sight(session)
     assert session.ended.is_set()
     assert sessions.find(secret) is None
 
 
-async def test_a_refusal_that_is_not_about_the_token_ends_nothing(sessions: Sessions, gate: Gate) -> None:
-    gate.answers = [Refused(429, "not now"), ALL]
+async def test_a_refusal_that_is_not_about_the_token_ends_nothing(
+    sessions: DashboardSessions, gate: Gate
+) -> None:
+    gate.answers = [ActionRefused(429, "not now"), ALL]
     _, session = sessions.begin(visitor())
-    with pytest.raises(Refused):
+    with pytest.raises(ActionRefused):
         await sessions.sight(session)
     assert not session.ended.is_set()
     assert await sessions.sight(session) == ALL
 
 
 async def test_what_was_known_holds_for_a_while_where_nobody_can_be_asked(
-    sessions: Sessions, gate: Gate, clock: ManualClock
+    sessions: DashboardSessions, gate: Gate, clock: ManualClock
 ) -> None:
     await clock.advance(SIGHT_LASTS)
     _, session = sessions.begin(visitor())
@@ -224,13 +236,13 @@ async def test_what_was_known_holds_for_a_while_where_nobody_can_be_asked(
     assert not session.ended.is_set()
 
 
-async def test_rights_that_were_never_known_are_not_guessed(sessions: Sessions, gate: Gate) -> None:
+async def test_rights_that_were_never_known_are_not_guessed(sessions: DashboardSessions, gate: Gate) -> None:
     gate.answers = [Retry("away")]
     _, session = sessions.begin(visitor())
     with pytest.raises(Retry):
         await sessions.sight(session)
 
 
-def test_a_session_shows_no_token(sessions: Sessions) -> None:
+def test_a_session_shows_no_token(sessions: DashboardSessions) -> None:
     _, session = sessions.begin(Visitor("ada", (), Secret("s3cret")))
     assert "s3cret" not in repr(session)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
-from stoker.dashboard.versioned_store import Since, Versions
+from stoker.dashboard.versioned_store import ChangedIds, ChangeLog
 
 
 def test_only_what_changed_since_is_told_in_its_order() -> None:
-    values: Versions[int] = Versions()
+    values: ChangeLog[int] = ChangeLog()
     values.set("a", 1)
     values.set("b", 1)
     seen = values.version
     values.set("c", 1)
     values.set("a", 2)
-    assert values.since(seen) == Since(("c", "a"), ())
-    assert values.since(values.version) == Since((), ())
+    assert values.since(seen) == ChangedIds(("c", "a"), ())
+    assert values.since(values.version) == ChangedIds((), ())
     assert dict(values) == {"a": 2, "b": 1, "c": 1}
 
 
 def test_the_same_value_again_is_no_change() -> None:
-    values: Versions[int] = Versions()
+    values: ChangeLog[int] = ChangeLog()
     assert values.set("a", 1)
     before = values.version
     assert not values.set("a", 1)
@@ -29,30 +29,30 @@ def test_the_same_value_again_is_no_change() -> None:
 
 
 def test_what_went_and_came_back_is_a_change_and_not_gone() -> None:
-    values: Versions[int] = Versions()
+    values: ChangeLog[int] = ChangeLog()
     values.set("a", 1)
     seen = values.version
     values.remove("a")
-    assert values.since(seen) == Since((), ("a",))
+    assert values.since(seen) == ChangedIds((), ("a",))
     values.set("a", 1)
-    assert values.since(seen) == Since(("a",), ())
+    assert values.since(seen) == ChangedIds(("a",), ())
 
 
 def test_who_has_not_looked_for_too_long_takes_everything() -> None:
-    values: Versions[int] = Versions(most_gone=2)
+    values: ChangeLog[int] = ChangeLog(most_gone=2)
     for name in "abc":
         values.set(name, 1)
     seen = values.version
     values.remove("a")
     values.remove("b")
-    assert values.since(seen) == Since((), ("a", "b"))
+    assert values.since(seen) == ChangedIds((), ("a", "b"))
     values.remove("c")
     assert values.since(seen) is None
-    assert values.since(seen + 1) == Since((), ("b", "c"))
+    assert values.since(seen + 1) == ChangedIds((), ("b", "c"))
 
 
 def test_who_is_to_begin_anew_does_so_whatever_goes_meanwhile() -> None:
-    values: Versions[int] = Versions(most_gone=1)
+    values: ChangeLog[int] = ChangeLog(most_gone=1)
     for name in "abc":
         values.set(name, 1)
     values.remove("a")
@@ -63,13 +63,13 @@ def test_who_is_to_begin_anew_does_so_whatever_goes_meanwhile() -> None:
 
 
 def test_a_number_that_was_never_given_takes_everything() -> None:
-    values: Versions[int] = Versions()
+    values: ChangeLog[int] = ChangeLog()
     assert values.since(0) is None
     assert values.since(values.version + 1) is None
 
 
 async def test_whoever_waits_is_woken_by_the_next_change_and_nobody_else() -> None:
-    values: Versions[int] = Versions()
+    values: ChangeLog[int] = ChangeLog()
     waiting = [asyncio.create_task(values.changed(values.version)) for _ in range(3)]
     later = asyncio.create_task(values.changed(values.version + 1))
     await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def test_whoever_waits_is_woken_by_the_next_change_and_nobody_else() -> No
 
 
 async def test_who_begins_anew_takes_the_whole() -> None:
-    values: Versions[int] = Versions()
+    values: ChangeLog[int] = ChangeLog()
     values.set("a", 1)
     seen = values.version
     waiting = asyncio.create_task(values.changed(seen))
@@ -89,4 +89,4 @@ async def test_who_begins_anew_takes_the_whole() -> None:
     values.begin_anew()
     assert await waiting > seen
     assert values.since(seen) is None
-    assert values.since(values.version) == Since((), ())
+    assert values.since(values.version) == ChangedIds((), ())

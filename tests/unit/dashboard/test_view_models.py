@@ -11,23 +11,23 @@ import msgspec
 import pytest
 
 from stoker.dashboard.view_models import (
-    Action,
-    Changes,
-    Failure,
-    GatewayPast,
-    Order,
-    Picture,
-    SessionNow,
+    ActionBody,
+    ChangesView,
+    DashboardAction,
+    DashboardView,
+    FailureView,
+    GatewayHistoryView,
+    SessionView,
     as_json,
 )
 
 PAGE = (Path(__file__).parents[3] / "docs" / "dashboard.md").read_text()
 SHAPES: dict[str, type[msgspec.Struct]] = {
-    "Session": SessionNow,
-    "Picture": Picture,
-    "Events": Changes,
-    "A gateway": GatewayPast,
-    "Orders": Order,
+    "Session": SessionView,
+    "Picture": DashboardView,
+    "Events": ChangesView,
+    "A gateway": GatewayHistoryView,
+    "Orders": ActionBody,
 }
 
 
@@ -45,18 +45,18 @@ def test_an_example_is_read_and_written_again_without_loss(title: str) -> None:
 
 def test_an_error_is_what_the_page_shows() -> None:
     example = shown("Orders")[1]
-    assert json.loads(as_json(msgspec.json.decode(example, type=Failure))) == json.loads(example)
+    assert json.loads(as_json(msgspec.json.decode(example, type=FailureView))) == json.loads(example)
 
 
 def test_every_action_is_on_the_page() -> None:
     table = PAGE.split("\n### Orders\n")[1]
-    assert [one for one in Action if f"`{one.value}`" not in table] == []
+    assert [one for one in DashboardAction if f"`{one.value}`" not in table] == []
 
 
 def test_nothing_is_ever_left_out() -> None:
     def keys(value: Any) -> set[str]:
         return set(value) if isinstance(value, dict) else set()
 
-    empty = json.loads(as_json(Picture(version=1, mode="cluster", at="")))
+    empty = json.loads(as_json(DashboardView(version=1, mode="cluster", at="")))
     assert keys(empty) == keys(json.loads(shown("Picture")[0]))
     assert empty["resources"] == []

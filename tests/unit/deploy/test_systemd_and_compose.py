@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from stoker.api.manifests.files import read_manifests
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.cli.sync.sync import sync_command
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -143,7 +143,7 @@ def test_the_resource_on_the_page_is_one() -> None:
 
 def test_the_page_and_the_code_know_the_same_exit_codes() -> None:
     table = re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.MULTILINE)
-    assert [int(code) for code in table] == [code.value for code in Exit]
+    assert [int(code) for code in table] == [code.value for code in ExitCode]
 
 
 @pytest.mark.parametrize("name", ["efs-sc", "standard-rwx", "azurefile-csi", "NFS", "Longhorn", "Rook-Ceph"])

@@ -20,20 +20,20 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from stoker.agent.loop.metrics import PassMetrics
+from stoker.agent.loop.metrics import SyncMetrics
 from stoker.controller.status import events
-from stoker.controller.status.metrics import Meter
-from stoker.dashboard.metrics import Meter as DashboardMeter
+from stoker.controller.status.metrics import ControllerMetrics
+from stoker.dashboard.metrics import DashboardMetrics as DashboardMeter
 from stoker.domain.clock import SystemClock
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.reverser.metrics import Meter as ReverserMeter
-from stoker.telemetry.log_shipper import Shipper
-from stoker.telemetry.metrics import Declared, Metrics
+from stoker.reverser.metrics import ReverserMetrics as ReverserMeter
+from stoker.telemetry.log_shipper import LogShipper
+from stoker.telemetry.metrics import DeclaredMetric, Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
-from stoker.telemetry.syslog import Server
-from stoker.webhooks.admission.pod_review import Injector
+from stoker.telemetry.syslog import SyslogAddress
+from stoker.webhooks.admission.pod_review import PodInjector
 from stoker.webhooks.admission.routes import routes
-from stoker.webhooks.receiver.responses import Counter
+from stoker.webhooks.receiver.responses import WebhookCounter
 from stoker_testkit.docs_checks.documented_metrics import documented, family_names
 
 ROOT = Path(__file__).parents[3]
@@ -231,20 +231,20 @@ def test_conditions_and_reasons_in_expressions_are_ours() -> None:
     assert strange == []
 
 
-def declared(component: str) -> list[Declared]:
+def declared(component: str) -> list[DeclaredMetric]:
     metrics, clock = Metrics(), SystemClock()
     nobody: Any = None
     if component == "Controller":
         RuntimeMetrics(metrics)
-        Meter(metrics)
-        Counter(metrics)
+        ControllerMetrics(metrics)
+        WebhookCounter(metrics)
     elif component == "Agent":
-        PassMetrics(metrics, clock, namespace="n", cr="c", gateway="g")
+        SyncMetrics(metrics, clock, namespace="n", cr="c", gateway="g")
     elif component == "Audit by syslog":
-        metrics.collect_from(Shipper(Server.parse("udp://logs.example:514")).readings)
+        metrics.collect_from(LogShipper(SyslogAddress.parse("udp://logs.example:514")).readings)
     elif component == "Webhook":
         validator: Any = SimpleNamespace(review=None, review_approval=None)
-        routes(Injector(nobody, nobody, nobody, metrics), validator, metrics, clock)
+        routes(PodInjector(nobody, nobody, nobody, metrics), validator, metrics, clock)
     elif component == "Dashboard":
         DashboardMeter(metrics)
     else:

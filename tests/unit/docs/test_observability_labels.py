@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.outcomes import Result as PassResult
+from stoker.agent.sync.outcomes import SyncResult as PassResult
 from stoker.api.registry import KINDS
-from stoker.dashboard.metrics import Login, Ordered
-from stoker.dashboard.view_models import Action
+from stoker.dashboard.metrics import ActionResult, SignInResult
+from stoker.dashboard.view_models import DashboardAction
 from stoker.domain.intent.delivery import AlertKind
 from stoker.kube.runtime.result import Consequence
-from stoker.webhooks.receiver.payloads import Caller
+from stoker.webhooks.receiver.payloads import WebhookCaller
 from stoker.webhooks.receiver.responses import UNKNOWN_CALLER
-from stoker.webhooks.receiver.responses import Result as CallResult
+from stoker.webhooks.receiver.responses import WebhookResult as CallResult
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "observability.md").read_text()
@@ -24,12 +24,12 @@ PAGE = (ROOT / "docs" / "observability.md").read_text()
 WORDS = {
     ("ignition_sync_reconcile_total", "result"): Consequence,
     ("ignition_sync_syncs_total", "result"): PassResult,
-    ("ignition_sync_webhook_received_total", "source"): (*Caller, UNKNOWN_CALLER),
+    ("ignition_sync_webhook_received_total", "source"): (*WebhookCaller, UNKNOWN_CALLER),
     ("ignition_sync_webhook_received_total", "result"): CallResult,
     ("ignition_sync_alerts_total", "kind"): AlertKind,
-    ("ignition_sync_dashboard_logins_total", "result"): Login,
-    ("ignition_sync_dashboard_orders_total", "kind"): Action,
-    ("ignition_sync_dashboard_orders_total", "result"): Ordered,
+    ("ignition_sync_dashboard_logins_total", "result"): SignInResult,
+    ("ignition_sync_dashboard_orders_total", "kind"): DashboardAction,
+    ("ignition_sync_dashboard_orders_total", "result"): ActionResult,
 }
 
 

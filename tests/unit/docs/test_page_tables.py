@@ -17,7 +17,7 @@ import pytest
 
 import stoker
 from stoker.api.codegen.crd import schema_for
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "stoker"
@@ -84,7 +84,7 @@ def test_nothing_loads_code_of_others() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_every_field_of_a_kind_has_its_promise(kind: Kind) -> None:
+def test_every_field_of_a_kind_has_its_promise(kind: CustomResourceKind) -> None:
     text = (ROOT / "docs" / "api-versions.md").read_text()
     (row,) = re.findall(rf"^\| {kind.name} \|(.*)\|(.*)\|(.*)\|$", text, re.MULTILINE)
     said = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.domain.deletion_guard import Cause, Deletion, DeletionLimits, decide, digest_of
+from stoker.domain.deletion_guard import DeletionCandidate, DeletionCause, DeletionLimits, decide, digest_of
 
 PLAN = "a" * 64
 
 
-def gone(count: int) -> list[Deletion]:
-    return [Deletion(f"projects/line/{number}.json") for number in range(count)]
+def gone(count: int) -> list[DeletionCandidate]:
+    return [DeletionCandidate(f"projects/line/{number}.json") for number in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_above_a_limit_nothing_is_deleted_rather_than_some() -> None:
 
 
 def test_a_destination_that_no_mapping_covers_always_asks() -> None:
-    unmapped = Deletion("projects/old/project.json", Cause.UNMAPPED)
+    unmapped = DeletionCandidate("projects/old/project.json", DeletionCause.UNMAPPED)
     decision = decide([*gone(1), unmapped], 1000, DeletionLimits(), digest=PLAN)
     assert decision.hold == (unmapped,)
     assert decision.delete == tuple(gone(1))
@@ -50,7 +50,7 @@ def test_a_destination_that_no_mapping_covers_always_asks() -> None:
 
 
 def test_an_orphan_of_another_owner_is_kept_even_with_an_approval() -> None:
-    foreign = Deletion("plant/configmaps/a.yaml", Cause.ORPHAN, ours=False)
+    foreign = DeletionCandidate("plant/configmaps/a.yaml", DeletionCause.ORPHAN, ours=False)
     for approved in ("", PLAN):
         decision = decide([foreign], 1, DeletionLimits(files=0, floor=0), digest=PLAN, approved=approved)
         assert decision.keep == (foreign,)
@@ -59,12 +59,12 @@ def test_an_orphan_of_another_owner_is_kept_even_with_an_approval() -> None:
 
 
 def test_our_own_orphans_count_against_the_limits() -> None:
-    orphans = [Deletion(f"{number}.yaml", Cause.ORPHAN) for number in range(51)]
+    orphans = [DeletionCandidate(f"{number}.yaml", DeletionCause.ORPHAN) for number in range(51)]
     assert decide(orphans, 5000, DeletionLimits(), digest=PLAN).hold == tuple(orphans)
 
 
 def test_the_approval_of_this_plan_releases_everything_that_is_held() -> None:
-    unmapped = [Deletion(f"projects/{number}", Cause.UNMAPPED) for number in range(60)]
+    unmapped = [DeletionCandidate(f"projects/{number}", DeletionCause.UNMAPPED) for number in range(60)]
     decision = decide(unmapped, 60, DeletionLimits(), digest=PLAN, approved=PLAN)
     assert decision.delete == tuple(unmapped)
     assert not decision.hold

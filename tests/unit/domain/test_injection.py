@@ -7,8 +7,8 @@ import pytest
 from stoker.domain.errors import InvalidValue
 from stoker.domain.images import ImageRef, agent_image
 from stoker.domain.injection import minted_secret
-from stoker.domain.intent.delivery import Image
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.delivery import ImagePolicy
+from stoker.domain.intent.intent import SyncResourceKind
 
 DIGEST = f"sha256:{'0' * 64}"
 
@@ -41,9 +41,9 @@ def test_what_no_registry_could_serve_is_refused(text: str) -> None:
 
 def test_a_resource_with_a_broken_repository_is_refused() -> None:
     with pytest.raises(InvalidValue):
-        agent_image(Image(repository="no such thing"), ImageRef("stoker", "1"))
+        agent_image(ImagePolicy(repository="no such thing"), ImageRef("stoker", "1"))
 
 
 def test_the_minted_token_lies_in_a_secret_of_the_resource() -> None:
-    assert minted_secret(FrontDoor.STOKER, "plant") == "stoker-git-token-plant"
-    assert minted_secret(FrontDoor.IGNITION_SYNC, "plant") == "ignition-sync-git-token-plant"
+    assert minted_secret(SyncResourceKind.STOKER, "plant") == "stoker-git-token-plant"
+    assert minted_secret(SyncResourceKind.IGNITION_SYNC, "plant") == "ignition-sync-git-token-plant"

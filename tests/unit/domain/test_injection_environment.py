@@ -6,14 +6,14 @@ import pytest
 
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import Installation, Sidecar, environment_of
+from stoker.domain.injection import AgentInstallation, SidecarTemplate, environment_of
 from stoker.domain.intent.delivery import SidecarMode
 
 
 def test_variables_are_sorted_and_the_last_one_counts() -> None:
     given = ["STOKER_B=2", "OTEL_A=x=y", "STOKER_B=3"]
     assert environment_of(given) == (("OTEL_A", "x=y"), ("STOKER_B", "3"))
-    assert Installation(ImageRef.parse("stoker:1")).environment == environment_of([])
+    assert AgentInstallation(ImageRef.parse("stoker:1")).environment == environment_of([])
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,11 @@ def test_too_many_are_refused() -> None:
 
 
 def test_pods_that_were_made_before_there_were_any_are_as_good_as_new_ones() -> None:
-    plain = Sidecar("stoker:1", "Always", SidecarMode.NATIVE, (), (), 300.0, "2Gi", None, None, (), None)
+    plain = SidecarTemplate(
+        "stoker:1", "Always", SidecarMode.NATIVE, (), (), 300.0, "2Gi", None, None, (), None
+    )
     assert plain.digest == "6c934f027637a509"
-    told = Sidecar(
+    told = SidecarTemplate(
         *("stoker:1", "Always", SidecarMode.NATIVE, (), (), 300.0, "2Gi", None, None, (), None),
         environment=(("OTEL_A", "1"),),
     )

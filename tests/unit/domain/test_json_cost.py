@@ -12,7 +12,7 @@ import pytest
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.domain.json_cost import NARROW_BYTES, VALUE_BYTES, decoded_size
-from stoker.webhooks.admission.pod_model import Pod
+from stoker.webhooks.admission.pod_model import AdmittedPod
 from stoker.webhooks.admission.reviews import read_admission
 from stoker_testkit.memory_peak import peak_of
 
@@ -65,9 +65,9 @@ def test_no_long_string_takes_more_than_was_estimated(around: bytes, letter: byt
         (IgnitionSync, b'{"spec":{"git":{"repo":"r","ref":"m"},"gateways":[%s]}}', b"{}"),
         (SyncProfile, b'{"spec":{"mappings":[%s]}}', b'{"source":"","destination":""}'),
         (SyncProfile, b'{"spec":{"patches":[%s]}}', b'{"file":"","set":{"":""}}'),
-        (Pod, b'{"spec":{"containers":[%s]}}', b"{}"),
-        (Pod, b'{"spec":{"volumes":[%s]}}', b'{"secret":{}}'),
-        (Pod, b'{"spec":{"containers":[{"env":[%s]}]}}', b"{}"),
+        (AdmittedPod, b'{"spec":{"containers":[%s]}}', b"{}"),
+        (AdmittedPod, b'{"spec":{"volumes":[%s]}}', b'{"secret":{}}'),
+        (AdmittedPod, b'{"spec":{"containers":[{"env":[%s]}]}}', b"{}"),
     ],
 )
 def test_no_model_of_a_review_takes_more_than_was_estimated(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.policies import MaintenanceWindow
+from stoker.domain.intent.policies import MaintenanceWindowPolicy
 from stoker.domain.maintenance_windows import check, is_open, next_edge
 
 HOUR, MINUTE = 3600.0, 60.0
@@ -26,7 +26,7 @@ def at(text: str, zone: str = "UTC") -> datetime:
 
 def opening(cron: str, after: str, zone: str = "UTC", *, duration: float = MINUTE) -> str:
     """When the next window opens, in UTC."""
-    edge = next_edge([MaintenanceWindow(cron, duration, zone)], at(after))
+    edge = next_edge([MaintenanceWindowPolicy(cron, duration, zone)], at(after))
     assert edge is not None
     return edge.strftime("%Y-%m-%d %H:%M")
 
@@ -80,7 +80,7 @@ def test_a_window_opens_when_cron_says(cron: str, after: str, opens: str) -> Non
 )
 def test_what_is_no_cron_expression_is_refused_with_a_sentence(cron: str, says: str) -> None:
     with pytest.raises(InvalidValue, match="maintenanceWindows: ") as refused:
-        check(MaintenanceWindow(cron, HOUR))
+        check(MaintenanceWindowPolicy(cron, HOUR))
     assert says in refused.value.message
 
 
@@ -91,18 +91,18 @@ def test_a_day_of_the_week_beside_it_makes_an_impossible_date_possible() -> None
 @pytest.mark.parametrize("zone", ["Europe/Berln", "../etc/passwd", "Europe", "", "A\0B"])
 def test_a_zone_that_does_not_exist_is_refused(zone: str) -> None:
     with pytest.raises(InvalidValue, match="there is no time zone"):
-        check(MaintenanceWindow("0 2 * * *", HOUR, zone))
+        check(MaintenanceWindowPolicy("0 2 * * *", HOUR, zone))
 
 
 def test_a_system_without_zones_is_told_what_it_lacks() -> None:
     code = """
 import sys
 sys.modules["tzdata"] = None
-from stoker.domain.intent.policies import MaintenanceWindow
+from stoker.domain.intent.policies import MaintenanceWindowPolicy
 from stoker.domain.maintenance_windows import check
-check(MaintenanceWindow("0 2 * * *", 60.0, "UTC"))
+check(MaintenanceWindowPolicy("0 2 * * *", 60.0, "UTC"))
 try:
-    check(MaintenanceWindow("0 2 * * *", 60.0, "Asia/Tokyo"))
+    check(MaintenanceWindowPolicy("0 2 * * *", 60.0, "Asia/Tokyo"))
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -114,7 +114,7 @@ except Exception as error:
 
 def test_a_window_without_duration_is_refused() -> None:
     with pytest.raises(InvalidValue, match="never opens"):
-        check(MaintenanceWindow("0 2 * * *", 0.0))
+        check(MaintenanceWindowPolicy("0 2 * * *", 0.0))
 
 
 def test_without_windows_everything_may_be_changed_at_any_time() -> None:
@@ -124,7 +124,7 @@ def test_without_windows_everything_may_be_changed_at_any_time() -> None:
 
 
 def test_a_window_is_open_from_its_first_moment_and_closed_at_its_last() -> None:
-    windows = [MaintenanceWindow("0 2 * * *", HOUR)]
+    windows = [MaintenanceWindowPolicy("0 2 * * *", HOUR)]
     opens, closes = at("2026-11-16 02:00"), at("2026-11-16 03:00")
     a_moment = timedelta(microseconds=1)
     assert not is_open(windows, opens - a_moment)
@@ -137,9 +137,9 @@ def test_a_window_is_open_from_its_first_moment_and_closed_at_its_last() -> None
 
 
 def test_windows_that_touch_are_one() -> None:
-    windows = [MaintenanceWindow("0 2 * * *", HOUR), MaintenanceWindow("0 3 * * *", 2 * HOUR)]
+    windows = [MaintenanceWindowPolicy("0 2 * * *", HOUR), MaintenanceWindowPolicy("0 3 * * *", 2 * HOUR)]
     assert next_edge(windows, at("2026-11-16 02:30")) == at("2026-11-16 05:00")
-    assert next_edge([MaintenanceWindow("* * * * *", HOUR)], at("2026-11-16 02:30")) is None
+    assert next_edge([MaintenanceWindowPolicy("* * * * *", HOUR)], at("2026-11-16 02:30")) is None
 
 
 def test_a_time_that_is_skipped_opens_the_window_as_much_later() -> None:
@@ -154,25 +154,25 @@ def test_a_time_that_is_skipped_may_come_after_a_later_one() -> None:
     howe, cron = "Australia/Lord_Howe", "20,35 2 * * *"
     assert opening(cron, "2026-10-03 12:00", howe) == "2026-10-03 15:35"
     assert opening(cron, "2026-10-03 15:40", howe) == "2026-10-03 15:50"
-    assert is_open([MaintenanceWindow(cron, MINUTE, howe)], at("2026-10-03 15:50"))
+    assert is_open([MaintenanceWindowPolicy(cron, MINUTE, howe)], at("2026-10-03 15:50"))
 
 
 def test_a_time_that_comes_twice_opens_the_window_the_first_time() -> None:
-    window = [MaintenanceWindow("30 2 * * *", MINUTE, BERLIN)]
+    window = [MaintenanceWindowPolicy("30 2 * * *", MINUTE, BERLIN)]
     assert opening("30 2 * * *", "2026-10-24 23:00", BERLIN) == "2026-10-25 00:30"
     assert not is_open(window, at("2026-10-25 01:30"))
     assert opening("30 2 * * *", "2026-10-25 00:31", BERLIN) == "2026-10-26 01:30"
 
 
 def test_hours_that_pass_are_each_an_hour_when_the_clock_is_set_back() -> None:
-    window = [MaintenanceWindow("0 * * * *", MINUTE, BERLIN)]
+    window = [MaintenanceWindowPolicy("0 * * * *", MINUTE, BERLIN)]
     moments = [at(f"2026-10-25 0{hour}:00") for hour in range(4)]
     assert all(is_open(window, moment) for moment in moments)
     assert opening("0 * * * *", "2026-10-25 00:10", BERLIN) == "2026-10-25 01:00"
 
 
 def test_a_duration_is_time_that_passes() -> None:
-    windows = [MaintenanceWindow("0 1 * * *", 3 * HOUR, BERLIN)]
+    windows = [MaintenanceWindowPolicy("0 1 * * *", 3 * HOUR, BERLIN)]
     assert next_edge(windows, at("2026-03-29 00:00")) == at("2026-03-29 03:00")  # 05:00 on the clock
     assert next_edge(windows, at("2026-10-24 23:00")) == at("2026-10-25 02:00")  # 03:00 on the clock
 
@@ -250,7 +250,7 @@ def test_a_look_at_every_minute_finds_the_same(
     fields: tuple[str, ...], zone: str, duration: float, day: str, minutes: int
 ) -> None:
     """Around the days on which clocks are changed, where a mistake would be."""
-    windows = [MaintenanceWindow(" ".join(fields), duration, zone)]
+    windows = [MaintenanceWindowPolicy(" ".join(fields), duration, zone)]
     try:
         check(windows[0])
     except InvalidValue:

@@ -2,25 +2,33 @@
 
 import pytest
 
-from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, TreeChange, blob_of
+from stoker.domain.git_objects import (
+    CommitTree,
+    FileVersion,
+    PathNote,
+    RefusedEntry,
+    RefusedEntryKind,
+    TreeChange,
+    blob_of,
+)
 from stoker.domain.intent.files import (
-    Excludes,
+    ExcludePolicy,
+    FileMapping,
     FilePatch,
     FilesIntent,
-    Mapping,
     MappingKind,
-    Orphans,
-    Transforms,
-    WhenMissing,
+    MissingSourcePolicy,
+    OrphanPolicy,
+    TransformPolicy,
 )
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
 from stoker.engine.layout.incremental_collisions import may_clash
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.ledger import STAT, Ledger, record, stat_of, version_of
 from stoker.engine.transform.three_way_text_merge import merge3
-from stoker.engine.transform.transform import Transforming
+from stoker.engine.transform.transform import TransformSet
 
 Files = dict[str, str]
 
@@ -29,12 +37,12 @@ def version(text: str, *, executable: bool = False) -> FileVersion:
     return FileVersion(blob_of(text.encode()), executable)
 
 
-def tree(files: Files, *refused: Refusal) -> Tree:
-    return Tree({path: version(text) for path, text in files.items()}, refused)
+def tree(files: Files, *refused: RefusedEntry) -> CommitTree:
+    return CommitTree({path: version(text) for path, text in files.items()}, refused)
 
 
-def layout(*mappings: Mapping, excludes: tuple[str, ...] = ()) -> Layout:
-    return Layout(FilesIntent(mappings, excludes=Excludes(excludes)), TemplateValues())
+def layout(*mappings: FileMapping, excludes: tuple[str, ...] = ()) -> Layout:
+    return Layout(FilesIntent(mappings, excludes=ExcludePolicy(excludes)), TemplateValues())
 
 
 def ledger_of(laid: Layout, files: Files, *more: str) -> Ledger:
@@ -52,7 +60,7 @@ def ledger_of(laid: Layout, files: Files, *more: str) -> Ledger:
     )
 
 
-def traced(laid: Layout, before: Files, after: Files, *more: str) -> Desired | None:
+def traced(laid: Layout, before: Files, after: Files, *more: str) -> DesiredFiles | None:
     """The short way from one commit to the next."""
 
     def at(files: Files, path: str) -> FileVersion | None:
@@ -82,7 +90,7 @@ def traced(laid: Layout, before: Files, after: Files, *more: str) -> Desired | N
 def test_the_short_way_without_a_type_agrees_with_the_whole_commit(
     before: Files, after: Files, short: bool
 ) -> None:
-    laid = layout(Mapping("s", "d/s", kind=None), Mapping("t", "e", kind=None))
+    laid = layout(FileMapping("s", "d/s", kind=None), FileMapping("t", "e", kind=None))
     traced_files, whole = traced(laid, before, after), laid.map(tree(after))
     assert (traced_files is not None) is short
     if traced_files is not None:
@@ -93,12 +101,12 @@ def test_the_short_way_without_a_type_agrees_with_the_whole_commit(
 
 
 def test_a_file_that_comes_at_the_destination_of_a_folder_is_for_the_whole_way() -> None:
-    laid = layout(Mapping("s", "d/", kind=None), Mapping("t", "e"))
+    laid = layout(FileMapping("s", "d/", kind=None), FileMapping("t", "e"))
     assert traced(laid, {"t/x": "1"}, {"t/x": "1", "s": "1"}) is None
 
 
 def test_a_change_at_the_source_of_a_mapping_that_gives_nothing_is_for_the_whole_way() -> None:
-    laid = layout(Mapping("s", "d"), Mapping("s/a", "e"))
+    laid = layout(FileMapping("s", "d"), FileMapping("s/a", "e"))
     assert "is a file, not a folder" in laid.map(tree({"s/a": "1", "s/z": "1"})).skipped[0].why
     assert traced(laid, {"s/a": "1", "s/z": "1"}, {"s/z": "1"}) is None, (
         "it is missing for another reason now"
@@ -109,9 +117,9 @@ def test_a_change_at_the_source_of_a_mapping_that_gives_nothing_is_for_the_whole
 def test_a_patch_that_gains_or_loses_its_file_is_for_the_whole_way(
     before: tuple[str, ...], after: tuple[str, ...]
 ) -> None:
-    patches = Transforms(patches=(FilePatch("d/p.json", ((".a", "1"),)),))
-    intent = FilesIntent((Mapping("s", "d"),), transforms=patches)
-    laid = Layout(intent, TemplateValues(), Transforming(patches, TemplateValues()))
+    patches = TransformPolicy(patches=(FilePatch("d/p.json", ((".a", "1"),)),))
+    intent = FilesIntent((FileMapping("s", "d"),), transforms=patches)
+    laid = Layout(intent, TemplateValues(), TransformSet(patches, TemplateValues()))
     rest = {"s/a.json": "1"}
     assert traced(laid, rest | dict.fromkeys(before, "{}"), rest | dict.fromkeys(after, "{}")) is None
     assert traced(laid, rest, {"s/a.json": "2"}) is not None
@@ -119,9 +127,9 @@ def test_a_patch_that_gains_or_loses_its_file_is_for_the_whole_way(
 
 def test_the_short_way_says_of_what_changed_all_that_the_whole_commit_says() -> None:
     laid = layout(
-        Mapping("s", "d", orphans=Orphans.OWNED),
-        Mapping("t", "e"),
-        Mapping("none", "f"),
+        FileMapping("s", "d", orphans=OrphanPolicy.OWNED),
+        FileMapping("t", "e"),
+        FileMapping("none", "f"),
         excludes=("**/*.bak",),
     )
     before = {"s/a": "1", "s/b": "1", "s/old.bak": "1", "t/c": "1", "t/d": "1"}
@@ -130,16 +138,16 @@ def test_the_short_way_says_of_what_changed_all_that_the_whole_commit_says() -> 
     assert short is not None
     assert short.files == {"d/a": whole.files["d/a"]}
     assert short.removed == {"e/d"}
-    assert set(short.excluded) == {Note("d/new.bak", "is excluded"), Note("d/old.bak", "is excluded")}
+    assert set(short.excluded) == {PathNote("d/new.bak", "is excluded"), PathNote("d/old.bak", "is excluded")}
     assert set(short.excluded) <= set(whole.excluded)
     for name in ("managed", "given", "delivered", "undelivered", "missed", "orphans", "settings", "excludes"):
         assert getattr(short, name) == getattr(whole, name), name
     assert whole.missed == {"f": "none -> f"}
-    assert whole.orphans == {"d": Orphans.OWNED}
+    assert whole.orphans == {"d": OrphanPolicy.OWNED}
 
 
 def test_the_short_way_removes_nothing_that_is_excluded_although_the_ledger_names_it() -> None:
-    laid = layout(Mapping("s", "d"), excludes=("**/*.bak",))
+    laid = layout(FileMapping("s", "d"), excludes=("**/*.bak",))
     short = traced(laid, {"s/a": "1", "s/x.bak": "1"}, {"s/a": "2"}, "d/x.bak")
     assert short is not None
     assert short.removed == frozenset()
@@ -148,19 +156,21 @@ def test_the_short_way_removes_nothing_that_is_excluded_although_the_ledger_name
 def test_a_path_that_becomes_too_long_below_its_destination_needs_all_of_the_commit() -> None:
     deep = "s/" + "/".join(["d" * 100] * 39)
     assert RelPath(deep)
-    laid = layout(Mapping("s", "e" * 200))
+    laid = layout(FileMapping("s", "e" * 200))
     assert traced(laid, {"s/a": "1"}, {"s/a": "1", deep: "1"}) is None
 
 
 def test_a_file_whose_place_a_stand_in_would_take_is_never_just_removed() -> None:
-    laid = layout(Mapping("c", "x"), Mapping("ext", "x", when_missing=WhenMissing.CONFIG_MODE))
+    laid = layout(
+        FileMapping("c", "x"), FileMapping("ext", "x", when_missing=MissingSourcePolicy.CONFIG_MODE)
+    )
     before, after = {"c/config-mode.json": "{}", "c/a": "1"}, {"c/a": "1"}
     assert "x/config-mode.json" in laid.map(tree(after)).files
     assert traced(laid, before, after) is None
 
 
 def test_a_change_in_a_collection_that_is_there_goes_the_short_way() -> None:
-    laid = layout(Mapping("ext", "x", when_missing=WhenMissing.CONFIG_MODE))
+    laid = layout(FileMapping("ext", "x", when_missing=MissingSourcePolicy.CONFIG_MODE))
     short = traced(laid, {"ext/a": "1"}, {"ext/a": "2"})
     assert short is not None
     assert short.files == {"x/a": version("2")}
@@ -168,9 +178,9 @@ def test_a_change_in_a_collection_that_is_there_goes_the_short_way() -> None:
 
 def test_of_several_files_that_give_way_the_short_way_takes_the_same_as_the_long_one() -> None:
     laid = layout(
-        Mapping("core", "d"),
-        Mapping("one", "d", gives_way=("mode.json",)),
-        Mapping("two", "d", gives_way=("mode.json",)),
+        FileMapping("core", "d"),
+        FileMapping("one", "d", gives_way=("mode.json",)),
+        FileMapping("two", "d", gives_way=("mode.json",)),
     )
     others = {"core/a": "1", "one/b": "1", "two/c": "1", "one/mode.json": "one", "two/mode.json": "two"}
     after = others
@@ -182,7 +192,7 @@ def test_of_several_files_that_give_way_the_short_way_takes_the_same_as_the_long
 
 
 def test_a_mapping_for_a_file_says_nothing_of_a_longer_name() -> None:
-    laid = layout(Mapping("s/a", "x", MappingKind.FILE), Mapping("t", "d"))
+    laid = layout(FileMapping("s/a", "x", MappingKind.FILE), FileMapping("t", "d"))
     short = traced(laid, {"s/a": "1", "t/b": "1"}, {"s/a": "1", "s/ab": "2", "t/b": "2"})
     assert short is not None
     assert short.files == {"d/b": version("2")}
@@ -203,14 +213,14 @@ def test_a_name_in_a_folder_whose_own_name_looks_like_a_pattern_is_noticed(folde
 
 
 def test_a_managed_place_holds_itself_and_what_lies_in_it_and_nothing_beside() -> None:
-    managed = Managed.of({"d/", "x/one.json"})
+    managed = ManagedPaths.of({"d/", "x/one.json"})
     assert all(managed.hold(path) for path in ("d", "d/a", "d/a/b", "x/one.json"))
     assert not any(managed.hold(path) for path in ("da", "x", "x/two.json", "x/one.json.bak"))
 
 
 def test_what_is_taken_out_later_adds_to_what_was_kept_and_named_before() -> None:
-    link = Refusal("s/q/bad", RelPath("s/q/bad"), RefusalKind.AMBIGUOUS)
-    desired = layout(Mapping("s", "d")).map(tree({"s/a": "1", "s/p/big": "pointer"}, link))
+    link = RefusedEntry("s/q/bad", RelPath("s/q/bad"), RefusedEntryKind.AMBIGUOUS)
+    desired = layout(FileMapping("s", "d")).map(tree({"s/a": "1", "s/p/big": "pointer"}, link))
     without = desired.without({"d/p/big": "is none"})
     assert without.kept == {"d/q/bad", "d/p/big"}
     assert without.incomplete == {"d/q", "d/p"}
@@ -218,8 +228,8 @@ def test_what_is_taken_out_later_adds_to_what_was_kept_and_named_before() -> Non
 
 
 def test_a_shaped_file_stays_executable_and_one_that_was_taken_out_does_not_come_back() -> None:
-    given = Tree({"s/run": version("1", executable=True), "s/a": version("1")})
-    desired = layout(Mapping("s", "d")).map(given).without({"d/a": "is none"})
+    given = CommitTree({"s/run": version("1", executable=True), "s/a": version("1")})
+    desired = layout(FileMapping("s", "d")).map(given).without({"d/a": "is none"})
     derived = desired.derived({"d/run": version("2").blob, "d/a": version("2").blob})
     assert derived.files == {"d/run": version("2", executable=True)}
 
@@ -230,25 +240,25 @@ def test_a_shaped_file_stays_executable_and_one_that_was_taken_out_does_not_come
 def test_a_folder_gives_nothing_of_its_neighbours_however_alike_their_names_are() -> None:
     neighbours = ("line1", "line10", "line1-old", "line1.bak", "line1 (2)", "line", "line1:x", "line10/line1")
     source = tree({f"{folder}/a": folder for folder in neighbours})
-    assert layout(Mapping("line1", "d")).map(source).files == {"d/a": version("line1")}
+    assert layout(FileMapping("line1", "d")).map(source).files == {"d/a": version("line1")}
 
 
 def test_beside_names_that_collide_nothing_is_told_to_be_complete() -> None:
     source = tree({"s/r/View": "1", "s/r/view": "2", "s/r/resource.json": "3", "s/q/resource.json": "4"})
-    desired = layout(Mapping("s", "d")).map(source)
+    desired = layout(FileMapping("s", "d")).map(source)
     assert desired.incomplete == {"d/r"}
 
 
 def test_where_a_name_is_none_its_folder_is_not_complete() -> None:
-    bad = Refusal("s/r/..", RelPath("s/r"), RefusalKind.BAD_NAME)
-    desired = layout(Mapping("s", "d")).map(tree({"s/r/resource.json": "1"}, bad))
+    bad = RefusedEntry("s/r/..", RelPath("s/r"), RefusedEntryKind.BAD_NAME)
+    desired = layout(FileMapping("s", "d")).map(tree({"s/r/resource.json": "1"}, bad))
     assert desired.kept == {"d/r"}
     assert desired.incomplete == {"d/r"}
 
 
 def test_a_file_whose_place_would_be_none_keeps_all_of_the_destination() -> None:
     deep = "/".join(["d" * 100] * 39)
-    desired = layout(Mapping("s", "e" * 200)).map(tree({f"s/{deep}": "1", "s/a": "2"}))
+    desired = layout(FileMapping("s", "e" * 200)).map(tree({f"s/{deep}": "1", "s/a": "2"}))
     assert list(desired.files) == [f"{'e' * 200}/a"]
     assert desired.kept == {"e" * 200}
 
@@ -257,28 +267,32 @@ def test_a_file_whose_place_would_be_none_keeps_all_of_the_destination() -> None
     ("files", "refused"),
     [
         ({"here/ext": "a file"}, ()),
-        ({}, (Refusal("here", RelPath("here"), RefusalKind.SYMLINK),)),
-        ({}, (Refusal("here/ext", RelPath("here/ext"), RefusalKind.SUBMODULE),)),
+        ({}, (RefusedEntry("here", RelPath("here"), RefusedEntryKind.SYMLINK),)),
+        ({}, (RefusedEntry("here/ext", RelPath("here/ext"), RefusedEntryKind.SUBMODULE),)),
     ],
     ids=["a file", "below a symlink", "a submodule"],
 )
 def test_a_source_of_which_the_commit_has_anything_is_not_stood_in_for(
-    files: Files, refused: tuple[Refusal, ...]
+    files: Files, refused: tuple[RefusedEntry, ...]
 ) -> None:
-    laid = layout(Mapping("s", "d"), Mapping("here/ext", "x", when_missing=WhenMissing.CONFIG_MODE))
+    laid = layout(
+        FileMapping("s", "d"), FileMapping("here/ext", "x", when_missing=MissingSourcePolicy.CONFIG_MODE)
+    )
     assert list(laid.map(tree({"s/a": "1", **files}, *refused)).files) == ["d/a"]
 
 
 def test_a_bad_name_beside_a_missing_source_is_not_in_its_way() -> None:
-    laid = layout(Mapping("s", "d"), Mapping("here/ext", "x", when_missing=WhenMissing.CONFIG_MODE))
-    bad = Refusal("here/..", RelPath("here"), RefusalKind.BAD_NAME)
+    laid = layout(
+        FileMapping("s", "d"), FileMapping("here/ext", "x", when_missing=MissingSourcePolicy.CONFIG_MODE)
+    )
+    bad = RefusedEntry("here/..", RelPath("here"), RefusedEntryKind.BAD_NAME)
     assert list(laid.map(tree({"s/a": "1"}, bad)).files) == ["d/a", "x/config-mode.json"]
 
 
 def test_a_file_that_a_later_mapping_lays_over_a_template_is_none() -> None:
     values = TemplateValues(gateway_name="gw")
-    intent = FilesIntent((Mapping("t", "d", template=True), Mapping("s", "d")))
-    laid = Layout(intent, values, Transforming(intent.transforms, values))
+    intent = FilesIntent((FileMapping("t", "d", template=True), FileMapping("s", "d")))
+    laid = Layout(intent, values, TransformSet(intent.transforms, values))
     desired = laid.map(tree({"t/a": "{{.GatewayName}}", "t/b": "{{.GatewayName}}", "s/b": "{{.Mine}}"}))
     assert list(desired.recipes) == ["d/a"]
     assert desired.recipes["d/a"].apply(b"{{.GatewayName}}") == b"gw"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from stoker.forges.detect import Place
+from stoker.forges.detect import ForgeRepository
 from stoker.forges.errors import ForgeRefused
-from stoker.forges.http import MAX_REPLY, Api
-from stoker.http_client import Answer
+from stoker.forges.http import MAX_REPLY, ForgeApi
+from stoker.http_client import ServiceResponse
 from stoker_testkit.memory_peak import peak_of
 
-FORGE = Api(Place("https://forge.test", "forge.test", "a/b"), {})
+FORGE = ForgeApi(ForgeRepository("https://forge.test", "forge.test", "a/b"), {})
 BOMB = b'{"errors":[' + b"{}," * (MAX_REPLY // 3 - 10) + b"{}]}"
 
 
@@ -20,7 +20,7 @@ class _Label(msgspec.Struct):
 
 
 def test_a_refusal_of_very_many_values_is_not_decoded() -> None:
-    assert peak_of(lambda: FORGE.refusal(Answer(422, BOMB))) < 1 << 20
+    assert peak_of(lambda: FORGE.refusal(ServiceResponse(422, BOMB))) < 1 << 20
 
 
 def test_a_list_of_very_many_values_is_not_decoded() -> None:
@@ -28,6 +28,6 @@ def test_a_list_of_very_many_values_is_not_decoded() -> None:
 
     def refused() -> None:
         with pytest.raises(ForgeRefused, match="cannot be read"):
-            FORGE.read(Answer(200, body), list[_Label])
+            FORGE.read(ServiceResponse(200, body), list[_Label])
 
     assert peak_of(refused) < 4 * len(body)

@@ -18,13 +18,21 @@ from pathlib import Path
 from stoker.domain.git_objects import Blob, BlobId, FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.plan.live import Live, LiveKind
-from stoker.engine.plan.plan import RESOURCE_MANIFEST, Delete, Facts, Plan, SetMode, Write, deletion_order
+from stoker.engine.plan.live import LiveDifferences, LiveKind
+from stoker.engine.plan.plan import (
+    RESOURCE_MANIFEST,
+    DeleteFile,
+    LedgerFacts,
+    SetFileMode,
+    SyncPlan,
+    WriteFile,
+    deletion_order,
+)
 from stoker.fs.apply_plan import apply
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import Book, locked
-from stoker_testkit.faults.failpoints import Failure, arm
+from stoker.fs.ledger_store import LedgerStore, locked
+from stoker_testkit.faults.failpoints import FailpointAction, arm
 
 MANAGED = "d"
 Contents = dict[str, tuple[bytes, bool]]
@@ -66,7 +74,7 @@ def tree(name: str) -> Contents:
     }
 
 
-def plan_for(desired: Contents, live: Live, ledger: Ledger) -> Plan:
+def plan_for(desired: Contents, live: LiveDifferences, ledger: Ledger) -> SyncPlan:
     wanted = {path: FileVersion(blob_of(content), exe) for path, (content, exe) in desired.items()}
     ours = {path for path, version in ledger.intended.items() if _holds(live, ledger, path, version)}
     ours |= {path for path in ledger.files if _is_file(live, ledger, path)}
@@ -82,31 +90,31 @@ def plan_for(desired: Contents, live: Live, ledger: Ledger) -> Plan:
         found = there.version if there is not None else None
         if found is None or found.blob != version.blob:
             replaces = there is not None and there.kind is LiveKind.FILE
-            writes.append(Write(RelPath(path), version, replaces))
+            writes.append(WriteFile(RelPath(path), version, replaces))
         elif found.executable != version.executable:
-            modes.append(SetMode(RelPath(path), version))
+            modes.append(SetFileMode(RelPath(path), version))
         elif there is not None and path in live.found:
             remembered[path] = record(version, there.stat)
-    return Plan(
-        clearings=tuple(Delete(RelPath(path)) for path in sorted(clear)),
+    return SyncPlan(
+        clearings=tuple(DeleteFile(RelPath(path)) for path in sorted(clear)),
         writes=tuple(sorted(writes, key=lambda w: (w.path.name == RESOURCE_MANIFEST, w.path))),
         modes=tuple(modes),
         deletions=tuple(
-            sorted((Delete(RelPath(path)) for path in ours - wanted.keys() - clear), key=deletion_order)
+            sorted((DeleteFile(RelPath(path)) for path in ours - wanted.keys() - clear), key=deletion_order)
         ),
         remembered=remembered,
         forgotten=frozenset(path for path in ledger.files if path not in ours),
-        facts=Facts(folders=frozenset({MANAGED})),
+        facts=LedgerFacts(folders=frozenset({MANAGED})),
         prunable=frozenset({MANAGED}),
     )
 
 
-def _is_file(live: Live, ledger: Ledger, path: str) -> bool:
+def _is_file(live: LiveDifferences, ledger: Ledger, path: str) -> bool:
     there = live.at(path, ledger)
     return there is not None and there.kind is LiveKind.FILE
 
 
-def _holds(live: Live, ledger: Ledger, path: str, version: FileVersion) -> bool:
+def _holds(live: LiveDifferences, ledger: Ledger, path: str, version: FileVersion) -> bool:
     there = live.at(path, ledger)
     return there is not None and there.version is not None and there.version.blob == version.blob
 
@@ -118,7 +126,7 @@ def sync(folder: DataFolder, desired: Contents) -> None:
         return (Blob(blob, len(contents[blob]), iter([contents[blob]])) for blob in ids)
 
     with locked(folder):
-        book = Book.load(folder)
+        book = LedgerStore.load(folder)
         ledger = book.ledger or Ledger()
         live = scan(
             folder, ledger, managed_folders=[MANAGED], compared=desired.keys() | ledger.intended.keys()
@@ -129,7 +137,7 @@ def sync(folder: DataFolder, desired: Contents) -> None:
 
 
 def main(data: str, trees: list[str], failures: list[str]) -> None:
-    arm(*map(Failure.parsed, failures))
+    arm(*map(FailpointAction.parsed, failures))
     with DataFolder.opened(Path(data)) as folder:
         for name in trees:
             sync(folder, tree(name))

@@ -19,18 +19,18 @@ import pytest
 
 from stoker.domain import failpoints
 from stoker.domain.errors import Retry
-from stoker.domain.git_objects import Blob, BlobHash, BlobId, FileVersion, Note, blob_of
-from stoker.domain.intent.files import Excludes
+from stoker.domain.git_objects import Blob, BlobHash, BlobId, FileVersion, PathNote, blob_of
+from stoker.domain.intent.files import ExcludePolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.reverse_map import Allowed, own_changes
+from stoker.engine.layout.reverse_map import CapturablePaths, own_changes
 from stoker.engine.plan.ledger import STAT, Ledger, record, version_of
-from stoker.engine.plan.plan import Delete, Facts, Plan, SetMode, Write
+from stoker.engine.plan.plan import DeleteFile, LedgerFacts, SetFileMode, SyncPlan, WriteFile
 from stoker.fs import stat_stamp
-from stoker.fs.apply_plan import SYNC_EACH, Applied, FileRules, Stopped, apply
+from stoker.fs.apply_plan import SYNC_EACH, ApplyResult, FileRules, SyncStopped, apply
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
+from stoker.fs.ledger_store import JOURNAL, MANIFEST, LedgerStore
 from stoker.fs.stat_stamp import stamp, unseen
 from stoker.fs.stop_check import never
 from stoker_testkit.open_files import open_below
@@ -44,22 +44,24 @@ class Disk:
         self.place = folder.place
         self.contents: dict[BlobId, bytes] = {}
 
-    def write(self, path: str, content: bytes, *, executable: bool = False, replaces: bool = False) -> Write:
+    def write(
+        self, path: str, content: bytes, *, executable: bool = False, replaces: bool = False
+    ) -> WriteFile:
         self.contents[blob_of(content)] = content
-        return Write(RelPath(path), FileVersion(blob_of(content), executable), replaces)
+        return WriteFile(RelPath(path), FileVersion(blob_of(content), executable), replaces)
 
     def read(self, ids: Sequence[BlobId]) -> Iterator[Blob]:
         return (Blob(blob, len(self.contents[blob]), iter([self.contents[blob]])) for blob in ids)
 
     def apply(
-        self, plan: Plan, rules: FileRules | None = None, stopped: Callable[[], bool] = never
-    ) -> Applied:
-        book = Book.load(self.folder)
+        self, plan: SyncPlan, rules: FileRules | None = None, stopped: Callable[[], bool] = never
+    ) -> ApplyResult:
+        book = LedgerStore.load(self.folder)
         return apply(self.folder, plan, book, self.read, rules=rules or FileRules(), stopped=stopped)
 
     @property
     def ledger(self) -> Ledger:
-        ledger = Book.load(self.folder).ledger
+        ledger = LedgerStore.load(self.folder).ledger
         assert ledger is not None
         return ledger
 
@@ -74,8 +76,8 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         yield Disk(folder)
 
 
-def deletes(*paths: str) -> tuple[Delete, ...]:
-    return tuple(Delete(RelPath(path)) for path in paths)
+def deletes(*paths: str) -> tuple[DeleteFile, ...]:
+    return tuple(DeleteFile(RelPath(path)) for path in paths)
 
 
 def reached(name: str, action: Callable[[], object]) -> Callable[[str], None]:
@@ -104,7 +106,7 @@ def test_files_get_content_mode_and_a_place_in_the_ledger(disk: Disk, count: int
     if there:
         (disk.place / "d").mkdir()
     writes = [disk.write(f"d/{n}", b"%d" % n, executable=n == 1) for n in range(count)]
-    applied = disk.apply(Plan(writes=tuple(writes)))
+    applied = disk.apply(SyncPlan(writes=tuple(writes)))
     assert len(applied.added) == count
     assert applied.bytes_written == sum(len(str(n)) for n in range(count))
     assert {(disk.place / f"d/{n}").read_text() for n in range(count)} == {str(n) for n in range(count)}
@@ -119,10 +121,10 @@ def test_files_get_content_mode_and_a_place_in_the_ledger(disk: Disk, count: int
 
 
 def test_a_plan_without_actions_writes_the_ledger_once_and_then_nothing(disk: Disk) -> None:
-    plan = Plan(remembered={"d/a": record(FileVersion(blob_of(b"1")))}, facts=Facts(commit="c"))
-    assert disk.apply(plan) == Applied()
+    plan = SyncPlan(remembered={"d/a": record(FileVersion(blob_of(b"1")))}, facts=LedgerFacts(commit="c"))
+    assert disk.apply(plan) == ApplyResult()
     first = {path: path.stat() for path in disk.place.rglob("*")}
-    assert disk.apply(plan) == Applied()
+    assert disk.apply(plan) == ApplyResult()
     later = {path: path.stat() for path in disk.place.rglob("*")}
     assert {p: s.st_mtime_ns for p, s in first.items()} == {p: s.st_mtime_ns for p, s in later.items()}
     assert disk.ledger.commit == "c"
@@ -130,9 +132,9 @@ def test_a_plan_without_actions_writes_the_ledger_once_and_then_nothing(disk: Di
 
 
 def test_what_is_remembered_and_forgotten_is_in_the_ledger(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/x/b", b"1"))))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/x/b", b"1"))))
     (disk.place / "d/x/b").unlink()
-    plan = Plan(
+    plan = SyncPlan(
         remembered={"d/c": record(FileVersion(blob_of(b"c")))},
         forgotten=frozenset({"d/x/b"}),
         prunable=frozenset({"d"}),
@@ -153,7 +155,7 @@ def test_a_new_folder_appears_at_once(disk: Disk) -> None:
         seen.append(sorted(str(path) for path in (disk.place / "p").rglob("*")))
 
     with meanwhile("folder.rename.before", look):
-        disk.apply(Plan(writes=tuple(writes)))
+        disk.apply(SyncPlan(writes=tuple(writes)))
     assert seen == [[]]
     assert len(list((disk.place / "p/new").rglob("*.json"))) == 6
 
@@ -161,14 +163,14 @@ def test_a_new_folder_appears_at_once(disk: Disk) -> None:
 def test_the_stamps_of_a_new_folder_are_known_and_need_no_second_look(disk: Disk) -> None:
     writes = tuple(disk.write(f"d/x/{n}", b"%d" % n) for n in range(3))
     with meanwhile("base.flush.after", lambda: time.sleep(0.05)):  # they are staged, and not yet live
-        disk.apply(Plan(writes=writes))
+        disk.apply(SyncPlan(writes=writes))
     expected = {w.path: record(w.version, stamp((disk.place / w.path).stat())) for w in writes}
     assert disk.ledger.files == expected
     assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
 
 
 def test_a_large_new_folder_appears_when_all_in_it_is_at_rest(disk: Disk) -> None:
-    disk.apply(Plan(writes=tuple(disk.write(f"d/{n}", b"%d" % n) for n in range(SYNC_EACH + 1))))
+    disk.apply(SyncPlan(writes=tuple(disk.write(f"d/{n}", b"%d" % n) for n in range(SYNC_EACH + 1))))
     assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
 
 
@@ -176,7 +178,7 @@ def test_the_stamps_of_renamed_files_are_those_after_the_rename(disk: Disk) -> N
     (disk.place / "d").mkdir()
     writes = tuple(disk.write(f"d/{n}", b"%d" % n) for n in range(3))
     with meanwhile("flush.after", lambda: time.sleep(0.05)):
-        disk.apply(Plan(writes=writes))
+        disk.apply(SyncPlan(writes=writes))
     expected = {w.path: record(w.version, stamp((disk.place / w.path).stat())) for w in writes}
     assert disk.ledger.files == expected
     assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
@@ -191,7 +193,7 @@ def test_no_stamp_is_trusted_of_a_file_that_is_not_at_rest(
     monkeypatch.setattr(stat_stamp, "FINE", 10**12)  # a clock that moves in steps of minutes
     monkeypatch.setattr(stat_stamp, "COARSE", 10**12)
     write = disk.write("d/a", b"1", executable=True)
-    disk.apply(Plan(writes=(write,)))
+    disk.apply(SyncPlan(writes=(write,)))
     assert disk.ledger.files == {"d/a": record(write.version, unseen(True))}
 
 
@@ -204,7 +206,7 @@ def test_a_file_that_was_changed_at_once_again_is_read_by_the_next_walk(disk: Di
         time.sleep(0.05)  # long enough to be at rest again
 
     with meanwhile("flush.before", edit):
-        disk.apply(Plan(writes=(write,)))
+        disk.apply(SyncPlan(writes=(write,)))
     assert disk.ledger.files == {"d/a": record(write.version, unseen(True))}
     entry = scan(disk.folder, disk.ledger, managed_folders=["d"]).found["d/a"]
     assert entry is not None
@@ -215,7 +217,7 @@ def test_a_file_that_was_replaced_at_once_by_another_is_ours_as_we_wrote_it(disk
     (disk.place / "d").mkdir()
     write = disk.write("d/a", b"1")
     with meanwhile("flush.before", (disk.place / "d/a").unlink):
-        disk.apply(Plan(writes=(write,)))
+        disk.apply(SyncPlan(writes=(write,)))
     assert disk.ledger.files == {"d/a": record(write.version, unseen(False))}
 
 
@@ -230,7 +232,7 @@ def test_a_folder_that_somebody_made_meanwhile_is_filled_file_by_file(disk: Disk
             (disk.place / "d/new/theirs").write_text("untouched")
 
     with meanwhile("stage.sync.after", make):
-        applied = disk.apply(Plan(writes=writes))
+        applied = disk.apply(SyncPlan(writes=writes))
     assert not applied.errors
     assert {name: (disk.place / "d/new" / name).read_bytes() for name in names} == {
         name: name.encode() for name in names
@@ -245,7 +247,7 @@ def test_a_folder_that_somebody_fills_at_the_last_moment_loses_nothing(disk: Dis
         (disk.place / "d/theirs").write_text("untouched")
 
     with meanwhile("folder.rename.before", make):
-        applied = disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+        applied = disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     assert applied.added == ("d/a",)
     assert (disk.place / "d/a").read_bytes() == b"1"
     assert (disk.place / "d/theirs").read_text() == "untouched"
@@ -263,7 +265,7 @@ def test_something_else_in_the_place_of_a_new_folder_is_an_error_of_its_files(di
             (disk.place / "d").write_text("theirs")
 
     with meanwhile("stage.sync.after", plant):
-        applied = disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("e/b", b"1"))))
+        applied = disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("e/b", b"1"))))
     assert applied.added == ("e/b",)
     assert [note.path for note in applied.errors] == ["d/a"]
     assert ("symlink" if what == "symlink" else "not a folder") in applied.errors[0].why
@@ -277,38 +279,38 @@ def test_a_folder_that_cannot_be_moved_to_its_place_is_an_error_of_its_files(dis
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     with meanwhile("folder.rename.before", fail):
-        applied = disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("e/b", b"1"))))
-    assert applied.errors == (Note("d/a", "lies on another volume than the data folder"),)
+        applied = disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("e/b", b"1"))))
+    assert applied.errors == (PathNote("d/a", "lies on another volume than the data folder"),)
     assert disk.ours == {"e/b"}
 
 
 def test_deleted_files_take_their_emptied_folders_with_them_up_to_the_managed_one(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("p/d/x/y/a", b"1"), disk.write("p/d/b", b"1"))))
+    disk.apply(SyncPlan(writes=(disk.write("p/d/x/y/a", b"1"), disk.write("p/d/b", b"1"))))
     (disk.place / "p/d/stranger").mkdir()
-    plan = Plan(deletions=deletes("p/d/x/y/a", "p/d/b"), prunable=frozenset({"p/d"}))
+    plan = SyncPlan(deletions=deletes("p/d/x/y/a", "p/d/b"), prunable=frozenset({"p/d"}))
     assert set(disk.apply(plan).deleted) == {"p/d/x/y/a", "p/d/b"}
     assert [path.name for path in (disk.place / "p/d").iterdir()] == ["stranger"]
     assert disk.ours == set()
     (disk.place / "p/d/stranger").rmdir()
-    disk.apply(Plan(writes=(disk.write("p/d/b", b"1"),)))
-    disk.apply(Plan(deletions=deletes("p/d/b"), prunable=frozenset({"p/d"})))
+    disk.apply(SyncPlan(writes=(disk.write("p/d/b", b"1"),)))
+    disk.apply(SyncPlan(deletions=deletes("p/d/b"), prunable=frozenset({"p/d"})))
     assert not (disk.place / "p/d").exists()
     assert (disk.place / "p").exists()
 
 
 def test_a_file_that_is_gone_already_is_deleted(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/x/b", b"1"))))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/x/b", b"1"))))
     (disk.place / "d/x/b").unlink()
     (disk.place / "d/x").rmdir()
     (disk.place / "d/a").unlink()
-    applied = disk.apply(Plan(deletions=deletes("d/a", "d/x/b"), prunable=frozenset({"d"})))
+    applied = disk.apply(SyncPlan(deletions=deletes("d/a", "d/x/b"), prunable=frozenset({"d"})))
     assert applied.deleted == ("d/a", "d/x/b")
     assert not applied.errors
     assert not (disk.place / "d").exists()
 
 
 def test_what_became_something_else_is_not_deleted(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"1"), disk.write("d/x/c", b"1"))))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"1"), disk.write("d/x/c", b"1"))))
     (disk.place / "outside").mkdir()
     (disk.place / "outside/c").touch()
     (disk.place / "d/a").unlink()
@@ -316,7 +318,7 @@ def test_what_became_something_else_is_not_deleted(disk: Disk) -> None:
     (disk.place / "d/x/c").unlink()
     (disk.place / "d/x").rmdir()
     (disk.place / "d/x").symlink_to(disk.place / "outside")
-    applied = disk.apply(Plan(deletions=deletes("d/a", "d/b", "d/x/c"), prunable=frozenset({"d"})))
+    applied = disk.apply(SyncPlan(deletions=deletes("d/a", "d/b", "d/x/c"), prunable=frozenset({"d"})))
     assert applied.deleted == ("d/b",)
     assert {note.path for note in applied.errors} == {"d/a", "d/x/c"}
     assert (disk.place / "outside/c").exists()
@@ -324,8 +326,8 @@ def test_what_became_something_else_is_not_deleted(disk: Disk) -> None:
 
 
 def test_a_file_and_a_folder_change_places(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b/c", b"1"))))
-    plan = Plan(
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b/c", b"1"))))
+    plan = SyncPlan(
         clearings=deletes("d/a", "d/b/c"),
         writes=(disk.write("d/a/x", b"2"), disk.write("d/b", b"2")),
         prunable=frozenset({"d"}),
@@ -336,10 +338,10 @@ def test_a_file_and_a_folder_change_places(disk: Disk) -> None:
 
 
 def test_only_the_mode_changes(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     before = (disk.place / "d/a").stat()
     version = FileVersion(blob_of(b"1"), executable=True)
-    applied = disk.apply(Plan(modes=(SetMode(RelPath("d/a"), version),)), FileRules(umask=0o027))
+    applied = disk.apply(SyncPlan(modes=(SetFileMode(RelPath("d/a"), version),)), FileRules(umask=0o027))
     assert applied.modified == ("d/a",)
     after = (disk.place / "d/a").stat()
     assert after.st_ino == before.st_ino
@@ -348,24 +350,27 @@ def test_only_the_mode_changes(disk: Disk) -> None:
 
 
 def test_a_mode_of_ours_is_intended_so_that_a_kill_makes_it_nobodys_edit(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     version = FileVersion(blob_of(b"1"), executable=True)
     seen: list[Ledger] = []
     with meanwhile("chmod.after", lambda: seen.append(disk.ledger)):
-        disk.apply(Plan(modes=(SetMode(RelPath("d/a"), version),)))
+        disk.apply(SyncPlan(modes=(SetFileMode(RelPath("d/a"), version),)))
     (killed,) = seen
     assert killed.version("d/a") != version
     assert (
-        own_changes({"d/a": record(version, unseen(True))}, killed, Allowed(("d/**",), (), Excludes())) == {}
+        own_changes(
+            {"d/a": record(version, unseen(True))}, killed, CapturablePaths(("d/**",), (), ExcludePolicy())
+        )
+        == {}
     )
     assert disk.ledger.version("d/a") == version
     assert not disk.ledger.intended
 
 
 def test_a_strangers_file_is_not_ours_before_it_has_our_mode(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     (disk.place / "d/theirs").write_bytes(b"1")
-    plan = Plan(modes=(SetMode(RelPath("d/theirs"), FileVersion(blob_of(b"1"), executable=True)),))
+    plan = SyncPlan(modes=(SetFileMode(RelPath("d/theirs"), FileVersion(blob_of(b"1"), executable=True)),))
     seen: list[Ledger] = []
     with meanwhile("chmod.before", lambda: seen.append(disk.ledger)):
         disk.apply(plan)
@@ -378,18 +383,18 @@ def test_on_first_contact_a_file_may_need_no_more_than_its_mode(disk: Disk) -> N
     (disk.place / "d").mkdir()
     (disk.place / "d/theirs").write_bytes(b"1")
     version = FileVersion(blob_of(b"1"), executable=True)
-    assert disk.apply(Plan(modes=(SetMode(RelPath("d/theirs"), version),))).modified == ("d/theirs",)
+    assert disk.apply(SyncPlan(modes=(SetFileMode(RelPath("d/theirs"), version),))).modified == ("d/theirs",)
     assert disk.ledger.version("d/theirs") == version
 
 
 def test_a_mode_that_cannot_be_set_is_an_error_and_nothing_is_deleted(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/old", b"1"))))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/old", b"1"))))
     outside = disk.place / "outside"
     outside.touch(0o600)
     (disk.place / "d/a").unlink()
     (disk.place / "d/a").symlink_to(outside)
-    change = SetMode(RelPath("d/a"), FileVersion(blob_of(b"1"), executable=True))
-    applied = disk.apply(Plan(modes=(change,), deletions=deletes("d/old")))
+    change = SetFileMode(RelPath("d/a"), FileVersion(blob_of(b"1"), executable=True))
+    applied = disk.apply(SyncPlan(modes=(change,), deletions=deletes("d/old")))
     assert applied.modified == ()
     assert [note.path for note in applied.errors] == ["d/a"]
     assert stat.S_IMODE(outside.stat().st_mode) == 0o600
@@ -400,7 +405,7 @@ def test_files_and_folders_have_their_mode_whatever_the_umask_of_the_process(dis
     (disk.place / "there").mkdir()
     before = os.umask(0o077)
     try:
-        disk.apply(Plan(writes=(disk.write("a/b/c", b"1"), disk.write("there/d", b"1", executable=True))))
+        disk.apply(SyncPlan(writes=(disk.write("a/b/c", b"1"), disk.write("there/d", b"1", executable=True))))
     finally:
         os.umask(before)
     modes = {
@@ -411,7 +416,7 @@ def test_files_and_folders_have_their_mode_whatever_the_umask_of_the_process(dis
 
 def test_the_umask_that_was_asked_for_takes_from_files_and_folders(disk: Disk) -> None:
     writes = (disk.write("a/b/c", b"1"), disk.write("a/run", b"1", executable=True))
-    disk.apply(Plan(writes=writes), FileRules(umask=0o027))
+    disk.apply(SyncPlan(writes=writes), FileRules(umask=0o027))
     modes = {
         path: stat.S_IMODE((disk.place / path).stat().st_mode) for path in ("a", "a/b", "a/b/c", "a/run")
     }
@@ -429,7 +434,7 @@ def test_what_is_written_belongs_to_the_gateway(disk: Disk, asked: tuple[int, in
         asked = None
     (disk.place / "there").mkdir()
     disk.apply(
-        Plan(writes=(disk.write("new/x/a", b"1"), disk.write("there/x/b", b"1"))), FileRules(owner=asked)
+        SyncPlan(writes=(disk.write("new/x/a", b"1"), disk.write("there/x/b", b"1"))), FileRules(owner=asked)
     )
     owners = {
         path: (disk.place / path).stat() for path in ("new", "new/x", "new/x/a", "there/x", "there/x/b")
@@ -439,14 +444,16 @@ def test_what_is_written_belongs_to_the_gateway(disk: Disk, asked: tuple[int, in
 
 def test_one_file_that_fails_is_reported_others_go_on_and_nothing_is_deleted(disk: Disk) -> None:
     disk.apply(
-        Plan(writes=(disk.write("d/old", b"1"),), facts=Facts(commit="first", kept=frozenset({"d/k"})))
+        SyncPlan(
+            writes=(disk.write("d/old", b"1"),), facts=LedgerFacts(commit="first", kept=frozenset({"d/k"}))
+        )
     )
     (disk.place / "outside").mkdir()
     (disk.place / "d/link").symlink_to(disk.place / "outside")
-    plan = Plan(
+    plan = SyncPlan(
         writes=(disk.write("d/a", b"2"), disk.write("d/link/x", b"2"), disk.write("d/z", b"2")),
         deletions=deletes("d/old"),
-        facts=Facts(commit="second"),
+        facts=LedgerFacts(commit="second"),
     )
     applied = disk.apply(plan)
     assert set(applied.added) == {"d/a", "d/z"}
@@ -462,44 +469,44 @@ def test_one_file_that_fails_is_reported_others_go_on_and_nothing_is_deleted(dis
 
 
 def test_what_was_added_and_what_was_modified_is_told_apart_from_what_failed(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"1"))))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"1"))))
     (disk.place / "d/b").unlink()
     (disk.place / "d/b").symlink_to("a")
     writes = [disk.write(f"d/{name}", b"2", replaces=name != "c") for name in "abc"]
-    applied = disk.apply(Plan(writes=tuple(writes)))
+    applied = disk.apply(SyncPlan(writes=tuple(writes)))
     assert (applied.added, applied.modified) == (("d/c",), ("d/a",))
     assert [note.path for note in applied.errors] == ["d/b"]
 
 
 def test_what_is_given_back_is_written_and_never_called_ours(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/ours", b"1"), disk.write("d/theirs", b"1"))))
+    disk.apply(SyncPlan(writes=(disk.write("d/ours", b"1"), disk.write("d/theirs", b"1"))))
     (disk.place / "e").mkdir()
     writes = tuple(disk.write(path, b"2") for path in ("d/ours", "d/theirs", "e/theirs"))
     seen: list[Ledger] = []
     with meanwhile("rename.before", lambda: seen.append(disk.ledger)):
-        disk.apply(Plan(writes=writes, given_back=frozenset({"d/theirs", "e/theirs"})))
+        disk.apply(SyncPlan(writes=writes, given_back=frozenset({"d/theirs", "e/theirs"})))
     assert {(disk.place / write.path).read_bytes() for write in writes} == {b"2"}
     assert disk.ours == set(seen[0].intended) == {"d/ours"}
 
 
 def test_who_is_not_ready_keeps_everything_as_it_is(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/old", b"1"), disk.write("d/a", b"1"))))
+    disk.apply(SyncPlan(writes=(disk.write("d/old", b"1"), disk.write("d/a", b"1"))))
     before = disk.ledger
 
     def refuse() -> None:
         assert (disk.place / ".sync-staging/0").read_bytes() == b"2"
         raise RuntimeError("no lock")
 
-    plan = Plan(writes=(disk.write("d/a", b"2", replaces=True),), deletions=deletes("d/old"))
+    plan = SyncPlan(writes=(disk.write("d/a", b"2", replaces=True),), deletions=deletes("d/old"))
     with pytest.raises(RuntimeError, match="no lock"):
-        apply(disk.folder, plan, Book.load(disk.folder), disk.read, ready=refuse)
+        apply(disk.folder, plan, LedgerStore.load(disk.folder), disk.read, ready=refuse)
     assert (disk.place / "d/a").read_bytes() == b"1"
     assert (disk.place / "d/old").exists()
     assert disk.ledger == before
 
 
 def test_a_plan_that_leaves_something_out_is_done_but_not_complete(disk: Disk) -> None:
-    disk.apply(Plan(refused=(Note("s/x", "no"),), facts=Facts(commit="c")))
+    disk.apply(SyncPlan(refused=(PathNote("s/x", "no"),), facts=LedgerFacts(commit="c")))
     assert (disk.ledger.complete, disk.ledger.commit) == (False, "c")
 
 
@@ -507,7 +514,7 @@ def test_a_resource_json_waits_for_its_data(disk: Disk) -> None:
     (disk.place / "d/v/view.json").mkdir(parents=True)
     (disk.place / "d/v/view.json/stranger").touch()
     applied = disk.apply(
-        Plan(
+        SyncPlan(
             writes=(
                 disk.write("d/v/view.json", b"1"),
                 disk.write("d/w/view.json", b"1"),
@@ -536,9 +543,9 @@ def test_data_comes_before_its_resource_json_and_a_resource_goes_before_its_data
 
     failpoints.listen(look)
     try:
-        disk.apply(Plan(writes=tuple(disk.write(f"d/v/{name}", b"1") for name in names)))
+        disk.apply(SyncPlan(writes=tuple(disk.write(f"d/v/{name}", b"1") for name in names)))
         gone = deletes("d/v/resource.json", "d/v/a.bin", "d/v/z.bin")
-        disk.apply(Plan(deletions=gone, prunable=frozenset({"d"})))
+        disk.apply(SyncPlan(deletions=gone, prunable=frozenset({"d"})))
     finally:
         failpoints.listen(None)
     states = [set(state) for state, _ in itertools.groupby(seen)]
@@ -560,10 +567,10 @@ def full_disk(at_bytes: int) -> Iterator[None]:
 
 
 def test_a_file_for_which_there_is_no_room_leaves_the_old_one_whole(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/big", b"old"),)))
+    disk.apply(SyncPlan(writes=(disk.write("d/big", b"old"),)))
     big = disk.write("d/big", b"x" * 100_000, replaces=True)
     with full_disk(50_000):
-        applied = disk.apply(Plan(writes=(big, disk.write("d/small", b"1"))))
+        applied = disk.apply(SyncPlan(writes=(big, disk.write("d/small", b"1"))))
     assert [note.path for note in applied.errors] == ["d/big"]
     assert applied.added == ("d/small",)
     assert applied.bytes_written == 1
@@ -577,7 +584,7 @@ def test_a_new_folder_holds_nothing_half_done(disk: Disk) -> None:
         disk.write(f"d/{name}", b"x" * 100_000 if name.endswith("big") else name.encode()) for name in names
     )
     with full_disk(50_000):
-        applied = disk.apply(Plan(writes=writes))
+        applied = disk.apply(SyncPlan(writes=writes))
     assert {note.path for note in applied.errors} == {"d/v/big", "d/v/resource.json", "d/alone/big"}
     found = {str(path.relative_to(disk.place)) for path in (disk.place / "d").rglob("*") if path.is_file()}
     assert found == {"d/v/small", "d/w/resource.json", "d/w/view.json"} == disk.ours
@@ -586,7 +593,7 @@ def test_a_new_folder_holds_nothing_half_done(disk: Disk) -> None:
 def test_nothing_half_done_is_left_beside_what_is_whole(disk: Disk) -> None:
     writes = (disk.write("d/a", b"1"), disk.write("d/big", b"x" * 100_000), disk.write("d/c", b"1"))
     with full_disk(50_000):
-        applied = disk.apply(Plan(writes=writes))
+        applied = disk.apply(SyncPlan(writes=writes))
     assert applied.added == ("d/a", "d/c")
     assert {path.name for path in (disk.place / "d").iterdir()} == {"a", "c"}
 
@@ -594,7 +601,7 @@ def test_nothing_half_done_is_left_beside_what_is_whole(disk: Disk) -> None:
 @pytest.mark.parametrize("fatal", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
 def test_a_disk_that_is_at_its_end_stops_the_pass_before_the_first_change(disk: Disk, fatal: int) -> None:
     """The next file would fare no better, and half of a change helps nobody."""
-    disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     before = disk.ledger
 
     def fail() -> None:
@@ -602,7 +609,7 @@ def test_a_disk_that_is_at_its_end_stops_the_pass_before_the_first_change(disk: 
 
     writes = (disk.write("d/a", b"2", replaces=True), disk.write("e/b", b"2"))
     with meanwhile("stage.write.after", fail), pytest.raises(Retry) as failed:
-        disk.apply(Plan(writes=writes))
+        disk.apply(SyncPlan(writes=writes))
     assert failed.value.reason is Reason.DATA_VOLUME_FAILED
     assert (disk.place / "d/a").read_bytes() == b"1"
     assert not (disk.place / "e").exists()
@@ -611,7 +618,7 @@ def test_a_disk_that_is_at_its_end_stops_the_pass_before_the_first_change(disk: 
 
 def test_a_folder_none_of_whose_files_could_be_staged_does_not_appear(disk: Disk) -> None:
     with full_disk(50_000):
-        disk.apply(Plan(writes=(disk.write("d/big", b"x" * 100_000), disk.write("e/small", b"1"))))
+        disk.apply(SyncPlan(writes=(disk.write("d/big", b"x" * 100_000), disk.write("e/small", b"1"))))
     assert not (disk.place / "d").exists()
     assert (disk.place / "e").exists()
 
@@ -622,7 +629,7 @@ def test_a_resource_json_waits_for_data_that_could_not_be_staged_into_a_folder_t
     (disk.place / "d").mkdir()
     with full_disk(50_000):
         applied = disk.apply(
-            Plan(writes=(disk.write("d/big", b"x" * 100_000), disk.write("d/resource.json", b"1")))
+            SyncPlan(writes=(disk.write("d/big", b"x" * 100_000), disk.write("d/resource.json", b"1")))
         )
     assert {note.path for note in applied.errors} == {"d/big", "d/resource.json"}
     assert list((disk.place / "d").iterdir()) == []
@@ -648,13 +655,13 @@ def test_the_pieces_of_a_file_that_failed_are_read_before_the_next(disk: Disk) -
             yield Blob(blob, len(content), chunks())
 
     with full_disk(50_000):
-        applied = apply(disk.folder, Plan(writes=tuple(writes)), Book.load(disk.folder), read)
+        applied = apply(disk.folder, SyncPlan(writes=tuple(writes)), LedgerStore.load(disk.folder), read)
     assert applied.added == ("d/b",)
 
 
 def test_a_file_does_not_make_room_for_one_that_could_not_be_staged(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/a", b"old"),)))
-    plan = Plan(
+    disk.apply(SyncPlan(writes=(disk.write("d/a", b"old"),)))
+    plan = SyncPlan(
         clearings=deletes("d/a"),
         writes=(disk.write("d/a/big", b"x" * 100_000),),
         prunable=frozenset({"d"}),
@@ -667,7 +674,7 @@ def test_a_file_does_not_make_room_for_one_that_could_not_be_staged(disk: Disk) 
 
 
 def test_a_ledger_that_cannot_be_written_stops_the_pass_before_the_first_change(disk: Disk) -> None:
-    plan = Plan(writes=tuple(disk.write(f"d/{n}", b"1") for n in range(50)))
+    plan = SyncPlan(writes=tuple(disk.write(f"d/{n}", b"1") for n in range(50)))
     with full_disk(500), pytest.raises(Retry) as failed:
         disk.apply(plan)
     assert failed.value.reason is Reason.DATA_VOLUME_FAILED
@@ -677,13 +684,13 @@ def test_a_ledger_that_cannot_be_written_stops_the_pass_before_the_first_change(
 def test_a_volume_that_cannot_be_staged_on_is_named(disk: Disk) -> None:
     (disk.place / ".sync-staging").write_text("in the way")
     with pytest.raises(Retry, match=rf"{disk.place} failed: '\.sync-staging' is not a folder") as failed:
-        disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+        disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     assert failed.value.reason is Reason.DATA_VOLUME_FAILED
     assert not (disk.place / "d").exists()
 
 
 def test_a_content_that_is_not_what_its_id_says_changes_nothing(disk: Disk) -> None:
-    plan = Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
+    plan = SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
     disk.contents[blob_of(b"2")] = b"3"
     with pytest.raises(Retry, match="another content") as failed:
         disk.apply(plan)
@@ -693,31 +700,31 @@ def test_a_content_that_is_not_what_its_id_says_changes_nothing(disk: Disk) -> N
 
 
 def test_a_source_that_ends_too_early_changes_nothing(disk: Disk) -> None:
-    plan = Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
+    plan = SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
     with pytest.raises(Retry, match="fewer contents") as failed:
-        apply(disk.folder, plan, Book.load(disk.folder), lambda ids: disk.read(ids[:1]))
+        apply(disk.folder, plan, LedgerStore.load(disk.folder), lambda ids: disk.read(ids[:1]))
     assert failed.value.reason is Reason.GIT_FAILED
     assert not (disk.place / "d").exists()
 
 
 def test_a_source_that_goes_on_too_long_changes_nothing(disk: Disk) -> None:
-    plan = Plan(writes=(disk.write("d/a", b"1"),))
+    plan = SyncPlan(writes=(disk.write("d/a", b"1"),))
     with pytest.raises(Retry, match="more contents") as failed:
-        apply(disk.folder, plan, Book.load(disk.folder), lambda ids: disk.read([*ids, *ids]))
+        apply(disk.folder, plan, LedgerStore.load(disk.folder), lambda ids: disk.read([*ids, *ids]))
     assert failed.value.reason is Reason.GIT_FAILED
     assert not (disk.place / "d").exists()
 
 
 def test_before_the_first_change_the_ledger_says_what_is_intended(disk: Disk) -> None:
     (disk.place / "d").mkdir()
-    plan = Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
+    plan = SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
     seen: list[Ledger | None] = []
 
     def stopped() -> bool:
-        seen.append(Book.load(disk.folder).ledger)
+        seen.append(LedgerStore.load(disk.folder).ledger)
         return (disk.place / "d/a").exists()
 
-    with pytest.raises(Stopped):
+    with pytest.raises(SyncStopped):
         disk.apply(plan, stopped=stopped)
     assert seen[0] is None  # while staging
     intended = seen[-1]
@@ -731,15 +738,15 @@ def test_before_the_first_change_the_ledger_says_what_is_intended(disk: Disk) ->
 
 
 def test_a_stop_while_staging_leaves_no_trace(disk: Disk) -> None:
-    with pytest.raises(Stopped):
-        disk.apply(Plan(writes=(disk.write("d/a", b"1"),)), stopped=lambda: True)
+    with pytest.raises(SyncStopped):
+        disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)), stopped=lambda: True)
     assert list(disk.place.iterdir()) == []
 
 
 def test_a_stop_between_deletions_leaves_no_empty_folder(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/x/a", b"1"), disk.write("d/y/b", b"1"))))
-    plan = Plan(deletions=deletes("d/x/a", "d/y/b"), prunable=frozenset({"d"}))
-    with pytest.raises(Stopped):
+    disk.apply(SyncPlan(writes=(disk.write("d/x/a", b"1"), disk.write("d/y/b", b"1"))))
+    plan = SyncPlan(deletions=deletes("d/x/a", "d/y/b"), prunable=frozenset({"d"}))
+    with pytest.raises(SyncStopped):
         disk.apply(plan, stopped=lambda: not (disk.place / "d/x/a").exists())
     assert [path.name for path in (disk.place / "d").iterdir()] == ["y"]
     assert disk.ours == {"d/y/b"}
@@ -747,28 +754,28 @@ def test_a_stop_between_deletions_leaves_no_empty_folder(disk: Disk) -> None:
 
 def test_a_stop_is_heard_between_new_folders_and_between_modes(disk: Disk) -> None:
     writes = tuple(disk.write(f"{name}/x", b"1") for name in ("d", "e"))
-    with pytest.raises(Stopped):
-        disk.apply(Plan(writes=writes), stopped=(disk.place / "d/x").exists)
+    with pytest.raises(SyncStopped):
+        disk.apply(SyncPlan(writes=writes), stopped=(disk.place / "d/x").exists)
     assert not (disk.place / "e").exists()
-    disk.apply(Plan(writes=writes))
+    disk.apply(SyncPlan(writes=writes))
     version = FileVersion(blob_of(b"1"), executable=True)
-    modes = tuple(SetMode(RelPath(f"{name}/x"), version) for name in ("d", "e"))
-    with pytest.raises(Stopped):
-        disk.apply(Plan(modes=modes), stopped=lambda: os.access(disk.place / "d/x", os.X_OK))
+    modes = tuple(SetFileMode(RelPath(f"{name}/x"), version) for name in ("d", "e"))
+    with pytest.raises(SyncStopped):
+        disk.apply(SyncPlan(modes=modes), stopped=lambda: os.access(disk.place / "d/x", os.X_OK))
     assert not os.access(disk.place / "e/x", os.X_OK)
 
 
 def test_what_a_killed_pass_staged_goes_also_when_nothing_is_to_be_written(disk: Disk) -> None:
     (disk.place / ".sync-staging/t0").mkdir(parents=True)
-    disk.apply(Plan())
+    disk.apply(SyncPlan())
     assert not (disk.place / ".sync-staging").exists()
 
 
 def test_a_pass_leaves_no_descriptor_open(disk: Disk) -> None:
     (disk.place / "d").mkdir()
     before = open_below(disk.place)
-    disk.apply(Plan(writes=tuple(disk.write(path, b"1") for path in ("d/a", "d/b", "e/x/c"))))
-    disk.apply(Plan(deletions=deletes("d/a", "e/x/c"), prunable=frozenset({"d", "e"})))
+    disk.apply(SyncPlan(writes=tuple(disk.write(path, b"1") for path in ("d/a", "d/b", "e/x/c"))))
+    disk.apply(SyncPlan(deletions=deletes("d/a", "e/x/c"), prunable=frozenset({"d", "e"})))
     assert open_below(disk.place) <= before
 
 
@@ -780,7 +787,7 @@ def test_a_folder_that_cannot_be_made_in_staging_fails_its_files_alone(disk: Dis
     writes = tuple(disk.write(f"d/{name}", b"1") for name in ("a/x", "b/resource.json", "b/y", "c"))
     failpoints.listen(fail)
     try:
-        applied = disk.apply(Plan(writes=writes))
+        applied = disk.apply(SyncPlan(writes=writes))
     finally:
         failpoints.listen(None)
     assert applied.added == ("d/a/x", "d/c")
@@ -791,8 +798,8 @@ def test_a_folder_that_cannot_be_made_in_staging_fails_its_files_alone(disk: Dis
 
 
 def test_a_ledger_that_cannot_be_settled_is_not_hidden_and_nothing_is_lost(disk: Disk) -> None:
-    plan = Plan(writes=(disk.write("d/a", b"1"),))
-    book = Book.load(disk.folder)
+    plan = SyncPlan(writes=(disk.write("d/a", b"1"),))
+    book = LedgerStore.load(disk.folder)
 
     def spoil() -> None:
         (disk.place / JOURNAL).mkdir()
@@ -810,14 +817,14 @@ def test_the_bytes_of_a_large_file_are_never_all_in_memory(disk: Disk) -> None:
     digest = BlobHash(len(piece) * count)
     for _ in range(count):
         digest.update(piece)
-    write = Write(RelPath("d/big"), FileVersion(digest.blob()), replaces=False)
+    write = WriteFile(RelPath("d/big"), FileVersion(digest.blob()), replaces=False)
 
     def read(ids: Sequence[BlobId]) -> Iterator[Blob]:
         return (Blob(one, len(piece) * count, (bytes(bytearray(piece)) for _ in range(count))) for one in ids)
 
     tracemalloc.start()
     try:
-        applied = apply(disk.folder, Plan(writes=(write,)), Book.load(disk.folder), read)
+        applied = apply(disk.folder, SyncPlan(writes=(write,)), LedgerStore.load(disk.folder), read)
         live = scan(disk.folder, Ledger(), managed_folders=["d"], compared=["d/big"])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -835,28 +842,32 @@ def written_bytes() -> int:
 
 
 def test_a_small_change_beside_a_large_ledger_writes_little_more_than_itself(disk: Disk) -> None:
-    book = Book.load(disk.folder)
+    book = LedgerStore.load(disk.folder)
     kept = {f"d/folder{n % 100}/file{n}.json": record(FileVersion(blob_of(b"%d" % n))) for n in range(10_000)}
-    book.settle(disk.folder, kept, (), Facts(), complete=True)
+    book.settle(disk.folder, kept, (), LedgerFacts(), complete=True)
     for turn in range(3):
         writes = tuple(
             disk.write(f"d/folder{n}/file{n}.json", os.urandom(7_000), replaces=True) for n in range(16)
         )
         before = written_bytes()
-        applied = apply(disk.folder, Plan(writes=writes, facts=Facts(commit=f"c{turn}")), book, disk.read)
+        applied = apply(
+            disk.folder, SyncPlan(writes=writes, facts=LedgerFacts(commit=f"c{turn}")), book, disk.read
+        )
         spent = written_bytes() - before
         assert applied.bytes_written == 16 * 7_000
         assert applied.bytes_written < spent < 1.1 * applied.bytes_written
         before = written_bytes()
-        apply(disk.folder, Plan(facts=Facts(commit=f"c{turn}")), book, disk.read)
+        apply(disk.folder, SyncPlan(facts=LedgerFacts(commit=f"c{turn}")), book, disk.read)
         assert written_bytes() == before
 
 
 def test_progress_is_told(disk: Disk) -> None:
     told: list[tuple[str, int, int]] = []
     (disk.place / "d").mkdir()
-    plan = Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
-    apply(disk.folder, plan, Book.load(disk.folder), disk.read, progress=lambda *step: told.append(step))
+    plan = SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
+    apply(
+        disk.folder, plan, LedgerStore.load(disk.folder), disk.read, progress=lambda *step: told.append(step)
+    )
     assert told == [("staging", 1, 2), ("staging", 2, 2), ("publishing", 1, 2), ("publishing", 2, 2)]
 
 
@@ -885,7 +896,7 @@ def test_folders_that_are_swapped_for_symlinks_all_the_time_let_nothing_out(
     try:
         for turn in range(400):
             writes = (disk.write("P/x", b"%d" % turn), disk.write("P/sub/x", b"%d" % turn))
-            applied = disk.apply(Plan(writes=writes, deletions=deletes("P/x"), prunable=frozenset({"P"})))
+            applied = disk.apply(SyncPlan(writes=writes, deletions=deletes("P/x"), prunable=frozenset({"P"})))
             written += len(applied.added)
             refused += len(applied.errors)
     finally:
@@ -897,7 +908,7 @@ def test_folders_that_are_swapped_for_symlinks_all_the_time_let_nothing_out(
 
 
 def test_sizes_are_those_of_what_was_written(disk: Disk) -> None:
-    applied = disk.apply(Plan(writes=(disk.write("d/a", b"12345"),)))
+    applied = disk.apply(SyncPlan(writes=(disk.write("d/a", b"12345"),)))
     assert STAT.size == 33
     assert applied.bytes_written == 5
     assert (disk.place / MANIFEST).exists()

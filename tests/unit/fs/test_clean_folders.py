@@ -11,13 +11,13 @@ import pytest
 
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.plan.live import Live
+from stoker.engine.plan.live import LiveDifferences
 from stoker.fs import clean_folders, stat_stamp
-from stoker.fs.clean_folders import Visits
+from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.stat_stamp import FINE, stamp
-from stoker.fs.stop_check import Stop, Stopped, never
+from stoker.fs.stop_check import StopCheck, SyncStopped, never
 
 SECOND = 1_000_000_000
 LONG_AGO = 1_600_000_000_123_456_789
@@ -52,9 +52,9 @@ class Walks:
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
-        self.visits = Visits()
+        self.visits = CleanFolderCache()
 
-    def walk(self, ledger: Ledger, *compared: str, stopped: Stop = never) -> Live:
+    def walk(self, ledger: Ledger, *compared: str, stopped: StopCheck = never) -> LiveDifferences:
         return scan(
             self._folder,
             ledger,
@@ -64,7 +64,7 @@ class Walks:
             stopped=stopped,
         )
 
-    def fresh(self, ledger: Ledger, *compared: str) -> Live:
+    def fresh(self, ledger: Ledger, *compared: str) -> LiveDifferences:
         """What a walk without a memory sees."""
         return scan(self._folder, ledger, managed_folders=["d"], compared=compared)
 
@@ -162,7 +162,7 @@ def test_a_walk_that_remembers_stops_when_told(tmp_path: Path, walks: Walks) -> 
     walks.walk(ledger)
     assert "d/p" in walks.visits
     looks = iter([False, True])
-    with pytest.raises(Stopped):
+    with pytest.raises(SyncStopped):
         walks.walk(ledger, stopped=lambda: next(looks))
 
 
@@ -177,7 +177,7 @@ def times(*, mtime: int = LONG_AGO, ctime: int = LONG_AGO, ino: int = 7, dev: in
     ids=["written", "changed", "another folder", "another volume"],
 )
 def test_a_folder_of_which_anything_is_other_than_before_is_listed_again(other: os.stat_result) -> None:
-    visits = Visits()
+    visits = CleanFolderCache()
     assert visits.keep("d", times(), ["a"], ["b"])
     assert visits.unchanged("d", times()) is not None
     assert visits.unchanged("d", other) is None
@@ -185,7 +185,7 @@ def test_a_folder_of_which_anything_is_other_than_before_is_listed_again(other: 
 
 @pytest.mark.parametrize("what", ["mtime", "ctime"])
 def test_a_folder_that_changed_just_now_is_not_remembered(what: str) -> None:
-    visits = Visits()
+    visits = CleanFolderCache()
     assert visits.keep("d", times(), [], [])
     soon = (time.time_ns() // SECOND + 1) * SECOND  # a whole second, which counts for more than two
     assert not visits.keep("d", times(**{what: soon}), [], [])
@@ -194,7 +194,7 @@ def test_a_folder_that_changed_just_now_is_not_remembered(what: str) -> None:
 
 def test_only_so_many_folders_are_remembered_and_those_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clean_folders, "MOST", 2)
-    visits = Visits()
+    visits = CleanFolderCache()
     assert [visits.keep(name, times(), [], []) for name in ("a", "b", "c")] == [True, True, False]
     assert "c" not in visits
     assert visits.keep("a", times(mtime=LONG_AGO + 1), ["new"], [])

@@ -21,7 +21,7 @@ from stoker.domain import failpoints
 from stoker.engine.plan.ledger import Ledger
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import JOURNAL, Book
+from stoker.fs.ledger_store import JOURNAL, LedgerStore
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - durability costs nothing there
 PROCESS = Path(__file__).with_name("sync_process.py")
@@ -109,7 +109,7 @@ def assert_consistent(data: Path) -> None:
         if there.get(f"{above}/resource.json") == b"two":
             assert there[f"{above}/view.json"].startswith(b"two")
     with DataFolder.opened(data) as folder:
-        ledger = Book.load(folder).ledger or Ledger()
+        ledger = LedgerStore.load(folder).ledger or Ledger()
         live = scan(folder, ledger, managed_folders=["d"])
     ours = ledger.files.keys() | ledger.intended.keys()
     assert ours <= ONE.keys() | TWO.keys()
@@ -126,7 +126,7 @@ def assert_arrived(data: Path, wanted: dict[str, bytes]) -> None:
         "/".join(parts[:n]) for parts in (p.split("/") for p in wanted) for n in range(2, len(parts))
     }
     with DataFolder.opened(data) as folder:
-        ledger = Book.load(folder).ledger
+        ledger = LedgerStore.load(folder).ledger
         assert ledger is not None
         assert ledger.complete
         assert ledger.files.keys() == wanted.keys()

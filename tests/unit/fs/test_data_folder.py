@@ -29,7 +29,7 @@ from stoker.fs.data_folder import (
     write_all,
 )
 from stoker.fs.file_rules import FileRules
-from stoker.fs.folder_cursor import Descent
+from stoker.fs.folder_cursor import DirWalk
 from stoker.fs.staging import staging
 from stoker_testkit.open_files import open_below
 
@@ -55,7 +55,7 @@ def make(above: int, name: str, _: str) -> int:
 def write(folder: DataFolder, path: str, content: bytes) -> None:
     """Stage and publish one file."""
     above, _, name = path.rpartition("/")
-    with staging(folder) as staged, Descent(folder.fd, make) as live:
+    with staging(folder) as staged, DirWalk(folder.fd, make) as live:
         fd = os.open("0", CREATE, 0o644, dir_fd=staged)
         try:
             write_all(fd, content)
@@ -96,7 +96,7 @@ def test_no_path_passes_through_a_symlink(folder: DataFolder, data: Path, target
             write(folder, path, b"evil")
         with pytest.raises(OSError, match="symlink"), folder.reading(path):
             pass
-        with pytest.raises(OSError, match="symlink"), Descent(folder.fd) as descent:
+        with pytest.raises(OSError, match="symlink"), DirWalk(folder.fd) as descent:
             descent.enter(path.rpartition("/")[0])
     assert not prune(folder.fd, "loop")
     assert [path.name for path in (data.parent / "outside").iterdir()] == ["sentinel"]

@@ -19,10 +19,10 @@ import pytest
 from stoker.domain import failpoints
 from stoker.domain.git_objects import Blob, BlobId, FileVersion, blob_of
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.plan import Delete, Plan, Write
+from stoker.engine.plan.plan import DeleteFile, SyncPlan, WriteFile
 from stoker.fs.apply_plan import SYNC_EACH, apply
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import Book
+from stoker.fs.ledger_store import LedgerStore
 
 MANY = SYNC_EACH + 1
 STAGING, STATE = ".sync-staging", ".sync-state"
@@ -43,14 +43,14 @@ class Volume:
             ctypes, "CDLL", lambda *_, **__: object()
         )  # without syncfs, sync is what there is
 
-    def write(self, path: str, content: bytes = b"1", *, replaces: bool = False) -> Write:
+    def write(self, path: str, content: bytes = b"1", *, replaces: bool = False) -> WriteFile:
         self._contents[blob_of(content)] = content
-        return Write(RelPath(path), FileVersion(blob_of(content)), replaces)
+        return WriteFile(RelPath(path), FileVersion(blob_of(content)), replaces)
 
-    def apply(self, plan: Plan, ready: Callable[[], None] | None = None) -> None:
+    def apply(self, plan: SyncPlan, ready: Callable[[], None] | None = None) -> None:
         failpoints.listen(self._reached)
         try:
-            done = apply(self.folder, plan, Book.load(self.folder), self._read, ready=ready)
+            done = apply(self.folder, plan, LedgerStore.load(self.folder), self._read, ready=ready)
         finally:
             failpoints.listen(None)
         assert not done.errors
@@ -129,8 +129,8 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Volume]:
         yield Volume(folder, monkeypatch)
 
 
-def deletes(*paths: str) -> tuple[Delete, ...]:
-    return tuple(Delete(RelPath(path)) for path in paths)
+def deletes(*paths: str) -> tuple[DeleteFile, ...]:
+    return tuple(DeleteFile(RelPath(path)) for path in paths)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new folder", "folder that is there"])
@@ -141,7 +141,7 @@ def test_files_are_durable_before_they_are_seen_and_before_their_resource_is(
     if there:
         (volume.folder.place / "d").mkdir()
     names = [*(f"{number}.py" for number in range(count)), "resource.json"]
-    volume.apply(Plan(writes=tuple(volume.write(f"d/{name}", name.encode()) for name in names)))
+    volume.apply(SyncPlan(writes=tuple(volume.write(f"d/{name}", name.encode()) for name in names)))
     assert not volume.lost
     assert volume.steps.count("rename.before") == (len(names) if there else 0)
 
@@ -152,10 +152,10 @@ def test_new_folders_are_durable_with_the_names_in_them(volume: Volume, folders:
     (volume.folder.place / "p").mkdir()
     below = "/".join(f"{number}" for number in range(60))
     paths = [f"p/{number}/x/view.json" for number in range(folders)]
-    volume.apply(Plan(writes=tuple(volume.write(path) for path in (*paths, f"q/{below}/view.json"))))
+    volume.apply(SyncPlan(writes=tuple(volume.write(path) for path in (*paths, f"q/{below}/view.json"))))
     assert not volume.lost
     deep = tuple(volume.write(f"q{'/y' * depth}/deep.json") for depth in (50, 51))
-    volume.apply(Plan(writes=deep))
+    volume.apply(SyncPlan(writes=deep))
     assert not volume.lost
 
 
@@ -164,31 +164,31 @@ def test_files_in_many_folders_that_are_there_are_durable(volume: Volume, folder
     for number in range(folders):
         (volume.folder.place / f"d/{number}").mkdir(parents=True)
     writes = [volume.write(f"d/{n}/{name}") for n in range(folders) for name in ("a", "resource.json")]
-    volume.apply(Plan(writes=tuple(writes)))
+    volume.apply(SyncPlan(writes=tuple(writes)))
     assert not volume.lost
 
 
 @pytest.mark.parametrize("count", [1, SYNC_EACH, MANY])
 def test_deletions_are_durable_before_the_ledger_forgets_them(volume: Volume, count: int) -> None:
     paths = [f"d/{number}/x" for number in range(count)]
-    volume.apply(Plan(writes=tuple(volume.write(path) for path in (*paths, "d/stays", "d/0/stays"))))
-    volume.apply(Plan(deletions=deletes(*paths), prunable=frozenset({"d"})))
+    volume.apply(SyncPlan(writes=tuple(volume.write(path) for path in (*paths, "d/stays", "d/0/stays"))))
+    volume.apply(SyncPlan(deletions=deletes(*paths), prunable=frozenset({"d"})))
     assert not volume.lost
     assert sorted(path.name for path in (volume.folder.place / "d").iterdir()) == ["0", "stays"]
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new folder", "folder that is there"])
 def test_what_comes_is_durable_before_anything_goes(volume: Volume, there: bool) -> None:
-    volume.apply(Plan(writes=(volume.write("d/old"),)))
+    volume.apply(SyncPlan(writes=(volume.write("d/old"),)))
     added = volume.write("d/new" if there else "e/new")
-    volume.apply(Plan(writes=(added,), deletions=deletes("d/old"), prunable=frozenset({"d"})))
+    volume.apply(SyncPlan(writes=(added,), deletions=deletes("d/old"), prunable=frozenset({"d"})))
     assert not volume.lost
     assert "unlink.after" in volume.steps
 
 
 def test_what_made_room_and_what_came_in_its_place_are_durable(volume: Volume) -> None:
-    volume.apply(Plan(writes=(volume.write("d/swap"), volume.write("d/back/file"))))
-    plan = Plan(
+    volume.apply(SyncPlan(writes=(volume.write("d/swap"), volume.write("d/back/file"))))
+    plan = SyncPlan(
         clearings=deletes("d/back/file", "d/swap"),
         writes=(volume.write("d/back", b"2"), volume.write("d/swap/now/a/folder", b"2")),
         prunable=frozenset({"d"}),
@@ -200,15 +200,15 @@ def test_what_made_room_and_what_came_in_its_place_are_durable(volume: Volume) -
 def test_a_folder_that_somebody_takes_away_meanwhile_is_made_again_durably(volume: Volume) -> None:
     place = volume.folder.place / "d/x"
     place.mkdir(parents=True)
-    volume.apply(Plan(writes=(volume.write("d/x/a"),)), ready=place.rmdir)
+    volume.apply(SyncPlan(writes=(volume.write("d/x/a"),)), ready=place.rmdir)
     assert not volume.lost
     assert "mkdir.after" in volume.steps
 
 
 def test_every_step_of_the_ledger_is_durable_as_a_journal_and_as_a_whole(volume: Volume) -> None:
-    volume.apply(Plan(writes=(volume.write("d/a"),)))
+    volume.apply(SyncPlan(writes=(volume.write("d/a"),)))
     assert {"base.flush.after", "journal.sync.after"} <= set(volume.steps)
     volume.steps.clear()
-    volume.apply(Plan(writes=(volume.write("d/a", b"2", replaces=True),)))
+    volume.apply(SyncPlan(writes=(volume.write("d/a", b"2", replaces=True),)))
     assert "base.write.before" not in volume.steps
     assert not volume.lost

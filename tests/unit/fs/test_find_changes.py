@@ -19,12 +19,12 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import SHIELD
 from stoker.engine.plan.ledger import UNSEEN, Ledger, record
-from stoker.engine.plan.live import Live
+from stoker.engine.plan.live import LiveDifferences
 from stoker.fs import find_changes
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.stat_stamp import COARSE, stamp
-from stoker.fs.stop_check import Stopped
+from stoker.fs.stop_check import SyncStopped
 
 
 def scanned(
@@ -35,7 +35,7 @@ def scanned(
     files: tuple[str, ...] = (),
     walk: bool = True,
     digits: int = 40,
-) -> Live:
+) -> LiveDifferences:
     with DataFolder.opened(data) as folder:
         return scan(
             folder,
@@ -64,7 +64,7 @@ def remembered(data: Path, *paths: str) -> Ledger:
     return Ledger(files)
 
 
-def kinds(live: Live) -> dict[str, str | None]:
+def kinds(live: LiveDifferences) -> dict[str, str | None]:
     return {path: entry.kind.name if entry is not None else None for path, entry in live.found.items()}
 
 
@@ -362,7 +362,7 @@ def test_an_empty_volume_has_nothing(tmp_path: Path) -> None:
 
 def test_it_stops_when_told(tmp_path: Path) -> None:
     put(tmp_path / "d/e/f", "1")
-    with DataFolder.opened(tmp_path) as folder, pytest.raises(Stopped):
+    with DataFolder.opened(tmp_path) as folder, pytest.raises(SyncStopped):
         scan(folder, Ledger(), managed_folders=["d"], stopped=lambda: True)
 
 

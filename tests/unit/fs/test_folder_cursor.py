@@ -9,7 +9,7 @@ import pytest
 
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.file_rules import FileRules
-from stoker.fs.folder_cursor import Descent
+from stoker.fs.folder_cursor import DirWalk
 from stoker_testkit.open_files import open_below
 
 
@@ -18,7 +18,7 @@ def test_the_way_is_kept_open_and_let_go_in_the_end(tmp_path: Path) -> None:
     (tmp_path / "a/d").mkdir()
     with DataFolder.opened(tmp_path) as folder:
         before = open_below(tmp_path)
-        with Descent(folder.fd) as descent:
+        with DirWalk(folder.fd) as descent:
             assert descent.enter("") == folder.fd
             deep = descent.enter("a/b/c")
             assert descent.enter("a/b/c") == deep
@@ -33,7 +33,7 @@ def test_the_way_is_kept_open_and_let_go_in_the_end(tmp_path: Path) -> None:
 def test_where_it_ended_can_be_told_and_it_goes_on_from_there(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/file").touch()
-    with DataFolder.opened(tmp_path) as folder, Descent(folder.fd) as descent:
+    with DataFolder.opened(tmp_path) as folder, DirWalk(folder.fd) as descent:
         for path, held, blocked in (
             ("x/y", "", "x"),
             ("x", "", "x"),
@@ -56,7 +56,7 @@ def test_missing_folders_are_made_on_the_way(tmp_path: Path, new: bool) -> None:
         made.append(path)
         return FileRules().make_folder(above, name)
 
-    with DataFolder.opened(tmp_path) as folder, Descent(folder.fd, make, new=new) as descent:
+    with DataFolder.opened(tmp_path) as folder, DirWalk(folder.fd, make, new=new) as descent:
         descent.enter("a/b/c")
         descent.enter("a/b/d")
     assert [path for path in made if path != "a"] == ["a/b", "a/b/c", "a/b/d"]

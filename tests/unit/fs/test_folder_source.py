@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Misconfigured, Retry
-from stoker.domain.git_objects import FileVersion, RefusalKind, blob_of
+from stoker.domain.git_objects import FileVersion, RefusedEntryKind, blob_of
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import GitRef
 from stoker.fs import folder_source
@@ -104,9 +104,9 @@ async def test_links_repositories_and_odd_names_are_refused_by_name(copy: Path) 
     source = FolderSource(copy)
     tree = await source.tree(await source.resolve(HEAD))
     assert {(one.name, one.kind) for one in tree.refused} == {
-        ("s/link", RefusalKind.SYMLINK),
-        ("s/module", RefusalKind.SUBMODULE),
-        ("s/back\\slash", RefusalKind.BAD_NAME),
+        ("s/link", RefusedEntryKind.SYMLINK),
+        ("s/module", RefusedEntryKind.SUBMODULE),
+        ("s/back\\slash", RefusedEntryKind.BAD_NAME),
     }
     assert sorted(tree.files) == ["s/a", "s/b/c", "top"]
 

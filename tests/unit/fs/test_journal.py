@@ -16,9 +16,9 @@ from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.git_objects import BlobId, FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import record
-from stoker.engine.plan.plan import Facts
+from stoker.engine.plan.plan import LedgerFacts
 from stoker.fs import journal
-from stoker.fs.journal import Change, Frames, Unreadable
+from stoker.fs.journal import JournalFrames, JournalUnreadable, LedgerChange
 from stoker.fs.stat_stamp import unseen
 
 GENERATION = b"0123456789abcdef"
@@ -40,7 +40,7 @@ records = st.builds(
     lambda version, stat: record(version, stat + bytes([version.executable])), versions, stats
 )
 changes = st.builds(
-    Change,
+    LedgerChange,
     files=st.dictionaries(paths, records, max_size=5),
     gone=st.lists(paths, max_size=3),
     intended=st.dictionaries(paths, records.map(journal.packed), max_size=3),
@@ -63,7 +63,7 @@ quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 @quick
 @given(changes)
-def test_a_base_gives_back_what_was_put_in(change: Change) -> None:
+def test_a_base_gives_back_what_was_put_in(change: LedgerChange) -> None:
     assert journal.decode_base(b"".join(journal.encode_base(GENERATION, change))) == (GENERATION, change)
 
 
@@ -72,8 +72,8 @@ def test_a_version_gives_back_what_was_put_in(version: FileVersion) -> None:
     assert journal.unpacked(journal.packed(record(version, unseen(version.executable)))) == version
 
 
-def written(*steps: Change) -> bytes:
-    frames = Frames(GENERATION)
+def written(*steps: LedgerChange) -> bytes:
+    frames = JournalFrames(GENERATION)
     data = b""
     for change in steps:
         frame = frames.next(change)
@@ -85,18 +85,20 @@ def written(*steps: Change) -> bytes:
 
 @quick
 @given(st.lists(changes, max_size=4), changes)
-def test_a_journal_gives_back_what_was_put_in_and_goes_on(steps: list[Change], another: Change) -> None:
+def test_a_journal_gives_back_what_was_put_in_and_goes_on(
+    steps: list[LedgerChange], another: LedgerChange
+) -> None:
     data = written(*steps)
-    frames = Frames(GENERATION)
+    frames = JournalFrames(GENERATION)
     assert frames.read(data) == steps
     assert frames.end == len(data)
-    assert Frames(GENERATION).read(data + frames.next(another)) == [*steps, another]
+    assert JournalFrames(GENERATION).read(data + frames.next(another)) == [*steps, another]
 
 
 @quick
 @given(st.lists(changes, min_size=1, max_size=4), st.data())
 def test_whatever_happens_to_its_bytes_a_journal_is_read_up_to_there(
-    steps: list[Change], chosen: st.DataObject
+    steps: list[LedgerChange], chosen: st.DataObject
 ) -> None:
     data = written(*steps)
     at = chosen.draw(st.integers(0, len(data) - 1))
@@ -108,7 +110,7 @@ def test_whatever_happens_to_its_bytes_a_journal_is_read_up_to_there(
             st.binary(min_size=1, max_size=40).map(lambda garbage: data + garbage),
         )
     )
-    frames = Frames(GENERATION)
+    frames = JournalFrames(GENERATION)
     found = frames.read(damage)
     assert found == steps[: len(found)]
     assert frames.end <= len(damage)
@@ -118,43 +120,45 @@ def test_whatever_happens_to_its_bytes_a_journal_is_read_up_to_there(
 
 @quick
 @given(changes, st.data())
-def test_whatever_happens_to_the_bytes_of_a_base_it_is_noticed(change: Change, chosen: st.DataObject) -> None:
+def test_whatever_happens_to_the_bytes_of_a_base_it_is_noticed(
+    change: LedgerChange, chosen: st.DataObject
+) -> None:
     data = b"".join(journal.encode_base(GENERATION, change))
     at = chosen.draw(st.integers(0, len(data) - 1))
     bit = chosen.draw(st.integers(0, 7))
     for damage in (data[:at], data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :], data + b"\0"):
-        with pytest.raises(Unreadable):
+        with pytest.raises(JournalUnreadable):
             journal.decode_base(damage)
 
 
 def test_frames_of_another_journal_or_another_place_do_not_count() -> None:
-    one, two = Change({}, gone=["a"]), Change({}, gone=["b"])
+    one, two = LedgerChange({}, gone=["a"]), LedgerChange({}, gone=["b"])
     data = written(one, two)
-    assert Frames(b"x" * journal.GENERATION).read(data) == []
+    assert JournalFrames(b"x" * journal.GENERATION).read(data) == []
     first = len(written(one))
     swapped = data[: journal.GENERATION] + data[first:] + data[journal.GENERATION : first]
-    assert Frames(GENERATION).read(swapped) == []
+    assert JournalFrames(GENERATION).read(swapped) == []
     doubled = data + data[first:]
-    assert Frames(GENERATION).read(doubled) == [one, two]
+    assert JournalFrames(GENERATION).read(doubled) == [one, two]
 
 
 def test_random_bytes_are_no_ledger() -> None:
     chance = random.Random(7)  # noqa: S311 - the same bytes each time
     for size in (0, 1, 15, 16, 39, 40, 1000):
-        with pytest.raises(Unreadable):
+        with pytest.raises(JournalUnreadable):
             journal.decode_base(chance.randbytes(size))
-        assert Frames(GENERATION).read(GENERATION + chance.randbytes(size)) == []
+        assert JournalFrames(GENERATION).read(GENERATION + chance.randbytes(size)) == []
 
 
 GOOD = record(FileVersion(blob_of(b"1")))
 
 
-def in_a_base(change: Change) -> object:
+def in_a_base(change: LedgerChange) -> object:
     return journal.decode_base(b"".join(journal.encode_base(GENERATION, change)))
 
 
-def in_a_frame(change: Change) -> object:
-    return Frames(GENERATION).read(Frames(GENERATION).next(change))
+def in_a_frame(change: LedgerChange) -> object:
+    return JournalFrames(GENERATION).read(JournalFrames(GENERATION).next(change))
 
 
 OUT = "../../etc/passwd"
@@ -164,40 +168,40 @@ OUT = "../../etc/passwd"
 @pytest.mark.parametrize(
     "change",
     [
-        Change({OUT: GOOD}),
-        Change({"/etc/passwd": GOOD}),
-        Change({"": GOOD}),
-        Change({"d/../../x": GOOD}),
-        Change({"d/.git/config": GOOD}),
-        Change({"d/a\0": GOOD}),
-        Change({"d/a": b"short"}),
-        Change({"d/a": GOOD + b"x"}),
-        Change({}, gone=[OUT]),
-        Change({}, gone=[""]),
-        Change({}, intended={OUT: journal.packed(GOOD)}),
-        Change({}, intended={"x": b"1"}),
-        Change({}, intended={"x": GOOD}),
-        Change({}, facts={"folders": [OUT]}),
-        Change({}, facts={"folders": [""]}),
-        Change({}, facts={"kept": ["/etc"]}),
-        Change({}, facts={"mirrored": [OUT]}),
-        Change({}, facts={"folders": "d"}),
-        Change({}, facts={"commit": ["d"]}),
-        Change({}, facts={"given": {"d": 1}}),  # type: ignore[dict-item]
-        Change({}, facts={"unheard": "of"}),
+        LedgerChange({OUT: GOOD}),
+        LedgerChange({"/etc/passwd": GOOD}),
+        LedgerChange({"": GOOD}),
+        LedgerChange({"d/../../x": GOOD}),
+        LedgerChange({"d/.git/config": GOOD}),
+        LedgerChange({"d/a\0": GOOD}),
+        LedgerChange({"d/a": b"short"}),
+        LedgerChange({"d/a": GOOD + b"x"}),
+        LedgerChange({}, gone=[OUT]),
+        LedgerChange({}, gone=[""]),
+        LedgerChange({}, intended={OUT: journal.packed(GOOD)}),
+        LedgerChange({}, intended={"x": b"1"}),
+        LedgerChange({}, intended={"x": GOOD}),
+        LedgerChange({}, facts={"folders": [OUT]}),
+        LedgerChange({}, facts={"folders": [""]}),
+        LedgerChange({}, facts={"kept": ["/etc"]}),
+        LedgerChange({}, facts={"mirrored": [OUT]}),
+        LedgerChange({}, facts={"folders": "d"}),
+        LedgerChange({}, facts={"commit": ["d"]}),
+        LedgerChange({}, facts={"given": {"d": 1}}),  # type: ignore[dict-item]
+        LedgerChange({}, facts={"unheard": "of"}),
     ],
 )
 def test_a_ledger_with_the_right_checksum_leads_nowhere_else(
-    change: Change, read: Callable[[Change], object]
+    change: LedgerChange, read: Callable[[LedgerChange], object]
 ) -> None:
     """Whoever can write there knows our form as well as we do, and must not make us delete elsewhere."""
-    with pytest.raises(Unreadable):
+    with pytest.raises(JournalUnreadable):
         read(change)
 
 
 def test_what_such_a_ledger_may_say_is_read() -> None:
     """So that the refusals are about what is wrong with the others."""
-    change = Change({"d/a": GOOD}, ["d/b"], {"d/c": journal.packed(GOOD)}, {"folders": ["d"]}, True)
+    change = LedgerChange({"d/a": GOOD}, ["d/b"], {"d/c": journal.packed(GOOD)}, {"folders": ["d"]}, True)
     assert in_a_base(change) == (GENERATION, change)
     assert in_a_frame(change) == [change]
 
@@ -233,12 +237,12 @@ def test_what_such_a_ledger_may_say_is_read() -> None:
 def test_a_form_that_is_not_ours_is_refused_although_its_checksum_fits(content: object) -> None:
     """Whatever it says; what is said in our own form is tried above."""
     raw = msgspec.msgpack.encode(content)
-    with pytest.raises(Unreadable):
+    with pytest.raises(JournalUnreadable):
         journal.decode_base(_base(raw))
-    plain = written(Change({}))
+    plain = written(LedgerChange({}))
     frame = journal._FRAME.pack(len(raw), zlib.crc32(raw, zlib.crc32(GENERATION))) + raw
-    with pytest.raises(Unreadable):
-        Frames(GENERATION).read(plain[: journal.GENERATION] + frame)
+    with pytest.raises(JournalUnreadable):
+        JournalFrames(GENERATION).read(plain[: journal.GENERATION] + frame)
 
 
 def _base(raw: bytes, version: int = journal.FORMAT) -> bytes:
@@ -247,14 +251,16 @@ def _base(raw: bytes, version: int = journal.FORMAT) -> bytes:
 
 
 def test_a_later_format_is_named() -> None:
-    assert journal.decode_base(b"".join(journal.encode_base(b"g" * 16, Change({}))))[1] == Change({}, gone=[])
+    assert journal.decode_base(b"".join(journal.encode_base(b"g" * 16, LedgerChange({}))))[1] == LedgerChange(
+        {}, gone=[]
+    )
     with pytest.raises(Stalled, match="format 3"):
         journal.decode_base(_base(b"whatever comes then", version=3))
 
 
 def test_only_facts_that_changed_are_told() -> None:
-    known = Facts(commit="a", folders=frozenset({"d", "e"}), given=frozenset({"0:d/ 1"}))
+    known = LedgerFacts(commit="a", folders=frozenset({"d", "e"}), given=frozenset({"0:d/ 1"}))
     after = replace(known, commit="b", kept=frozenset({"d/x"}))
     assert journal.plain_facts(after, known) == {"commit": "b", "kept": ["d/x"]}
     assert journal.with_facts(known, journal.plain_facts(after, known)) == after
-    assert journal.with_facts(Facts(), journal.plain_facts(after, None)) == after
+    assert journal.with_facts(LedgerFacts(), journal.plain_facts(after, None)) == after

@@ -19,17 +19,17 @@ from stoker.domain.errors import Retry, Stalled, Wait
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import STAT, Ledger, record
-from stoker.engine.plan.plan import Facts
+from stoker.engine.plan.plan import LedgerFacts
 from stoker.fs import journal
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import JOURNAL, MANIFEST, SMALL, Book, locked
+from stoker.fs.ledger_store import JOURNAL, MANIFEST, SMALL, LedgerStore, locked
 from stoker.fs.stat_stamp import unseen
 
 ONE, TWO, THREE = (FileVersion(blob_of(content)) for content in (b"1", b"2", b"3"))
 RUN = FileVersion(blob_of(b"2", digits=64), True)
 SEEN = STAT.pack(1, 2, 3, 4, 0)
 FILES = {"d/Línea 1": record(ONE, SEEN), "d/run": record(RUN, STAT.pack(1, 2, 3, 4, 1))}
-FACTS = Facts(
+FACTS = LedgerFacts(
     commit="c" * 40,
     settings="s",
     mappings=frozenset({"s -> d"}),
@@ -48,15 +48,15 @@ def folder(tmp_path: Path) -> Iterator[DataFolder]:
 
 
 @pytest.fixture
-def book(folder: DataFolder) -> Book:
+def book(folder: DataFolder) -> LedgerStore:
     """A ledger with two files."""
-    book = Book.load(folder)
+    book = LedgerStore.load(folder)
     book.settle(folder, FILES, (), FACTS, complete=True)
     return book
 
 
 def known(folder: DataFolder) -> Ledger:
-    ledger = Book.load(folder).ledger
+    ledger = LedgerStore.load(folder).ledger
     assert ledger is not None
     return ledger
 
@@ -73,27 +73,27 @@ def records(**versions: FileVersion) -> dict[str, bytes]:
 
 
 def test_a_folder_without_one_is_first_contact(folder: DataFolder, tmp_path: Path) -> None:
-    book = Book.load(folder)
+    book = LedgerStore.load(folder)
     assert book.ledger is None
     assert book.trouble == ()
     assert book.unchanged_on_disk(folder)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_settled_is_loaded(folder: DataFolder, tmp_path: Path, book: Book) -> None:
+def test_what_was_settled_is_loaded(folder: DataFolder, tmp_path: Path, book: LedgerStore) -> None:
     ledger = known(folder)
     assert ledger == book.ledger
     assert ledger.files == FILES
     assert ledger.version("d/run") == RUN
-    facts = {name: getattr(ledger, name) for name in Facts.__dataclass_fields__}
-    assert Facts(**facts) == FACTS
+    facts = {name: getattr(ledger, name) for name in LedgerFacts.__dataclass_fields__}
+    assert LedgerFacts(**facts) == FACTS
     assert ledger.complete
     assert sorted(path.name for path in (tmp_path / ".sync-state").iterdir()) == ["manifest"]
     assert stat.S_IMODE((tmp_path / ".sync-state").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / MANIFEST).stat().st_mode) == 0o600
 
 
-def test_changes_are_added_to_the_journal(folder: DataFolder, tmp_path: Path, book: Book) -> None:
+def test_changes_are_added_to_the_journal(folder: DataFolder, tmp_path: Path, book: LedgerStore) -> None:
     manifest = (tmp_path / MANIFEST).stat()
     new = {"d/new": record(THREE, SEEN)}
     book.settle(folder, new, ["d/run", "never/heard"], FACTS, complete=False)
@@ -106,7 +106,7 @@ def test_changes_are_added_to_the_journal(folder: DataFolder, tmp_path: Path, bo
     assert (tmp_path / JOURNAL).stat().st_size < 300
 
 
-def test_the_files_of_a_ledger_go_on_with_the_book(folder: DataFolder, book: Book) -> None:
+def test_the_files_of_a_ledger_go_on_with_the_book(folder: DataFolder, book: LedgerStore) -> None:
     before = book.ledger
     assert before is not None
     book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
@@ -115,8 +115,8 @@ def test_the_files_of_a_ledger_go_on_with_the_book(folder: DataFolder, book: Boo
     assert book.ledger.files is before.files
 
 
-def test_an_intention_stands_until_it_is_settled(folder: DataFolder, book: Book) -> None:
-    after = Facts(commit="new", mappings=frozenset({"t -> e"}), folders=frozenset({"e"}))
+def test_an_intention_stands_until_it_is_settled(folder: DataFolder, book: LedgerStore) -> None:
+    after = LedgerFacts(commit="new", mappings=frozenset({"t -> e"}), folders=frozenset({"e"}))
     book.intend(folder, records(e__a=ONE, e__b=RUN), after)
     ledger = known(folder)
     assert ledger == book.ledger
@@ -144,7 +144,7 @@ def test_an_intention_stands_until_it_is_settled(folder: DataFolder, book: Book)
 
 @pytest.mark.parametrize("step", ["intended", "failed in part"])
 def test_a_folder_that_a_pass_began_to_welcome_others_in_is_not_mirrored(
-    folder: DataFolder, book: Book, step: str
+    folder: DataFolder, book: LedgerStore, step: str
 ) -> None:
     assert known(folder).mirrors("d/new")
     welcoming = replace(FACTS, mirrored=frozenset())
@@ -160,12 +160,14 @@ def test_a_folder_that_a_pass_began_to_welcome_others_in_is_not_mirrored(
 
 
 def test_on_first_contact_the_strangers_are_known_before_the_first_change(folder: DataFolder) -> None:
-    book = Book.load(folder)
+    book = LedgerStore.load(folder)
     book.intend(folder, records(d__a=ONE), FACTS)
     assert known(folder).kept == {"d/theirs"}
 
 
-def test_nothing_is_written_when_nothing_changed(folder: DataFolder, tmp_path: Path, book: Book) -> None:
+def test_nothing_is_written_when_nothing_changed(
+    folder: DataFolder, tmp_path: Path, book: LedgerStore
+) -> None:
     before = {path: path.stat() for path in (tmp_path / ".sync-state").iterdir()}
     book.settle(folder, FILES, ["never/heard"], FACTS, complete=True)
     book.settle(folder, {}, (), FACTS, complete=True)
@@ -176,7 +178,7 @@ def test_nothing_is_written_when_nothing_changed(folder: DataFolder, tmp_path: P
 
 
 def test_newer_stat_data_alone_rides_with_the_next_change(
-    folder: DataFolder, tmp_path: Path, book: Book
+    folder: DataFolder, tmp_path: Path, book: LedgerStore
 ) -> None:
     newer = record(ONE, STAT.pack(1, 2, 99, 4, 0))
     book.settle(folder, {"d/Línea 1": newer}, (), FACTS, complete=True)
@@ -191,17 +193,17 @@ def test_newer_stat_data_alone_rides_with_the_next_change(
 @pytest.mark.parametrize(
     "kept", [record(TWO, SEEN), record(FileVersion(ONE.blob, True), STAT.pack(1, 2, 3, 4, 1))]
 )
-def test_another_version_is_written_at_once(folder: DataFolder, book: Book, kept: bytes) -> None:
+def test_another_version_is_written_at_once(folder: DataFolder, book: LedgerStore, kept: bytes) -> None:
     book.settle(folder, {"d/Línea 1": kept}, (), FACTS, complete=True)
     assert known(folder).files["d/Línea 1"] == kept
 
 
-def test_a_path_that_is_gone_and_written_again_is_there(folder: DataFolder, book: Book) -> None:
+def test_a_path_that_is_gone_and_written_again_is_there(folder: DataFolder, book: LedgerStore) -> None:
     book.settle(folder, {"d/run": FILES["d/run"]}, ["d/run"], FACTS, complete=False)
     assert known(folder).files == FILES
 
 
-def test_a_long_journal_becomes_a_new_manifest(folder: DataFolder, tmp_path: Path, book: Book) -> None:
+def test_a_long_journal_becomes_a_new_manifest(folder: DataFolder, tmp_path: Path, book: LedgerStore) -> None:
     first = (tmp_path / MANIFEST).stat().st_ino
     turns = 0
     while (tmp_path / MANIFEST).stat().st_ino == first:
@@ -221,7 +223,7 @@ def test_a_long_journal_becomes_a_new_manifest(folder: DataFolder, tmp_path: Pat
 
 
 def test_a_large_first_pass_is_one_manifest(folder: DataFolder, tmp_path: Path) -> None:
-    book = Book.load(folder)
+    book = LedgerStore.load(folder)
     book.intend(folder, {f"d/{n}": record(ONE) for n in range(10_000)}, FACTS)
     book.settle(folder, {f"d/{n}": record(ONE) for n in range(10_000)}, (), FACTS, complete=True)
     assert not (tmp_path / JOURNAL).exists()
@@ -229,9 +231,9 @@ def test_a_large_first_pass_is_one_manifest(folder: DataFolder, tmp_path: Path) 
     assert not known(folder).intended
 
 
-def test_what_another_process_wrote_is_noticed(folder: DataFolder, book: Book) -> None:
+def test_what_another_process_wrote_is_noticed(folder: DataFolder, book: LedgerStore) -> None:
     assert book.unchanged_on_disk(folder)
-    other = Book.load(folder)
+    other = LedgerStore.load(folder)
     other.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
     assert other.unchanged_on_disk(folder)
     assert not book.unchanged_on_disk(folder)
@@ -242,7 +244,7 @@ def test_what_another_process_wrote_is_noticed(folder: DataFolder, book: Book) -
         book.settle(folder, {"d/x": record(ONE)}, (), FACTS, complete=True)
 
 
-def test_a_ledger_that_vanished_is_noticed(folder: DataFolder, tmp_path: Path, book: Book) -> None:
+def test_a_ledger_that_vanished_is_noticed(folder: DataFolder, tmp_path: Path, book: LedgerStore) -> None:
     for path in (tmp_path / ".sync-state").iterdir():
         path.unlink()
     assert not book.unchanged_on_disk(folder)
@@ -253,20 +255,20 @@ def test_a_ledger_that_vanished_is_noticed(folder: DataFolder, tmp_path: Path, b
 def test_what_a_killed_pass_left_of_a_new_manifest_is_overwritten(folder: DataFolder, tmp_path: Path) -> None:
     (tmp_path / ".sync-state").mkdir()
     (tmp_path / ".sync-state/manifest.new").write_text("half")
-    book = Book.load(folder)
+    book = LedgerStore.load(folder)
     book.settle(folder, FILES, (), FACTS, complete=True)
     assert known(folder).files == FILES
     assert not (tmp_path / ".sync-state/manifest.new").exists()
 
 
 def test_a_torn_tail_is_cut_off_and_then_nothing_is_taken_for_granted(
-    folder: DataFolder, tmp_path: Path, book: Book
+    folder: DataFolder, tmp_path: Path, book: LedgerStore
 ) -> None:
     book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
     whole = (tmp_path / JOURNAL).read_bytes()
     with (tmp_path / JOURNAL).open("ab") as file:
         file.write(b"torn" * 1000)  # more than the next change needs
-    torn = Book.load(folder)
+    torn = LedgerStore.load(folder)
     assert torn.ledger is not None
     assert torn.ledger.files == FILES | {"d/new": record(THREE)}
     assert not torn.ledger.complete
@@ -276,15 +278,17 @@ def test_a_torn_tail_is_cut_off_and_then_nothing_is_taken_for_granted(
     assert known(folder).complete
 
 
-def test_the_journal_of_another_manifest_is_ignored(folder: DataFolder, tmp_path: Path, book: Book) -> None:
+def test_the_journal_of_another_manifest_is_ignored(
+    folder: DataFolder, tmp_path: Path, book: LedgerStore
+) -> None:
     book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
     other = (tmp_path / JOURNAL).read_bytes()
     (tmp_path / MANIFEST).unlink()
-    again = Book.load(folder)
+    again = LedgerStore.load(folder)
     assert again.ledger is None
     again.settle(folder, FILES, (), FACTS, complete=True)
     (tmp_path / JOURNAL).write_bytes(other)
-    found = Book.load(folder)
+    found = LedgerStore.load(folder)
     assert found.ledger is not None
     assert found.ledger.files == FILES
     assert not found.ledger.complete
@@ -297,11 +301,11 @@ OLD = json.dumps({"format": 1, "files": {"d/a": [blob_of(b"1"), "644"]}, "intend
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\x80", OLD.encode(), b"[" * 100_000, os.urandom(5000)])
 def test_one_that_cannot_be_read_counts_as_first_contact_and_is_named(
-    folder: DataFolder, tmp_path: Path, book: Book, content: bytes
+    folder: DataFolder, tmp_path: Path, book: LedgerStore, content: bytes
 ) -> None:
     book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
     (tmp_path / MANIFEST).write_bytes(content)
-    found = Book.load(folder)
+    found = LedgerStore.load(folder)
     assert found.ledger is None
     assert [note.path for note in found.trouble] == [".sync-state/manifest"]
     assert found.unchanged_on_disk(folder)
@@ -309,24 +313,26 @@ def test_one_that_cannot_be_read_counts_as_first_contact_and_is_named(
     assert known(folder).files == {"d/x": record(ONE)}
 
 
-def test_one_that_is_larger_than_any_is_not_read(folder: DataFolder, tmp_path: Path, book: Book) -> None:
+def test_one_that_is_larger_than_any_is_not_read(
+    folder: DataFolder, tmp_path: Path, book: LedgerStore
+) -> None:
     os.truncate(tmp_path / MANIFEST, 1 << 40)
-    assert Book.load(folder).ledger is None
+    assert LedgerStore.load(folder).ledger is None
 
 
 def test_one_of_a_later_version_stops_the_pass(
-    folder: DataFolder, tmp_path: Path, book: Book, monkeypatch: pytest.MonkeyPatch
+    folder: DataFolder, tmp_path: Path, book: LedgerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "FORMAT", 3)
-    (tmp_path / MANIFEST).write_bytes(b"".join(journal.encode_base(b"g" * 16, journal.Change({}))))
+    (tmp_path / MANIFEST).write_bytes(b"".join(journal.encode_base(b"g" * 16, journal.LedgerChange({}))))
     monkeypatch.undo()
     with pytest.raises(Stalled, match="format 3"):
-        Book.load(folder)
+        LedgerStore.load(folder)
 
 
 @pytest.mark.parametrize("name", [MANIFEST, JOURNAL])
 def test_a_symlink_in_its_place_is_not_followed(
-    folder: DataFolder, tmp_path: Path, book: Book, name: str
+    folder: DataFolder, tmp_path: Path, book: LedgerStore, name: str
 ) -> None:
     book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
     outside = tmp_path / "outside"
@@ -334,7 +340,7 @@ def test_a_symlink_in_its_place_is_not_followed(
     (tmp_path / name).symlink_to(outside)
     before = outside.read_bytes()
     with pytest.raises(Retry, match="symlink") as failed:
-        Book.load(folder)
+        LedgerStore.load(folder)
     assert failed.value.reason is Reason.DATA_VOLUME_FAILED
     with pytest.raises(Retry):
         book.settle(folder, {"d/x": record(ONE)}, (), FACTS, complete=True)
@@ -345,9 +351,9 @@ def test_a_symlink_in_the_place_of_its_folder_is_not_followed(folder: DataFolder
     (tmp_path / "outside").mkdir()
     (tmp_path / ".sync-state").symlink_to(tmp_path / "outside")
     with pytest.raises(Retry, match="symlink"):
-        Book.load(folder)
+        LedgerStore.load(folder)
     with pytest.raises(Retry, match="symlink"):
-        Book().settle(folder, FILES, (), FACTS, complete=True)
+        LedgerStore().settle(folder, FILES, (), FACTS, complete=True)
     with pytest.raises(Retry, match="symlink"), locked(folder):
         pass
     assert list((tmp_path / "outside").iterdir()) == []
@@ -359,7 +365,7 @@ def test_one_pass_at_a_time(folder: DataFolder) -> None:
             pass
         assert waiting.value.reason is Reason.SYNC_IN_PROGRESS
     with locked(folder):
-        assert Book.load(folder).ledger is None
+        assert LedgerStore.load(folder).ledger is None
 
 
 def test_a_state_folder_that_is_open_to_others_is_closed(folder: DataFolder, tmp_path: Path) -> None:
@@ -392,10 +398,10 @@ def test_memory_and_disk_always_agree(
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr("stoker.fs.ledger_store.SMALL", small)
-        book = Book.load(folder)
+        book = LedgerStore.load(folder)
         model: dict[str, FileVersion] = {}
         for number, (versions, gone, done) in enumerate(steps):
-            facts = Facts(commit=str(number % 3), folders=frozenset({f"f{number % 2}"}))
+            facts = LedgerFacts(commit=str(number % 3), folders=frozenset({f"f{number % 2}"}))
             kept = {path: record(version, unseen(version.executable)) for path, version in versions.items()}
             if number % 2:
                 book.intend(folder, kept, facts)
@@ -408,7 +414,7 @@ def test_memory_and_disk_always_agree(
 
 
 def test_whatever_happens_to_the_bytes_on_disk_it_loads_or_is_named(
-    folder: DataFolder, tmp_path: Path, book: Book
+    folder: DataFolder, tmp_path: Path, book: LedgerStore
 ) -> None:
     """Any bit, any length: no crash, and no path that we did not write."""
     for number in range(4):
@@ -424,7 +430,7 @@ def test_whatever_happens_to_the_bytes_on_disk_it_loads_or_is_named(
             (tmp_path / name).write_bytes(
                 chance.choice([flipped, whole[:at], whole[:at] + chance.randbytes(30)])
             )
-            found = Book.load(folder)
+            found = LedgerStore.load(folder)
             if name == MANIFEST:
                 assert found.trouble
             ledger = found.ledger or Ledger()
@@ -436,21 +442,23 @@ def test_whatever_happens_to_the_bytes_on_disk_it_loads_or_is_named(
 
 
 def test_a_file_that_went_does_not_come_back_with_newer_stat_data(folder: DataFolder) -> None:
-    book = Book.load(folder)
-    book.settle(folder, {"d/a": record(ONE), "d/b": record(ONE)}, (), Facts(), complete=True)
+    book = LedgerStore.load(folder)
+    book.settle(folder, {"d/a": record(ONE), "d/b": record(ONE)}, (), LedgerFacts(), complete=True)
     newer = record(ONE, SEEN)
-    book.settle(folder, {"d/a": newer}, (), Facts(), complete=True)  # not written until something changes
-    book.settle(folder, {}, ["d/a"], Facts(), complete=True)
-    for known in (book.ledger, Book.load(folder).ledger):
+    book.settle(
+        folder, {"d/a": newer}, (), LedgerFacts(), complete=True
+    )  # not written until something changes
+    book.settle(folder, {}, ["d/a"], LedgerFacts(), complete=True)
+    for known in (book.ledger, LedgerStore.load(folder).ledger):
         assert known is not None
         assert known.files.keys() == {"d/b"}
 
 
 def test_an_intention_ends_with_its_pass_even_if_nothing_came_of_it(folder: DataFolder) -> None:
-    book = Book.load(folder)
-    book.settle(folder, {"d/a": record(ONE)}, (), Facts(), complete=False)
-    book.intend(folder, {"d/b": record(ONE)}, Facts())
-    book.settle(folder, {}, (), Facts(), complete=False)
-    for known in (book.ledger, Book.load(folder).ledger):
+    book = LedgerStore.load(folder)
+    book.settle(folder, {"d/a": record(ONE)}, (), LedgerFacts(), complete=False)
+    book.intend(folder, {"d/b": record(ONE)}, LedgerFacts())
+    book.settle(folder, {}, (), LedgerFacts(), complete=False)
+    for known in (book.ledger, LedgerStore.load(folder).ledger):
         assert known is not None
         assert known.intended == {}

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import Misconfigured
-from stoker.http_server.rate_limit import UNKNOWN, Lane, Limiter, networks, source_of
+from stoker.http_server.rate_limit import UNKNOWN, FailureRateLimiter, RateLimitLane, networks, source_of
 from stoker_testkit.manual_clock import ManualClock
 
-PROOF, NONE = Lane.WITH_PROOF, Lane.WITHOUT_PROOF
+PROOF, NONE = RateLimitLane.WITH_PROOF, RateLimitLane.WITHOUT_PROOF
 
 
-def fails(limiter: Limiter, source: str, times: int, lane: Lane = PROOF) -> int:
+def fails(limiter: FailureRateLimiter, source: str, times: int, lane: RateLimitLane = PROOF) -> int:
     """How many of so many failing requests were let in."""
     return sum(limiter.admit(source, lane) == 0 for _ in range(times))
 
 
 def test_a_source_that_fails_too_often_is_told_when_to_come_back() -> None:
-    limiter = Limiter(100, 1000, ManualClock())
+    limiter = FailureRateLimiter(100, 1000, ManualClock())
     assert fails(limiter, "a", 150) == 100
     assert limiter.admit("a", PROOF) == pytest.approx(0.6)
 
 
 async def test_it_is_heard_again_as_time_passes() -> None:
     clock = ManualClock()
-    limiter = Limiter(60, 1000, clock)
+    limiter = FailureRateLimiter(60, 1000, clock)
     fails(limiter, "a", 60)
     await clock.advance(1)
     assert fails(limiter, "a", 5) == 1
@@ -33,7 +33,7 @@ async def test_it_is_heard_again_as_time_passes() -> None:
 
 
 def test_who_is_believed_is_never_limited() -> None:
-    limiter = Limiter(10, 10, ManualClock())
+    limiter = FailureRateLimiter(10, 10, ManualClock())
     for _ in range(1000):
         assert limiter.admit("forge", PROOF) == 0
         limiter.believed("forge", PROOF)
@@ -43,20 +43,20 @@ def test_who_is_believed_is_never_limited() -> None:
 
 
 def test_requests_on_their_way_count_until_they_are_believed() -> None:
-    limiter = Limiter(10, 1000, ManualClock())
+    limiter = FailureRateLimiter(10, 1000, ManualClock())
     assert fails(limiter, "slow", 20) == 10
     limiter.believed("slow", PROOF)
     assert fails(limiter, "slow", 5) == 1
 
 
 def test_a_flood_without_proof_takes_nothing_from_those_with_one_at_the_same_address() -> None:
-    limiter = Limiter(100, 1000, ManualClock())
+    limiter = FailureRateLimiter(100, 1000, ManualClock())
     assert fails(limiter, "ingress", 5000, NONE) == 100
     assert limiter.admit("ingress", PROOF) == 0
 
 
 def test_while_all_together_fail_too_often_only_who_did_not_is_heard() -> None:
-    limiter = Limiter(10, 30, ManualClock())
+    limiter = FailureRateLimiter(10, 30, ManualClock())
     for number in range(30):
         fails(limiter, f"bot-{number}", 10)
     assert fails(limiter, "bot-0", 1) == 0
@@ -65,7 +65,7 @@ def test_while_all_together_fail_too_often_only_who_did_not_is_heard() -> None:
 
 
 def test_of_too_many_the_longest_unseen_is_forgotten() -> None:
-    limiter = Limiter(2, 1000, ManualClock(), most_sources=2)
+    limiter = FailureRateLimiter(2, 1000, ManualClock(), most_sources=2)
     assert [fails(limiter, source, 1) for source in ("first", "second", "first")] == [1, 1, 1]
     assert fails(limiter, "newcomer", 10) == 2, "who has just come is not the one"
     assert fails(limiter, "first", 1) == 0
@@ -73,7 +73,7 @@ def test_of_too_many_the_longest_unseen_is_forgotten() -> None:
 
 async def test_what_all_share_comes_back_as_time_passes_too() -> None:
     clock = ManualClock()
-    limiter = Limiter(10, 30, clock)
+    limiter = FailureRateLimiter(10, 30, clock)
     for number in range(30):
         fails(limiter, f"bot-{number}", 10)
     assert fails(limiter, "late-bot", 5) == 5
@@ -83,7 +83,7 @@ async def test_what_all_share_comes_back_as_time_passes_too() -> None:
 
 
 def test_memory_does_not_follow_the_number_of_sources() -> None:
-    limiter = Limiter(100, 1_000_000, ManualClock(), most_sources=50)
+    limiter = FailureRateLimiter(100, 1_000_000, ManualClock(), most_sources=50)
     for number in range(5000):
         fails(limiter, f"bot-{number}", 2)
     assert len(limiter) == 50

@@ -13,19 +13,21 @@ import aiohttp
 import pytest
 
 from stoker.domain.errors import InvalidValue, Retry
-from stoker.http_server.review_server import Limits, ReviewServer
+from stoker.http_server.review_server import ReviewLimits, ReviewServer
 from stoker.http_server.tls.certificate_authority import new_material
-from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.context import ServerTlsContext
 from stoker_testkit.wait_until import eventually_async
 
 MATERIAL = new_material(("127.0.0.1",), datetime.now(UTC), timedelta(days=2), timedelta(days=1))
-SMALL = Limits(body=1000, held=1500, at_once=2)
+SMALL = ReviewLimits(body=1000, held=1500, at_once=2)
 
 Serve = Callable[..., Awaitable["Served"]]
 
 
 class Served:
-    def __init__(self, server: ReviewServer, presented: Presented, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, server: ReviewServer, presented: ServerTlsContext, session: aiohttp.ClientSession
+    ) -> None:
         self.server = server
         self.presented = presented
         self.session = session
@@ -61,8 +63,8 @@ async def serve() -> AsyncIterator[Serve]:
         await gate.wait()
         return b"{}"
 
-    async def start(limits: Limits | None = None) -> Served:
-        presented = Presented()
+    async def start(limits: ReviewLimits | None = None) -> Served:
+        presented = ServerTlsContext()
         presented.show(MATERIAL.chain, MATERIAL.key)
         routes = {"/echo": echo, "/broken": broken, "/refused": refused, "/away": away, "/slow": slow}
         server = ReviewServer("127.0.0.1:0", presented.context, routes, limits=limits)
@@ -155,16 +157,16 @@ async def test_all_bodies_together_hold_no_more_than_they_may(serve: Serve) -> N
 
 
 async def test_a_body_that_would_take_too_much_memory_is_refused_undecoded(serve: Serve) -> None:
-    served = await serve(Limits(decoded=1 << 20, work=1 << 20))
+    served = await serve(ReviewLimits(decoded=1 << 20, work=1 << 20))
     status, text = await served.post(body=b"[" + b"{}," * 5000 + b"{}]")
     assert (status, text) == (413, "too large: decoded it would take more than 1048576 bytes\n")
     assert (await served.post(body=b'"' + b"{}," * 5000 + b'"'))[0] == 200, "a text is one value"
-    handlers_own = await serve(Limits(decoded=None))
+    handlers_own = await serve(ReviewLimits(decoded=None))
     assert (await handlers_own.post(body=b"[" + b"{}," * 5000 + b"{}]"))[0] == 200
 
 
 async def test_what_is_refused_for_want_of_memory_says_so_and_when_to_try_again(serve: Serve) -> None:
-    served = await serve(Limits(body=100, held=10))
+    served = await serve(ReviewLimits(body=100, held=10))
     headers = {"Content-Type": "application/json"}
     async with served.session.post(served.url + "/echo", data=b"x" * 50, headers=headers) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")

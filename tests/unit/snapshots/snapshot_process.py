@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
-from stoker_testkit.faults.failpoints import Failure, arm
+from stoker_testkit.faults.failpoints import FailpointAction, arm
 
 
 def main() -> None:
     site = SnapshotSite(Path(sys.argv[1]))
-    arm(*map(Failure.parsed, sys.argv[2:]))
+    arm(*map(FailpointAction.parsed, sys.argv[2:]))
     site.take()
     site.snapshots.prune(2)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.intent.policies import Bucket
+from stoker.domain.intent.policies import SnapshotBucketPolicy
 from stoker.domain.secrets import Secret
 from stoker.snapshots import bucket_storage
 from stoker.snapshots.bucket_storage import BucketStorage
@@ -32,7 +32,7 @@ def test_without_the_library_it_says_what_to_install(make: Make, monkeypatch: py
 
     monkeypatch.setattr(builtins, "__import__", importing)
     with pytest.raises(Misconfigured, match="need the package obstore; install stoker with the extra 's3'"):
-        make(Bucket("plant"), "site")
+        make(SnapshotBucketPolicy("plant"), "site")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_credentials_that_are_none_are_named_and_not_shown(
     make: Make, credentials: dict[str, Secret], says: str
 ) -> None:
     with pytest.raises(Misconfigured, match=says) as caught:
-        make(Bucket("plant"), "site", credentials)
+        make(SnapshotBucketPolicy("plant"), "site", credentials)
     assert "hush" not in caught.value.message
     assert caught.value.__cause__ is None
 
@@ -67,10 +67,10 @@ def test_credentials_that_are_none_are_named_and_not_shown(
 @pytest.mark.parametrize("make", [bucket_storage.s3, bucket_storage.gcs])
 def test_a_bucket_has_a_name_and_its_prefix_leads_nowhere_else(make: Make) -> None:
     with pytest.raises(Misconfigured, match="none is named"):
-        make(Bucket(), "site")
+        make(SnapshotBucketPolicy(), "site")
     for prefix in ("../other", "a/../../b", "/a"):
         with pytest.raises(InvalidValue):
-            make(Bucket("plant", key_prefix=prefix), "site")
+            make(SnapshotBucketPolicy("plant", key_prefix=prefix), "site")
 
 
 @pytest.mark.parametrize("make", [bucket_storage.s3, bucket_storage.gcs])
@@ -79,14 +79,15 @@ def test_a_bucket_has_a_name_and_its_prefix_leads_nowhere_else(make: Make) -> No
 )
 def test_an_endpoint_is_a_plain_address(make: Make, endpoint: str) -> None:
     with pytest.raises(Misconfigured, match="is no http or https address") as caught:
-        make(Bucket("plant", endpoint=endpoint), "site")
+        make(SnapshotBucketPolicy("plant", endpoint=endpoint), "site")
     assert "hush" not in caught.value.message
 
 
 def test_where_it_lies_is_told_with_prefix_and_gateway() -> None:
-    assert bucket_storage.s3(Bucket("plant", key_prefix="a/b/"), "Line 1", KEYS).where.startswith(
-        "s3://plant/a/b/Line_1-"
-    )
+    assert bucket_storage.s3(
+        SnapshotBucketPolicy("plant", key_prefix="a/b/"), "Line 1", KEYS
+    ).where.startswith("s3://plant/a/b/Line_1-")
     assert (
-        bucket_storage.s3(Bucket("plant", endpoint="https://minio:9000"), "site").where == "s3://plant/site"
+        bucket_storage.s3(SnapshotBucketPolicy("plant", endpoint="https://minio:9000"), "site").where
+        == "s3://plant/site"
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain import failpoints
-from stoker_testkit.environments.snapshot_environment import Files, SnapshotSite
+from stoker_testkit.environments.snapshot_environment import SnapshotFiles, SnapshotSite
 
 PROCESS = Path(__file__).with_name("snapshot_process.py")
 
@@ -26,9 +26,9 @@ def site(tmp_path: Path) -> SnapshotSite:
 
 
 @pytest.fixture
-def expected(site: SnapshotSite) -> dict[str, Files]:
+def expected(site: SnapshotSite) -> dict[str, SnapshotFiles]:
     """Three snapshots, of which the last two will be kept; each has something that the others have not."""
-    known: dict[str, Files] = {}
+    known: dict[str, SnapshotFiles] = {}
     for number in range(3):
         site.write("same", b"in all of them" * 100)
         site.write("changes", b"number %d" % number * 100)
@@ -42,7 +42,7 @@ def attempted(site: SnapshotSite, *failures: str) -> subprocess.CompletedProcess
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
-def assert_sound(site: SnapshotSite, expected: dict[str, Files]) -> None:
+def assert_sound(site: SnapshotSite, expected: dict[str, SnapshotFiles]) -> None:
     """All that is listed is whole, and of the earlier ones at most the oldest is gone."""
     listed = [snapshot.id for snapshot in site.snapshots.listed()]
     assert set(list(expected)[1:]) - set(listed) <= {list(expected)[1]}
@@ -66,7 +66,7 @@ TURNS = [f"{name}:{turn}" for name in failpoints.SNAPSHOT for turn in (1, 2)]
 
 @pytest.mark.parametrize("failure", TURNS)
 def test_a_kill_leaves_whole_snapshots_and_the_next_one_cleans_up(
-    site: SnapshotSite, expected: dict[str, Files], failure: str
+    site: SnapshotSite, expected: dict[str, SnapshotFiles], failure: str
 ) -> None:
     done = attempted(site, failure)
     assert done.returncode == -signal.SIGKILL, f"{failure} is never reached: {done.stderr}"
@@ -83,7 +83,7 @@ DISKS = list(zip(TURNS, itertools.cycle(["enospc", "eio", "erofs"]), strict=Fals
 
 @pytest.mark.parametrize(("failure", "action"), DISKS)
 def test_a_disk_that_fails_leaves_whole_snapshots_and_says_so(
-    site: SnapshotSite, expected: dict[str, Files], failure: str, action: str
+    site: SnapshotSite, expected: dict[str, SnapshotFiles], failure: str, action: str
 ) -> None:
     done = attempted(site, f"{failure}={action}")
     assert done.returncode == 1, f"{failure} is never reached"

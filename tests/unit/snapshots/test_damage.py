@@ -19,10 +19,10 @@ from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import BlobId, blob_of
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
-from stoker.snapshots.manifest import FORMAT, MAGIC, MAX_BYTES, Sealed, encode
+from stoker.snapshots.manifest import FORMAT, MAGIC, MAX_BYTES, SealedManifest, encode
 from stoker.snapshots.stable_read import LARGE
 from stoker.snapshots.storage import PIECE
-from stoker.snapshots.types import Codec, KeptFile, Manifest, Origin, Place
+from stoker.snapshots.types import PackCodec, PackLocation, SnapshotFile, SnapshotManifest, SnapshotOrigin
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
 NOISE = random.Random(9).randbytes  # noqa: S311 - the same in every run
@@ -185,36 +185,36 @@ def test_packs_stay_while_a_later_versions_manifest_may_need_them(site: Snapshot
     assert {other, PACK} <= {path.name for path in site.store.iterdir()}
 
 
-def manifest_with(**changes: Any) -> Manifest:
+def manifest_with(**changes: Any) -> SnapshotManifest:
     values: dict[str, Any] = {
         "id": ID,
         "gateway": "site",
         "taken_at": 1.0,
         "scope": SnapshotScope.MANAGED,
-        "origin": Origin(),
-        "files": {"a": KeptFile(BLOB, 7, 0o644)},
+        "origin": SnapshotOrigin(),
+        "files": {"a": SnapshotFile(BLOB, 7, 0o644)},
         "left_out": (),
         "extra": b"",
         "size": 7,
         "packs": {PACK: 7},
-        "contents": {BLOB: Place(PACK, 0, 7, Codec.PLAIN, 7)},
+        "contents": {BLOB: PackLocation(PACK, 0, 7, PackCodec.PLAIN, 7)},
         "digits": 40,
     }
-    return Manifest(**(values | changes))
+    return SnapshotManifest(**(values | changes))
 
 
 def named(*paths: str, left_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    files = {path: KeptFile(BLOB, 7, 0o644) for path in paths}
+    files = {path: SnapshotFile(BLOB, 7, 0o644) for path in paths}
     return {"files": files, "size": 7 * len(files), "left_out": left_out}
 
 
 def place(**changes: Any) -> dict[str, Any]:
-    return {"contents": {BLOB: Place(PACK, 0, 7, Codec.PLAIN, 7)._replace(**changes)}}
+    return {"contents": {BLOB: PackLocation(PACK, 0, 7, PackCodec.PLAIN, 7)._replace(**changes)}}
 
 
 def test_the_example_is_whole() -> None:
     manifest = manifest_with(**named("a", "b/c", left_out=("d",)))
-    assert Sealed(ID, encode(manifest)).manifest() == manifest
+    assert SealedManifest(ID, encode(manifest)).manifest() == manifest
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_the_example_is_whole() -> None:
         named(".sync-state/manifest"),
         named(".sync-staging/x"),
         named(".sync-state"),
-        {"files": {"a": KeptFile(BLOB, 7, 0o4755)}},
+        {"files": {"a": SnapshotFile(BLOB, 7, 0o4755)}},
         {"size": 8},
         {"size": 1 << 62},
         {"taken_at": 1e30},
@@ -256,15 +256,15 @@ def test_the_example_is_whole() -> None:
         place(offset=(1 << 64) - 7),
         place(stored=6),
         place(codec=2),
-        place(codec=Codec.ZLIB, size=7 * 2000),
-        place(size=1 << 60, codec=Codec.ZLIB),
-        {"origin": Origin("c" * 5000)},
+        place(codec=PackCodec.ZLIB, size=7 * 2000),
+        place(size=1 << 60, codec=PackCodec.ZLIB),
+        {"origin": SnapshotOrigin("c" * 5000)},
     ],
     ids=lambda changes: str(changes)[:60],
 )
 def test_a_manifest_whose_sum_fits_is_looked_at_all_the_same(changes: dict[str, Any]) -> None:
     with pytest.raises(Stalled, match="is damaged") as caught:
-        Sealed(ID, encode(manifest_with(**changes))).manifest()
+        SealedManifest(ID, encode(manifest_with(**changes))).manifest()
     assert caught.value.reason is Reason.SNAPSHOT_CORRUPT
 
 
@@ -321,7 +321,7 @@ def forged(change: Callable[[dict[str, Any]], object] = lambda head: None, **par
 )
 def test_bytes_that_nobody_of_us_wrote_are_no_manifest(data: bytes) -> None:
     with pytest.raises(Stalled, match="is damaged"):
-        Sealed(ID, data).manifest()
+        SealedManifest(ID, data).manifest()
 
 
 def test_a_manifest_that_is_too_large_is_not_read_whole(site: SnapshotSite) -> None:
@@ -335,9 +335,9 @@ def test_a_stream_that_holds_more_than_its_content_is_cut_short(site: SnapshotSi
     bomb = zlib.compress(b"\0" * (32 << 20), 9)
     (site.store / PACK).write_bytes(bomb)
     blob = BlobId("0" * 40)
-    contents = {blob: Place(PACK, 0, len(bomb), Codec.ZLIB, 7)}
+    contents = {blob: PackLocation(PACK, 0, len(bomb), PackCodec.ZLIB, 7)}
     manifest = manifest_with(
-        files={"a": KeptFile(blob, 7, 0o644)}, contents=contents, packs={PACK: len(bomb)}
+        files={"a": SnapshotFile(blob, 7, 0o644)}, contents=contents, packs={PACK: len(bomb)}
     )
     (site.store / f"{ID}.manifest").write_bytes(encode(manifest))
     with at_most(8 << 20):
@@ -347,4 +347,4 @@ def test_a_stream_that_holds_more_than_its_content_is_cut_short(site: SnapshotSi
 def test_paths_that_hold_more_than_they_say_are_cut_short() -> None:
     bomb = forged(paths=zlib.compress(b"\0" * (32 << 20), 9), text=4)
     with at_most(8 << 20), pytest.raises(Stalled, match="its paths are cut off"):
-        Sealed(ID, bomb).manifest()
+        SealedManifest(ID, bomb).manifest()

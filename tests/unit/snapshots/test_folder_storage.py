@@ -12,7 +12,7 @@ from stoker.domain.errors import Retry, Stalled, Wait
 from stoker.domain.reasons import Reason
 from stoker.snapshots import folder_storage
 from stoker.snapshots.folder_storage import FolderStorage
-from stoker.snapshots.storage import Missing
+from stoker.snapshots.storage import ObjectMissing
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
 
@@ -122,5 +122,5 @@ def test_objects_are_read_in_part_and_deleted_once(tmp_path: Path) -> None:
     assert [(one.name, one.size) for one in storage.listed()] == [("x", 10)]
     storage.delete("x")
     storage.delete("x")
-    with pytest.raises(Missing):
+    with pytest.raises(ObjectMissing):
         storage.get("x", 0, 1)

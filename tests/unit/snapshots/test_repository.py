@@ -14,7 +14,7 @@ from stoker.domain.git_objects import blob_of
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
 from stoker.snapshots.stable_read import LARGE, steady, whole
-from stoker.snapshots.types import Found, Origin
+from stoker.snapshots.types import ScannedFile, SnapshotOrigin
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
 NOISE = random.Random(8).randbytes  # noqa: S311 - the same in every run
@@ -63,7 +63,7 @@ def test_a_snapshot_of_empty_files_alone_can_be_restored(tmp_path: Path, clock: 
 
 
 def test_a_snapshot_gives_back_every_byte_and_mode(site: SnapshotSite) -> None:
-    origin = Origin("c" * 40, "refs/heads/main", "digest")
+    origin = SnapshotOrigin("c" * 40, "refs/heads/main", "digest")
     taken = site.take(scope=SnapshotScope.ALL, origin=origin, extra=b"\0what the ledger said")
     assert site.restored(taken.id) == site.files()
     manifest = site.snapshots.verify(taken.id)
@@ -237,7 +237,7 @@ def test_a_pack_that_is_mostly_dead_is_not_leaned_on(tmp_path: Path) -> None:
 def test_the_list_says_when_what_and_how_large(site: SnapshotSite, clock: Clock) -> None:
     assert site.snapshots.listed() == ()
     assert site.snapshots.newest() is None
-    origin = Origin("c" * 40, "main", "s")
+    origin = SnapshotOrigin("c" * 40, "main", "s")
     taken = site.take(origin=origin)
     assert site.snapshots.listed() == (taken,)
     assert taken.files == 5
@@ -246,7 +246,7 @@ def test_the_list_says_when_what_and_how_large(site: SnapshotSite, clock: Clock)
 
 
 def test_a_file_that_is_gone_by_then_is_not_in_it(site: SnapshotSite) -> None:
-    found = [Found("gone", 3, 0o644)]
+    found = [ScannedFile("gone", 3, 0o644)]
 
     def open_file(path: str) -> int:
         raise FileNotFoundError(path)
@@ -272,7 +272,7 @@ def restless(path: str) -> int:
 def test_what_cannot_be_read_stops_a_strict_one_and_is_named_by_any_other(
     site: SnapshotSite, open_file: Callable[[str], int], why: str
 ) -> None:
-    found = [Found("secret", 3, 0o600)]
+    found = [ScannedFile("secret", 3, 0o600)]
     with pytest.raises(Retry, match=f"'secret' cannot be taken into the snapshot: .*{why}") as caught:
         site.snapshots.take(found, open_file, scope=SnapshotScope.MANAGED)
     assert caught.value.reason is Reason.SNAPSHOT_FAILED
@@ -284,7 +284,7 @@ def test_what_cannot_be_read_stops_a_strict_one_and_is_named_by_any_other(
 def test_a_file_that_grows_meanwhile_is_read_again(site: SnapshotSite) -> None:
     log = site.data / "wrapper.txt"
     log.write_bytes(b"one line\n")
-    found = [Found("wrapper.txt", 4, 0o644)]
+    found = [ScannedFile("wrapper.txt", 4, 0o644)]
 
     def open_file(path: str) -> int:
         return os.open(site.data / path, os.O_RDONLY)
@@ -344,7 +344,7 @@ def test_what_nobody_could_read_again_is_not_written(site: SnapshotSite, paths: 
     def open_file(path: str) -> int:
         return os.open(site.data / "run.sh", os.O_RDONLY)
 
-    found = [Found(path, 10, 0o644) for path in paths]
+    found = [ScannedFile(path, 10, 0o644) for path in paths]
     with pytest.raises(Retry, match="there can be no snapshot of these files: a path") as caught:
         site.snapshots.take(found, open_file, scope=SnapshotScope.ALL)
     assert caught.value.reason is Reason.SNAPSHOT_FAILED

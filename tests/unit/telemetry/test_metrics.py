@@ -12,7 +12,7 @@ import pytest
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
 from stoker.telemetry.labels import MAX_VALUE, OTHER
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.telemetry.metrics import MetricReading, Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
 
 
@@ -54,7 +54,7 @@ def test_names_are_exported_as_declared() -> None:
 def test_a_prefix_stands_before_every_name() -> None:
     metrics = Metrics(prefix="gitops_reverser")
     metrics.counter("commits_total", "Commits.", ("repo", "branch")).inc(repo="site", branch="main")
-    metrics.collect_from(lambda: [Reading("depth", "Depth.", 3, {"queue": "q"})])
+    metrics.collect_from(lambda: [MetricReading("depth", "Depth.", 3, {"queue": "q"})])
     assert series(metrics, "gitops_reverser_commits_total") == {'branch="main",repo="site"': 1}
     assert series(metrics, "gitops_reverser_depth") == {'queue="q"': 3}
 
@@ -74,7 +74,7 @@ def test_a_declaration_with_any_other_label_is_refused(label: str) -> None:
         with pytest.raises(InvalidValue, match=f"x_total declares label '{label}'"):
             declare("x_total", "X.", ("namespace", label))
     with pytest.raises(InvalidValue, match="declares label"):
-        metrics.collect_from(lambda: [Reading("x", "X.", 1, {label: "a"})])
+        metrics.collect_from(lambda: [MetricReading("x", "X.", 1, {label: "a"})])
 
 
 @pytest.mark.parametrize("name", ["", "Upper_total", "with-dash", "with space", "1st_total", "ü_total"])
@@ -91,7 +91,7 @@ def test_a_name_or_a_label_declared_twice_is_refused() -> None:
     with pytest.raises(InvalidValue, match="x is declared twice"):
         metrics.counter("x", "X.")
     with pytest.raises(InvalidValue, match="a declared metric has it"):
-        metrics.collect_from(lambda: [Reading("x", "X.", 1)])
+        metrics.collect_from(lambda: [MetricReading("x", "X.", 1)])
     with pytest.raises(InvalidValue, match="declares a label twice"):
         metrics.gauge("y", "Y.", ("cr", "cr"))
 
@@ -119,7 +119,7 @@ def test_using_other_labels_than_declared_is_refused() -> None:
 def test_an_address_a_commit_or_a_path_is_never_exported(value: str) -> None:
     metrics = Metrics()
     metrics.counter("x_total", "X.", ("cr",)).inc(cr=value)
-    metrics.collect_from(lambda: [Reading("y", "Y.", 1, {"queue": value})])
+    metrics.collect_from(lambda: [MetricReading("y", "Y.", 1, {"queue": value})])
     assert series(metrics, "x_total") == {f'cr="{OTHER}"': 1}
     assert series(metrics, "y") == {f'queue="{OTHER}"': 1}
 
@@ -167,7 +167,7 @@ def test_room_is_made_by_forgetting() -> None:
 
 def test_readings_beyond_the_limit_are_summed_too() -> None:
     metrics = Metrics(max_series=2)
-    metrics.collect_from(lambda: [Reading("x", "X.", 1, {"queue": f"q{i}"}) for i in range(5)])
+    metrics.collect_from(lambda: [MetricReading("x", "X.", 1, {"queue": f"q{i}"}) for i in range(5)])
     assert series(metrics, "x") == {'queue="q0"': 1, 'queue="q1"': 1, f'queue="{OTHER}"': 3}
 
 
@@ -209,7 +209,7 @@ def test_one_gateway_can_go_while_its_resource_stays() -> None:
 
 def test_a_reading_is_taken_when_the_page_is_asked_for() -> None:
     metrics, depth = Metrics(), [1.0]
-    metrics.collect_from(lambda: [Reading("depth", "Depth.", depth[0], {"queue": "q"})])
+    metrics.collect_from(lambda: [MetricReading("depth", "Depth.", depth[0], {"queue": "q"})])
     assert series(metrics, "depth") == {'queue="q"': 1}
     depth[0] = 7
     assert series(metrics, "depth") == {'queue="q"': 7}
@@ -218,17 +218,17 @@ def test_a_reading_is_taken_when_the_page_is_asked_for() -> None:
 def test_a_callback_that_fails_costs_only_its_own_values() -> None:
     metrics, broken = Metrics(), [False]
 
-    def flaky() -> Iterator[Reading]:
-        yield Reading("flaky", "X.", 1)
+    def flaky() -> Iterator[MetricReading]:
+        yield MetricReading("flaky", "X.", 1)
         if broken[0]:
             raise RuntimeError("c4n4ry")
 
-    def turncoat() -> list[Reading]:
-        return [Reading("turncoat", "X.", 1, {"path": "x"} if broken[0] else {})]
+    def turncoat() -> list[MetricReading]:
+        return [MetricReading("turncoat", "X.", 1, {"path": "x"} if broken[0] else {})]
 
     metrics.collect_from(flaky)
     metrics.collect_from(turncoat)
-    metrics.collect_from(lambda: [Reading("sound", "X.", 1)])
+    metrics.collect_from(lambda: [MetricReading("sound", "X.", 1)])
     assert series(metrics, "flaky") == {"": 1}
     broken[0] = True
     assert series(metrics, "flaky") == {}
@@ -323,8 +323,8 @@ def test_a_counter_without_the_usual_ending_is_a_counter_all_the_same() -> None:
 def test_what_is_declared_can_be_listed_with_what_is_looked_up() -> None:
     metrics = Metrics(prefix="site")
     metrics.counter("commits_total", "Commits.", ("repo", "branch"))
-    metrics.collect_from(lambda: [Reading("depth", "Depth.", 3, {"queue": "q"})])
-    metrics.collect_from(lambda: [Reading("adds_total", "Adds.", 3, {"queue": "q"}, counter=True)])
+    metrics.collect_from(lambda: [MetricReading("depth", "Depth.", 3, {"queue": "q"})])
+    metrics.collect_from(lambda: [MetricReading("adds_total", "Adds.", 3, {"queue": "q"}, counter=True)])
     assert metrics.declared() == [
         ("site_adds_total", "counter", ("queue",), "Adds."),
         ("site_commits_total", "counter", ("repo", "branch"), "Commits."),

@@ -16,9 +16,9 @@ from aiohttp import web
 
 from stoker.domain.errors import Misconfigured
 from stoker.telemetry import logs
-from stoker.telemetry.health import Health, Heartbeat
-from stoker.telemetry.metrics import Metrics, Reading
-from stoker.telemetry.probes import Address, ProbeServer, QuietHandler, parse_address
+from stoker.telemetry.health import Heartbeat, ProcessHealth
+from stoker.telemetry.metrics import MetricReading, Metrics
+from stoker.telemetry.probes import ListenAddress, ProbeServer, QuietHandler, parse_address
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
 
@@ -27,14 +27,14 @@ ANY = "127.0.0.1:0"
 
 @asynccontextmanager
 async def serving(
-    health: Health | None = None,
+    health: ProcessHealth | None = None,
     metrics: Metrics | None = None,
     *,
     health_address: str = ANY,
     metrics_address: str = ANY,
 ) -> AsyncIterator[ProbeServer]:
     server = ProbeServer(
-        health or Health(),
+        health or ProcessHealth(),
         metrics or Metrics(),
         health_address=health_address,
         metrics_address=metrics_address,
@@ -75,7 +75,7 @@ async def test_without_a_complaint_the_answer_is_ok(path: str) -> None:
 
 
 async def test_each_question_has_its_own_checks_and_names_what_fails() -> None:
-    health, trouble = Health(), {"why": "the first list is not in"}
+    health, trouble = ProcessHealth(), {"why": "the first list is not in"}
     health.live.add("worker", lambda: None)
     health.ready.add("caches", lambda: trouble.get("why"))
     health.ready.add("lease", lambda: "another replica leads")
@@ -93,7 +93,7 @@ async def test_a_check_that_raises_fails_without_telling_details() -> None:
     def broken() -> str | None:
         raise RuntimeError("c4n4ry")
 
-    health = Health()
+    health = ProcessHealth()
     health.live.add("worker", broken)
     health.live.add("other", lambda: "cannot reach https://user:c4n4ry@host")
     async with serving(health) as server:
@@ -103,7 +103,7 @@ async def test_a_check_that_raises_fails_without_telling_details() -> None:
 
 
 async def test_liveness_fails_when_a_worker_gives_no_sign_of_life_and_recovers_with_it() -> None:
-    clock, health = ManualClock(), Health()
+    clock, health = ManualClock(), ProcessHealth()
     heart = Heartbeat(clock, limit=60)
     health.live.add("worker 1", heart.check)
     async with serving(health) as server:
@@ -121,9 +121,9 @@ async def test_metrics_are_served_in_prometheus_text_form() -> None:
     metrics.counter("ignition_sync_reconcile_total", "Passes.", ("cr",)).inc(cr="site")
     loop_thread, asked_in = threading.get_ident(), set[int]()
 
-    def reading() -> list[Reading]:
+    def reading() -> list[MetricReading]:
         asked_in.add(threading.get_ident())
-        return [Reading("depth", "Depth.", 3)]
+        return [MetricReading("depth", "Depth.", 3)]
 
     metrics.collect_from(reading)
     async with serving(metrics=metrics) as server:
@@ -252,7 +252,7 @@ async def test_what_has_begun_is_answered_before_the_stop() -> None:
             release.wait(10)
             return b"slow page"
 
-    server = ProbeServer(Health(), Slow(), health_address="0", metrics_address=ANY)
+    server = ProbeServer(ProcessHealth(), Slow(), health_address="0", metrics_address=ANY)
     begun = asyncio.Event()
     async with server:
         server._metrics.collect_from(lambda: begun.set() or [])  # type: ignore[func-returns-value]
@@ -304,16 +304,16 @@ async def test_a_caller_that_hangs_up_is_no_error_and_a_mistake_is_one(reset: bo
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        (":8081", Address("", 8081)),
-        ("127.0.0.1:8081", Address("127.0.0.1", 8081)),
-        ("0.0.0.0:65535", Address("0.0.0.0", 65535)),  # noqa: S104  # text, nothing listens
-        ("[::1]:8082", Address("::1", 8082)),
-        ("localhost:1", Address("localhost", 1)),
+        (":8081", ListenAddress("", 8081)),
+        ("127.0.0.1:8081", ListenAddress("127.0.0.1", 8081)),
+        ("0.0.0.0:65535", ListenAddress("0.0.0.0", 65535)),  # noqa: S104  # text, nothing listens
+        ("[::1]:8082", ListenAddress("::1", 8082)),
+        ("localhost:1", ListenAddress("localhost", 1)),
         ("0", None),
         ("", None),
     ],
 )
-def test_addresses_are_read_as_operators_write_them(text: str, address: Address | None) -> None:
+def test_addresses_are_read_as_operators_write_them(text: str, address: ListenAddress | None) -> None:
     assert parse_address(text) == address
     if address is not None:
         assert str(address) == text

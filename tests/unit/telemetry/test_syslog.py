@@ -10,8 +10,8 @@ import pytest
 
 from stoker.agent.audit.audit_export import ADDRESS, AUTHORITY, FACILITY, exporting, shipper_for
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.telemetry.log_shipper import Shipper
-from stoker.telemetry.syslog import INFO, LARGEST, Server, Via, message_of
+from stoker.telemetry.log_shipper import LogShipper
+from stoker.telemetry.syslog import INFO, LARGEST, SyslogAddress, SyslogTransport, message_of
 from stoker_testkit.certificates import Authority
 from stoker_testkit.services.syslog_server import SyslogServer
 from stoker_testkit.wait_until import eventually
@@ -51,15 +51,15 @@ def test_a_record_that_is_too_large_loses_names_of_projects_and_says_so() -> Non
 @pytest.mark.parametrize(
     ("address", "server"),
     [
-        ("unix:/dev/log", Server(Via.UNIX, "/dev/log")),
-        ("unix:///dev/log", Server(Via.UNIX, "/dev/log")),
-        ("udp://siem.example", Server(Via.UDP, "siem.example", 514)),
-        ("tcp://siem.example:1514", Server(Via.TCP, "siem.example", 1514)),
-        ("tls://[::1]", Server(Via.TLS, "::1", 6514)),
+        ("unix:/dev/log", SyslogAddress(SyslogTransport.UNIX, "/dev/log")),
+        ("unix:///dev/log", SyslogAddress(SyslogTransport.UNIX, "/dev/log")),
+        ("udp://siem.example", SyslogAddress(SyslogTransport.UDP, "siem.example", 514)),
+        ("tcp://siem.example:1514", SyslogAddress(SyslogTransport.TCP, "siem.example", 1514)),
+        ("tls://[::1]", SyslogAddress(SyslogTransport.TLS, "::1", 6514)),
     ],
 )
-def test_an_address_is_understood(address: str, server: Server) -> None:
-    assert Server.parse(address) == server
+def test_an_address_is_understood(address: str, server: SyslogAddress) -> None:
+    assert SyslogAddress.parse(address) == server
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_else_is_wrong_is_refused_at_the_start(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=["unix", "udp", "tcp", "tls"])
-def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[SyslogServer, Shipper]]:
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[SyslogServer, LogShipper]]:
     authority = Authority()
     pair = authority.server().save(tmp_path, "siem")
     tls = pair if request.param == "tls" else None
@@ -96,7 +96,7 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Syslog
         shipper.close()
 
 
-def test_records_arrive_by_every_way(way: tuple[SyslogServer, Shipper]) -> None:
+def test_records_arrive_by_every_way(way: tuple[SyslogServer, LogShipper]) -> None:
     server, shipper = way
     export = exporting(shipper, "gateway-0")
     export(RECORD)
@@ -113,7 +113,7 @@ def test_records_arrive_by_every_way(way: tuple[SyslogServer, Shipper]) -> None:
 def test_a_server_that_was_away_gets_what_happened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stoker.telemetry.log_shipper.FIRST_PAUSE", 0.02)
     server = SyslogServer.start("tcp")
-    shipper = Shipper(Server.parse(server.address))
+    shipper = LogShipper(SyslogAddress.parse(server.address))
     export = exporting(shipper)
     export({**RECORD, "commit": "0"})
     eventually(lambda: len(server.messages) == 1)
@@ -128,7 +128,7 @@ def test_a_server_that_was_away_gets_what_happened_meanwhile(monkeypatch: pytest
 
 
 def test_what_finds_no_room_is_counted_and_nobody_waits(capsys: pytest.CaptureFixture[str]) -> None:
-    shipper = Shipper(Server.parse("tcp://127.0.0.1:1"), capacity=3)
+    shipper = LogShipper(SyslogAddress.parse("tcp://127.0.0.1:1"), capacity=3)
     export = exporting(shipper)
     for _ in range(50):
         export(RECORD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 
-from stoker_testkit.progress import PIPE_SECONDS, TERMINAL_SECONDS, Progress
+from stoker_testkit.progress import PIPE_SECONDS, TERMINAL_SECONDS, TerminalProgress
 
 
 class Terminal(io.StringIO):
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 def test_a_pipe_gets_whole_lines_now_and_then() -> None:
     pipe = io.StringIO()
-    progress = Progress("[1/4] building etcd", pipe)
+    progress = TerminalProgress("[1/4] building etcd", pipe)
     progress.tick()
     progress.done()
     assert progress.interval == PIPE_SECONDS
@@ -27,7 +27,7 @@ def test_a_pipe_gets_whole_lines_now_and_then() -> None:
 
 def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
     terminal = Terminal()
-    progress = Progress("building", terminal)
+    progress = TerminalProgress("building", terminal)
     progress.tick()
     progress.failed()
     assert progress.interval == TERMINAL_SECONDS <= 10

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stoker.domain.errors import Misconfigured
-from stoker.telemetry.syslog import INFO, WARNING, Server, Via, message_of
+from stoker.telemetry.syslog import INFO, WARNING, SyslogAddress, SyslogTransport, message_of
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from stoker.telemetry.log_shipper import Shipper
+    from stoker.telemetry.log_shipper import LogShipper
 
-Export: TypeAlias = Callable[[Mapping[str, Any]], None]
+AuditExport: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 ADDRESS = "STOKER_AUDIT_SYSLOG"
 FACILITY = "STOKER_AUDIT_SYSLOG_FACILITY"
@@ -32,20 +32,20 @@ SUCCESS = "success"
 KIND = "audit"
 
 
-def shipper_for(environment: Mapping[str, str]) -> Shipper | None:
+def shipper_for(environment: Mapping[str, str]) -> LogShipper | None:
     """What sends, as the environment says it; None where it names no server."""
     address = environment.get(ADDRESS, "").strip()
     if not address:
         return None
-    from stoker.telemetry.log_shipper import Shipper  # noqa: PLC0415 - most agents send nothing
+    from stoker.telemetry.log_shipper import LogShipper  # noqa: PLC0415 - most agents send nothing
 
-    server = Server.parse(address, environment.get(FACILITY, "").strip() or "audit")
-    if server.via is not Via.TLS:
-        return Shipper(server)
+    server = SyslogAddress.parse(address, environment.get(FACILITY, "").strip() or "audit")
+    if server.via is not SyslogTransport.TLS:
+        return LogShipper(server)
     authority = _authority(environment.get(AUTHORITY, ""))
     context = partial(_context, authority)
     context()  # what cannot be read is told at the start and not at the first record
-    return Shipper(server, tls=context)
+    return LogShipper(server, tls=context)
 
 
 def demand_usable(environment: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ def demand_usable(environment: Mapping[str, str]) -> None:
     shipper_for({**environment, AUTHORITY: authority if "-----BEGIN " in authority else ""})
 
 
-def exporting(shipper: Shipper, host: str = "") -> Export:
+def exporting(shipper: LogShipper, host: str = "") -> AuditExport:
     """Hands records to a shipper; `host` is what the log server knows this place by."""
     name, process = host or socket.gethostname(), os.getpid()
 

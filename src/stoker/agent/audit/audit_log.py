@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.gateway_ref import Gateway
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.gateway_ref import GatewayRef
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError, Wait
@@ -23,7 +23,7 @@ from stoker.domain.reasons import Reason
 from stoker.fs.record_files import append_line
 
 if TYPE_CHECKING:
-    from stoker.agent.audit.audit_export import Export
+    from stoker.agent.audit.audit_export import AuditExport
 
 FILE = "audit.jsonl"
 MAX_BYTES = 10 << 20
@@ -32,17 +32,17 @@ SUCCESS = "success"
 WEBHOOK, POLLING, MANUAL = "webhook", "polling", "manual"
 
 
-class Audit:
+class AuditLog:
     """The log of one data folder."""
 
     def __init__(
         self,
         data_dir: Path,
-        gateway: Gateway,
+        gateway: GatewayRef,
         clock: Clock,
         *,
         aloud: bool = True,
-        export: Export | None = None,
+        export: AuditExport | None = None,
     ) -> None:
         self.gateway = gateway
         self._data_dir = data_dir
@@ -144,7 +144,7 @@ def _result(report: SyncReport, gate: str) -> str:
         return waits.reason
     if report.applied is None:
         return (gate or Reason.DRY_RUN) if report.plan.actions else SUCCESS
-    if report.result is Result.DONE:
+    if report.result is SyncResult.DONE:
         return SUCCESS
     from stoker.agent.status.fields import standing  # noqa: PLC0415 - the words of a status, for what went wrong
 

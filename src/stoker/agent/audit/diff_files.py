@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from stoker.agent.sync.gateway_ref import Gateway
-from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.gateway_ref import GatewayRef
+from stoker.agent.sync.hooks import SyncChange
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.domain.git_objects import Held, Note
-from stoker.fs.apply_plan import Applied
+from stoker.domain.git_objects import HeldPath, PathNote
+from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.record_files import keep_report
 
@@ -32,20 +32,20 @@ MOST_BYTES = 64 << 20
 
 
 class DiffFiles:
-    """A `PassHook` that writes down what was changed."""
+    """A `SyncHook` that writes down what was changed."""
 
-    def __init__(self, data_dir: Path, gateway: Gateway, clock: Clock) -> None:
+    def __init__(self, data_dir: Path, gateway: GatewayRef, clock: Clock) -> None:
         self._data_dir = data_dir
         self._gateway = gateway
         self._clock = clock
         self._from = ""
         self._before: dict[str, str] = {}
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         return ()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         plan = change.plan
         going = [write.path for write in plan.writes if write.replaces]
         going += [*(one.path for one in plan.modes), *(one.path for one in plan.removals)]
@@ -53,7 +53,7 @@ class DiffFiles:
         self._before = await in_thread(lambda _: checksums(self._data_dir, going)) if going else {}
         yield
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         try:
             await in_thread(lambda _: self._write(change, applied))
         except (OSError, StokerError) as error:
@@ -62,7 +62,7 @@ class DiffFiles:
             get_logger(__name__).warning("diff.unwritten", error=str(error))
         return ()
 
-    def _write(self, change: Change, applied: Applied) -> None:
+    def _write(self, change: SyncChange, applied: ApplyResult) -> None:
         kinds = {"added": applied.added, "modified": applied.modified, "deleted": applied.deleted}
         if not any(kinds.values()):
             return

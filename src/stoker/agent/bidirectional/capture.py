@@ -16,34 +16,34 @@ from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequenc
 from contextlib import asynccontextmanager
 
 from stoker.agent.bidirectional import holds, state
-from stoker.agent.bidirectional.compose import Composed, Composer
-from stoker.agent.bidirectional.local_changes import UNREAD, Sight
-from stoker.agent.bidirectional.outbox_packing import Unfit, packed
-from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.bidirectional.significance import Meaning
-from stoker.agent.bidirectional.state import Captured, Sent
-from stoker.agent.bidirectional.status import Standing
-from stoker.agent.bidirectional.types import Parcel, Postal, Step, next_id
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.hooks import Change, Noise
+from stoker.agent.bidirectional.compose import ChangeComposer, ComposedChanges
+from stoker.agent.bidirectional.local_changes import UNREAD, LocalChanges
+from stoker.agent.bidirectional.outbox_packing import ChangeTooLarge, packed
+from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.significance import ChangeSignificance
+from stoker.agent.bidirectional.state import CaptureState, SentChanges
+from stoker.agent.bidirectional.status import CaptureStatus
+from stoker.agent.bidirectional.types import CaptureStep, OutboxAddress, OutgoingChangeSet, next_id
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.hooks import NoiseFilter, SyncChange
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.deletion_guard import digest_of
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.git_objects import FileVersion, Held, Note
+from stoker.domain.git_objects import FileVersion, HeldPath, PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.policies import Bidirectional
-from stoker.domain.protocol import ChangesAnswer, ChangeSet, OwnChanges
+from stoker.domain.intent.policies import BidirectionalPolicy
+from stoker.domain.protocol import ChangeSet, ChangeSetReply, GatewayChangesReport
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.engine.layout.reverse_map import Allowed
+from stoker.engine.layout.reverse_map import CapturablePaths
 from stoker.engine.plan.guards import why_held
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
-from stoker.fs.apply_plan import Applied
+from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.watch.paths import Noticed
+from stoker.fs.watch.paths import ChangedPaths
 from stoker.telemetry.logs import get_logger
 
 MANY_FOLDERS = 32
@@ -51,22 +51,22 @@ MANY_FOLDERS = 32
 
 log = get_logger(__name__)
 
-_Changes = Mapping[str, FileVersion | None]
+_CapturedVersions = Mapping[str, FileVersion | None]
 
 
-class Capturing:
-    """The way back of one data folder (`stoker.agent.sync.hooks.PassHook`)."""
+class ChangeCapture:
+    """The way back of one data folder (`stoker.agent.sync.hooks.SyncHook`)."""
 
     def __init__(
         self,
-        policy: Bidirectional,
-        keeper: Keeper,
-        sender: Sender,
-        postal: Postal,
+        policy: BidirectionalPolicy,
+        keeper: FolderSync,
+        sender: OutboxSender,
+        postal: OutboxAddress,
         clock: Clock,
         *,
-        noise: Noise | None = None,
-        tell: Callable[[OwnChanges | None], None],
+        noise: NoiseFilter | None = None,
+        tell: Callable[[GatewayChangesReport | None], None],
         may: Callable[[], bool] = lambda: True,
     ) -> None:
         """`may`: whether the gateway has had its first files and its first boot; before, nothing changed."""
@@ -74,7 +74,7 @@ class Capturing:
         self.poked = asyncio.Event()
         ignored = [rule.path for rule in keeper.job.ignore if not rule.json_pointer]
         excludes = (*policy.excludes, *ignored)
-        self.allowed = Allowed(policy.watch_paths, excludes, keeper.job.files.excludes)
+        self.allowed = CapturablePaths(policy.watch_paths, excludes, keeper.job.files.excludes)
         self._policy = policy
         self._keeper = keeper
         self._sender = sender
@@ -82,14 +82,14 @@ class Capturing:
         self._clock = clock
         self._tell = tell
         self._may = may
-        self._sight = Sight(self.allowed)
-        self._meaning = Meaning(noise)
+        self._sight = LocalChanges(self.allowed)
+        self._meaning = ChangeSignificance(noise)
         self._settings = hashlib.sha256(json.dumps([policy.watch_paths, excludes]).encode()).hexdigest()
-        self._memory: Captured | None = None
-        self._changes: _Changes = {}
-        self._standing = Standing(policy.max_files_per_pr)
+        self._memory: CaptureState | None = None
+        self._changes: _CapturedVersions = {}
+        self._standing = CaptureStatus(policy.max_files_per_pr)
         self._holds: frozenset[str] = frozenset()
-        self._cleared: _Changes = {}
+        self._cleared: _CapturedVersions = {}
         self._saving = asyncio.Lock()
         self._approved: frozenset[PlanApproval] = frozenset()
 
@@ -98,7 +98,7 @@ class Capturing:
         return self._may()
 
     async def told(
-        self, answer: ChangesAnswer | None, approved: frozenset[PlanApproval] = frozenset()
+        self, answer: ChangeSetReply | None, approved: frozenset[PlanApproval] = frozenset()
     ) -> None:
         """What the controller says, as often as it says it, and the plans that people approved."""
         if approved != self._approved:
@@ -119,11 +119,11 @@ class Capturing:
 
     def say(self) -> None:
         """How it stands; nothing as long as a change would not be taken for one."""
-        told = self._standing.told(self._changes, self._memory or Captured(), self._holds)
+        told = self._standing.told(self._changes, self._memory or CaptureState(), self._holds)
         self._tell(told if self.may else None)
 
-    def still_held(self, held: Sequence[Held]) -> bool:
-        memory = self._memory or Captured()
+    def still_held(self, held: Sequence[HeldPath]) -> bool:
+        memory = self._memory or CaptureState()
         return holds.still_held(held, self._changes, self._holds, memory.has)
 
     async def check_sent(self) -> None:
@@ -134,14 +134,14 @@ class Capturing:
         if await self._update(lambda memory: memory.unsent(sent.id)):
             log.info("changes.lost", id=sent.id)
 
-    async def step(self, noticed: Noticed) -> Step:
+    async def step(self, noticed: ChangedPaths) -> CaptureStep:
         """Look where something happened, and make ready what follows from it; the caller has the lock."""
         if not self.may:
-            return Step(done=False)
+            return CaptureStep(done=False)
         with DataFolder.opened(self._keeper.job.data_dir) as folder:
             ledger = self._keeper.read(folder)
             if ledger is None:
-                return Step(done=False)
+                return CaptureStep(done=False)
             if noticed.everything or len(noticed.folders) > MANY_FOLDERS:
                 await self._sight.walk(folder, ledger)
             else:
@@ -162,9 +162,9 @@ class Capturing:
                 raise
             finally:
                 self.say()
-        return Step(parcel=parcel, again=bool(undecided or self._sight.unread))
+        return CaptureStep(parcel=parcel, again=bool(undecided or self._sight.unread))
 
-    async def post(self, parcel: Parcel) -> None:
+    async def post(self, parcel: OutgoingChangeSet) -> None:
         """Hand a set over; one that finds no place stays on the gateway and is made again."""
         try:
             await self._sender.send(self._postal.key, parcel.id, parcel.chunks)
@@ -183,7 +183,7 @@ class Capturing:
         async with self._keeper.reader.held():
             yield
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         """Where somebody changed what the plan would overwrite or delete."""
         ledger = change.before
         if ledger is None or change.initial or not self._may():
@@ -196,7 +196,7 @@ class Capturing:
         return held
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         """Once more before the first byte; raises, nothing written, where somebody saved meanwhile."""
         ledger = change.before
         if ledger is not None and not change.initial and self._may():
@@ -215,7 +215,7 @@ class Capturing:
             await self._update(lambda memory: memory.without(touched))
         yield
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         """What we wrote is ours; whoever changes it from now on is noticed."""
         modes = (action.path for action in change.plan.modes)
         written = frozenset(map(str, (*applied.added, *applied.modified, *applied.deleted, *modes)))
@@ -223,7 +223,7 @@ class Capturing:
         self._changes = {path: it for path, it in self._changes.items() if path not in written}
         return ()
 
-    async def _now(self, change: Change, ledger: Ledger) -> dict[str, FileVersion | None]:
+    async def _now(self, change: SyncChange, ledger: Ledger) -> dict[str, FileVersion | None]:
         """The changes, with what the plan is about looked at now; the pass holds the reader."""
         with DataFolder.opened(self._keeper.job.data_dir) as folder:
             await self._sight.check(folder, ledger, holds.touched(change.plan))
@@ -233,7 +233,7 @@ class Capturing:
                 await self._meaning.judge(undecided, folder, self._keeper.reader)
         return {**self._meaning.of(raw, ledger), **dict.fromkeys(self._sight.unread, UNREAD)}
 
-    async def _judge(self, raw: _Changes, ledger: Ledger, folder: DataFolder) -> None:
+    async def _judge(self, raw: _CapturedVersions, ledger: Ledger, folder: DataFolder) -> None:
         undecided = self._meaning.undecided(raw, ledger)
         if not undecided:
             return
@@ -252,8 +252,8 @@ class Capturing:
             yield reader
 
     async def _parcel(
-        self, folder: DataFolder, ledger: Ledger, undone: _Changes, undecided: Container[str]
-    ) -> Parcel | None:
+        self, folder: DataFolder, ledger: Ledger, undone: _CapturedVersions, undecided: Container[str]
+    ) -> OutgoingChangeSet | None:
         """What can go now; remembered as on its way before it is."""
         memory = await self._remembered()
         ready = {
@@ -274,7 +274,7 @@ class Capturing:
         )
         try:
             sent, chunks = await in_thread(lambda _: packed(whole))
-        except Unfit as unfit:
+        except ChangeTooLarge as unfit:
             self._standing.refuse(unfit.path, holds.id_of(ready[unfit.path]), unfit.message)
             self.poked.set()
             return None
@@ -283,11 +283,13 @@ class Capturing:
         files = {one.path: holds.id_of(ready[one.path]) for one in sent.files}
         log.info("changes.made", id=name, files=len(files), commit=sent.base_commit.short)
         used = frozenset(one.text for one in self._approved if one.digest == digest_of(gone))
-        await self._update(lambda memory: memory.sending(Sent(name, files), used))
-        return Parcel(name, chunks)
+        await self._update(lambda memory: memory.sending(SentChanges(name, files), used))
+        return OutgoingChangeSet(name, chunks)
 
-    async def _composed(self, folder: DataFolder, ledger: Ledger, ready: _Changes) -> Composed:
-        composer = Composer(self._keeper.job, self._keeper.reader, folder, ledger)
+    async def _composed(
+        self, folder: DataFolder, ledger: Ledger, ready: _CapturedVersions
+    ) -> ComposedChanges:
+        composer = ChangeComposer(self._keeper.job, self._keeper.reader, folder, ledger)
         commit = composer.commit_for(ready)
         async with self._source(commit):
             composed = await composer.compose(ready, commit, self._policy.max_file_bytes)
@@ -297,17 +299,17 @@ class Capturing:
         self._sight.unread.update(composed.moving)
         return composed
 
-    async def _remembered(self) -> Captured:
+    async def _remembered(self) -> CaptureState:
         if self._memory is None:
             with DataFolder.opened(self._keeper.job.data_dir) as folder:
                 loaded = await in_thread(lambda _: state.load(folder))
             self._memory = self._memory or loaded
         return self._memory
 
-    async def _update(self, change: Callable[[Captured], Captured]) -> bool:
+    async def _update(self, change: Callable[[CaptureState], CaptureState]) -> bool:
         """Change what is remembered in one go, whoever else does so, and write it down; whether it did."""
         await self._remembered()
-        before = self._memory or Captured()
+        before = self._memory or CaptureState()
         self._memory = now = change(before)
         if now == before:
             return False

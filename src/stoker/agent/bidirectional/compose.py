@@ -14,29 +14,29 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from stoker.agent.bidirectional.significance import Changes, read
+from stoker.agent.bidirectional.significance import LocalVersions, read
 from stoker.agent.sync.contents import MAX_SHAPED
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import BlobId, FileVersion, blob_of
-from stoker.domain.protocol import Action, ChangedFile
+from stoker.domain.protocol import ChangeAction, ChangedFile
 from stoker.domain.protocol.changes import PLAIN, PROGRAM
 from stoker.domain.refs import CommitId
-from stoker.engine.layout.desired_files import Recipe
+from stoker.engine.layout.desired_files import ContentTransform
 from stoker.engine.layout.layout import Layout
-from stoker.engine.layout.reverse_map import Origin, Origins, commit_of
+from stoker.engine.layout.reverse_map import RepositoryOrigin, RepositoryOrigins, commit_of
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
 from stoker.engine.transform.three_way_text_merge import merge3
-from stoker.engine.transform.transform import Transforming
+from stoker.engine.transform.transform import TransformSet
 from stoker.fs.data_folder import DataFolder
 
 AT_ONCE = 8 << 20
 """Bytes; what is more goes with the next set: all of it is in memory at once, and a set has 16 MiB."""
 
 
-class Composed(NamedTuple):
+class ComposedChanges(NamedTuple):
     """What can go at once, and what cannot go at all."""
 
     commit: CommitId
@@ -46,7 +46,7 @@ class Composed(NamedTuple):
     """Files that changed again while they were read: they are looked at once more."""
 
 
-class Composer:
+class ChangeComposer:
     """For one gateway; the caller holds the reader and has fetched the commit."""
 
     def __init__(self, job: SyncJob, reader: SourceReader, folder: DataFolder, ledger: Ledger) -> None:
@@ -55,29 +55,29 @@ class Composer:
         self._folder = folder
         self._ledger = ledger
 
-    def commit_for(self, changes: Changes) -> CommitId:
+    def commit_for(self, changes: LocalVersions) -> CommitId:
         """The commit that most of them were made from."""
         counted = Counter(commit_of(self._ledger, path) for path in changes)
         return CommitId(max(counted, key=lambda commit: (counted[commit], commit)))
 
-    async def compose(self, changes: Changes, commit: CommitId, largest: int) -> Composed:
+    async def compose(self, changes: LocalVersions, commit: CommitId, largest: int) -> ComposedChanges:
         """Those of the changes that were made from this commit."""
         now = {path: it for path, it in changes.items() if commit_of(self._ledger, path) == commit}
         layout = await self._layout(commit)
-        origins = Origins(layout, self._ledger, now)
+        origins = RepositoryOrigins(layout, self._ledger, now)
         answers = await self._reader.look_up(commit, origins.questions())
         found = origins.found(answers)
         texts = await self._texts(found, now)
         files, refused, moving = await in_thread(lambda _: self._files(now, found, texts, largest))
-        return Composed(commit, tuple(files), refused, frozenset(moving))
+        return ComposedChanges(commit, tuple(files), refused, frozenset(moving))
 
     async def _layout(self, commit: CommitId) -> Layout:
         job = self._job
         made = await self._reader.committed_at(commit)
         values = job.values.at(job.source.ref, commit, made)
-        return Layout(job.files, values, Transforming(job.files.transforms, values))
+        return Layout(job.files, values, TransformSet(job.files.transforms, values))
 
-    async def _texts(self, found: Mapping[str, Origin], changes: Changes) -> dict[str, bytes]:
+    async def _texts(self, found: Mapping[str, RepositoryOrigin], changes: LocalVersions) -> dict[str, bytes]:
         """What the repository has of the files that are shaped on their way."""
         wanted = {
             BlobId(one.version.blob)
@@ -97,7 +97,11 @@ class Composer:
         )
 
     def _files(
-        self, changes: Changes, found: Mapping[str, Origin], texts: Mapping[str, bytes], largest: int
+        self,
+        changes: LocalVersions,
+        found: Mapping[str, RepositoryOrigin],
+        texts: Mapping[str, bytes],
+        largest: int,
     ) -> tuple[list[ChangedFile], dict[str, str], list[str]]:
         files: list[ChangedFile] = []
         refused: dict[str, str] = {}
@@ -111,7 +115,7 @@ class Composer:
             try:
                 files.append(self._file(path, changes[path], found.get(path), texts, largest))
                 size += len(files[-1].content)
-            except _Moving:
+            except _FileStillChanging:
                 moving.append(path)
             except InvalidValue as error:
                 refused[path] = error.message
@@ -121,7 +125,7 @@ class Composer:
         self,
         path: str,
         version: FileVersion | None,
-        origin: Origin | None,
+        origin: RepositoryOrigin | None,
         texts: Mapping[str, bytes],
         largest: int,
     ) -> ChangedFile:
@@ -137,22 +141,24 @@ class Composer:
         if origin.recipe is None and ours is not None:
             base = ours.blob  # what was really there, whatever the commit says by now
         if version is None:
-            return ChangedFile(path, origin.path, Action.DELETED, base)
+            return ChangedFile(path, origin.path, ChangeAction.DELETED, base)
         content = self._content(path, version, largest)
         if origin.recipe is not None and ours is not None:
             content = _carried_over(content, texts.get(base), origin.recipe, ours.blob)
         blob = blob_of(content, digits=len(version.blob))
         before = _mode(ours) if ours is not None else ""
-        return ChangedFile(path, origin.path, Action.WRITTEN, base, blob, content, _mode(version), before)
+        return ChangedFile(
+            path, origin.path, ChangeAction.WRITTEN, base, blob, content, _mode(version), before
+        )
 
     def _content(self, path: str, version: FileVersion, largest: int) -> bytes:
         content = read(self._folder, path, largest)
         if content is None:
             if self._is_larger(path, largest):
                 raise InvalidValue(f"is larger than {largest} bytes")
-            raise _Moving(path)
+            raise _FileStillChanging(path)
         if blob_of(content, digits=len(version.blob)) != version.blob:
-            raise _Moving(path)
+            raise _FileStillChanging(path)
         return content
 
     def _is_larger(self, path: str, largest: int) -> bool:
@@ -167,11 +173,11 @@ def _mode(version: FileVersion) -> str:
     return PROGRAM if version.executable else PLAIN
 
 
-class _Moving(Exception):
+class _FileStillChanging(Exception):
     """It is not what was seen a moment ago."""
 
 
-def _carried_over(live: bytes, text: bytes | None, recipe: Recipe, ours: str) -> bytes:
+def _carried_over(live: bytes, text: bytes | None, recipe: ContentTransform, ours: str) -> bytes:
     """The repository's text with what somebody changed in what we made of it."""
     if text is None:
         raise InvalidValue("is shaped on its way, and the text that it is made from cannot be had")

@@ -9,31 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from stoker.domain.git_objects import FileVersion, Held
+from stoker.domain.git_objects import FileVersion, HeldPath
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.plan import RESOURCE_MANIFEST, Action, Delete, Plan, SetMode
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, DeleteFile, PlanAction, SetFileMode, SyncPlan
 
 UNRECORDED = "somebody changed it on the gateway, and git does not have that yet"
 UNDER_REVIEW = "its change on the gateway is in a pull request that is open"
 _PROGRAM = "+x"
 
 
-def touched(plan: Plan) -> tuple[str, ...]:
+def touched(plan: SyncPlan) -> tuple[str, ...]:
     """What a plan would write, delete, or make executable or not."""
     return tuple(str(action.path) for action in plan.actions)
 
 
 def held_in(
-    plan: Plan,
+    plan: SyncPlan,
     changes: Mapping[str, FileVersion | None],
     ledger: Ledger,
     holds: Collection[str],
     is_recorded: Callable[[str, str], bool],
-) -> tuple[Held, ...]:
+) -> tuple[HeldPath, ...]:
     """The places of a plan that have to wait."""
-    found: dict[str, Held] = {}
+    found: dict[str, HeldPath] = {}
     for action in plan.actions:
         path = str(action.path)
         why = ""
@@ -45,12 +45,12 @@ def held_in(
                 why = UNRECORDED
         if why:
             place = _place(path, ledger)
-            found.setdefault(place, Held(place, why, reason=Reason.CHANGE_HELD))
+            found.setdefault(place, HeldPath(place, why, reason=Reason.CHANGE_HELD))
     return tuple(found.values())
 
 
 def still_held(
-    held: Iterable[Held],
+    held: Iterable[HeldPath],
     changes: Mapping[str, FileVersion | None],
     holds: Collection[str],
     is_recorded: Callable[[str, str], bool],
@@ -60,7 +60,7 @@ def still_held(
     return all(any(one.covers(path) for path in reasons) for one in held)
 
 
-def ours(held: Iterable[Held]) -> tuple[Held, ...]:
+def ours(held: Iterable[HeldPath]) -> tuple[HeldPath, ...]:
     return tuple(one for one in held if one.reason == Reason.CHANGE_HELD)
 
 
@@ -77,10 +77,10 @@ def _unrecorded(
     return (path for path, version in changes.items() if not is_recorded(path, id_of(version)))
 
 
-def _is_same(action: Action, there: FileVersion | None) -> bool:
-    if isinstance(action, Delete):
+def _is_same(action: PlanAction, there: FileVersion | None) -> bool:
+    if isinstance(action, DeleteFile):
         return there is None
-    if isinstance(action, SetMode):  # the content is right already
+    if isinstance(action, SetFileMode):  # the content is right already
         return there is not None and there.executable == action.version.executable
     return there is not None and there == action.version
 

@@ -16,15 +16,15 @@ from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.reverse_map import Allowed, own_changes
+from stoker.engine.layout.reverse_map import CapturablePaths, own_changes
 from stoker.engine.plan.ledger import STAT, Ledger, record
-from stoker.engine.plan.live import Live, LiveKind
-from stoker.fs.clean_folders import Visits
+from stoker.engine.plan.live import LiveDifferences, LiveKind
+from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.exec_bit_support import keeps_modes
 from stoker.fs.find_changes import scan
-from stoker.fs.stop_check import Stop
-from stoker.fs.watch.paths import Noticed
+from stoker.fs.stop_check import StopCheck
+from stoker.fs.watch.paths import ChangedPaths
 
 UNREAD = FileVersion(str.__new__(BlobId, "unread"))
 """Stands for a content that could not be read, and is therefore nobody's to overwrite."""
@@ -33,10 +33,10 @@ MOST_MODES = 50
 """Files of which only the rights are otherwise; more are a script's doing, over everything, and no edit."""
 
 
-class Sight:
+class LocalChanges:
     """What was seen of one data folder; for one look at a time."""
 
-    def __init__(self, allowed: Allowed) -> None:
+    def __init__(self, allowed: CapturablePaths) -> None:
         self.allowed = allowed
         self.modes: bool | None = None
         """Whether the filesystem can say what may be executed; None: nobody has looked."""
@@ -46,7 +46,7 @@ class Sight:
         """What is otherwise than the ledger said when it was looked at."""
         self._touched: dict[str, bytes] = {}
         """What is as the ledger says and lies there with another stamp, so that it is not read again."""
-        self._visits = Visits()
+        self._visits = CleanFolderCache()
         self._walked = False
 
     def changes(self, ledger: Ledger) -> dict[str, FileVersion | None]:
@@ -81,7 +81,7 @@ class Sight:
         await in_thread(lambda stop: self._walk(folder, ledger, stop.is_set))
         self._walked = True
 
-    async def look(self, folder: DataFolder, ledger: Ledger, noticed: Noticed) -> None:
+    async def look(self, folder: DataFolder, ledger: Ledger, noticed: ChangedPaths) -> None:
         """What was named, and nothing else."""
         paths = {path for path in (*noticed.paths, *self.unread) if self._is_one(path)}
         for place in noticed.folders:
@@ -94,7 +94,7 @@ class Sight:
 
     async def check(self, folder: DataFolder, ledger: Ledger, paths: Iterable[str]) -> None:
         """These paths, as far as they are allowed, now."""
-        await self.look(folder, ledger, Noticed(frozenset(paths)))
+        await self.look(folder, ledger, ChangedPaths(frozenset(paths)))
 
     def _is_one(self, path: str) -> bool:
         try:
@@ -103,7 +103,7 @@ class Sight:
             return False
         return self.allowed.takes(path)
 
-    def _walk(self, folder: DataFolder, ledger: Ledger, stopped: Stop) -> None:
+    def _walk(self, folder: DataFolder, ledger: Ledger, stopped: StopCheck) -> None:
         self._learn(folder)
         roots = [root for one in self.allowed.roots for root in ([one] if one else self._top(folder))]
         known = self._known(ledger, roots)
@@ -122,7 +122,7 @@ class Sight:
         if self.modes is None:
             self.modes = keeps_modes(folder)
 
-    def _look(self, folder: DataFolder, ledger: Ledger, paths: Collection[str], stopped: Stop) -> None:
+    def _look(self, folder: DataFolder, ledger: Ledger, paths: Collection[str], stopped: StopCheck) -> None:
         self._learn(folder)
         known = self._known(ledger, None)
         live = scan(
@@ -131,7 +131,7 @@ class Sight:
         self.unread.difference_update(paths)
         self._take(folder, ledger, live, stopped)
 
-    def _take(self, folder: DataFolder, ledger: Ledger, live: Live, stopped: Stop) -> None:
+    def _take(self, folder: DataFolder, ledger: Ledger, live: LiveDifferences, stopped: StopCheck) -> None:
         """What a look found, into what was seen; strangers are read only where they are allowed."""
         strangers = {
             path

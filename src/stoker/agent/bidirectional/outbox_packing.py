@@ -23,7 +23,7 @@ from stoker.domain.protocol.change_set_codec import (
 from stoker.domain.reasons import Reason
 
 
-class Unfit(Stalled):
+class ChangeTooLarge(Stalled):
     """One file takes more room than there is."""
 
     default_reason = Reason.CHANGE_REFUSED
@@ -45,7 +45,7 @@ def packed(changes: ChangeSet) -> tuple[ChangeSet, tuple[bytes, ...]]:
         if chunks is not None:
             return now, chunks
         if len(now.files) == 1:
-            raise Unfit(now.files[0].path)
+            raise ChangeTooLarge(now.files[0].path)
         if len(pieces) == 1:
             pieces = [(one,) for one in pieces[0]]
         pieces = pieces[: len(pieces) // 2]

@@ -21,12 +21,12 @@ from stoker.agent.status.publisher import LONGEST_MANAGER, manager_for
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, Retry, StokerError
 from stoker.domain.protocol import CHANGE_MAPS, changes_map
-from stoker.domain.protocol.change_set_codec import Chunk, chunk_key, complete
+from stoker.domain.protocol.change_set_codec import ChangeSetChunk, chunk_key, complete
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import Invalid, NotFound
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ SEND_SECONDS = 60.0
 _SUFFIX = "-changes"
 
 
-class _Map(msgspec.Struct, frozen=True, rename="camel"):
+class _OutboxMap(msgspec.Struct, frozen=True, rename="camel"):
     """Of a map what tells how full it is, and of what."""
 
     data: dict[str, str] | None = None
@@ -49,16 +49,16 @@ class _Map(msgspec.Struct, frozen=True, rename="camel"):
         return texts + sum(map(len, (self.binary_data or {}).values()))
 
 
-class NoRoom(Retry):
+class OutboxFull(Retry):
     """All maps are full, or there are none yet."""
 
     default_reason = Reason.CHANGE_PENDING
 
 
-class Sender:
+class OutboxSender:
     """For the agent of one pod."""
 
-    def __init__(self, client: Client, identity: AgentIdentity, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, identity: AgentIdentity, clock: Clock) -> None:
         self._client = client
         self._identity = identity
         self._clock = clock
@@ -107,11 +107,11 @@ class Sender:
             if mine.fullmatch(name)
         ]
         try:
-            return complete(map(Chunk.parse, chunks))
+            return complete(map(ChangeSetChunk.parse, chunks))
         except InvalidValue:
             return False
 
-    async def _clear(self, key: str, set_id: str, maps: dict[str, _Map]) -> None:
+    async def _clear(self, key: str, set_id: str, maps: dict[str, _OutboxMap]) -> None:
         """Take out what an earlier set of this gateway left there: nobody waits for its answer any more."""
         mine = re.compile(re.escape(key) + r"\.(\d{8}-\d{6}(?:-\d{1,4})?)\.\d+")
         for name, found in maps.items():
@@ -120,16 +120,18 @@ class Sender:
             if left:
                 body = {"binaryData": left}
                 maps[name] = await self._client.patch(
-                    CONFIG_MAPS, body, name, self._identity.namespace, into=_Map
+                    CONFIG_MAPS, body, name, self._identity.namespace, into=_OutboxMap
                 )
 
-    async def _maps(self) -> dict[str, _Map]:
+    async def _maps(self) -> dict[str, _OutboxMap]:
         """Those that are there."""
-        found: dict[str, _Map] = {}
+        found: dict[str, _OutboxMap] = {}
         for number in range(CHANGE_MAPS):
             name = changes_map(self._identity.door, self._identity.resource, number)
             try:
-                found[name] = await self._client.get(CONFIG_MAPS, name, self._identity.namespace, into=_Map)
+                found[name] = await self._client.get(
+                    CONFIG_MAPS, name, self._identity.namespace, into=_OutboxMap
+                )
             except NotFound:
                 continue
         return found
@@ -142,7 +144,13 @@ class Sender:
             "binaryData": {key: base64.b64encode(chunk).decode() for key, chunk in chunks.items()},
         }
         await self._client.apply(
-            CONFIG_MAPS, body, name, self._identity.namespace, manager=self._manager, force=True, into=Header
+            CONFIG_MAPS,
+            body,
+            name,
+            self._identity.namespace,
+            manager=self._manager,
+            force=True,
+            into=ObjectHeader,
         )
 
     async def _in_time(self, work: Awaitable[T]) -> T:
@@ -169,7 +177,7 @@ def _placed(
     for key, chunk in chunks:
         name = next((name for name, free in left.items() if free >= len(chunk)), None)
         if name is None:
-            raise NoRoom(
+            raise OutboxFull(
                 "the maps for changes are full of those of other gateways"
                 if room
                 else "the controller has not made the maps for changes yet"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.agent.bidirectional.capture import Capturing
-from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.bidirectional.types import Postal
-from stoker.agent.bidirectional.watch import Watch
-from stoker.agent.desired_state import Direction
-from stoker.agent.loop.log_dedup import Drifted
-from stoker.agent.loop.loop import Keeping
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.hooks import Noise
+from stoker.agent.bidirectional.capture import ChangeCapture
+from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.types import OutboxAddress
+from stoker.agent.bidirectional.watch import CaptureLoop
+from stoker.agent.desired_state import DesiredState
+from stoker.agent.loop.log_dedup import DriftedFiles
+from stoker.agent.loop.loop import SyncableFolder
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.hooks import NoiseFilter
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
-from stoker.domain.protocol import OwnChanges
+from stoker.domain.protocol import GatewayChangesReport
 
 
-def made_of(direction: Direction) -> object:
+def made_of(direction: DesiredState) -> object:
     """As long as it stays the same, so does what is opened."""
     policies = direction.intent.policies
     if not policies.bidirectional.enabled:
@@ -27,27 +27,27 @@ def made_of(direction: Direction) -> object:
 
 
 def open_capture(
-    direction: Direction,
-    keeper: Keeper,
-    sender: Sender | None,
+    direction: DesiredState,
+    keeper: FolderSync,
+    sender: OutboxSender | None,
     clock: Clock,
     *,
-    noise: Noise | None,
-    tell: Callable[[OwnChanges | None], None],
+    noise: NoiseFilter | None,
+    tell: Callable[[GatewayChangesReport | None], None],
     may: Callable[[], bool],
-) -> Watch | None:
+) -> CaptureLoop | None:
     """Started, and to be closed; the keeper asks it before each change from now on."""
     policies = direction.intent.policies
     if not policies.bidirectional.enabled or sender is None:
         tell(None)
         return None
-    postal = Postal(direction.intent.gateway, direction.address.key)
-    capturing = Capturing(
+    postal = OutboxAddress(direction.intent.gateway, direction.address.key)
+    capturing = ChangeCapture(
         policies.bidirectional, keeper, sender, postal, clock, noise=noise, tell=tell, may=may
     )
     keeper.add_hook(capturing)
     capturing.say()
-    watch = Watch(
+    watch = CaptureLoop(
         capturing,
         direction.job.data_dir,
         clock,
@@ -58,10 +58,10 @@ def open_capture(
     return watch
 
 
-class Alternating:
-    """A data folder (`stoker.agent.loop.loop.Keeping`) whose passes take turns with looks at it."""
+class ExclusiveSync:
+    """A data folder (`stoker.agent.loop.loop.SyncableFolder`) whose passes take turns with looks at it."""
 
-    def __init__(self, kept: Keeping, capturing: Capturing) -> None:
+    def __init__(self, kept: SyncableFolder, capturing: ChangeCapture) -> None:
         self._kept = kept
         self._capturing = capturing
 
@@ -71,6 +71,6 @@ class Alternating:
         self._capturing.passed(report)
         return report
 
-    async def verify(self) -> Drifted:
+    async def verify(self) -> DriftedFiles:
         async with self._capturing.lock:
             return await self._kept.verify()

@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from stoker.agent.sync.hooks import Noise
+from stoker.agent.sync.hooks import NoiseFilter
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import BlobId, FileVersion
@@ -26,19 +26,19 @@ LARGEST = 1 << 20
 MOST = 10_000
 TRIES = 3
 
-Changes = Mapping[str, FileVersion | None]
-_Pair = tuple[str, str, str]
+LocalVersions = Mapping[str, FileVersion | None]
+_ContentPair = tuple[str, str, str]
 
 
-class Meaning:
+class ChangeSignificance:
     """Verdicts about pairs of contents, for one data folder."""
 
-    def __init__(self, noise: Noise | None) -> None:
+    def __init__(self, noise: NoiseFilter | None) -> None:
         self._noise = noise
-        self._verdicts: dict[_Pair, bool] = {}
-        self._tries: Counter[_Pair] = Counter()
+        self._verdicts: dict[_ContentPair, bool] = {}
+        self._tries: Counter[_ContentPair] = Counter()
 
-    def undecided(self, changes: Changes, ledger: Ledger) -> dict[str, _Pair]:
+    def undecided(self, changes: LocalVersions, ledger: Ledger) -> dict[str, _ContentPair]:
         """The changes that have to be compared before it is known what they mean."""
         if self._noise is None or not changes:
             return {}
@@ -46,7 +46,7 @@ class Meaning:
         pairs = {path: _pair(path, changes, ledger) for path in asked}
         return {path: pair for path, pair in pairs.items() if pair not in self._verdicts}
 
-    def of(self, changes: Changes, ledger: Ledger) -> dict[str, FileVersion | None]:
+    def of(self, changes: LocalVersions, ledger: Ledger) -> dict[str, FileVersion | None]:
         """The changes without noise; what is undecided is among them."""
         if self._noise is None or not changes:
             return dict(changes)
@@ -59,7 +59,7 @@ class Meaning:
         return {path: version for path, version in changes.items() if path not in quiet}
 
     async def judge(
-        self, pairs: Mapping[str, _Pair], folder: DataFolder, reader: SourceReader | None
+        self, pairs: Mapping[str, _ContentPair], folder: DataFolder, reader: SourceReader | None
     ) -> None:
         """Compare; the caller holds the reader, or has none that could be had."""
         noise = self._noise
@@ -77,9 +77,9 @@ class Meaning:
 
 
 def _verdicts(
-    pairs: Mapping[str, _Pair], before: Mapping[str, bytes], folder: DataFolder, noise: Noise
-) -> dict[_Pair, bool]:
-    verdicts: dict[_Pair, bool] = {}
+    pairs: Mapping[str, _ContentPair], before: Mapping[str, bytes], folder: DataFolder, noise: NoiseFilter
+) -> dict[_ContentPair, bool]:
+    verdicts: dict[_ContentPair, bool] = {}
     for path, pair in pairs.items():
         _, ours, theirs = pair
         if ours and ours not in before:
@@ -90,7 +90,7 @@ def _verdicts(
     return verdicts
 
 
-def _pair(path: str, changes: Changes, ledger: Ledger) -> _Pair:
+def _pair(path: str, changes: LocalVersions, ledger: Ledger) -> _ContentPair:
     ours, theirs = ledger.version(path), changes[path]
     return path, ours.blob if ours is not None else "", theirs.blob if theirs is not None else ""
 

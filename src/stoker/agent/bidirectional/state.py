@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.protocol import ChangesAnswer, ChangesResult
+from stoker.domain.protocol import ChangeSetReply, ChangeSetResult
 from stoker.engine.layout.protected_paths import STATE
 from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all
 from stoker.fs.lock import state_folder, unusable
@@ -28,7 +28,7 @@ _EDITION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentChanges:
     """A set on its way."""
 
     id: str
@@ -39,20 +39,20 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedChange:
     blob: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CaptureState:
     """The memory, as a value."""
 
     settings: str = ""
     """What may flow back, and which commit is there: with another, what was refused is asked again."""
     recorded: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, Refused] = field(default_factory=dict)
-    sent: Sent | None = None
+    refused: Mapping[str, RefusedChange] = field(default_factory=dict)
+    sent: SentChanges | None = None
     last_id: str = ""
     over: str = ""
     """The set with which the last request ended, as the controller calls it."""
@@ -63,12 +63,12 @@ class Captured:
         """The digests of the plans whose approval was not used yet."""
         return frozenset(one.digest for one in given if one.text not in self.approvals_used)
 
-    def approved_by(self, given: Collection[PlanApproval]) -> Captured:
+    def approved_by(self, given: Collection[PlanApproval]) -> CaptureState:
         """Without the approvals that are given no longer: they may be given again."""
         used = self.approvals_used & {one.text for one in given}
         return self if used == self.approvals_used else replace(self, approvals_used=used)
 
-    def answered(self, answer: ChangesAnswer | None) -> Captured:
+    def answered(self, answer: ChangeSetReply | None) -> CaptureState:
         """With what the controller says of the set that is on its way; the same if it says nothing of it.
 
         Where a request is over, what was refused until then is asked again.
@@ -79,7 +79,7 @@ class Captured:
             return replace(self, refused={}, over=answer.over).answered(answer)
         if self.sent is None or answer.id != self.sent.id:
             return self
-        none = answer.result is ChangesResult.REFUSED
+        none = answer.result is ChangeSetResult.REFUSED
         out = {path: blob for path, blob in self.sent.files.items() if none or path in answer.refused}
         why = answer.message or "the controller does not take it"
         taken = {path: blob for path, blob in self.sent.files.items() if path not in out}
@@ -88,23 +88,23 @@ class Captured:
             recorded={**_without(self.recorded, out), **taken},
             refused={
                 **_without(self.refused, taken),
-                **{path: Refused(blob, why) for path, blob in out.items() if answer.id != answer.over},
+                **{path: RefusedChange(blob, why) for path, blob in out.items() if answer.id != answer.over},
             },
             sent=None,
         )
 
-    def sending(self, sent: Sent, approvals: frozenset[str] = frozenset()) -> Captured:
+    def sending(self, sent: SentChanges, approvals: frozenset[str] = frozenset()) -> CaptureState:
         """With a set that is about to go, and the approvals that released its deletions."""
         used = self.approvals_used | approvals
         return replace(self, sent=replace(sent, approvals=approvals), last_id=sent.id, approvals_used=used)
 
-    def unsent(self, set_id: str) -> Captured:
+    def unsent(self, set_id: str) -> CaptureState:
         """It did not go, or did not arrive; its id is not used again."""
         if self.sent is None or self.sent.id != set_id:
             return self
         return replace(self, sent=None, approvals_used=self.approvals_used - self.sent.approvals)
 
-    def knowing(self, changed: Mapping[str, str], undone: Collection[str] = ()) -> Captured:
+    def knowing(self, changed: Mapping[str, str], undone: Collection[str] = ()) -> CaptureState:
         """Without what is no longer a change, or another one; what was taken back git still has."""
         recorded = {
             path: blob for path, blob in self.recorded.items() if changed.get(path) == blob or path in undone
@@ -114,13 +114,13 @@ class Captured:
             return self
         return replace(self, recorded=recorded, refused=refused)
 
-    def without(self, paths: Collection[str]) -> Captured:
+    def without(self, paths: Collection[str]) -> CaptureState:
         """Before we write these: found as we left them, they must not be taken for somebody's answer."""
         if not any(path in self.recorded for path in paths):
             return self
         return replace(self, recorded=_without(self.recorded, paths))
 
-    def under(self, settings: str) -> Captured:
+    def under(self, settings: str) -> CaptureState:
         return self if settings == self.settings else replace(self, settings=settings, refused={})
 
     def has(self, path: str, blob: str) -> bool:
@@ -132,17 +132,17 @@ class Captured:
         return found.why if found is not None and found.blob == blob else None
 
 
-def load(folder: DataFolder) -> Captured:
+def load(folder: DataFolder) -> CaptureState:
     try:
         with folder.entered(STATE) as state, os.fdopen(open_regular(state, NAME), "rb") as file:
             return _parsed(json.loads(file.read(LARGEST)))
     except FileNotFoundError:
-        return Captured()
+        return CaptureState()
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        return Captured()
+        return CaptureState()
 
 
-def save(folder: DataFolder, captured: Captured) -> None:
+def save(folder: DataFolder, captured: CaptureState) -> None:
     """Durably, and as a whole or not at all."""
     content = json.dumps(_plain(captured), separators=(",", ":")).encode()
     try:
@@ -161,7 +161,7 @@ def save(folder: DataFolder, captured: Captured) -> None:
         raise unusable(folder, error) from error
 
 
-def _plain(it: Captured) -> dict[str, Any]:
+def _plain(it: CaptureState) -> dict[str, Any]:
     return {
         "edition": _EDITION,
         "settings": it.settings,
@@ -176,17 +176,21 @@ def _plain(it: Captured) -> dict[str, Any]:
     }
 
 
-def _parsed(said: Mapping[str, Any]) -> Captured:
+def _parsed(said: Mapping[str, Any]) -> CaptureState:
     if said["edition"] != _EDITION:
         raise ValueError("another edition")
     sent = said["sent"]
-    return Captured(
+    return CaptureState(
         settings=str(said["settings"]),
         recorded=_texts(said["recorded"]),
-        refused={str(path): Refused(str(blob), str(why)) for path, (blob, why) in said["refused"].items()},
+        refused={
+            str(path): RefusedChange(str(blob), str(why)) for path, (blob, why) in said["refused"].items()
+        },
         sent=None
         if sent is None
-        else Sent(str(sent["id"]), _texts(sent["files"]), frozenset(map(str, sent.get("approvals", ())))),
+        else SentChanges(
+            str(sent["id"]), _texts(sent["files"]), frozenset(map(str, sent.get("approvals", ())))
+        ),
         last_id=str(said["lastId"]),
         over=str(said.get("over", "")),
         approvals_used=frozenset(map(str, said.get("approvalsUsed", ()))),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from stoker.agent.bidirectional.holds import id_of
-from stoker.agent.bidirectional.state import Captured
+from stoker.agent.bidirectional.state import CaptureState
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import FileVersion
-from stoker.domain.protocol import OwnChanges
+from stoker.domain.protocol import GatewayChangesReport
 from stoker.domain.reasons import Reason
 
 LISTED = 20
 
 
-class Standing:
+class CaptureStatus:
     """What is pending, what was refused and why, what waits because of it."""
 
     def __init__(self, most: int) -> None:
@@ -37,7 +37,7 @@ class Standing:
         self._refused[path] = blob, why
 
     def sorted(
-        self, candidates: Mapping[str, FileVersion | None], memory: Captured, commit: str
+        self, candidates: Mapping[str, FileVersion | None], memory: CaptureState, commit: str
     ) -> dict[str, FileVersion | None]:
         """Those that can go; with another commit, what could not go before is tried again."""
         if commit != self._commit:
@@ -52,8 +52,8 @@ class Standing:
         return can
 
     def told(
-        self, changes: Mapping[str, FileVersion | None], memory: Captured, holds: Collection[str]
-    ) -> OwnChanges:
+        self, changes: Mapping[str, FileVersion | None], memory: CaptureState, holds: Collection[str]
+    ) -> GatewayChangesReport:
         left = {
             path: blob for path, version in changes.items() if not memory.has(path, blob := id_of(version))
         }
@@ -61,9 +61,9 @@ class Standing:
         pending = [path for path in left if path not in refused]
         sent = memory.sent.id if memory.sent is not None else ""
         if not (left or sent or self.held):
-            return OwnChanges()
+            return GatewayChangesReport()
         reason, message = self._words(pending, refused, sent, holds)
-        return OwnChanges(
+        return GatewayChangesReport(
             sent,
             len(pending),
             len(refused),
@@ -73,7 +73,7 @@ class Standing:
             message,
         )
 
-    def _why(self, path: str, blob: str, memory: Captured) -> str | None:
+    def _why(self, path: str, blob: str, memory: CaptureState) -> str | None:
         found = self._refused.get(path)
         if found is not None and found[0] == blob:
             return found[1]

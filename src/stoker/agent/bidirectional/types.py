@@ -8,7 +8,7 @@ from stoker.domain.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Postal:
+class OutboxAddress:
     """Under which name a gateway sends."""
 
     gateway: str
@@ -16,7 +16,7 @@ class Postal:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutgoingChangeSet:
     """A set that is ready to go."""
 
     id: str
@@ -24,12 +24,12 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CaptureStep:
     """What came of a look."""
 
     done: bool = True
     """False: it was too early to look."""
-    parcel: Parcel | None = None
+    parcel: OutgoingChangeSet | None = None
     again: bool = False
     """Something could not be read or compared just now."""
 

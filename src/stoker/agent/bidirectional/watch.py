@@ -12,10 +12,10 @@ import math
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.agent.bidirectional.capture import Capturing
+from stoker.agent.bidirectional.capture import ChangeCapture
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.fs.watch.paths import Noticed, PathNotices
+from stoker.fs.watch.paths import ChangedPaths, PathWatch
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
@@ -29,12 +29,12 @@ PATIENCE = 10
 log = get_logger(__name__)
 
 
-class Watch:
+class CaptureLoop:
     """Runs the steps of one gateway; `start` it, and `aclose` it."""
 
     def __init__(
         self,
-        capturing: Capturing,
+        capturing: ChangeCapture,
         root: Path,
         clock: Clock,
         *,
@@ -47,7 +47,7 @@ class Watch:
         self._debounce = debounce
         self._compare = min(compare, COMPARE)
         self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=60.0)
-        self.notices = PathNotices(root, capturing.allowed.enters, capturing.allowed.takes, self._heard)
+        self.notices = PathWatch(root, capturing.allowed.enters, capturing.allowed.takes, self._heard)
         self._told = asyncio.Event()
         self._last = -math.inf
         self._next = -math.inf
@@ -87,10 +87,10 @@ class Watch:
             now = self._clock.monotonic()
             noticed = self.notices.take()
             if now >= min(self._next, self._retry_at):
-                noticed = Noticed(everything=True)
+                noticed = ChangedPaths(everything=True)
             await self._step(noticed)
 
-    async def _step(self, noticed: Noticed) -> None:
+    async def _step(self, noticed: ChangedPaths) -> None:
         self._retry_at = math.inf
         try:
             if noticed.everything and self.capturing.may:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.outcomes import Waiting
+from stoker.agent.sync.outcomes import SyncWait
 from stoker.domain.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from stoker.domain.intent.policies import MaintenanceWindow
+    from stoker.domain.intent.policies import MaintenanceWindowPolicy
 
 
-def waiting_for_window(windows: Sequence[MaintenanceWindow], now: datetime) -> Waiting | None:
+def waiting_for_window(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> SyncWait | None:
     """What a change has to wait for; None: nothing."""
     if not windows:
         return None
@@ -27,4 +27,4 @@ def waiting_for_window(windows: Sequence[MaintenanceWindow], now: datetime) -> W
 
     if is_open(windows, now):
         return None
-    return Waiting(Reason.WAITING_FOR_WINDOW, next_edge(windows, now))
+    return SyncWait(Reason.WAITING_FOR_WINDOW, next_edge(windows, now))

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stoker.agent.audit.diff_files import DiffFiles
-from stoker.agent.gates.validation_webhook import Validating
-from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.gates.validation_webhook import ValidationHook
+from stoker.agent.sync.gateway_ref import GatewayRef
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stoker.agent.sync.hooks import PassHook
+    from stoker.agent.sync.hooks import SyncHook
     from stoker.domain.clock import Clock
-    from stoker.domain.intent.policies import Validation
+    from stoker.domain.intent.policies import ValidationPolicy
 
 
-def gates_for(validation: Validation, data_dir: Path, gateway: Gateway, clock: Clock) -> tuple[PassHook, ...]:
+def gates_for(
+    validation: ValidationPolicy, data_dir: Path, gateway: GatewayRef, clock: Clock
+) -> tuple[SyncHook, ...]:
     """What is entered first around a change: who may refuse it, and who writes down what it was."""
-    asking = (Validating(validation, gateway),) if validation.webhook_url else ()
+    asking = (ValidationHook(validation, gateway),) if validation.webhook_url else ()
     return (*asking, DiffFiles(data_dir, gateway, clock))

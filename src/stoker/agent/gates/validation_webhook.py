@@ -14,17 +14,17 @@ from contextlib import asynccontextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.gateway_ref import Gateway
-from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.gateway_ref import GatewayRef
+from stoker.agent.sync.hooks import SyncChange
 from stoker.domain.errors import Retry, Stalled
-from stoker.domain.git_objects import Held, Note
-from stoker.domain.intent.policies import Validation
+from stoker.domain.git_objects import HeldPath, PathNote
+from stoker.domain.intent.policies import ValidationPolicy
 from stoker.domain.reasons import Reason
 from stoker.domain.text import one_line
-from stoker.fs.apply_plan import Applied
+from stoker.fs.apply_plan import ApplyResult
 
 if TYPE_CHECKING:
-    from stoker.http_client import Answer
+    from stoker.http_client import ServiceResponse
 
 MOST_PATHS = 5000
 LONGEST_REASON = 300
@@ -32,28 +32,28 @@ _COME_BACK = frozenset({408, 425, 429})
 """Refusals that are about the moment and not about the change."""
 
 
-class Validating:
-    """A `PassHook` that asks."""
+class ValidationHook:
+    """A `SyncHook` that asks."""
 
-    def __init__(self, validation: Validation, gateway: Gateway) -> None:
+    def __init__(self, validation: ValidationPolicy, gateway: GatewayRef) -> None:
         self._validation = validation
         self._gateway = gateway
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         return ()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         await self._ask(change)
         yield
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         return ()
 
-    async def _ask(self, change: Change) -> None:
-        from stoker.http_client import Request, Unreachable, call  # noqa: PLC0415 - few ask anybody
+    async def _ask(self, change: SyncChange) -> None:
+        from stoker.http_client import ServiceRequest, ServiceUnreachable, call  # noqa: PLC0415 - few ask anybody
 
-        request = Request(
+        request = ServiceRequest(
             self._validation.webhook_url,
             "POST",
             {"Content-Type": "application/json"},
@@ -62,14 +62,14 @@ class Validating:
         )
         try:
             answer = await call(request)
-        except Unreachable as error:
+        except ServiceUnreachable as error:
             raise Retry(
                 f"the validation webhook did not agree: {error.message}", reason=Reason.VALIDATION_REJECTED
             ) from None
         judge(answer, request.host)
 
 
-def question(change: Change, gateway: Gateway) -> dict[str, object]:
+def question(change: SyncChange, gateway: GatewayRef) -> dict[str, object]:
     """What the service is told; of very many files the first, and how many there are."""
     plan = change.plan
     added = [write.path for write in plan.writes if not write.replaces]
@@ -92,7 +92,7 @@ def question(change: Change, gateway: Gateway) -> dict[str, object]:
     }
 
 
-def judge(answer: Answer, host: str) -> None:
+def judge(answer: ServiceResponse, host: str) -> None:
     """Raises unless it agrees."""
     if answer.status >= 500 or answer.status in _COME_BACK:
         raise Retry(

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.hooks import SyncChange
 from stoker.domain.clock import Clock
-from stoker.domain.git_objects import Held, Note
-from stoker.fs.apply_plan import Applied
+from stoker.domain.git_objects import HeldPath, PathNote
+from stoker.fs.apply_plan import ApplyResult
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 
-class Chronicle:
+class ChangeLogHook:
     """The lines of one data folder (R-OBS-30)."""
 
     def __init__(self, clock: Clock, *, mappings: int, source: Callable[[], str]) -> None:
@@ -30,14 +30,14 @@ class Chronicle:
         self._source = source
         self._began = 0.0
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         """The plan stands and will be carried out; from now on contents are fetched and staged."""
         log.info("sync.triggered", commit=change.commit.short, ref=str(change.ref), source=self._source())
         self._began = self._clock.monotonic()
         return ()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         log.info(
             "staging.built",
             mappings=self._mappings,
@@ -46,7 +46,7 @@ class Chronicle:
         )
         yield
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         log.info(
             "merge.done",
             commit=change.commit.short,

@@ -15,24 +15,24 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.hooks import PassHook
-from stoker.agent.sync.jobs import Wish
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.hooks import SyncHook
+from stoker.agent.sync.jobs import SyncOptions
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import StokerError
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.drift import FolderDrift
 
 if TYPE_CHECKING:
-    from stoker.agent.bidirectional.capture import Capturing
-    from stoker.agent.rollback.rollback import Undoing
+    from stoker.agent.bidirectional.capture import ChangeCapture
+    from stoker.agent.rollback.rollback import FolderRollback
     from stoker.ignition.sync.first_boot import FirstBoot
 
 
-class Attendant(PassHook, Protocol):
+class GatewaySyncHook(SyncHook, Protocol):
     """The gateway's side of a pass (`stoker.ignition.sync.gateway_hook`)."""
 
     @property
@@ -53,33 +53,33 @@ class Attendant(PassHook, Protocol):
         """Before a pass: the files without what this gateway has from elsewhere."""
         ...
 
-    async def settle(self) -> tuple[Note, ...]:
+    async def settle(self) -> tuple[PathNote, ...]:
         """After a pass without changes: what is still owed, and what of it the gateway did not verify."""
         ...
 
-    async def still_held(self, held: Sequence[Held]) -> bool: ...
+    async def still_held(self, held: Sequence[HeldPath]) -> bool: ...
 
     async def aclose(self) -> None: ...
 
 
-class Tended:
+class FolderAndGatewaySync:
     """One keeper with its gateway, if it has one; closed by `aclose`."""
 
     def __init__(
         self,
-        keeper: Keeper,
-        attendant: Attendant | None = None,
-        undoing: Undoing | None = None,
-        capturing: Capturing | None = None,
+        keeper: FolderSync,
+        attendant: GatewaySyncHook | None = None,
+        undoing: FolderRollback | None = None,
+        capturing: ChangeCapture | None = None,
     ) -> None:
         self.keeper = keeper
         self.undoing = undoing
         self._attendant = attendant
         self._capturing = capturing
         self._files = keeper.job.files
-        self._held: tuple[Wish, SyncReport] | None = None
+        self._held: tuple[SyncOptions, SyncReport] | None = None
 
-    async def sync(self, wish: Wish) -> SyncReport:
+    async def sync(self, wish: SyncOptions) -> SyncReport:
         """One pass, and what the gateway makes of it; a change that it does not bear is taken back."""
         undoing, job = self.undoing, self.keeper.job
         if undoing is None:
@@ -99,7 +99,7 @@ class Tended:
             await undoing.judge(job)
         return report
 
-    async def _sync(self, wish: Wish) -> SyncReport:
+    async def _sync(self, wish: SyncOptions) -> SyncReport:
         if self._held is not None:
             before, report = self._held
             # Who only pins the commit can be answered from memory; without one the source has to be asked.
@@ -117,7 +117,11 @@ class Tended:
         except StokerError:
             await self._settle(wish)  # a source that is away is no reason to leave a scan undone
             raise
-        if second and self._attendant is not None and report.result in (Result.DONE, Result.UNVERIFIED):
+        if (
+            second
+            and self._attendant is not None
+            and report.result in (SyncResult.DONE, SyncResult.UNVERIFIED)
+        ):
             self._attendant.commissioned()
         if self._attendant is not None and report.applied is not None and not report.files_changed:
             owed = await self._attendant.settle()
@@ -138,18 +142,18 @@ class Tended:
             boot.remember(await self.keeper.changed_contents() if boot.ended_just_now else {})
         return boot.changed
 
-    async def _still_held(self, held: Sequence[Held]) -> bool:
+    async def _still_held(self, held: Sequence[HeldPath]) -> bool:
         changed = [one for one in held if one.reason == Reason.CHANGE_HELD]
         opened = [one for one in held if one.reason != Reason.CHANGE_HELD]
         if changed and not (self._capturing is not None and self._capturing.still_held(changed)):
             return False
         return not opened or (self._attendant is not None and await self._attendant.still_held(opened))
 
-    async def _settle(self, wish: Wish) -> None:
+    async def _settle(self, wish: SyncOptions) -> None:
         if self._attendant is not None and not wish.dry_run:
             await self._attendant.settle()
 
-    async def verify(self) -> Drift:
+    async def verify(self) -> FolderDrift:
         return (await self.keeper.verify()).drift
 
     async def aclose(self) -> None:

@@ -33,16 +33,16 @@ _HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
 
 log = get_logger(__name__)
 
-SecretsReader = Callable[[], Sequence[Secret]]
+WebhookSecretsReader = Callable[[], Sequence[Secret]]
 
 
-class WebhookServer:
+class LocalWebhookServer:
     """Listens for the time of an `async with`."""
 
     def __init__(
         self,
         address: str,
-        secrets: SecretsReader,
+        secrets: WebhookSecretsReader,
         nudge: Callable[[str], None],
         *,
         clock: Clock | None = None,
@@ -58,7 +58,9 @@ class WebhookServer:
     async def __aenter__(self) -> Self:
         if self._address is None:
             return self
-        self._runner = web.ServerRunner(_Server(self._answer), shutdown_timeout=SHUTDOWN_SECONDS)
+        self._runner = web.ServerRunner(
+            _LocalWebhookHttpServer(self._answer), shutdown_timeout=SHUTDOWN_SECONDS
+        )
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._address.host or None, self._address.port).start()
@@ -116,7 +118,7 @@ class WebhookServer:
         return full and self._clock.monotonic() - self._failures[0] < FAILURES_WITHIN
 
 
-class _Server(web.Server):
+class _LocalWebhookHttpServer(web.Server):
     def __call__(self) -> web.RequestHandler:
         # What is left of a refused body is not waited for.
         return QuietHandler.for_connection(self, lingering_time=0.0)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import StokerError
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.reasons import Reason
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 
-class Drifted(Protocol):
+class DriftedFiles(Protocol):
     """What somebody else did to managed files: paths."""
 
     @property
@@ -30,7 +30,7 @@ class Drifted(Protocol):
     def extra(self) -> Sequence[str]: ...
 
 
-class Story:
+class LogDedup:
     """What was said last, so that nothing is said twice."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class Story:
 
     def passed(self, report: SyncReport) -> bool:
         """Whether there was something to tell."""
-        done, held = report.done, (Note(one.place, one.why) for one in report.plan.held)
+        done, held = report.done, (PathNote(one.place, one.why) for one in report.plan.held)
         left = (*report.errors, *report.plan.conflicts, *report.unverified, *held)
         dry = report.applied is None
         # A pass that only looks finds the same again and again; one that writes does not.
         happened = (report.plan.digest if dry else report.files_changed) or ""
         changed = self.commit != report.commit or (happened != self._happened if dry else bool(happened))
         if changed or left != self._left or self.trouble:
-            say = log.info if report.result in (Result.DONE, Result.WAITING) else log.warning
+            say = log.info if report.result in (SyncResult.DONE, SyncResult.WAITING) else log.warning
             if dry and report.waits is None:
                 log.info(f"DRY_RUN: Would have changed {report.files_changed} files")
             say(
@@ -83,7 +83,7 @@ class Story:
             log.warning("sync.failed", reason=error.reason, error=error.message)
         self.trouble = sentence
 
-    def drifted(self, drift: Drifted) -> None:
+    def drifted(self, drift: DriftedFiles) -> None:
         found = (drift.modified, drift.missing, drift.extra)
         if found != self._drift and any(found):
             counts = {"modified": drift.modified, "missing": drift.missing, "extra": drift.extra}

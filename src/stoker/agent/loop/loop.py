@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from stoker.agent.loop.log_dedup import Drifted, Story
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.loop.log_dedup import DriftedFiles, LogDedup
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
-from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.reasons import Reason
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.health import Heartbeat
@@ -43,43 +43,43 @@ STUCK_AFTER = 7200.0
 log = get_logger(__name__)
 
 
-class Keeping(Protocol):
+class SyncableFolder(Protocol):
     """A data folder that can be brought to its source and looked at."""
 
     async def sync(self, *, walk: bool) -> SyncReport: ...
 
-    async def verify(self) -> Drifted: ...
+    async def verify(self) -> DriftedFiles: ...
 
 
-class Meter(Protocol):
+class SyncMeter(Protocol):
     """Who counts what happens."""
 
     def passed(self, report: SyncReport) -> None: ...
 
-    def failed(self, result: Result, reason: str) -> None: ...
+    def failed(self, result: SyncResult, reason: str) -> None: ...
 
     def drifted(self, files: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class SyncAssignment:
     """What is to be kept, and how; asked for before each turn, because it may have changed."""
 
-    kept: Keeping
+    kept: SyncableFolder
     interval: float = 30.0
     """Seconds between two looks at the source; infinite: only when nudged."""
-    drift: Drift = field(default_factory=Drift)
+    drift: DriftPolicy = field(default_factory=DriftPolicy)
     paused: bool = False
 
 
-class Watcher:
+class SyncLoop:
     """Runs until `stop`."""
 
     def __init__(
         self,
-        assign: Callable[[], Awaitable[Assignment]],
+        assign: Callable[[], Awaitable[SyncAssignment]],
         *,
-        meter: Meter | None = None,
+        meter: SyncMeter | None = None,
         told: Callable[[SyncReport], None] | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
@@ -101,7 +101,7 @@ class Watcher:
         self.trigger = ""
         """What the last look was for."""
         self._failures = 0
-        self._story = Story()
+        self._story = LogDedup()
         self.heartbeat = Heartbeat(self._clock, STUCK_AFTER)
 
     def nudge(self, by: str) -> None:
@@ -148,7 +148,7 @@ class Watcher:
         else:
             self._not_before = -math.inf
 
-    async def _due(self, now: Assignment, nudged_by: str) -> None:
+    async def _due(self, now: SyncAssignment, nudged_by: str) -> None:
         moment = self._clock.monotonic()
         if now.drift.mode is DriftMode.OFF:
             self._next_drift = math.inf
@@ -167,13 +167,13 @@ class Watcher:
                     trouble = error
                     self._tell(error)  # here, where the line gets the id of its pass
         if drift_is_due:
-            if not restore or (trouble is not None and not isinstance(trouble, _Again | Wait)):
+            if not restore or (trouble is not None and not isinstance(trouble, _RepeatSync | Wait)):
                 await self._check(now.kept)
             self._next_drift = self._in(now.drift.interval)
         if trouble is not None:
             raise trouble
 
-    async def _check(self, kept: Keeping) -> None:
+    async def _check(self, kept: SyncableFolder) -> None:
         """Look at the disk alone; where nothing was ever written, nobody can have changed it."""
         try:
             self._drift_found(await kept.verify())
@@ -181,7 +181,7 @@ class Watcher:
             if error.reason is not Reason.NEVER_SYNCED:
                 raise
 
-    async def _look(self, now: Assignment, *, walk: bool) -> float:
+    async def _look(self, now: SyncAssignment, *, walk: bool) -> float:
         """The seconds until the next look."""
         self._opens = None
         report = await now.kept.sync(walk=walk)
@@ -194,20 +194,20 @@ class Watcher:
             self._told(report)
         if walk:  # what was found has been put back, unless it waits or is held
             self._drift_found(report.drift_left)
-        if report.result not in (Result.DONE, Result.HELD, Result.WAITING):
-            raise _Again("something was left undone, which is tried again, ever more seldom")
+        if report.result not in (SyncResult.DONE, SyncResult.HELD, SyncResult.WAITING):
+            raise _RepeatSync("something was left undone, which is tried again, ever more seldom")
         self._failures = 0
-        return min(HOLD_LOOK, now.interval) if report.result is Result.HELD else now.interval
+        return min(HOLD_LOOK, now.interval) if report.result is SyncResult.HELD else now.interval
 
-    def _drift_found(self, drift: Drifted) -> None:
+    def _drift_found(self, drift: DriftedFiles) -> None:
         if self._meter is not None:
             self._meter.drifted(_files(drift))
         self._story.drifted(drift)
 
     def _failed(self, error: StokerError) -> None:
         self._failures += 1
-        if not isinstance(error, _Again):
-            result = Result.STALLED if isinstance(error, Stalled) else Result.FAILED
+        if not isinstance(error, _RepeatSync):
+            result = SyncResult.STALLED if isinstance(error, Stalled) else SyncResult.FAILED
             if self._meter is not None:
                 self._meter.failed(result, error.reason)
         self._tell(error)
@@ -216,7 +216,7 @@ class Watcher:
 
     def _tell(self, error: StokerError) -> None:
         """What was told already is not told again."""
-        if not isinstance(error, _Again):
+        if not isinstance(error, _RepeatSync):
             self._story.failed(error)
 
     def _pause(self, error: StokerError) -> float:
@@ -264,11 +264,11 @@ class Watcher:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _files(drift: Drifted) -> int:
+def _files(drift: DriftedFiles) -> int:
     return len(drift.modified) + len(drift.missing) + len(drift.extra)
 
 
-class _Again(StokerError):
+class _RepeatSync(StokerError):
     """A pass that was told already and has to be repeated."""
 
     default_reason = Reason.TRANSIENT_ERROR

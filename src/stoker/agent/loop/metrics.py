@@ -6,7 +6,7 @@ once for each sync, and has no series of its own for the passes that found nothi
 
 from __future__ import annotations
 
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.telemetry.metrics import Metrics
@@ -14,7 +14,7 @@ from stoker.telemetry.metrics import Metrics
 _GATEWAY = ("namespace", "cr", "gateway")
 
 
-class PassMetrics:
+class SyncMetrics:
     """Declares them once and takes reports about one gateway."""
 
     def __init__(self, metrics: Metrics, clock: Clock, *, namespace: str, cr: str, gateway: str) -> None:
@@ -59,13 +59,13 @@ class PassMetrics:
         if report.applied is not None and report.files_changed:
             self._seconds.observe(report.duration_seconds, **self._labels)
             self._files.inc(report.files_changed, **self._labels)
-        if report.result is Result.DONE:
+        if report.result is SyncResult.DONE:
             self._last.set(self._clock.now().timestamp(), **self._labels)
 
     def scanned(self, seconds: float) -> None:
         self._scans.observe(seconds, **self._labels)
 
-    def failed(self, result: Result, reason: str) -> None:
+    def failed(self, result: SyncResult, reason: str) -> None:
         self._passes.inc(**self._labels, result=result)
         self._failures.inc(**self._labels, reason=reason)
 

@@ -16,28 +16,28 @@ from stoker.domain.errors import Stalled
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.plan import Facts
+from stoker.engine.plan.plan import LedgerFacts
 from stoker.fs.journal import plain_facts, with_facts
 
 MAX_BYTES = 64 << 20
 """More than a million paths take."""
 
-_KINDS = {one.name: type(getattr(Facts(), one.name)) for one in fields(Facts)}
+_KINDS = {one.name: type(getattr(LedgerFacts(), one.name)) for one in fields(LedgerFacts)}
 _PATHS = ("folders", "kept", "mirrored")
 
 
-class Remembered(NamedTuple):
+class SnapshotLedgerFacts(NamedTuple):
     """What holds again once the files lie there again."""
 
-    facts: Facts
+    facts: LedgerFacts
     foreign: frozenset[str]
     """Files of the snapshot that we had not written."""
     owner: str = ""
     """Whose gateway it is; empty where the place alone says that."""
 
 
-def facts_of(ledger: Ledger) -> Facts:
-    return Facts(**{name: getattr(ledger, name) for name in _KINDS})
+def facts_of(ledger: Ledger) -> LedgerFacts:
+    return LedgerFacts(**{name: getattr(ledger, name) for name in _KINDS})
 
 
 def written(ledger: Ledger, foreign: tuple[str, ...], owner: str = "") -> bytes:
@@ -45,7 +45,7 @@ def written(ledger: Ledger, foreign: tuple[str, ...], owner: str = "") -> bytes:
     return zlib.compress(json.dumps(said).encode(), 1)
 
 
-def read(data: bytes, snapshot_id: str) -> Remembered:
+def read(data: bytes, snapshot_id: str) -> SnapshotLedgerFacts:
     """Raises for what we did not write."""
     try:
         inflating = zlib.decompressobj()
@@ -60,7 +60,7 @@ def read(data: bytes, snapshot_id: str) -> Remembered:
         ) from None
 
 
-def _checked(said: dict[str, object]) -> Remembered:
+def _checked(said: dict[str, object]) -> SnapshotLedgerFacts:
     told, foreign, owner = said["facts"], _listed(said["foreign"]), said.get("owner", "")
     if not isinstance(owner, str):
         raise ValueError("its owner is no text")
@@ -74,7 +74,7 @@ def _checked(said: dict[str, object]) -> Remembered:
     for paths in (foreign, *(_listed(told.get(name, [])) for name in _PATHS)):
         if "" in paths or not RelPath.all_of(paths):
             raise ValueError("a path leads out of its place")
-    return Remembered(with_facts(Facts(), told), frozenset(foreign), owner)
+    return SnapshotLedgerFacts(with_facts(LedgerFacts(), told), frozenset(foreign), owner)
 
 
 def _listed(value: object) -> list[str]:

@@ -10,34 +10,36 @@ from typing import TYPE_CHECKING
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import rfc3339
 from stoker.domain.errors import InvalidValue
-from stoker.domain.git_objects import Note
-from stoker.domain.protocol import Quarantine, SnapshotTaken
+from stoker.domain.git_objects import PathNote
+from stoker.domain.protocol import QuarantineReport, SnapshotReport
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.plan.plan import Plan
-from stoker.fs.apply_plan import Applied
+from stoker.engine.plan.plan import SyncPlan
+from stoker.fs.apply_plan import ApplyResult
 
 if TYPE_CHECKING:
     from stoker.agent.rollback import state
-    from stoker.agent.rollback.restore import Restored
+    from stoker.agent.rollback.restore import RestoreResult
     from stoker.snapshots.types import Snapshot
 
 NOWHERE = CommitId("0" * 40)
 """The commit of what lay there before the first sync."""
 
 
-def stayed(pin: state.Pin, done: Restored | None, notes: Sequence[Note], ref: GitRef) -> SyncReport:
+def stayed(
+    pin: state.RollbackPin, done: RestoreResult | None, notes: Sequence[PathNote], ref: GitRef
+) -> SyncReport:
     """A turn at a folder that somebody went back with."""
     commit = NOWHERE
     with suppress(InvalidValue):
         commit, ref = CommitId(pin.commit), GitRef(pin.ref)
-    plan, applied = (done.change.plan, done.applied) if done is not None else (Plan(), Applied())
+    plan, applied = (done.change.plan, done.applied) if done is not None else (SyncPlan(), ApplyResult())
     return SyncReport(commit, ref, plan, applied=applied, unverified=tuple(notes))
 
 
-def taken(snapshot: Snapshot) -> SnapshotTaken:
+def taken(snapshot: Snapshot) -> SnapshotReport:
     when = datetime.fromtimestamp(snapshot.taken_at, UTC)
-    return SnapshotTaken(snapshot.id, snapshot.size, rfc3339(when))
+    return SnapshotReport(snapshot.id, snapshot.size, rfc3339(when))
 
 
-def quarantined(note: state.Quarantine | None) -> Quarantine | None:
-    return None if note is None else Quarantine(note.commit, note.reason, note.message, note.since)
+def quarantined(note: state.QuarantineRecord | None) -> QuarantineReport | None:
+    return None if note is None else QuarantineReport(note.commit, note.reason, note.message, note.since)

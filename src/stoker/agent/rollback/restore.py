@@ -25,45 +25,45 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from stoker.agent.rollback.ledger_facts import Remembered, read
+from stoker.agent.rollback.ledger_facts import SnapshotLedgerFacts, read
 from stoker.agent.sync.apply import carried
-from stoker.agent.sync.hooks import Change, Noise, PassHook
+from stoker.agent.sync.hooks import NoiseFilter, SyncChange, SyncHook
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
+from stoker.domain.intent.files import DeletionPolicy, ExcludePolicy, OrphanPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.layout.desired_files import Desired, Managed
-from stoker.engine.layout.protected_paths import SHIELD, Protection
-from stoker.engine.match.globs import Batch
+from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
+from stoker.engine.layout.protected_paths import SHIELD, ProtectedPaths
+from stoker.engine.match.globs import PathBatch
 from stoker.engine.plan.approvals import unused, using
 from stoker.engine.plan.guards import held_deletions
 from stoker.engine.plan.ledger import STAT, UNSEEN, Ledger
-from stoker.engine.plan.live import Live
-from stoker.engine.plan.plan import Facts, Plan
+from stoker.engine.plan.live import LiveDifferences
+from stoker.engine.plan.plan import LedgerFacts, SyncPlan
 from stoker.engine.plan.planner import plan as plan_for
-from stoker.fs.apply_plan import Applied, FileRules
+from stoker.fs.apply_plan import ApplyResult, FileRules
 from stoker.fs.data_folder import DataFolder, open_regular
 from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import Book, locked
-from stoker.fs.stop_check import Stop, go_on
-from stoker.snapshots.repository import Snapshots
-from stoker.snapshots.types import KeptFile, Manifest, Origin, corrupt
+from stoker.fs.ledger_store import LedgerStore, locked
+from stoker.fs.stop_check import StopCheck, go_on
+from stoker.snapshots.repository import SnapshotRepository
+from stoker.snapshots.types import SnapshotFile, SnapshotManifest, SnapshotOrigin, corrupt
 from stoker.telemetry.logs import get_logger
 
 NOWHERE = "0" * 40
-_NOBODYS = DeletionPolicy(orphans=Orphans.OWNED)
+_NOBODYS = DeletionPolicy(orphans=OrphanPolicy.OWNED)
 _LOOK_AGAIN = 5.0
 _NAMED = 5
 
 log = get_logger(__name__)
 
 
-class Capture(PassHook, Protocol):
+class RestoreCapture(SyncHook, Protocol):
     """What somebody changes on the gateway (`stoker.agent.bidirectional`)."""
 
     def beside_passes(self) -> AbstractAsyncContextManager[None]:
@@ -71,29 +71,29 @@ class Capture(PassHook, Protocol):
         ...
 
 
-class Restored(NamedTuple):
+class RestoreResult(NamedTuple):
     """What lies there now."""
 
     snapshot: str
-    origin: Origin
-    change: Change
-    applied: Applied
-    unverified: tuple[Note, ...] = ()
+    origin: SnapshotOrigin
+    change: SyncChange
+    applied: ApplyResult
+    unverified: tuple[PathNote, ...] = ()
 
 
 async def restored(
     job: SyncJob,
-    snapshots: Snapshots,
+    snapshots: SnapshotRepository,
     snapshot_id: str,
-    hooks: Sequence[PassHook],
+    hooks: Sequence[SyncHook],
     *,
     whole: bool,
     owner: str = "",
     copied: bool = False,
-    capture: Capture | None = None,
-    noise: Noise | None = None,
+    capture: RestoreCapture | None = None,
+    noise: NoiseFilter | None = None,
     approved: Collection[PlanApproval] = (),
-) -> Restored:
+) -> RestoreResult:
     """Go back to a snapshot. `whole`: all of it, wholly checked; otherwise what a sync can have changed.
 
     `copied`: a hook takes a copy of what is there. Raises with everything as it was, except where the
@@ -115,7 +115,7 @@ async def restored(
             await around.enter_async_context(capture.beside_passes())
         folder = around.enter_context(DataFolder.opened(job.data_dir))
         around.enter_context(locked(folder))
-        book = await in_thread(lambda _: Book.load(folder))
+        book = await in_thread(lambda _: LedgerStore.load(folder))
         plan = await in_thread(
             lambda stop: _planned(folder, book.ledger or Ledger(), manifest, said, whole, noise, stop.is_set)
         )
@@ -147,28 +147,28 @@ async def restored(
             f"{first.path} of snapshot {snapshot_id} could not be put back: {first.why}",
             reason=Reason.ROLLBACK_FAILED,
         )
-    return Restored(snapshot_id, manifest.origin, change, applied, notes)
+    return RestoreResult(snapshot_id, manifest.origin, change, applied, notes)
 
 
 def _planned(
     folder: DataFolder,
     ledger: Ledger,
-    manifest: Manifest,
-    said: Remembered,
+    manifest: SnapshotManifest,
+    said: SnapshotLedgerFacts,
     whole: bool,
-    noise: Noise | None,
-    stopped: Stop,
-) -> Plan:
+    noise: NoiseFilter | None,
+    stopped: StopCheck,
+) -> SyncPlan:
     """What it takes to have the snapshot's files again; raises where something stands in the way."""
     ledger = _doubted(ledger, noise)
     looked_at = {*manifest.files, *ledger.files, *ledger.intended}
     live = scan(folder, ledger, compared=looked_at, walk=False, digits=manifest.digits, stopped=stopped)
     facts = _careful(said.facts, ledger)
     wanted = manifest.files if whole else _changed(manifest, said, ledger, live)
-    desired = Desired(
+    desired = DesiredFiles(
         files={path: kept.version for path, kept in wanted.items()},
-        managed=Managed(folders=frozenset(map(RelPath.known, facts.folders))),
-        protection=Protection(Excludes()),
+        managed=ManagedPaths(folders=frozenset(map(RelPath.known, facts.folders))),
+        protection=ProtectedPaths(ExcludePolicy()),
         kept=frozenset(manifest.left_out),
     )
     plan = plan_for(desired, live, ledger, _NOBODYS)
@@ -188,7 +188,7 @@ def _planned(
     )
 
 
-def _careful(facts: Facts, ledger: Ledger) -> Facts:
+def _careful(facts: LedgerFacts, ledger: Ledger) -> LedgerFacts:
     """What the snapshot says, except that what may lie there by now stays as safe as it is.
 
     A folder that was `owned` since, or that holds one that was, may be full of files that were welcome.
@@ -204,7 +204,9 @@ def _careful(facts: Facts, ledger: Ledger) -> Facts:
     )
 
 
-def _changed(manifest: Manifest, said: Remembered, ledger: Ledger, live: Live) -> Mapping[str, KeptFile]:
+def _changed(
+    manifest: SnapshotManifest, said: SnapshotLedgerFacts, ledger: Ledger, live: LiveDifferences
+) -> Mapping[str, SnapshotFile]:
     """What of a snapshot a sync can have changed: ours, and what it took for ours or took away."""
     folders = tuple(f"{folder}/" for folder in said.facts.folders | ledger.folders)
 
@@ -216,7 +218,7 @@ def _changed(manifest: Manifest, said: Remembered, ledger: Ledger, live: Live) -
     return {path: kept for path, kept in manifest.files.items() if may_be(path)}
 
 
-def _doubted(ledger: Ledger, noise: Noise | None) -> Ledger:
+def _doubted(ledger: Ledger, noise: NoiseFilter | None) -> Ledger:
     """Without trust in stamps where the ledger knows what was meant and not what lies there."""
     if noise is None:
         return ledger
@@ -229,20 +231,20 @@ def _unseen(kept: bytes) -> bytes:
     return UNSEEN[:-1] + kept[STAT.size - 1 :]
 
 
-def _refuse_shielded(manifest: Manifest) -> None:
+def _refuse_shielded(manifest: SnapshotManifest) -> None:
     """Nobody takes copies of the gateway's own places; a snapshot that holds one is not ours."""
-    found = SHIELD.matching(Batch(manifest.files))
+    found = SHIELD.matching(PathBatch(manifest.files))
     if found:
         raise corrupt(f"snapshot {manifest.id} holds {min(found)}, a place that the gateway keeps for itself")
 
 
-async def _refuse_held(hooks: Sequence[PassHook], change: Change) -> None:
+async def _refuse_held(hooks: Sequence[SyncHook], change: SyncChange) -> None:
     held = [place for hook in hooks for place in await hook.hold(change)]
     if held:
         raise _waits(held[0])
 
 
-async def _spared(capture: Capture, change: Change, *, whole: bool, copied: bool) -> Plan:
+async def _spared(capture: RestoreCapture, change: SyncChange, *, whole: bool, copied: bool) -> SyncPlan:
     """The plan without what somebody changed on the gateway; all of it where that is copied before."""
     held = await capture.hold(change)
     if not whole:
@@ -254,7 +256,7 @@ async def _spared(capture: Capture, change: Change, *, whole: bool, copied: bool
     return change.plan
 
 
-def _waits(held: Held) -> Wait:
+def _waits(held: HeldPath) -> Wait:
     return Wait(
         f"{held.place}: {held.why}; nothing is put back before it is free",
         after=_LOOK_AGAIN,
@@ -262,11 +264,11 @@ def _waits(held: Held) -> Wait:
     )
 
 
-def _change(job: SyncJob, plan: Plan, origin: Origin, ledger: Ledger | None) -> Change:
+def _change(job: SyncJob, plan: SyncPlan, origin: SnapshotOrigin, ledger: Ledger | None) -> SyncChange:
     commit, ref = CommitId(NOWHERE), job.source.ref
     with suppress(InvalidValue):  # what was there before the first sync has neither
         commit, ref = CommitId(origin.commit), GitRef(origin.ref)
-    return Change(commit, ref, plan, initial=False, before=ledger)
+    return SyncChange(commit, ref, plan, initial=False, before=ledger)
 
 
 def _set_modes(folder: DataFolder, modes: Mapping[str, int]) -> None:

@@ -18,25 +18,25 @@ from functools import partial
 from typing import Protocol
 
 from stoker.agent.rollback.report import stayed
-from stoker.agent.rollback.restore import Capture, Restored, restored
-from stoker.agent.rollback.snapshot_hook import Kept, Snapshotter
-from stoker.agent.rollback.state import HAND, Notes, Pin, Quarantine
-from stoker.agent.rollback.storage import Place, local_only
-from stoker.agent.sync.hooks import Noise, PassHook
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.rollback.restore import RestoreCapture, RestoreResult, restored
+from stoker.agent.rollback.snapshot_hook import AvailableSnapshots, SnapshotHook
+from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackPin, RollbackRecords
+from stoker.agent.rollback.storage import SnapshotLocation, local_only
+from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.shell_hooks import ShellHooks
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.failpoints import reached
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.delivery import RollbackTrigger
-from stoker.domain.intent.policies import Snapshots as Policy
+from stoker.domain.intent.policies import SnapshotPolicy as Policy
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.snapshots.repository import Snapshots
+from stoker.snapshots.repository import SnapshotRepository
 from stoker.telemetry.logs import get_logger
 
 # These do not become better by waiting: the request is answered, once and for all.
@@ -45,7 +45,7 @@ _FOR_GOOD = frozenset({Reason.SNAPSHOT_CORRUPT, Reason.SNAPSHOT_NOT_FOUND, Reaso
 log = get_logger(__name__)
 
 
-class Attendant(PassHook, Protocol):
+class RollbackGateway(SyncHook, Protocol):
     """The gateway, as far as it is asked here (`stoker.ignition.sync.gateway_hook`)."""
 
     @property
@@ -54,38 +54,38 @@ class Attendant(PassHook, Protocol):
     def owes(self) -> bool: ...
     @property
     def settle_in(self) -> float | None: ...
-    async def settle(self) -> tuple[Note, ...]: ...
+    async def settle(self) -> tuple[PathNote, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RollbackState:
     """What there is to go back to, and what was gone back from, for the report."""
 
     taken: str = ""
-    kept: Kept | None = None
-    quarantine: Quarantine | None = None
+    kept: AvailableSnapshots | None = None
+    quarantine: QuarantineRecord | None = None
 
 
-class Undoing:
+class FolderRollback:
     """One data folder, its snapshots and its gateway."""
 
     def __init__(
         self,
         policy: Policy,
         triggers: Collection[RollbackTrigger],
-        place: Place,
-        notes: Notes,
+        place: SnapshotLocation,
+        notes: RollbackRecords,
         clock: Clock,
         *,
-        attendant: Attendant | None = None,
-        files_only: PassHook | None = None,
-        noise: Noise | None = None,
+        attendant: RollbackGateway | None = None,
+        files_only: SyncHook | None = None,
+        noise: NoiseFilter | None = None,
     ) -> None:
         """`files_only` is the hook of a gateway that is not asked: it leaves a scan pending."""
         self.triggers = frozenset(triggers) if attendant is not None else frozenset()
-        self.capture: Capture | None = None
+        self.capture: RestoreCapture | None = None
         """Knows what somebody changed on the gateway, where that is sent back."""
-        self.hooks: tuple[PassHook, ...] = ()
+        self.hooks: tuple[SyncHook, ...] = ()
         """What a sync needs in addition; before the gateway's own."""
         self._policy = policy
         self._place = place
@@ -94,9 +94,9 @@ class Undoing:
         self._attendant = attendant
         self._at_gateway = attendant if attendant is not None else files_only
         self._noise = noise
-        self._snapshotter: Snapshotter | None = None
+        self._snapshotter: SnapshotHook | None = None
         if policy.enabled or self.triggers:
-            self._snapshotter = Snapshotter(
+            self._snapshotter = SnapshotHook(
                 policy,
                 place,
                 notes,
@@ -107,13 +107,15 @@ class Undoing:
             self.hooks = (self._snapshotter,)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> RollbackState:
         mine = self._snapshotter
         if mine is None:
-            return Standing(quarantine=self._notes.quarantine)
-        return Standing(mine.taken, mine.kept, self._notes.quarantine)
+            return RollbackState(quarantine=self._notes.quarantine)
+        return RollbackState(mine.taken, mine.kept, self._notes.quarantine)
 
-    async def before(self, job: SyncJob, wish: Wish, resolve: Callable[[], Awaitable[CommitId]]) -> None:
+    async def before(
+        self, job: SyncJob, wish: SyncOptions, resolve: Callable[[], Awaitable[CommitId]]
+    ) -> None:
         """Raise where nothing may be synced: somebody stays at a snapshot, or the commit was taken back."""
         if wish.dry_run:
             return
@@ -154,7 +156,7 @@ class Undoing:
         if found is None:
             return
         commit = probation.commit
-        quarantine = Quarantine(
+        quarantine = QuarantineRecord(
             commit,
             found[0],
             f"commit {commit[:8]} was taken back: {found[1]}",
@@ -180,7 +182,7 @@ class Undoing:
         snapshot_id: str,
         by: str = "",
         approved: Collection[PlanApproval] = (),
-    ) -> tuple[Pin, Restored | None]:
+    ) -> tuple[RollbackPin, RestoreResult | None]:
         """Be at a snapshot because somebody asked for it; what was done for that, the first time."""
         pin = self._notes.pin
         if pin is not None and (pin.id, pin.by) == (request, "") and not by:
@@ -191,10 +193,12 @@ class Undoing:
             done = await self._restored(job, snapshot_id, whole=True, approved=approved)
         except Stalled as error:
             if error.reason in _FOR_GOOD and not by:
-                self._notes.keep(Pin(request, snapshot_id, reason=error.reason, message=error.message))
+                self._notes.keep(
+                    RollbackPin(request, snapshot_id, reason=error.reason, message=error.message)
+                )
             raise
         reached("rollback.settle.before")
-        pin = Pin(request, snapshot_id, done.origin.commit, done.origin.ref, by=by)
+        pin = RollbackPin(request, snapshot_id, done.origin.commit, done.origin.ref, by=by)
         self._notes.keep(pin)
         self._notes.prove()
         quarantine = self._notes.quarantine
@@ -211,7 +215,7 @@ class Undoing:
         snapshot_id: str,
         by: str = "",
         approved: Collection[PlanApproval] = (),
-    ) -> tuple[Pin, SyncReport]:
+    ) -> tuple[RollbackPin, SyncReport]:
         """The same, with what the gateway says of it, now or still, as a report."""
         started = self._clock.monotonic()
         pin, done = await self.go_back(job, request, snapshot_id, by, approved)
@@ -223,7 +227,7 @@ class Undoing:
 
     def pin(self, commit: CommitId, ref: str) -> None:
         """Somebody went to a commit by hand, and stays there."""
-        self._notes.keep(Pin(str(commit), commit=str(commit), ref=ref, by=HAND))
+        self._notes.keep(RollbackPin(str(commit), commit=str(commit), ref=ref, by=HAND))
 
     def release(self) -> tuple[str, ...]:
         """Let go of whatever keeps commits out; what that was, in words."""
@@ -235,7 +239,7 @@ class Undoing:
             told.append(f"commit {quarantine.commit[:8]} may be tried again")
         return tuple(told)
 
-    def stores(self) -> tuple[Snapshots, ...]:
+    def stores(self) -> tuple[SnapshotRepository, ...]:
         """Where snapshots may lie: as the resource says, and on the data volume; for a thread."""
         near = local_only(self._policy)
         far = (near.storage, near.claim_name) != (self._policy.storage, self._policy.claim_name)
@@ -243,7 +247,11 @@ class Undoing:
         return tuple(self._place.snapshots(one) for one in places)
 
     async def _keep_out(
-        self, job: SyncJob, quarantine: Quarantine, wish: Wish, resolve: Callable[[], Awaitable[CommitId]]
+        self,
+        job: SyncJob,
+        quarantine: QuarantineRecord,
+        wish: SyncOptions,
+        resolve: Callable[[], Awaitable[CommitId]],
     ) -> None:
         trouble: Stalled | None = None
         try:
@@ -258,7 +266,7 @@ class Undoing:
             return
         raise trouble or Stalled(quarantine.message, reason=Reason(quarantine.reason))
 
-    async def _finish(self, job: SyncJob, quarantine: Quarantine) -> None:
+    async def _finish(self, job: SyncJob, quarantine: QuarantineRecord) -> None:
         """The way back of a commit that is in quarantine already."""
         reached("rollback.restore.before")
         try:
@@ -283,7 +291,7 @@ class Undoing:
 
     async def _restored(
         self, job: SyncJob, snapshot_id: str, *, whole: bool, approved: Collection[PlanApproval] = ()
-    ) -> Restored:
+    ) -> RestoreResult:
         stores, mine = await in_thread(lambda _: self.stores()), self._snapshotter
         copied = whole and self._policy.enabled
         restore = partial(
@@ -307,9 +315,9 @@ class Undoing:
                         raise
             return await restore(snapshots=stores[-1])
 
-    def _hooks(self, job: SyncJob, *, copied: bool) -> Sequence[PassHook]:
+    def _hooks(self, job: SyncJob, *, copied: bool) -> Sequence[SyncHook]:
         """Those of a sync, without what judges a commit."""
-        hooks: list[PassHook] = list(self.hooks) if copied else []
+        hooks: list[SyncHook] = list(self.hooks) if copied else []
         if self._at_gateway is not None:
             hooks.append(self._at_gateway)
         if job.hooks:

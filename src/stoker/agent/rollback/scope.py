@@ -18,47 +18,49 @@ from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import SHIELD
-from stoker.engine.match.globs import Batch
+from stoker.engine.match.globs import PathBatch
 from stoker.engine.plan.ledger import Ledger, version_of
 from stoker.fs.data_folder import ENTER, DataFolder, why
-from stoker.fs.folder_cursor import Descent
+from stoker.fs.folder_cursor import DirWalk
 from stoker.fs.stat_stamp import stamp
-from stoker.fs.stop_check import Stop, go_on
-from stoker.snapshots.types import Found
+from stoker.fs.stop_check import StopCheck, go_on
+from stoker.snapshots.types import ScannedFile
 
-Doubt = Callable[[str], bool]
+OwnershipDoubt = Callable[[str], bool]
 """Whether a path may hold something else than the ledger says, and nobody minds."""
 
 
-class Covered(NamedTuple):
+class SnapshotFileSet(NamedTuple):
     """The files, in the order of their paths, and those of them that are somebody else's."""
 
-    files: tuple[Found, ...]
+    files: tuple[ScannedFile, ...]
     foreign: tuple[str, ...]
 
 
 def managed(
-    folder: DataFolder, ledger: Ledger, touched: Collection[str], doubt: Doubt, stopped: Stop
-) -> Covered:
+    folder: DataFolder, ledger: Ledger, touched: Collection[str], doubt: OwnershipDoubt, stopped: StopCheck
+) -> SnapshotFileSet:
     """What we wrote, and what is about to be written or deleted."""
     paths = ledger.files.keys() | set(touched)
-    found = tuple(_looked_up(folder, ledger, paths - SHIELD.matching(Batch(paths)), doubt, stopped))
-    return Covered(found, tuple(one.path for one in found if one.path not in ledger.files))
+    found = tuple(_looked_up(folder, ledger, paths - SHIELD.matching(PathBatch(paths)), doubt, stopped))
+    return SnapshotFileSet(found, tuple(one.path for one in found if one.path not in ledger.files))
 
 
-def everything(folder: DataFolder, ledger: Ledger, doubt: Doubt, stopped: Stop) -> Covered:
+def everything(
+    folder: DataFolder, ledger: Ledger, doubt: OwnershipDoubt, stopped: StopCheck
+) -> SnapshotFileSet:
     """All that a sync could reach."""
     try:
         found = sorted(_walked(folder.fd, "", ledger, doubt, stopped))
     except OSError as error:
         raise Retry(f"{folder.place} {why(error)}", reason=Reason.SNAPSHOT_FAILED) from error
-    return Covered(tuple(found), tuple(one.path for one in found if one.path not in ledger.files))
+    return SnapshotFileSet(tuple(found), tuple(one.path for one in found if one.path not in ledger.files))
 
 
 def _looked_up(
-    folder: DataFolder, ledger: Ledger, paths: Collection[str], doubt: Doubt, stopped: Stop
-) -> Iterator[Found]:
-    with Descent(folder.fd) as descent:
+    folder: DataFolder, ledger: Ledger, paths: Collection[str], doubt: OwnershipDoubt, stopped: StopCheck
+) -> Iterator[ScannedFile]:
+    with DirWalk(folder.fd) as descent:
         for path in sorted(paths):
             go_on(stopped)
             above, _, name = path.rpartition("/")
@@ -72,7 +74,9 @@ def _looked_up(
                 yield _found(path, there, ledger, doubt)
 
 
-def _walked(fd: int, place: str, ledger: Ledger, doubt: Doubt, stopped: Stop) -> Iterator[Found]:
+def _walked(
+    fd: int, place: str, ledger: Ledger, doubt: OwnershipDoubt, stopped: StopCheck
+) -> Iterator[ScannedFile]:
     go_on(stopped)
     folders: list[str] = []
     with os.scandir(fd) as entries:
@@ -108,8 +112,8 @@ def _is_ours_to_reach(path: str) -> bool:
     return not SHIELD.matches(path)
 
 
-def _found(path: str, there: os.stat_result, ledger: Ledger, doubt: Doubt) -> Found:
+def _found(path: str, there: os.stat_result, ledger: Ledger, doubt: OwnershipDoubt) -> ScannedFile:
     kept = ledger.files.get(path)
     known = kept is not None and kept.startswith(stamp(there)) and not doubt(path)
     blob = version_of(kept).blob if kept is not None and known else None
-    return Found(path, there.st_size, stat.S_IMODE(there.st_mode) & 0o777, blob)
+    return ScannedFile(path, there.st_size, stat.S_IMODE(there.st_mode) & 0o777, blob)

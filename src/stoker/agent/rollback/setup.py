@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from stoker.agent.rollback.rollback import Undoing
-    from stoker.agent.sync.hooks import Noise, PassHook
+    from stoker.agent.rollback.rollback import FolderRollback
+    from stoker.agent.sync.hooks import NoiseFilter, SyncHook
     from stoker.domain.clock import Clock
     from stoker.domain.intent.delivery import RollbackTrigger
-    from stoker.domain.intent.intent import Identity
-    from stoker.domain.intent.policies import Snapshots
+    from stoker.domain.intent.intent import ResourceIdentity
+    from stoker.domain.intent.policies import SnapshotPolicy
     from stoker.domain.intent.source import SecretKey
-    from stoker.ignition.sync.gateway_hook import Attending
+    from stoker.ignition.sync.gateway_hook import GatewayHook
 
 
 def make(
-    policy: Snapshots | None,
+    policy: SnapshotPolicy | None,
     triggers: Collection[RollbackTrigger],
     *,
     data_dir: Path,
@@ -33,28 +33,28 @@ def make(
     clock: Clock,
     mount: Path | None = None,
     secret: Callable[[SecretKey], bytes] | None = None,
-    attendant: Attending | None = None,
-    files_only: PassHook | None = None,
-    noise: Noise | None = None,
+    attendant: GatewayHook | None = None,
+    files_only: SyncHook | None = None,
+    noise: NoiseFilter | None = None,
     asked: bool = False,
-    resource: Identity | None = None,
-) -> Undoing | None:
+    resource: ResourceIdentity | None = None,
+) -> FolderRollback | None:
     """None unless somebody wants copies, a way back, or there is a note about one."""
-    from stoker.agent.rollback.state import Notes  # noqa: PLC0415 - see above
+    from stoker.agent.rollback.state import RollbackRecords  # noqa: PLC0415 - see above
 
-    notes = Notes(data_dir / STATE)
+    notes = RollbackRecords(data_dir / STATE)
     if not (
         (policy is not None and policy.enabled) or (triggers and attendant is not None) or asked or notes.any
     ):
         return None
-    from stoker.agent.rollback.rollback import Undoing  # noqa: PLC0415
-    from stoker.agent.rollback.storage import Place, owner_of  # noqa: PLC0415
-    from stoker.domain.intent.policies import Snapshots  # noqa: PLC0415
+    from stoker.agent.rollback.rollback import FolderRollback  # noqa: PLC0415
+    from stoker.agent.rollback.storage import SnapshotLocation, owner_of  # noqa: PLC0415
+    from stoker.domain.intent.policies import SnapshotPolicy  # noqa: PLC0415
 
     owner = owner_of(resource.namespace, resource.door, resource.name) if resource is not None else ""
-    place = Place(data_dir, gateway, mount, secret, owner)
-    return Undoing(
-        policy or Snapshots(),
+    place = SnapshotLocation(data_dir, gateway, mount, secret, owner)
+    return FolderRollback(
+        policy or SnapshotPolicy(),
         triggers,
         place,
         notes,

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoker.agent.desired_state import Direction
-from stoker.agent.identity import Places
+from stoker.agent.desired_state import DesiredState
+from stoker.agent.identity import AgentPaths
 from stoker.agent.rollback.setup import make
 from stoker.agent.sidecar.mounted_secrets import MountedSecrets
 from stoker.domain.clock import Clock
 
 if TYPE_CHECKING:
-    from stoker.agent.rollback.rollback import Undoing
-    from stoker.agent.sync.hooks import Noise, PassHook
-    from stoker.ignition.sync.gateway_hook import Attending
+    from stoker.agent.rollback.rollback import FolderRollback
+    from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+    from stoker.ignition.sync.gateway_hook import GatewayHook
 
 
 def undoing_for(
-    direction: Direction,
-    places: Places,
+    direction: DesiredState,
+    places: AgentPaths,
     secrets: MountedSecrets,
-    attendant: Attending | None,
-    files_only: PassHook | None,
-    noise: Noise | None,
+    attendant: GatewayHook | None,
+    files_only: SyncHook | None,
+    noise: NoiseFilter | None,
     clock: Clock,
-) -> Undoing | None:
+) -> FolderRollback | None:
     """None where nothing asks for it."""
     return make(
         direction.intent.policies.snapshots,

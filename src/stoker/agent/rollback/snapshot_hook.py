@@ -20,58 +20,58 @@ from dataclasses import dataclass, replace
 
 from stoker.agent.rollback import scope
 from stoker.agent.rollback.ledger_facts import written
-from stoker.agent.rollback.state import Notes, Probation
-from stoker.agent.rollback.storage import Place, local_only
-from stoker.agent.sync.hooks import Change, Noise
+from stoker.agent.rollback.state import RollbackProbation, RollbackRecords
+from stoker.agent.rollback.storage import SnapshotLocation, local_only
+from stoker.agent.sync.hooks import NoiseFilter, SyncChange
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.failpoints import reached
-from stoker.domain.git_objects import Held, Note
-from stoker.domain.intent.policies import Snapshots as Policy
+from stoker.domain.git_objects import HeldPath, PathNote
+from stoker.domain.intent.policies import SnapshotPolicy as Policy
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
-from stoker.fs.apply_plan import Applied
+from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.data_folder import DataFolder, open_regular
-from stoker.fs.folder_cursor import Descent
+from stoker.fs.folder_cursor import DirWalk
 from stoker.fs.stop_check import go_on
-from stoker.snapshots.repository import Snapshots
-from stoker.snapshots.types import Origin, Snapshot
+from stoker.snapshots.repository import SnapshotRepository
+from stoker.snapshots.types import Snapshot, SnapshotOrigin
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class AvailableSnapshots:
     """What there is to go back to, as far as it is known."""
 
     last: Snapshot | None = None
     count: int = 0
 
 
-class Snapshotter:
-    """A `PassHook` of one data folder."""
+class SnapshotHook:
+    """A `SyncHook` of one data folder."""
 
     def __init__(
         self,
         policy: Policy,
-        place: Place,
-        notes: Notes,
+        place: SnapshotLocation,
+        notes: RollbackRecords,
         *,
         on_probation: bool,
         failing: Callable[[], tuple[str, ...]] = tuple,
-        noise: Noise | None = None,
+        noise: NoiseFilter | None = None,
     ) -> None:
         """`on_probation`: changes are taken back by themselves; `failing` is what already fails."""
         self.policy = policy if policy.enabled else local_only(policy)
-        self.kept: Kept | None = None
+        self.kept: AvailableSnapshots | None = None
         """None until a copy was taken by this process."""
         self.taken = ""
         """The one that the last change can be taken back by; empty where there is none."""
         self._wanted = ""
         """The one that is being put back."""
-        self._opened: Snapshots | None = None
+        self._opened: SnapshotRepository | None = None
         """All of them, for one change: what it has read of the place need not be read again."""
         self._place = place
         self._notes = notes
@@ -79,11 +79,11 @@ class Snapshotter:
         self._failing = failing
         self._noise = noise
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         return ()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         """Have the copy, and know the way back, before anything is touched."""
         self._opened = None  # credentials are read anew for each change
         before = change.before if change.before is not None else Ledger()
@@ -95,7 +95,7 @@ class Snapshotter:
             self._put_on_probation(change, before, waiting)
         yield
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         if self.taken and not applied.errors:
             count = await in_thread(lambda _: self._prune())
             if self.kept is not None and count is not None:
@@ -111,7 +111,7 @@ class Snapshotter:
         finally:
             self._wanted = ""
 
-    def snapshots(self) -> Snapshots:
+    def snapshots(self) -> SnapshotRepository:
         """All of them; for a thread."""
         if self._opened is None:
             self._opened = self._place.snapshots(self.policy)
@@ -124,7 +124,7 @@ class Snapshotter:
         newest = await in_thread(lambda _: self.snapshots().newest())
         return newest.id if newest is not None and newest.origin == _origin(before) else ""
 
-    async def _copy(self, change: Change, before: Ledger) -> str:
+    async def _copy(self, change: SyncChange, before: Ledger) -> str:
         reached("snapshot.take.before")
         try:
             taken, count = await in_thread(lambda stop: self._take(change, before, stop))
@@ -136,14 +136,14 @@ class Snapshotter:
         reached("snapshot.take.after")
         if taken is None:
             return ""
-        self.kept = Kept(taken, count)
+        self.kept = AvailableSnapshots(taken, count)
         log.info("snapshot.taken", id=taken.id, files=taken.files, bytes=taken.size, stored=taken.stored)
         return taken.id
 
-    def _take(self, change: Change, before: Ledger, stop: threading.Event) -> tuple[Snapshot | None, int]:
+    def _take(self, change: SyncChange, before: Ledger, stop: threading.Event) -> tuple[Snapshot | None, int]:
         plan = change.plan
         touched = {str(action.path) for action in plan.actions}
-        with DataFolder.opened(self._place.data_dir) as folder, Descent(folder.fd) as descent:
+        with DataFolder.opened(self._place.data_dir) as folder, DirWalk(folder.fd) as descent:
             if self.policy.scope is SnapshotScope.ALL:
                 covered = scope.everything(folder, before, self._doubt, stop.is_set)
             else:
@@ -179,7 +179,9 @@ class Snapshotter:
             log.warning("snapshot.not_pruned", error=str(error))
             return None
 
-    def _put_on_probation(self, change: Change, before: Ledger, waiting: Probation | None) -> None:
+    def _put_on_probation(
+        self, change: SyncChange, before: Ledger, waiting: RollbackProbation | None
+    ) -> None:
         """A commit that is new here has to prove itself; the way back leads to what did so last."""
         new = bool(before.commit) and (before.commit, before.settings) != (
             str(change.commit),
@@ -188,13 +190,13 @@ class Snapshotter:
         if not (self._on_probation and new and self.taken):
             return
         if waiting is None:
-            self._notes.keep(Probation(self.taken, str(change.commit), self._failing()))
+            self._notes.keep(RollbackProbation(self.taken, str(change.commit), self._failing()))
         else:
-            self._notes.keep(Probation(waiting.snapshot, str(change.commit), waiting.failing))
+            self._notes.keep(RollbackProbation(waiting.snapshot, str(change.commit), waiting.failing))
 
     def _doubt(self, path: str) -> bool:
         return self._noise is not None and bool(self._noise.doubtful([path]))
 
 
-def _origin(ledger: Ledger) -> Origin:
-    return Origin(ledger.commit, ledger.ref, ledger.settings)
+def _origin(ledger: Ledger) -> SnapshotOrigin:
+    return SnapshotOrigin(ledger.commit, ledger.ref, ledger.settings)

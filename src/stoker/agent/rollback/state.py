@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from stoker.domain.failpoints import reached
 from stoker.domain.reasons import Reason
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.state_files import StateFiles
 
 PROBATION, QUARANTINE, PIN = "probation.json", "quarantine.json", "rollback.json"
 LONGEST = 2000
@@ -25,7 +25,7 @@ HAND = "hand"
 
 
 @dataclass(frozen=True, slots=True)
-class Probation:
+class RollbackProbation:
     """What to go back to if the gateway fails."""
 
     snapshot: str
@@ -35,7 +35,7 @@ class Probation:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantine:
+class QuarantineRecord:
     """A commit that is not tried again here until another one is wanted, or somebody releases it."""
 
     commit: str
@@ -47,7 +47,7 @@ class Quarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class RollbackPin:
     """A request to go back, carried out, or refused for good: once for each `id`."""
 
     id: str
@@ -62,36 +62,36 @@ class Pin:
     """`HAND`: a command, which alone releases it; otherwise a resource, for as long as it asks."""
 
 
-T = TypeVar("T", Probation, Quarantine, Pin)
+T = TypeVar("T", RollbackProbation, QuarantineRecord, RollbackPin)
 
 
-class Notes:
+class RollbackRecords:
     """Those of one data folder."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._marks = Marks(state_dir)
+        self._marks = StateFiles(state_dir)
 
     @property
-    def probation(self) -> Probation | None:
-        return self._read(PROBATION, Probation)
+    def probation(self) -> RollbackProbation | None:
+        return self._read(PROBATION, RollbackProbation)
 
     @property
-    def quarantine(self) -> Quarantine | None:
-        return self._read(QUARANTINE, Quarantine)
+    def quarantine(self) -> QuarantineRecord | None:
+        return self._read(QUARANTINE, QuarantineRecord)
 
     @property
-    def pin(self) -> Pin | None:
-        return self._read(PIN, Pin)
+    def pin(self) -> RollbackPin | None:
+        return self._read(PIN, RollbackPin)
 
     @property
     def any(self) -> bool:
         """Whether there is something to go on with, or to keep out."""
         return any(note is not None for note in (self.probation, self.quarantine, self.pin))
 
-    def keep(self, note: Probation | Quarantine | Pin) -> None:
+    def keep(self, note: RollbackProbation | QuarantineRecord | RollbackPin) -> None:
         self._marks.write(_NAMES[type(note)], json.dumps(_bounded(asdict(note))).encode())
 
-    def intend(self, quarantine: Quarantine) -> None:
+    def intend(self, quarantine: QuarantineRecord) -> None:
         """Before the first file goes back: from now on the way back is finished, whoever has to do it."""
         reached("rollback.intend.before")
         self.keep(quarantine)
@@ -131,7 +131,7 @@ class Notes:
         return note if fits else None
 
 
-_NAMES = {Probation: PROBATION, Quarantine: QUARANTINE, Pin: PIN}
+_NAMES = {RollbackProbation: PROBATION, QuarantineRecord: QUARANTINE, RollbackPin: PIN}
 _TYPES: dict[str, type] = {"str": str, "bool": bool, "tuple[str, ...]": tuple}
 
 

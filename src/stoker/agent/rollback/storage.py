@@ -15,16 +15,16 @@ from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
 from stoker.domain.injection import BUCKET_KEYS
-from stoker.domain.intent.policies import Snapshots as Policy
-from stoker.domain.intent.policies import SnapshotScope, SnapshotStorage
+from stoker.domain.intent.policies import SnapshotPolicy as Policy
+from stoker.domain.intent.policies import SnapshotScope, SnapshotStorageKind
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE
 from stoker.snapshots.folder_storage import FolderStorage
 from stoker.snapshots.ids import safe_name
-from stoker.snapshots.repository import Snapshots
-from stoker.snapshots.storage import Storage
+from stoker.snapshots.repository import SnapshotRepository
+from stoker.snapshots.storage import ObjectStorage
 
 SNAPSHOTS = "snapshots"
 
@@ -33,7 +33,7 @@ _OPTIONAL = frozenset({"sessionToken"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SnapshotLocation:
     """What is known of the place beside what the resource says."""
 
     data_dir: Path
@@ -45,21 +45,23 @@ class Place:
     owner: str = ""
     """Whose gateway it is, as `owner_of` says it; a data volume needs none, for it has one gateway."""
 
-    def snapshots(self, policy: Policy) -> Snapshots:
+    def snapshots(self, policy: Policy) -> SnapshotRepository:
         """Blocks where a bucket has to be opened; raises where the place is not there."""
-        return Snapshots(self.storage(policy), self.gateway)
+        return SnapshotRepository(self.storage(policy), self.gateway)
 
     def owner_at(self, policy: Policy) -> str:
         """What a snapshot there says of its owner."""
-        return self.owner if policy.storage is not SnapshotStorage.PVC or self._mounted is not None else ""
+        return (
+            self.owner if policy.storage is not SnapshotStorageKind.PVC or self._mounted is not None else ""
+        )
 
     @property
     def _mounted(self) -> Path | None:
         return self.mount if self.mount is not None and self.mount.is_dir() else None
 
-    def storage(self, policy: Policy) -> Storage:
+    def storage(self, policy: Policy) -> ObjectStorage:
         own = safe_name(self.gateway)
-        if policy.storage is not SnapshotStorage.PVC:
+        if policy.storage is not SnapshotStorageKind.PVC:
             return self._bucket(policy)
         if (mounted := self._mounted) is not None:
             return FolderStorage(mounted, f"{self.owner}/{own}" if self.owner else own)
@@ -71,10 +73,10 @@ class Place:
             )
         return FolderStorage(self.data_dir, f"{STATE}/{SNAPSHOTS}/{own}")
 
-    def _bucket(self, policy: Policy) -> Storage:
+    def _bucket(self, policy: Policy) -> ObjectStorage:
         from stoker.snapshots import bucket_storage  # noqa: PLC0415 - an object store's client, for those who have one
 
-        opened = bucket_storage.s3 if policy.storage is SnapshotStorage.S3 else bucket_storage.gcs
+        opened = bucket_storage.s3 if policy.storage is SnapshotStorageKind.S3 else bucket_storage.gcs
         prefix = "/".join(filter(None, (policy.bucket.key_prefix, self.owner)))
         return opened(replace(policy.bucket, key_prefix=prefix), self.gateway, self._credentials(policy))
 
@@ -99,5 +101,5 @@ def owner_of(namespace: str, kind: str, resource: str) -> str:
 def local_only(policy: Policy) -> Policy:
     """For whoever wants no snapshots and must be able to take a change back all the same."""
     return replace(
-        policy, scope=SnapshotScope.MANAGED, storage=SnapshotStorage.PVC, claim_name="", retention_count=1
+        policy, scope=SnapshotScope.MANAGED, storage=SnapshotStorageKind.PVC, claim_name="", retention_count=1
     )

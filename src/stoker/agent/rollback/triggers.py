@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.reasons import Reason
-from stoker.ignition.sync.verify import Failure
+from stoker.ignition.sync.verify import GatewayFailure
 
 _TRIGGERS = {
-    Failure.SCAN: RollbackTrigger.SCAN_FAILURE,
-    Failure.PROJECT: RollbackTrigger.PROJECT_LOAD_ERROR,
-    Failure.CONFIG: RollbackTrigger.CONFIG_ERROR,
+    GatewayFailure.SCAN: RollbackTrigger.SCAN_FAILURE,
+    GatewayFailure.PROJECT: RollbackTrigger.PROJECT_LOAD_ERROR,
+    GatewayFailure.CONFIG: RollbackTrigger.CONFIG_ERROR,
 }
 
 
-class Blame(NamedTuple):
+class RollbackCause(NamedTuple):
     """Why a change is taken back."""
 
     reason: Reason
@@ -29,13 +29,15 @@ class Blame(NamedTuple):
 
 
 def blame(
-    failures: Mapping[str, tuple[Failure, str]],
+    failures: Mapping[str, tuple[GatewayFailure, str]],
     triggers: Collection[RollbackTrigger],
     failing_before: Collection[str],
-) -> Blame | None:
+) -> RollbackCause | None:
     """The first failure that a trigger names and that was not there before."""
     for place, (kind, why) in sorted(failures.items()):
         if _TRIGGERS[kind] in triggers and place not in failing_before:
-            scan = kind is Failure.SCAN
-            return Blame(Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK, place, why)
+            scan = kind is GatewayFailure.SCAN
+            return RollbackCause(
+                Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK, place, why
+            )
     return None

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stoker.agent.desired_state import Direction
+from stoker.agent.desired_state import DesiredState
 from stoker.agent.sidecar.mounted_secrets import MountedSecrets
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
@@ -19,8 +19,8 @@ from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE
 
 if TYPE_CHECKING:
-    from stoker.ignition.sync.files_only import FilesOnly
-    from stoker.ignition.sync.gateway_hook import Attending
+    from stoker.ignition.sync.files_only import FilesOnlyHook
+    from stoker.ignition.sync.gateway_hook import GatewayHook
 
 HOST = "127.0.0.1"
 NOT_ASKED = (
@@ -29,7 +29,7 @@ NOT_ASKED = (
 )
 
 
-def gateway_stamp(direction: Direction, secrets: MountedSecrets) -> tuple[object, ...]:
+def gateway_stamp(direction: DesiredState, secrets: MountedSecrets) -> tuple[object, ...]:
     """What differs once the gateway's key or authority is another one, or can be read at last."""
     access = direction.access
     if access.files_only:
@@ -43,28 +43,28 @@ def gateway_stamp(direction: Direction, secrets: MountedSecrets) -> tuple[object
     return authority, secrets.stamp(access.api_key)
 
 
-def files_only_for(direction: Direction) -> FilesOnly | None:
+def files_only_for(direction: DesiredState) -> FilesOnlyHook | None:
     """Leaves a scan pending and asks the gateway nothing; None where the gateway is asked."""
     if not direction.access.files_only:
         return None
-    from stoker.ignition.sync.files_only import FilesOnly  # noqa: PLC0415 - few gateways are not asked
+    from stoker.ignition.sync.files_only import FilesOnlyHook  # noqa: PLC0415 - few gateways are not asked
 
-    return FilesOnly(direction.job.data_dir / STATE, direction.intent.policies.ignition)
+    return FilesOnlyHook(direction.job.data_dir / STATE, direction.intent.policies.ignition)
 
 
 def attendant_for(
-    direction: Direction,
+    direction: DesiredState,
     secrets: MountedSecrets,
     clock: Clock,
     answered: Callable[[float], None] | None = None,
-) -> Attending | None:
+) -> GatewayHook | None:
     """Asks the gateway around each pass; None where only files are written (`spec.gateway.filesOnly`)."""
     access = direction.access
     if access.files_only:
         return None
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415 - files alone need no gateway
-    from stoker.ignition.client.gateway import Gateway  # noqa: PLC0415
-    from stoker.ignition.sync.gateway_hook import Attending, AttendOptions  # noqa: PLC0415
+    from stoker.ignition.client.gateway import GatewayClient  # noqa: PLC0415
+    from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayHookOptions  # noqa: PLC0415
 
     key, ca = secrets.api_key(access.api_key), None
     try:
@@ -75,7 +75,7 @@ def attendant_for(
         def key() -> Secret:
             raise why  # nobody whose certificate cannot be checked gets to see the key
 
-    gateway = Gateway(
+    gateway = GatewayClient(
         GatewayAddress(HOST, access.port, access.tls),
         key,
         header=access.api_key_header,
@@ -84,10 +84,10 @@ def attendant_for(
         clock=clock,
     )
     data_dir = direction.job.data_dir
-    options = AttendOptions(
+    options = GatewayHookOptions(
         data_dir=data_dir,
         state_dir=data_dir / STATE,
         order=access.scan_order,
         policy=direction.intent.policies.ignition,
     )
-    return Attending(gateway, options, clock, answered)
+    return GatewayHook(gateway, options, clock, answered)

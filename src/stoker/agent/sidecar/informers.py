@@ -21,18 +21,18 @@ from stoker.api.manifests.codec import decode
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, Retry, StokerError
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.objects import HeaderMeta
-from stoker.kube.client.resources import CONFIG_MAPS, Resource
+from stoker.kube.client.objects import ObjectHeaderMeta
+from stoker.kube.client.resources import CONFIG_MAPS, ApiResource
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 from stoker.telemetry.logs import get_logger
 
 T = TypeVar("T")
 
-SYNC_PROFILES = Resource("stoker.io", "v1alpha1", "syncprofiles", "SyncProfile", namespaced=True)
+SYNC_PROFILES = ApiResource("stoker.io", "v1alpha1", "syncprofiles", "SyncProfile", namespaced=True)
 
 FIRST_LOOK = 10.0
 """How long the first turn waits for the first list."""
@@ -41,28 +41,28 @@ ASK_SECONDS = 5.0
 log = get_logger(__name__)
 
 
-class ConfigMap(msgspec.Struct, frozen=True):
+class AgentConfigMap(msgspec.Struct, frozen=True):
     """Of a ConfigMap what is needed here."""
 
-    metadata: HeaderMeta = HeaderMeta()
+    metadata: ObjectHeaderMeta = ObjectHeaderMeta()
     data: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(Generic[T]):
+class WatchedValue(Generic[T]):
     """One object as it was last seen; `value` is None where there is none."""
 
     value: T | None
     uid: str = ""
 
 
-class Watched(Generic[T]):
+class SingleObjectInformer(Generic[T]):
     """One object by its name."""
 
     def __init__(
         self,
-        client: Client,
-        resource: Resource,
+        client: KubeClient,
+        resource: ApiResource,
         namespace: str,
         name: str,
         keep: Callable[[bytes], T],
@@ -77,7 +77,7 @@ class Watched(Generic[T]):
         self._keep = keep
         self._changed = changed
         self._clock = clock
-        self._asked: Seen[T] | None = None
+        self._asked: WatchedValue[T] | None = None
         self._task: asyncio.Task[None] | None = None
         self._trouble = ""
         self._failed = asyncio.Event()
@@ -102,7 +102,7 @@ class Watched(Generic[T]):
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    async def look(self) -> Seen[T]:
+    async def look(self) -> WatchedValue[T]:
         """The object as far as it is known now; raises only if it was never seen and cannot be asked for."""
         if not self._reflector.health.synced:
             await self._first_answer()
@@ -131,11 +131,11 @@ class Watched(Generic[T]):
             synced.cancel()
             failed.cancel()
 
-    def _stored(self) -> Seen[T]:
+    def _stored(self) -> WatchedValue[T]:
         entry = self._reflector.store.entry(self._key)
-        return Seen(None) if entry is None else Seen(entry.value, entry.uid)
+        return WatchedValue(None) if entry is None else WatchedValue(entry.value, entry.uid)
 
-    async def _ask(self) -> Seen[T]:
+    async def _ask(self) -> WatchedValue[T]:
         """The fallback: the object itself, by GET."""
         try:
             async with deadline(self._clock, ASK_SECONDS):
@@ -143,7 +143,7 @@ class Watched(Generic[T]):
                     self._resource, self._key.name, self._key.namespace, into=msgspec.Raw
                 )
         except NotFound:
-            self._asked = Seen(None)
+            self._asked = WatchedValue(None)
         except TimeoutError:
             raise Retry(
                 f"get {self._resource} {self._key}: no answer within {ASK_SECONDS:g} s",
@@ -151,11 +151,11 @@ class Watched(Generic[T]):
             ) from None
         else:
             content = bytes(raw)
-            uid = msgspec.json.decode(content, type=ConfigMap).metadata.uid
-            self._asked = Seen(self._keep(content), uid)
+            uid = msgspec.json.decode(content, type=AgentConfigMap).metadata.uid
+            self._asked = WatchedValue(self._keep(content), uid)
         return self._asked
 
-    def _on_change(self, change: Change[T]) -> None:
+    def _on_change(self, change: ObjectChange[T]) -> None:
         self._trouble = ""
         self._changed()
 
@@ -168,12 +168,12 @@ class Watched(Generic[T]):
         self._trouble = error.message
 
 
-class Observed:
+class AgentInformers:
     """The map from the start, the profile from the moment in which the pod names one."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         namespace: str,
         metadata_map: str,
         changed: Callable[[str], None],
@@ -185,7 +185,7 @@ class Observed:
         self._namespace = namespace
         self._changed = changed
         self._clock = clock
-        self._metadata = Watched(
+        self._metadata = SingleObjectInformer(
             client,
             CONFIG_MAPS,
             namespace,
@@ -195,7 +195,7 @@ class Observed:
             clock,
             recovered,
         )
-        self._profile: Watched[bytes] | None = None
+        self._profile: SingleObjectInformer[bytes] | None = None
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -206,7 +206,7 @@ class Observed:
             await self._metadata.stop()
             await self._leave_profile()
 
-    async def metadata(self) -> Seen[dict[str, str]]:
+    async def metadata(self) -> WatchedValue[dict[str, str]]:
         return await self._metadata.look()
 
     async def profile(self, name: str) -> SyncProfile | None:
@@ -216,7 +216,7 @@ class Observed:
         if not name:
             return None
         if self._profile is None:
-            self._profile = Watched(
+            self._profile = SingleObjectInformer(
                 self._client,
                 SYNC_PROFILES,
                 self._namespace,
@@ -244,4 +244,4 @@ class Observed:
 
 
 def _data_of(raw: bytes) -> dict[str, str]:
-    return msgspec.json.decode(raw, type=ConfigMap).data or {}
+    return msgspec.json.decode(raw, type=AgentConfigMap).data or {}

@@ -59,7 +59,7 @@ async def settle_in() -> None:
     gc.collect()
 
 
-class Trimmer:
+class MemoryTrimmer:
     """Gives back once after a while, however many passes there were meanwhile."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stoker.domain.protocol.signature import MAX_DIGITS, check_order
 from stoker.engine.layout.protected_paths import STATE
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.state_files import StateFiles
 
 NAME = "metadata-sequence"
 
@@ -19,7 +19,7 @@ class MetadataOrder:
     """The highest sequence number of a signed metadata ConfigMap."""
 
     def __init__(self, data_dir: Path) -> None:
-        self._files = Marks(data_dir / STATE)
+        self._files = StateFiles(data_dir / STATE)
         self._highest: int | None = None
 
     def accept(self, sequence: int, *, of: str) -> None:

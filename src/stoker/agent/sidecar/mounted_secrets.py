@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.agent.identity import Places
-from stoker.agent.sidecar.podinfo import Stamp, stamp_of
+from stoker.agent.identity import AgentPaths
+from stoker.agent.sidecar.podinfo import FileStamp, stamp_of
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
@@ -30,7 +30,7 @@ _SWAPPED = "..data"
 class MountedSecrets:
     """Where each key of each Secret lies; `git` and `gateway` are those with places of their own."""
 
-    places: Places
+    places: AgentPaths
     git: SecretKey | None = None
     gateway: SecretKey | None = None
 
@@ -79,14 +79,14 @@ class MountedSecrets:
 
         return read
 
-    def stamps(self) -> tuple[Stamp | None, ...]:
+    def stamps(self) -> tuple[FileStamp | None, ...]:
         """What differs once the kubelet has written one of the mounts anew."""
         mounts = [self.places.git_credentials, self.places.api_key, self.places.metadata_key]
         with suppress(OSError):  # a pod without other Secrets has no such folder
             mounts += sorted(self.places.secrets.iterdir())
         return tuple(stamp_of(mount / _SWAPPED) or stamp_of(mount) for mount in mounts)
 
-    def stamp(self, wanted: SecretKey | None) -> Stamp | None:
+    def stamp(self, wanted: SecretKey | None) -> FileStamp | None:
         """The same for one key; None where it is not mounted."""
         path = self._path(wanted) if wanted is not None else None
         return None if path is None else stamp_of(path)
@@ -104,7 +104,7 @@ class MountedSecrets:
         yield self.places.secrets / wanted.name / wanted.key
 
 
-def metadata_key(places: Places) -> Secret | None:
+def metadata_key(places: AgentPaths) -> Secret | None:
     """The key that metadata must be signed with; None where none is mounted, and all is believed."""
     mount = places.metadata_key
     try:

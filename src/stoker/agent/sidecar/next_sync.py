@@ -13,31 +13,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from stoker.agent.audit.audit_log import MANUAL, POLLING, Audit
-from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.bidirectional.setup import Alternating, open_capture
+from stoker.agent.audit.audit_log import MANUAL, POLLING, AuditLog
+from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.setup import ExclusiveSync, open_capture
 from stoker.agent.bidirectional.setup import made_of as what_capture_is_made_of
-from stoker.agent.bidirectional.watch import Watch
-from stoker.agent.desired_state import Address, Direction, address_for, direct, profile_named_by
+from stoker.agent.bidirectional.watch import CaptureLoop
+from stoker.agent.desired_state import DesiredState, ReportAddress, address_for, direct, profile_named_by
 from stoker.agent.gates.setup import gates_for
-from stoker.agent.identity import AgentIdentity, Places, check_pod
-from stoker.agent.loop.change_log_lines import Chronicle
-from stoker.agent.loop.gateway_sync import Tended
-from stoker.agent.loop.loop import Assignment, Keeping
+from stoker.agent.identity import AgentIdentity, AgentPaths, check_pod
+from stoker.agent.loop.change_log_lines import ChangeLogHook
+from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
+from stoker.agent.loop.loop import SyncableFolder, SyncAssignment
 from stoker.agent.rollback.sidecar_setup import undoing_for
 from stoker.agent.sidecar.gateway import NOT_ASKED, attendant_for, files_only_for, gateway_stamp
-from stoker.agent.sidecar.informers import Observed
-from stoker.agent.sidecar.memory_release import Trimmer
+from stoker.agent.sidecar.informers import AgentInformers
+from stoker.agent.sidecar.memory_release import MemoryTrimmer
 from stoker.agent.sidecar.metadata_order import MetadataOrder
 from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
-from stoker.agent.sidecar.podinfo import PodInfo, Stamp
-from stoker.agent.sidecar.primary_watch import Pairing
-from stoker.agent.sidecar.sidecar_sync import Turn
-from stoker.agent.sidecar.startup import Startup
-from stoker.agent.status.publisher import Publisher
-from stoker.agent.status.status_report import Board
+from stoker.agent.sidecar.podinfo import FileStamp, PodInfo
+from stoker.agent.sidecar.primary_watch import RedundancyGate
+from stoker.agent.sidecar.sidecar_sync import SyncTurn
+from stoker.agent.sidecar.startup import StartupGate
+from stoker.agent.status.publisher import StatusPublisher
+from stoker.agent.status.status_report import CurrentReport
 from stoker.agent.sync.credentials import access_reader, keys_reader
-from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.open_source import open_keeper
 from stoker.api.agent_spec import agent_spec_of
 from stoker.api.kinds.stoker import SyncProfile
@@ -45,54 +45,54 @@ from stoker.api.to_intent import PodFacts
 from stoker.api.to_intent.pod_facts import status_key
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, StokerError, Wait
-from stoker.domain.protocol import Metadata, check_signature, is_terminating
+from stoker.domain.protocol import AgentMetadata, check_signature, is_terminating
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.drift import FolderDrift
 from stoker.fs.writer_claim import WriterClaim
 
 if TYPE_CHECKING:
-    from stoker.agent.audit.audit_export import Export
-    from stoker.agent.sync.hooks import Noise
+    from stoker.agent.audit.audit_export import AuditExport
+    from stoker.agent.sync.hooks import NoiseFilter
     from stoker.agent.sync.sync_report import SyncReport
-    from stoker.ignition.sync.gateway_hook import Attending
+    from stoker.ignition.sync.gateway_hook import GatewayHook
 
 LOOK_FOR_MAP = 30.0
 """Seconds until a missing map is looked for again, should nobody tell of it."""
 IDLE = 3600.0
 
 
-class Held(NamedTuple):
+class PreparedSync(NamedTuple):
     """A keeper with its gateway, and what both are made of."""
 
-    tended: Tended
-    attendant: Attending | None
+    tended: FolderAndGatewaySync
+    attendant: GatewayHook | None
     made_of: object
-    capture: Watch | None = None
+    capture: CaptureLoop | None = None
     """The way back, where somebody asked for it."""
 
 
-class Seen(NamedTuple):
+class ObservedState(NamedTuple):
     """What a direction was decided on."""
 
     pod: PodFacts
-    metadata: Metadata
+    metadata: AgentMetadata
     profile: SyncProfile | None
 
 
-class Assigner:
+class SyncAssigner:
     """Hands out turns."""
 
     def __init__(
         self,
         identity: AgentIdentity,
-        places: Places,
-        observed: Observed,
-        publisher: Publisher,
-        startup: Startup,
+        places: AgentPaths,
+        observed: AgentInformers,
+        publisher: StatusPublisher,
+        startup: StartupGate,
         clock: Clock,
-        sender: Sender | None = None,
+        sender: OutboxSender | None = None,
         answered: Callable[[float], None] | None = None,
-        export: Export | None = None,
+        export: AuditExport | None = None,
     ) -> None:
         """`sender` is for what somebody changes on the gateway; without one nothing goes back.
 
@@ -110,21 +110,21 @@ class Assigner:
         self._resting = False
         self._podinfo = PodInfo(places, identity)
         self._secrets = MountedSecrets(places)
-        self._trimmer = Trimmer()
-        self._pairing = Pairing(identity, publisher, clock)
+        self._trimmer = MemoryTrimmer()
+        self._pairing = RedundancyGate(identity, publisher, clock)
         gateway = identity.gateway or identity.pod
-        home = Address(identity.status_map(), status_key(gateway))
-        self._board = Board(identity, gateway, home, clock, publisher.offer)
-        self._audit = Audit(places.data, self._gateway(gateway), clock, export=export)
-        self._data: tuple[dict[str, str], Metadata] | None = None
-        self._decided: tuple[Seen, Direction] | None = None
-        self._held: Held | None = None
+        home = ReportAddress(identity.status_map(), status_key(gateway))
+        self._board = CurrentReport(identity, gateway, home, clock, publisher.offer)
+        self._audit = AuditLog(places.data, self._gateway(gateway), clock, export=export)
+        self._data: tuple[dict[str, str], AgentMetadata] | None = None
+        self._decided: tuple[ObservedState, DesiredState] | None = None
+        self._held: PreparedSync | None = None
         self._map_uid = ""
         self._order = MetadataOrder(places.data)
         self._seeded = False
         self._claim: WriterClaim | None = None
 
-    async def assign(self) -> Assignment:
+    async def assign(self) -> SyncAssignment:
         """The next turn; raises, having told why, where there is none."""
         try:
             return await self._assign()
@@ -135,7 +135,7 @@ class Assigner:
             self._failed(StokerError(f"{type(error).__name__}: {error}"))
             raise
 
-    def stamps(self) -> tuple[Stamp | None, ...]:
+    def stamps(self) -> tuple[FileStamp | None, ...]:
         """What differs once a file that we depend on was written anew."""
         return (*self._podinfo.stamps(), *self._secrets.stamps())
 
@@ -153,7 +153,7 @@ class Assigner:
             await self._held.tended.aclose()
             self._held = None
 
-    async def _assign(self) -> Assignment:
+    async def _assign(self) -> SyncAssignment:
         pod = self._podinfo.read()
         self._check(pod)
         data = await self._told(pod)
@@ -161,11 +161,11 @@ class Assigner:
         if self._resting:
             self._board.addressed(self._address(pod, data), may_create=False)
             self._board.terminating()
-            return Assignment(_NOTHING, IDLE, paused=True)
+            return SyncAssignment(_NOTHING, IDLE, paused=True)
         self._board.addressed(self._address(pod, data), may_create=True)
         metadata = self._parsed(data)
         profile = await self._observed.profile(profile_named_by(pod))
-        direction = self._direction(Seen(pod, metadata, profile))
+        direction = self._direction(ObservedState(pod, metadata, profile))
         await self._seed(direction)
         self._board.directed(direction)
         self._audit.gateway = self._gateway(direction.intent.gateway)
@@ -176,12 +176,12 @@ class Assigner:
             self._board.paused(direction.commit or "")
             self._audit.paused(commit=direction.commit or "", ref=str(direction.job.source.ref))
             self._startup.failed("paused")
-            return Assignment(_NOTHING, period, paused=True)
+            return SyncAssignment(_NOTHING, period, paused=True)
         self._claim_folder(direction)
         held = await self._hold(direction)
         alone = NOT_ASKED if direction.access.files_only else ""
         self._board.remark(await self._pair(direction, metadata, held.attendant) or alone)
-        turn = Turn(
+        turn = SyncTurn(
             direction,
             held.tended,
             held.attendant,
@@ -191,11 +191,11 @@ class Assigner:
             self._clock,
             self._audit,
         )
-        kept: Keeping = turn
+        kept: SyncableFolder = turn
         if held.capture is not None:
             await held.capture.capturing.told(direction.changes, direction.approved)
-            kept = Alternating(turn, held.capture.capturing)
-        return Assignment(kept, _until_settled(period, held.attendant), direction.intent.policies.drift)
+            kept = ExclusiveSync(turn, held.capture.capturing)
+        return SyncAssignment(kept, _until_settled(period, held.attendant), direction.intent.policies.drift)
 
     def _check(self, pod: PodFacts) -> None:
         try:
@@ -203,7 +203,7 @@ class Assigner:
         except StokerError:
             # Under its own name: the gateway's key belongs to the pod that the agent was made for.
             self._board.addressed(
-                Address(self._identity.status_map(), status_key(pod.name)), may_create=False
+                ReportAddress(self._identity.status_map(), status_key(pod.name)), may_create=False
             )
             raise
 
@@ -226,25 +226,25 @@ class Assigner:
             self._order.accept(check_signature(seen.value, key, of=name), of=name)
         return seen.value
 
-    def _parsed(self, data: dict[str, str]) -> Metadata:
+    def _parsed(self, data: dict[str, str]) -> AgentMetadata:
         if self._data is None or self._data[0] != data:
-            self._data = data, Metadata.parse(data)
+            self._data = data, AgentMetadata.parse(data)
         return self._data[1]
 
-    def _address(self, pod: PodFacts, data: dict[str, str]) -> Address:
+    def _address(self, pod: PodFacts, data: dict[str, str]) -> ReportAddress:
         try:
-            return address_for(self._identity, pod, Metadata.parse(data))
+            return address_for(self._identity, pod, AgentMetadata.parse(data))
         except InvalidValue:
-            return Address(self._identity.status_map(), status_key(self._identity.gateway or pod.name))
+            return ReportAddress(self._identity.status_map(), status_key(self._identity.gateway or pod.name))
 
-    def _direction(self, seen: Seen) -> Direction:
+    def _direction(self, seen: ObservedState) -> DesiredState:
         if self._decided is None or self._decided[0] != seen:
             spec = agent_spec_of(seen.metadata, self._identity.owner)
             made = direct(self._identity, self._places, seen.pod, seen.metadata, spec, seen.profile)
             self._decided = seen, made
         return self._decided[1]
 
-    async def _seed(self, direction: Direction) -> None:
+    async def _seed(self, direction: DesiredState) -> None:
         """Go on with what an agent before this one reported: history, counts, the last sync."""
         if self._seeded:
             return
@@ -253,7 +253,7 @@ class Assigner:
         if earlier is not None and earlier.gateway == direction.intent.gateway:
             self._board.seed(earlier)
 
-    def _claim_folder(self, direction: Direction) -> None:
+    def _claim_folder(self, direction: DesiredState) -> None:
         """Be the one process that keeps the folder; raises where another one does."""
         ref = str(direction.job.source.ref)
         if self._claim is None:
@@ -261,7 +261,7 @@ class Assigner:
             self._claim = WriterClaim.taken(direction.job.data_dir, command, ref, self._clock)
         self._claim.follow(ref)
 
-    async def _hold(self, direction: Direction) -> Held:
+    async def _hold(self, direction: DesiredState) -> PreparedSync:
         source = direction.job.source
         self._secrets = MountedSecrets(self._places, source.auth.secret, direction.access.api_key)
         made_of = (
@@ -284,7 +284,7 @@ class Assigner:
             access=access_reader(source, self._secrets, require_known_hosts=direction.require_known_hosts),
             keys=keys_reader(source, self._secrets),
             hooks=(
-                Chronicle(self._clock, mappings=len(direction.job.files.mappings), source=self._source),
+                ChangeLogHook(self._clock, mappings=len(direction.job.files.mappings), source=self._source),
                 *gates_for(
                     direction.intent.policies.validation,
                     direction.job.data_dir,
@@ -310,8 +310,8 @@ class Assigner:
         capturing = capture.capturing if capture is not None else None
         if undoing is not None:
             undoing.capture = capturing
-        tended = Tended(keeper, attendant, undoing, capturing)
-        self._held = Held(tended, attendant, made_of, capture)
+        tended = FolderAndGatewaySync(keeper, attendant, undoing, capturing)
+        self._held = PreparedSync(tended, attendant, made_of, capture)
         return self._held
 
     def _source(self) -> str:
@@ -325,10 +325,12 @@ class Assigner:
         """Whether this volume never had a gateway; a new pod on an old one finds what people left."""
         return self._startup.initial and not self._startup.synced_before
 
-    def _gateway(self, name: str) -> Gateway:
-        return Gateway(name, self._identity.namespace, self._identity.resource, self._identity.pod)
+    def _gateway(self, name: str) -> GatewayRef:
+        return GatewayRef(name, self._identity.namespace, self._identity.resource, self._identity.pod)
 
-    async def _pair(self, direction: Direction, metadata: Metadata, attendant: Attending | None) -> str:
+    async def _pair(
+        self, direction: DesiredState, metadata: AgentMetadata, attendant: GatewayHook | None
+    ) -> str:
         info = attendant.info if attendant is not None else None
         return await self._pairing.warning(
             direction,
@@ -345,30 +347,30 @@ class Assigner:
         self._startup.failed(f"{error.reason}: {error.message}")
 
 
-class _Nothing:
+class _NoSync:
     """Stands where nothing may be done; the watcher asks nothing of it while it is paused."""
 
     async def sync(self, *, walk: bool) -> SyncReport:
         raise Wait("nothing is to be done", after=IDLE)
 
-    async def verify(self) -> Drift:
-        return Drift()
+    async def verify(self) -> FolderDrift:
+        return FolderDrift()
 
 
-_NOTHING = _Nothing()
+_NOTHING = _NoSync()
 
 
-def _until_settled(period: float, attendant: Attending | None) -> float:
+def _until_settled(period: float, attendant: GatewayHook | None) -> float:
     """Sooner than the period where the gateway still has something to do."""
     due = attendant.settle_in if attendant is not None else None
     return period if due is None else min(period, max(1.0, due))
 
 
-def _awaits_first_boot(attendant: Attending | None) -> bool:
+def _awaits_first_boot(attendant: GatewayHook | None) -> bool:
     return attendant is not None and attendant.awaits_first_boot
 
 
-def _noise() -> Noise:
+def _noise() -> NoiseFilter:
     from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415 - it knows what only a gateway does
 
     return ResourceNoise()

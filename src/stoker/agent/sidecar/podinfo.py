@@ -11,22 +11,22 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.api.to_intent.downward_api import parse_podinfo
-from stoker.api.to_intent.pod_facts import PREFIX, Key, PodFacts
+from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey, PodFacts
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.reasons import Reason
 
 # Kubernetes takes 256 KiB of annotations; escapes make at most ten bytes of one.
 MAX_BYTES = 4 << 20
 
-Stamp = tuple[int, int, int]
+FileStamp = tuple[int, int, int]
 
 
 class PodInfo:
     """What the downward API says about this pod."""
 
-    def __init__(self, places: Places, identity: AgentIdentity) -> None:
+    def __init__(self, places: AgentPaths, identity: AgentIdentity) -> None:
         self._folder = places.podinfo
         self._identity = identity
 
@@ -39,12 +39,12 @@ class PodInfo:
             labels=labels,
             annotations=annotations,
         )
-        if facts.annotation(Key.GATEWAY_NAME) is None and self._identity.gateway:
-            named = {PREFIX + Key.GATEWAY_NAME: self._identity.gateway}
+        if facts.annotation(PodAnnotationKey.GATEWAY_NAME) is None and self._identity.gateway:
+            named = {PREFIX + PodAnnotationKey.GATEWAY_NAME: self._identity.gateway}
             facts = replace(facts, annotations={**annotations, **named})
         return facts
 
-    def stamps(self) -> tuple[Stamp | None, ...]:
+    def stamps(self) -> tuple[FileStamp | None, ...]:
         """What differs once the kubelet has written the files anew."""
         return tuple(stamp_of(self._folder / name) for name in ("annotations", "labels"))
 
@@ -69,7 +69,7 @@ class PodInfo:
         return content.decode(errors="replace")
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def stamp_of(path: Path) -> FileStamp | None:
     """The kubelet never edits a file: it makes a new one and moves a link, so the inode tells."""
     try:
         found = path.stat()

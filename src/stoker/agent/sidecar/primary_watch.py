@@ -10,19 +10,19 @@ import math
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from stoker.agent.desired_state import Address, Direction
+from stoker.agent.desired_state import DesiredState, ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.publisher import Publisher
+from stoker.agent.status.publisher import StatusPublisher
 from stoker.api.to_intent.pod_facts import status_key
 from stoker.domain.clock import Clock, parse_rfc3339
 from stoker.domain.errors import Wait
 from stoker.domain.intent.policies import RedundancyRole
-from stoker.domain.protocol import GatewayReport, Metadata
+from stoker.domain.protocol import AgentMetadata, GatewayReport
 from stoker.domain.reasons import Reason
 from stoker.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from stoker.ignition.sync.redundancy import PrimaryReport, PrimaryWatch
+    from stoker.ignition.sync.redundancy import PrimaryHealth, PrimaryReport
 
 LOOK_AGAIN = 5.0
 
@@ -31,32 +31,32 @@ _DOWN = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_FAULTED})
 log = get_logger(__name__)
 
 
-class Pairing:
+class RedundancyGate:
     """Whether this gateway may go on, asked before each pass."""
 
-    def __init__(self, identity: AgentIdentity, publisher: Publisher, clock: Clock) -> None:
+    def __init__(self, identity: AgentIdentity, publisher: StatusPublisher, clock: Clock) -> None:
         self._identity = identity
         self._publisher = publisher
         self._clock = clock
-        self._watch: PrimaryWatch | None = None
+        self._watch: PrimaryHealth | None = None
         self._checked_at = -math.inf
         self._promoted = False
 
     async def warning(
-        self, direction: Direction, metadata: Metadata, *, here: str, said: str, initial: bool
+        self, direction: DesiredState, metadata: AgentMetadata, *, here: str, said: str, initial: bool
     ) -> str:
         """What to say about going on by itself; raises `Wait` while the primary comes first."""
         policy = direction.intent.policies.ignition
         if direction.commit is None or (policy.redundancy_role is RedundancyRole.STANDALONE and not said):
             return ""
-        from stoker.ignition.sync.redundancy import Course, Pair, PrimaryWatch, decide  # noqa: PLC0415 - few are pairs
+        from stoker.ignition.sync.redundancy import BackupAction, PrimaryHealth, RedundancyState, decide  # noqa: PLC0415 - few are pairs
 
-        self._watch = self._watch or PrimaryWatch()
+        self._watch = self._watch or PrimaryHealth()
         primary = None
         if policy.peer_gateway and not initial:
             primary = await self._primary(policy.peer_gateway, metadata)
             self._count(primary, direction.intent.sync_period)
-        pair = Pair(
+        pair = RedundancyState(
             wanted=str(direction.commit),
             here=here,
             initial=initial,
@@ -67,19 +67,19 @@ class Pairing:
             failed_checks=self._watch.failed_checks,
         )
         decision = decide(pair)
-        if (decision.course is Course.PROMOTE) != self._promoted:
+        if (decision.course is BackupAction.PROMOTE) != self._promoted:
             self._promoted = not self._promoted
             say, event = (log.warning, "promoted") if self._promoted else (log.info, "demoted")
             say(f"redundancy.{event}", primary=policy.peer_gateway, why=decision.why)
-        if decision.course is Course.WAIT:
+        if decision.course is BackupAction.WAIT:
             raise Wait(decision.why, after=LOOK_AGAIN, reason=decision.reason)
         return decision.why if decision.warning else ""
 
-    async def _primary(self, peer: str, metadata: Metadata) -> PrimaryReport | None:
+    async def _primary(self, peer: str, metadata: AgentMetadata) -> PrimaryReport | None:
         from stoker.ignition.sync.redundancy import PrimaryReport  # noqa: PLC0415
 
         key = status_key(peer)
-        address = Address(self._identity.status_map(metadata.status_shards.get(key, 0)), key)
+        address = ReportAddress(self._identity.status_map(metadata.status_shards.get(key, 0)), key)
         report = await self._publisher.earlier(address)
         if report is None:
             return None

@@ -14,28 +14,28 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.identity import AgentIdentity, Places
-from stoker.agent.loop.loop import Watcher
-from stoker.agent.loop.metrics import PassMetrics
-from stoker.agent.sidecar.informers import Observed
+from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.identity import AgentIdentity, AgentPaths
+from stoker.agent.loop.loop import SyncLoop
+from stoker.agent.loop.metrics import SyncMetrics
+from stoker.agent.sidecar.informers import AgentInformers
 from stoker.agent.sidecar.memory_release import settle_in
-from stoker.agent.sidecar.next_sync import Assigner
-from stoker.agent.sidecar.shutdown_clock import HurriedClock
-from stoker.agent.sidecar.startup import Startup
-from stoker.agent.status.publisher import Publisher
+from stoker.agent.sidecar.next_sync import SyncAssigner
+from stoker.agent.sidecar.shutdown_clock import ShutdownClock
+from stoker.agent.sidecar.startup import StartupGate
+from stoker.agent.status.publisher import StatusPublisher
 from stoker.domain.clock import Clock, SystemClock
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.runtime.process import Part, Unit
-from stoker.telemetry.health import Health
+from stoker.kube.runtime.process import ProcessGroup, ProcessPart
+from stoker.telemetry.health import ProcessHealth
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
 
 if TYPE_CHECKING:
-    from stoker.agent.audit.audit_export import Export
-    from stoker.telemetry.log_shipper import Shipper
+    from stoker.agent.audit.audit_export import AuditExport
+    from stoker.telemetry.log_shipper import LogShipper
 
 LOOK_SECONDS = 2.0
 
@@ -43,33 +43,33 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentOptions:
     """What a command line and the environment say about an agent."""
 
     config: ClusterConfig
     identity: AgentIdentity
-    places: Places = field(default_factory=Places)
+    places: AgentPaths = field(default_factory=AgentPaths)
     health_address: str = ":8082"
     metrics_address: str = ":8083"
-    shipper: Shipper | None = None
+    shipper: LogShipper | None = None
     """Sends records of the audit to a log server."""
     only_initial: bool = False
     """End when the gateway may start: for an init container, where sidecars are ordinary containers."""
 
 
-class Sidecar:
+class AgentProcess:
     """One agent."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: AgentOptions, clock: Clock | None = None) -> None:
         self._settings = settings
         self._clock = clock if clock is not None else SystemClock()
         self._metrics = Metrics()
-        self._health = Health()
+        self._health = ProcessHealth()
 
     async def run(self) -> None:
         """Keep the gateway until cancelled."""
         settings, clock, identity = self._settings, self._clock, self._settings.identity
-        startup = Startup(settings.places, clock)
+        startup = StartupGate(settings.places, clock)
         self._hold_the_gateway(startup)
         probes = ProbeServer(
             self._health,
@@ -77,20 +77,20 @@ class Sidecar:
             health_address=settings.health_address,
             metrics_address=settings.metrics_address,
         )
-        async with probes, Client(settings.config, clock=clock, user_agent="stoker-agent") as client:
+        async with probes, KubeClient(settings.config, clock=clock, user_agent="stoker-agent") as client:
             await settle_in()
-            publisher = Publisher(client, identity, clock)
+            publisher = StatusPublisher(client, identity, clock)
 
             def changed(by: str) -> None:
                 watcher.nudge(by)  # whoever sees something new ends its rest
 
-            observed = Observed(
+            observed = AgentInformers(
                 client, identity.namespace, identity.metadata_map, changed, clock, publisher.hurry
             )
-            waits = HurriedClock(clock)
-            sender = Sender(client, identity, clock)
+            waits = ShutdownClock(clock)
+            sender = OutboxSender(client, identity, clock)
             meter = self._meter()
-            assigner = Assigner(
+            assigner = SyncAssigner(
                 identity,
                 settings.places,
                 observed,
@@ -101,23 +101,23 @@ class Sidecar:
                 meter.scanned,
                 self._export(),
             )
-            watcher = Watcher(assigner.assign, meter=meter, clock=clock)
+            watcher = SyncLoop(assigner.assign, meter=meter, clock=clock)
             self._health.live.add("watcher", watcher.heartbeat.check)
             log.info("agent.started", pod=identity.pod, kind=str(identity.door), resource=identity.resource)
             parts = [
-                Part("observing", observed.run),
-                Part("publishing", publisher.run, publisher.stop),
-                Part("looking", lambda: _look(assigner, watcher.nudge, clock)),
-                Part("watching", watcher.run, _stopping(watcher, waits)),
+                ProcessPart("observing", observed.run),
+                ProcessPart("publishing", publisher.run, publisher.stop),
+                ProcessPart("looking", lambda: _look(assigner, watcher.nudge, clock)),
+                ProcessPart("watching", watcher.run, _stopping(watcher, waits)),
             ]
             try:
-                await self._live(Unit(parts, clock=clock), startup)
+                await self._live(ProcessGroup(parts, clock=clock), startup)
             finally:
                 await assigner.stop()
                 if settings.shipper is not None:
                     await asyncio.to_thread(settings.shipper.close)
 
-    async def _live(self, unit: Unit, startup: Startup) -> None:
+    async def _live(self, unit: ProcessGroup, startup: StartupGate) -> None:
         if not self._settings.only_initial:
             await unit.run()
             return
@@ -132,7 +132,7 @@ class Sidecar:
         if not living.cancelled():
             living.result()
 
-    def _export(self) -> Export | None:
+    def _export(self) -> AuditExport | None:
         shipper = self._settings.shipper
         if shipper is None:
             return None
@@ -141,9 +141,9 @@ class Sidecar:
         self._metrics.collect_from(shipper.readings)
         return exporting(shipper, self._settings.identity.pod)
 
-    def _meter(self) -> PassMetrics:
+    def _meter(self) -> SyncMetrics:
         identity = self._settings.identity
-        return PassMetrics(
+        return SyncMetrics(
             self._metrics,
             self._clock,
             namespace=identity.namespace,
@@ -151,7 +151,7 @@ class Sidecar:
             gateway=identity.gateway or identity.pod,
         )
 
-    def _hold_the_gateway(self, startup: Startup) -> None:
+    def _hold_the_gateway(self, startup: StartupGate) -> None:
         """Started and ready once the gateway may start, and from then on.
 
         Before anybody can ask: a kubelet that heard once that this has started starts the gateway.
@@ -160,7 +160,7 @@ class Sidecar:
         self._health.ready.add("initial sync", startup.why_not)
 
 
-async def _look(assigner: Assigner, nudge: Callable[[str], None], clock: Clock) -> None:
+async def _look(assigner: SyncAssigner, nudge: Callable[[str], None], clock: Clock) -> None:
     """Notice what the kubelet writes anew: annotations, labels, secrets."""
     seen = assigner.stamps()
     while True:
@@ -171,7 +171,7 @@ async def _look(assigner: Assigner, nudge: Callable[[str], None], clock: Clock) 
             nudge("podinfo")
 
 
-def _stopping(watcher: Watcher, waits: HurriedClock) -> Callable[[], Coroutine[object, object, None]]:
+def _stopping(watcher: SyncLoop, waits: ShutdownClock) -> Callable[[], Coroutine[object, object, None]]:
     async def stop() -> None:
         watcher.stop()
         waits.hurry()

@@ -16,7 +16,7 @@ from stoker.domain.clock import Clock
 LONGEST = 2.0
 
 
-class HurriedClock:
+class ShutdownClock:
     """The time of another clock; `hurry` ends every long sleep, and with it the task that sleeps."""
 
     def __init__(self, clock: Clock) -> None:

@@ -5,39 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoker.agent.audit.audit_log import MANUAL, POLLING, Audit
-from stoker.agent.desired_state import Direction
-from stoker.agent.loop.gateway_sync import Tended
-from stoker.agent.sidecar.memory_release import LARGE, Trimmer
-from stoker.agent.sidecar.startup import Startup
-from stoker.agent.status.status_report import Board
-from stoker.agent.sync.jobs import Wish
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.audit.audit_log import MANUAL, POLLING, AuditLog
+from stoker.agent.desired_state import DesiredState
+from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
+from stoker.agent.sidecar.memory_release import LARGE, MemoryTrimmer
+from stoker.agent.sidecar.startup import StartupGate
+from stoker.agent.status.status_report import CurrentReport
+from stoker.agent.sync.jobs import SyncOptions
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.drift import FolderDrift
 from stoker.telemetry import tracing
 
 if TYPE_CHECKING:
-    from stoker.ignition.sync.gateway_hook import Attending, GatewayOutcome
+    from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayOutcome
 
-_IN_PLACE = (Result.DONE, Result.UNVERIFIED)
+_IN_PLACE = (SyncResult.DONE, SyncResult.UNVERIFIED)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What the watcher may do now (`stoker.agent.loop.loop.Keeping`)."""
+class SyncTurn:
+    """What the watcher may do now (`stoker.agent.loop.loop.SyncableFolder`)."""
 
-    direction: Direction
-    tended: Tended
-    attendant: Attending | None
-    board: Board
-    startup: Startup
-    trimmer: Trimmer
+    direction: DesiredState
+    tended: FolderAndGatewaySync
+    attendant: GatewayHook | None
+    board: CurrentReport
+    startup: StartupGate
+    trimmer: MemoryTrimmer
     clock: Clock
-    audit: Audit
+    audit: AuditLog
 
     async def sync(self, *, walk: bool) -> SyncReport:
         """One pass, told in the report however it ends; one to another commit is a part of its trace."""
@@ -134,14 +134,14 @@ class Turn:
         if self.tended.undoing is not None:
             self.board.copied(self.tended.undoing.standing)
 
-    async def verify(self) -> Drift:
+    async def verify(self) -> FolderDrift:
         """What somebody else changed; nothing, where nothing was ever written."""
         try:
             drift = await self.tended.verify()
         except Stalled as error:
             if error.reason is not Reason.NEVER_SYNCED:
                 raise
-            return Drift()
+            return FolderDrift()
         self.board.drifted(drift)
         self.trimmer.soon()
         return drift
@@ -158,14 +158,14 @@ class Turn:
         pending = self.board.report.pending_plan
         return pending is not None and pending.digest in {one.digest for one in self.direction.approved}
 
-    def _wish(self, *, walk: bool, second: bool) -> Wish:
+    def _wish(self, *, walk: bool, second: bool) -> SyncOptions:
         gate = self.direction.gate
         if gate is Reason.PLAN_PENDING and not self.startup.synced_before:
             gate = None  # gates stand before changes, not before a gateway's first files (C-111)
         # A plan that somebody is to agree to must be the same whenever it is made: with all that was touched.
         asked = gate is Reason.PLAN_PENDING or bool(self.direction.only)
         walk = walk or (asked and self.direction.commit != self.board.report.synced_commit)
-        return Wish(
+        return SyncOptions(
             walk=walk,
             dry_run=gate is not None,
             approved=self.direction.approved,

@@ -14,8 +14,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from stoker.agent.identity import Places
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.identity import AgentPaths
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.failpoints import reached
@@ -30,10 +30,10 @@ LOOK_SECONDS = 1.0
 log = get_logger(__name__)
 
 
-class Startup:
+class StartupGate:
     """Whether the gateway may start, and whether it may have."""
 
-    def __init__(self, places: Places, clock: Clock) -> None:
+    def __init__(self, places: AgentPaths, clock: Clock) -> None:
         self._marker = places.temporary / MARKER
         self._manifest = places.data / MANIFEST
         self._clock = clock
@@ -57,7 +57,7 @@ class Startup:
 
     def passed(self, report: SyncReport) -> None:
         """A pass came to its end."""
-        if report.result is Result.PARTIAL:
+        if report.result is SyncResult.PARTIAL:
             self._trouble = "the first sync could not deliver everything"
         elif self.initial:
             self._finish("done")

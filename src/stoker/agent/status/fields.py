@@ -7,23 +7,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.paths import RelPath
 from stoker.domain.protocol import (
-    Checksums,
-    Diff,
-    FileChange,
+    ChecksumReport,
+    DiffReport,
+    FileChangeReport,
     GatewayReport,
-    HeldProject,
-    HistoryEntry,
-    PendingPlan,
-    SyncStatus,
+    HeldProjectReport,
+    HistoryEntryReport,
+    PendingPlanReport,
+    SyncState,
 )
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import STAT
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 
 MAX_LISTED = 20
 MAX_IN_HISTORY = 3
@@ -37,7 +37,7 @@ LOCKED = "held"
 """What the attendant says of a scan lock that is as it should be."""
 
 
-class Attended(Protocol):
+class GatewayOutcomeFields(Protocol):
     """What the gateway made of the last change (`stoker.ignition.sync.gateway_hook.GatewayOutcome`)."""
 
     @property
@@ -53,7 +53,7 @@ class Attended(Protocol):
     @property
     def verified(self) -> bool: ...
     @property
-    def held(self) -> tuple[Held, ...]: ...
+    def held(self) -> tuple[HeldPath, ...]: ...
     @property
     def warnings(self) -> tuple[str, ...]: ...
 
@@ -63,25 +63,25 @@ def wanted(report: GatewayReport) -> tuple[str, ...]:
     return report.commit, report.ref, report.sync_profile_name, report.service_path
 
 
-def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:
+def standing(report: SyncReport) -> tuple[SyncState, str, str]:
     """Status, reason and sentence of a pass that wrote."""
-    if report.result is Result.HELD:
+    if report.result is SyncResult.HELD:
         first = next((one for one in report.plan.held if _is_designer(one)), report.plan.held[0])
         names = ", ".join(sorted({one.place for one in report.plan.held if one.reason == first.reason}))
-        return SyncStatus.SYNCING, first.reason, f"{names}: {first.why}"
-    if report.result is Result.PARTIAL:
+        return SyncState.SYNCING, first.reason, f"{names}: {first.why}"
+    if report.result is SyncResult.PARTIAL:
         told = [*words(report.errors), *words(report.plan.conflicts)]
-        return SyncStatus.ERROR, Reason.SYNC_PARTIAL, told[0] if told else ""
-    if report.result is Result.UNVERIFIED:
+        return SyncState.ERROR, Reason.SYNC_PARTIAL, told[0] if told else ""
+    if report.result is SyncResult.UNVERIFIED:
         word, colon, _ = report.unverified[0].why.partition(":")
         reason = Reason(word) if colon and word in tuple(Reason) else Reason.NOT_VERIFIED
-        status = SyncStatus.SYNCING if reason in ON_ITS_WAY else SyncStatus.ERROR
+        status = SyncState.SYNCING if reason in ON_ITS_WAY else SyncState.ERROR
         return status, reason, next(words(report.unverified))
-    return SyncStatus.SYNCED, "", ""
+    return SyncState.SYNCED, "", ""
 
 
-def pending_plan(plan: Plan, why: str) -> PendingPlan:
-    return PendingPlan(
+def pending_plan(plan: SyncPlan, why: str) -> PendingPlanReport:
+    return PendingPlanReport(
         digest=plan.digest,
         reason=str(why),
         commit=plan.facts.commit,
@@ -91,28 +91,30 @@ def pending_plan(plan: Plan, why: str) -> PendingPlan:
     )
 
 
-def clearing_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlan:
+def clearing_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlanReport:
     """The plan that deletes these files of others, once it is approved."""
-    plan = Plan(orphans_kept=tuple(RelPath.known(path) for path in kept))
-    return PendingPlan(plan.digest, Reason.ORPHANS_KEPT, str(report.commit), files_deleted=len(kept))
+    plan = SyncPlan(orphans_kept=tuple(RelPath.known(path) for path in kept))
+    return PendingPlanReport(plan.digest, Reason.ORPHANS_KEPT, str(report.commit), files_deleted=len(kept))
 
 
-def held_projects(held: Iterable[Held]) -> tuple[HeldProject, ...]:
+def held_projects(held: Iterable[HeldPath]) -> tuple[HeldProjectReport, ...]:
     return tuple(
-        HeldProject(one.place.removeprefix(_PROJECTS), one.user) for one in filter(_is_designer, held)
+        HeldProjectReport(one.place.removeprefix(_PROJECTS), one.user) for one in filter(_is_designer, held)
     )
 
 
-def _is_designer(held: Held) -> bool:
+def _is_designer(held: HeldPath) -> bool:
     return held.reason is Reason.DESIGNER_SESSION_ACTIVE
 
 
-def diff_of(report: SyncReport, before: str) -> Diff:
+def diff_of(report: SyncReport, before: str) -> DiffReport:
     """What a pass changed, without contents."""
     done = report.done
     kinds = {"added": done.added, "modified": done.modified, "deleted": done.deleted}
-    changes = [FileChange(str(path), word) for word, paths in kinds.items() for path in paths[:MAX_LISTED]]
-    return Diff(
+    changes = [
+        FileChangeReport(str(path), word) for word, paths in kinds.items() for path in paths[:MAX_LISTED]
+    ]
+    return DiffReport(
         before,
         str(report.commit),
         len(done.added),
@@ -123,8 +125,8 @@ def diff_of(report: SyncReport, before: str) -> Diff:
     )
 
 
-def entry_of(report: SyncReport, reason: str, diff: Diff | None = None) -> HistoryEntry:
-    return HistoryEntry(
+def entry_of(report: SyncReport, reason: str, diff: DiffReport | None = None) -> HistoryEntryReport:
+    return HistoryEntryReport(
         timestamp="",
         commit=str(report.commit),
         ref=str(report.ref),
@@ -136,14 +138,14 @@ def entry_of(report: SyncReport, reason: str, diff: Diff | None = None) -> Histo
     )
 
 
-def checksums_of(files: Mapping[str, bytes]) -> Checksums:
+def checksums_of(files: Mapping[str, bytes]) -> ChecksumReport:
     """One digest over everything that was written, by path and content."""
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.encode(errors="surrogateescape") + b"\0" + files[path][STAT.size :])
-    return Checksums(f"sha256:{digest.hexdigest()}", len(files))
+    return ChecksumReport(f"sha256:{digest.hexdigest()}", len(files))
 
 
-def words(notes: Iterable[Note]) -> Iterator[str]:
+def words(notes: Iterable[PathNote]) -> Iterator[str]:
     """One line for each."""
     return (f"{note.path}: {note.why}" for note in notes)

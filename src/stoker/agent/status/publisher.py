@@ -18,17 +18,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from stoker.agent.desired_state import Address
+from stoker.agent.desired_state import ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.sidecar.informers import ConfigMap
-from stoker.agent.status.status_report import Posting
+from stoker.agent.sidecar.informers import AgentConfigMap
+from stoker.agent.status.status_report import AddressedReport
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import StokerError
-from stoker.domain.protocol import GatewayReport, SyncStatus, labels_of
-from stoker.kube.client.client import Client
+from stoker.domain.protocol import GatewayReport, SyncState, labels_of
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry import tracing
@@ -44,12 +44,12 @@ LONGEST_MANAGER = 128
 log = get_logger(__name__)
 
 
-class Publisher:
+class StatusPublisher:
     """Writes what it is offered."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         identity: AgentIdentity,
         clock: Clock,
         *,
@@ -62,8 +62,8 @@ class Publisher:
         self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=60.0)
         self._random = random
         self._manager = manager_for(identity.pod)
-        self._latest: Posting | None = None
-        self._written: Posting | None = None
+        self._latest: AddressedReport | None = None
+        self._written: AddressedReport | None = None
         self._wake = asyncio.Event()
         self._stopping = False
         self._failures = 0
@@ -73,7 +73,7 @@ class Publisher:
         self._trouble = ""
         self._traceparent = ""
 
-    def offer(self, posting: Posting) -> None:
+    def offer(self, posting: AddressedReport) -> None:
         """The newest report; one that was not written yet is forgotten."""
         if self._latest is None or _calm(posting.report) != _calm(self._latest.report):
             self._offered_at = self._clock.monotonic()
@@ -91,12 +91,12 @@ class Publisher:
         self._not_before = -math.inf
         self._wake.set()
 
-    async def earlier(self, address: Address) -> GatewayReport | None:
+    async def earlier(self, address: ReportAddress) -> GatewayReport | None:
         """What an agent before this one wrote there; None where that cannot be told."""
         try:
             async with deadline(self._clock, WRITE_SECONDS):
                 found = await self._client.get(
-                    CONFIG_MAPS, address.map, self._identity.namespace, into=ConfigMap
+                    CONFIG_MAPS, address.map, self._identity.namespace, into=AgentConfigMap
                 )
             text = (found.data or {}).get(address.key, "")
             return GatewayReport.parse(text) if text else None
@@ -137,7 +137,7 @@ class Publisher:
         if latest is None:
             return math.inf
         if self._written != latest:
-            quick = latest.report.sync_status is not SyncStatus.SYNCING or latest.report.reason != ""
+            quick = latest.report.sync_status is not SyncState.SYNCING or latest.report.reason != ""
             due = self._offered_at + (0.0 if quick else SYNCING_AFTER)
         else:
             due = self._heartbeat_at
@@ -169,14 +169,14 @@ class Publisher:
         trace, self._traceparent = self._traceparent, ""
         return tracing.span("status.report", parent=trace) if trace else nullcontext()
 
-    async def _apply(self, posting: Posting) -> None:
+    async def _apply(self, posting: AddressedReport) -> None:
         address = posting.address
         if not posting.may_create and not await self._is_there(address.map):
             return
         beating = replace(posting.report, heartbeat_at=rfc3339(self._clock.now()))
         await self._put(address.map, {address.key: beating.json()})
 
-    async def _leave(self, address: Address) -> None:
+    async def _leave(self, address: ReportAddress) -> None:
         """Take our key out of the map that we wrote to before; whoever reads it finds us in one place."""
         before = self._written.address if self._written is not None else None
         if before is not None and before.map != address.map and await self._is_there(before.map):
@@ -184,7 +184,7 @@ class Publisher:
 
     async def _is_there(self, name: str) -> bool:
         try:
-            await self._client.get(CONFIG_MAPS, name, self._identity.namespace, into=Header)
+            await self._client.get(CONFIG_MAPS, name, self._identity.namespace, into=ObjectHeader)
         except NotFound:
             return False
         return True
@@ -198,7 +198,13 @@ class Publisher:
             "data": data,
         }
         await self._client.apply(
-            CONFIG_MAPS, body, name, self._identity.namespace, manager=self._manager, force=True, into=Header
+            CONFIG_MAPS,
+            body,
+            name,
+            self._identity.namespace,
+            manager=self._manager,
+            force=True,
+            into=ObjectHeader,
         )
 
     def _failed(self, error: StokerError | TimeoutError) -> None:

@@ -13,57 +13,57 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stoker import __version__
-from stoker.agent.desired_state import Address, Direction
+from stoker.agent.desired_state import DesiredState, ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.loop.log_dedup import Drifted
+from stoker.agent.loop.log_dedup import DriftedFiles
 from stoker.agent.rollback import report as going_back
 from stoker.agent.status import fields
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.protocol import (
     PROTOCOL_VERSION,
-    DriftFound,
-    DriftRestored,
+    DriftReport,
+    DriftRestoreReport,
+    GatewayChangesReport,
     GatewayReport,
-    HistoryEntry,
-    OwnChanges,
-    RollbackOutcome,
+    HistoryEntryReport,
+    RollbackReport,
     RollbackRequest,
-    SyncStatus,
+    SyncState,
 )
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.guards import APPROVABLE, HeldPlan
 from stoker.engine.plan.ledger import Ledger
 
 if TYPE_CHECKING:
-    from stoker.agent.rollback.rollback import Standing
-    from stoker.agent.rollback.state import Pin
+    from stoker.agent.rollback.rollback import RollbackState
+    from stoker.agent.rollback.state import RollbackPin
 
 MAX_HISTORY = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Posting:
+class AddressedReport:
     """A report, and where it goes."""
 
-    address: Address
+    address: ReportAddress
     report: GatewayReport
     may_create: bool
     """Whether the map may be made where it is missing; not when the resource may be gone."""
 
 
-class Board:
+class CurrentReport:
     """The report of now."""
 
     def __init__(
         self,
         identity: AgentIdentity,
         gateway: str,
-        address: Address,
+        address: ReportAddress,
         clock: Clock,
-        offer: Callable[[Posting], None],
+        offer: Callable[[AddressedReport], None],
     ) -> None:
         self._clock = clock
         self._offer = offer
@@ -86,10 +86,10 @@ class Board:
         """What an agent before this one reported, as far as it stays true."""
         self.report = replace(self.report, **{name: getattr(earlier, name) for name in _LASTING})
 
-    def addressed(self, address: Address, *, may_create: bool) -> None:
+    def addressed(self, address: ReportAddress, *, may_create: bool) -> None:
         self._address, self._may_create = address, may_create
 
-    def directed(self, direction: Direction) -> None:
+    def directed(self, direction: DesiredState) -> None:
         """What is wanted from now on."""
         intent, source = direction.intent, direction.job.source
         self._address, self._may_create = direction.address, True
@@ -109,9 +109,9 @@ class Board:
             terminating_ack=False,
             rollback=self._asked_back(direction.rollback),
         )
-        if before.sync_status is SyncStatus.SYNCED and fields.wanted(self.report) != fields.wanted(before):
+        if before.sync_status is SyncState.SYNCED and fields.wanted(self.report) != fields.wanted(before):
             # It was synced to something else.
-            self.report = replace(self.report, sync_status=SyncStatus.PENDING)
+            self.report = replace(self.report, sync_status=SyncState.PENDING)
 
     def remark(self, warning: str) -> None:
         """Something that holds for this turn beside what the intent says."""
@@ -120,14 +120,16 @@ class Board:
 
     def syncing(self) -> None:
         """A pass has begun that will change something."""
-        self._say(replace(self.report, sync_status=SyncStatus.SYNCING, reason="", error_message=""))
+        self._say(replace(self.report, sync_status=SyncState.SYNCING, reason="", error_message=""))
 
-    def passed(self, report: SyncReport, attended: fields.Attended | None, ledger: Ledger | None) -> None:
+    def passed(
+        self, report: SyncReport, attended: fields.GatewayOutcomeFields | None, ledger: Ledger | None
+    ) -> None:
         """A pass came to its end; the ledger is that of the data folder, where something was ever written."""
         said = self._gateway_said(
             replace(self.report, commit=str(report.commit), ref=str(report.ref)), attended
         )
-        if report.applied is not None and report.result in (Result.DONE, Result.UNVERIFIED):
+        if report.applied is not None and report.result in (SyncResult.DONE, SyncResult.UNVERIFIED):
             said = replace(
                 said, rollback=self._went_back(_SUCCEEDED, f"the files are at {report.commit.short}")
             )
@@ -140,14 +142,14 @@ class Board:
         said = self._planned(said, report) if report.applied is None else self._applied(said, report, ledger)
         if paths := report.drift_restored:
             now = rfc3339(self._clock.now())
-            restored = DriftRestored(len(paths), paths[: fields.MAX_LISTED], now)
+            restored = DriftRestoreReport(len(paths), paths[: fields.MAX_LISTED], now)
             said = replace(said, drift_restored=restored)
         self._say(said)
 
-    def failed(self, error: StokerError, attended: fields.Attended | None = None) -> None:
+    def failed(self, error: StokerError, attended: fields.GatewayOutcomeFields | None = None) -> None:
         """A turn ended with an error; what is on disk is as it was."""
         waits = isinstance(error, Wait) or error.reason in fields.ON_ITS_WAY
-        status = SyncStatus.PENDING if waits else SyncStatus.ERROR
+        status = SyncState.PENDING if waits else SyncState.ERROR
         held = (
             attended.held if attended is not None and error.reason is Reason.DESIGNER_SESSION_ACTIVE else ()
         )
@@ -164,18 +166,20 @@ class Board:
         if isinstance(error, HeldPlan):
             said = replace(said, pending_plan=fields.pending_plan(error.plan, error.reason))
             undone = _PENDING  # a rollback that waits for approval has not failed
-        if status is SyncStatus.ERROR:
+        if status is SyncState.ERROR:
             said = replace(
                 said,
                 rollback=self._went_back(undone, error.message),
                 history=self._with_entry(
                     said,
-                    HistoryEntry("", said.commit, said.ref, result=said.reason, snapshot_id=self._snapshot),
+                    HistoryEntryReport(
+                        "", said.commit, said.ref, result=said.reason, snapshot_id=self._snapshot
+                    ),
                 ),
             )
         self._say(said)
 
-    def copied(self, standing: Standing) -> None:
+    def copied(self, standing: RollbackState) -> None:
         """What there is to go back to; told with what comes next."""
         self._snapshot = standing.taken
         self.report = replace(self.report, quarantine=going_back.quarantined(standing.quarantine))
@@ -187,7 +191,9 @@ class Board:
                 snapshots_kept=standing.kept.count,
             )
 
-    def stays(self, pin: Pin, report: SyncReport, attended: fields.Attended | None) -> None:
+    def stays(
+        self, pin: RollbackPin, report: SyncReport, attended: fields.GatewayOutcomeFields | None
+    ) -> None:
         """The files are at a snapshot, and stay there while somebody wants it."""
         status, reason, message = fields.standing(report)
         said = replace(
@@ -214,36 +220,38 @@ class Board:
 
     def paused(self, wanted: str) -> None:
         """Nothing is begun. What went wrong before that is as wrong as it was, and stays told."""
-        if self.report.sync_status is SyncStatus.ERROR:
+        if self.report.sync_status is SyncState.ERROR:
             self._say(self.report)
             return
         there = bool(wanted) and wanted == self.report.synced_commit
-        status = SyncStatus.SYNCED if there else SyncStatus.PENDING
+        status = SyncState.SYNCED if there else SyncState.PENDING
         self._say(replace(self.report, sync_status=status, reason=Reason.PAUSED, error_message="", errors=()))
 
     def terminating(self) -> None:
         """Acknowledge that the resource goes away; from now on nothing is synced (C-043)."""
         self._say(replace(self.report, terminating_ack=True, reason=Reason.TERMINATING, error_message=""))
 
-    def drifted(self, drift: Drifted) -> None:
+    def drifted(self, drift: DriftedFiles) -> None:
         paths = sorted((*drift.modified, *drift.missing, *drift.extra))
         before = self.report.drift
         found = None
         if paths:
             since = before.detected_at if before is not None else rfc3339(self._clock.now())
-            found = DriftFound(len(paths), tuple(paths[: fields.MAX_LISTED]), since)
+            found = DriftReport(len(paths), tuple(paths[: fields.MAX_LISTED]), since)
         self._say(replace(self.report, drift=found))
 
-    def changed_here(self, changes: OwnChanges | None) -> None:
+    def changed_here(self, changes: GatewayChangesReport | None) -> None:
         """What somebody changed on this gateway, and git does not have yet."""
         if changes != self.report.changes:
             self._say(replace(self.report, changes=changes))
 
     def _say(self, said: GatewayReport) -> None:
         self.report = said
-        self._offer(Posting(self._address, said, self._may_create))
+        self._offer(AddressedReport(self._address, said, self._may_create))
 
-    def _gateway_said(self, said: GatewayReport, attended: fields.Attended | None) -> GatewayReport:
+    def _gateway_said(
+        self, said: GatewayReport, attended: fields.GatewayOutcomeFields | None
+    ) -> GatewayReport:
         warnings = list(self._notices)
         if attended is None:
             return replace(
@@ -278,7 +286,7 @@ class Board:
         held_for = why if releasable else self._gate or Reason.DRY_RUN
         return replace(
             said,
-            sync_status=SyncStatus.PENDING,
+            sync_status=SyncState.PENDING,
             reason=why,
             error_message=what.message if what is not None else "",
             errors=(),
@@ -289,14 +297,14 @@ class Board:
     def _settled(self, said: GatewayReport) -> GatewayReport:
         """There is nothing to plan: it is where it shall be."""
         return replace(
-            said, sync_status=SyncStatus.SYNCED, reason="", error_message="", errors=(), held_projects=()
+            said, sync_status=SyncState.SYNCED, reason="", error_message="", errors=(), held_projects=()
         )
 
     def _applied(self, said: GatewayReport, report: SyncReport, ledger: Ledger | None) -> GatewayReport:
         # While a place is held, the same report comes again and again, for the same pass.
         repeated, self._waiting = report is self._waiting, report if report.plan.held else None
         status, reason, message = fields.standing(report)
-        whole = report.result in (Result.DONE, Result.UNVERIFIED)
+        whole = report.result in (SyncResult.DONE, SyncResult.UNVERIFIED)
         kept = tuple(sorted(ledger.kept)) if ledger is not None else ()
         waiting = ledger.awaiting_approval if ledger is not None else ()
         said = replace(
@@ -340,8 +348,8 @@ class Board:
         )
 
     def _with_entry(
-        self, said: GatewayReport, entry: HistoryEntry, *, always: bool = False
-    ) -> tuple[HistoryEntry, ...]:
+        self, said: GatewayReport, entry: HistoryEntryReport, *, always: bool = False
+    ) -> tuple[HistoryEntryReport, ...]:
         """The same failure again and again is one entry."""
         newest = said.history[0] if said.history else None
         same = newest is not None and (newest.commit, newest.result) == (entry.commit, entry.result)
@@ -349,18 +357,18 @@ class Board:
             return said.history
         return (replace(entry, timestamp=rfc3339(self._clock.now())), *said.history)[:MAX_HISTORY]
 
-    def _asked_back(self, request: RollbackRequest | None) -> RollbackOutcome | None:
+    def _asked_back(self, request: RollbackRequest | None) -> RollbackReport | None:
         """The outcome that a request begins with; one that was carried out is not begun again (C-119)."""
         before = self.report.rollback
         if request is None or (before is not None and before.id == request.id):
             return before
-        return RollbackOutcome(request.id, _PENDING)
+        return RollbackReport(request.id, _PENDING)
 
-    def _went_back(self, result: str, message: str) -> RollbackOutcome | None:
+    def _went_back(self, result: str, message: str) -> RollbackReport | None:
         before = self.report.rollback
         if before is None or not self._goes_back or before.result == _SUCCEEDED:
             return before
-        return RollbackOutcome(before.id, result, message)
+        return RollbackReport(before.id, result, message)
 
 
 _PENDING, _SUCCEEDED, _FAILED = "Pending", "Succeeded", "Failed"

@@ -17,34 +17,34 @@ from contextlib import AsyncExitStack
 from contextvars import copy_context
 from dataclasses import dataclass
 
-from stoker.agent.sync.contents import Contents, Derivation
+from stoker.agent.sync.contents import ContentDerivation, PlanContents
 from stoker.agent.sync.diff import diff_lines
-from stoker.agent.sync.hooks import Change, PassHook
+from stoker.agent.sync.hooks import SyncChange, SyncHook
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.failpoints import reached
-from stoker.domain.git_objects import BlobId, Note
+from stoker.domain.git_objects import BlobId, PathNote
 from stoker.engine.source_protocol import SourceReader
-from stoker.fs.apply_plan import Applied, BlobReader, FileRules, Progress, Stopped, apply
+from stoker.fs.apply_plan import ApplyResult, BlobReader, FileRules, StagingProgress, SyncStopped, apply
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import Book
+from stoker.fs.ledger_store import LedgerStore
 from stoker.telemetry import tracing
 
 _LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class PlanExecution:
     """One change on its way into one data folder."""
 
-    change: Change
+    change: SyncChange
     folder: DataFolder
-    book: Book
+    book: LedgerStore
     reader: SourceReader
-    derived: Mapping[BlobId, Derivation]
+    derived: Mapping[BlobId, ContentDerivation]
 
     async def out(
-        self, rules: FileRules, hooks: Sequence[PassHook], progress: Progress | None
-    ) -> tuple[Applied, tuple[Note, ...]]:
+        self, rules: FileRules, hooks: Sequence[SyncHook], progress: StagingProgress | None
+    ) -> tuple[ApplyResult, tuple[PathNote, ...]]:
         """What came of it, and what the hooks could not verify; the caller holds the lock."""
         contents = await self._contents()
         return await carried(self.change, self.folder, self.book, contents, rules, hooks, progress)
@@ -57,24 +57,24 @@ class Carrying:
         await in_thread(lambda _: _read_all(contents, [write.version.blob for write in writes]))
         return ()
 
-    async def _contents(self) -> Contents:
+    async def _contents(self) -> PlanContents:
         writes = self.change.plan.writes
-        contents = Contents.of(self.reader, self.derived, writes)
+        contents = PlanContents.of(self.reader, self.derived, writes)
         if writes:
             await self.reader.complete({contents.source(write.version.blob) for write in writes})
         return contents
 
 
 async def carried(
-    change: Change,
+    change: SyncChange,
     folder: DataFolder,
-    book: Book,
+    book: LedgerStore,
     contents: BlobReader,
     rules: FileRules,
-    hooks: Sequence[PassHook],
-    progress: Progress | None = None,
+    hooks: Sequence[SyncHook],
+    progress: StagingProgress | None = None,
     then: Callable[[], None] | None = None,
-) -> tuple[Applied, tuple[Note, ...]]:
+) -> tuple[ApplyResult, tuple[PathNote, ...]]:
     """The change with its hooks around it, wherever its contents come from; `then` is done before `after`."""
     plan = change.plan
     reached("carry.before")
@@ -88,7 +88,7 @@ async def carried(
 
         loop, context = asyncio.get_running_loop(), copy_context()
 
-        def carry(stop: threading.Event) -> Applied:
+        def carry(stop: threading.Event) -> ApplyResult:
             def ready() -> None:
                 laps.lap("files.merge")
                 if not hooks:
@@ -117,7 +117,7 @@ async def carried(
     return applied, tuple(notes)
 
 
-def _read_all(contents: Contents, blobs: Collection[BlobId]) -> None:
+def _read_all(contents: PlanContents, blobs: Collection[BlobId]) -> None:
     for blob in contents(tuple(blobs)):
         for _ in blob.chunks:
             pass
@@ -129,5 +129,5 @@ def _wait_for(entering: Future[None], stop: threading.Event) -> None:
         wait([entering], _LOOK_SECONDS)
         if stop.is_set():
             entering.cancel()
-            raise Stopped("the sync was stopped")
+            raise SyncStopped("the sync was stopped")
     entering.result()

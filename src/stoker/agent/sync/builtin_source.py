@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, TreeChange
+from stoker.domain.git_objects import Blob, BlobId, CommitTree, FileVersion, TreeChange
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.layout import builtin_files
 from stoker.engine.source_protocol import SourceReader
 
 
 @dataclass(frozen=True, slots=True)
-class WithLiterals:
+class BuiltinSource:
     """A `SourceReader` in front of another one."""
 
     source: SourceReader
@@ -53,7 +53,7 @@ class WithLiterals:
     async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
         await self.source.vouch(commit, ref, before)
 
-    async def tree(self, commit: CommitId) -> Tree:
+    async def tree(self, commit: CommitId) -> CommitTree:
         return await self.source.tree(commit)
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:

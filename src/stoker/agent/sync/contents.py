@@ -16,8 +16,8 @@ from typing import NamedTuple
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.git_objects import Blob, BlobId, blob_of
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.desired_files import Recipe
-from stoker.engine.plan.plan import Write
+from stoker.engine.layout.desired_files import ContentTransform
+from stoker.engine.plan.plan import WriteFile
 from stoker.engine.source_protocol import SourceReader
 from stoker.engine.transform.json_quick_check import surely_json
 from stoker.engine.transform.templates import MAX_BYTES
@@ -31,14 +31,14 @@ _POINTER = b"version https://git-lfs.github.com/spec/"
 _MAX_POINTER = 1024
 
 
-class Derivation(NamedTuple):
+class ContentDerivation(NamedTuple):
     """How a content that git does not have comes about."""
 
     source: BlobId
-    recipe: Recipe
+    recipe: ContentTransform
 
 
-class PointersFound(StokerError):
+class LfsPointersFound(StokerError):
     """These contents only point at content that lies elsewhere; the caller plans again without them."""
 
     def __init__(self, blobs: frozenset[BlobId]) -> None:
@@ -47,25 +47,25 @@ class PointersFound(StokerError):
 
 
 def derive(
-    reader: SourceReader, wanted: Mapping[str, tuple[BlobId, Recipe]]
-) -> tuple[dict[str, BlobId], dict[BlobId, Derivation]]:
+    reader: SourceReader, wanted: Mapping[str, tuple[BlobId, ContentTransform]]
+) -> tuple[dict[str, BlobId], dict[BlobId, ContentDerivation]]:
     """The id of each file's content after its recipe, and how to make it again; for a worker thread."""
     results: dict[str, BlobId] = {}
-    derived: dict[BlobId, Derivation] = {}
+    derived: dict[BlobId, ContentDerivation] = {}
     sources = [source for source, _ in wanted.values()]
     for (path, (source, recipe)), blob in zip(wanted.items(), reader.contents(sources), strict=True):
         made = _shaped(blob, recipe, path)
         results[path] = blob_of(made, digits=len(source))
         if results[path] != source:
-            derived[results[path]] = Derivation(source, recipe)
+            derived[results[path]] = ContentDerivation(source, recipe)
     return results, derived
 
 
-class Contents:
+class PlanContents:
     """The contents of one plan, by blob id."""
 
     def __init__(
-        self, reader: SourceReader, derived: Mapping[BlobId, Derivation], checked: Mapping[BlobId, str]
+        self, reader: SourceReader, derived: Mapping[BlobId, ContentDerivation], checked: Mapping[BlobId, str]
     ) -> None:
         """`checked` is what must be JSON, with a path to name it by."""
         self._reader = reader
@@ -76,8 +76,8 @@ class Contents:
 
     @classmethod
     def of(
-        cls, reader: SourceReader, derived: Mapping[BlobId, Derivation], writes: Sequence[Write]
-    ) -> Contents:
+        cls, reader: SourceReader, derived: Mapping[BlobId, ContentDerivation], writes: Sequence[WriteFile]
+    ) -> PlanContents:
         checked = {write.version.blob: write.path for write in writes if write.path.endswith(".json")}
         return cls(reader, derived, checked)
 
@@ -87,7 +87,7 @@ class Contents:
         for wanted, blob in zip(blobs, self._reader.contents(sources), strict=True):
             yield self._passed(wanted, blob)
         if self._pointers:
-            raise PointersFound(frozenset(self._pointers))
+            raise LfsPointersFound(frozenset(self._pointers))
         if self._broken:
             raise _broken(self._broken)
 
@@ -120,7 +120,7 @@ def _checker() -> Callable[[bytes], str | None]:
     return why_not_json
 
 
-def _shaped(blob: Blob, recipe: Recipe, name: str) -> bytes:
+def _shaped(blob: Blob, recipe: ContentTransform, name: str) -> bytes:
     if blob.size > MAX_SHAPED:
         raise InvalidValue(
             f"{name} has {blob.size} bytes; a file of more than {MAX_SHAPED} is not templated or patched"

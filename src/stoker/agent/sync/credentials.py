@@ -9,19 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from stoker.domain.errors import Misconfigured
-from stoker.domain.intent.source import AuthKind, SecretKey, Source
+from stoker.domain.intent.source import GitAuthKind, SecretKey, SourceIntent
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import TOKEN_USER, Access, AccessReader, Login, Password, SshKey
+from stoker.git.auth.credentials import (
+    TOKEN_USER,
+    GitLogin,
+    GitPassword,
+    GitSshKey,
+    RepoAccess,
+    RepoAccessReader,
+)
 
 if TYPE_CHECKING:
-    from stoker.git.signature.policy import KeysReader
+    from stoker.git.signature.policy import TrustedKeysReader
     from stoker.git.signature.verify import TrustedKeys
 
 MINTED = "token"
 """The key under which a controller puts the short-lived token of a GitHub App (C-027)."""
 
 
-class SecretReader(Protocol):
+class SecretLookup(Protocol):
     """Finds a key of a Secret; raises a sentence that names it where it is not there."""
 
     def has(self, wanted: SecretKey) -> bool: ...
@@ -32,23 +39,23 @@ class SecretReader(Protocol):
 
 
 def access_reader(
-    source: Source,
-    secrets: SecretReader,
+    source: SourceIntent,
+    secrets: SecretLookup,
     *,
     username: str = "",
     require_known_hosts: bool = False,
     pushes: bool = False,
-) -> AccessReader:
+) -> RepoAccessReader:
     """Reads the source's login whenever git is to be let in; `username` goes with a token.
 
     `pushes`: the token of a GitHub App may write; otherwise it only reads.
     """
-    app = _as_app(source, secrets, pushes=pushes) if source.auth.kind is AuthKind.GITHUB_APP else None
+    app = _as_app(source, secrets, pushes=pushes) if source.auth.kind is GitAuthKind.GITHUB_APP else None
 
-    async def read() -> Access:
+    async def read() -> RepoAccess:
         if app is not None and not _minted(source, secrets):
             return await app()
-        return Access(
+        return RepoAccess(
             _login(source, secrets, username or TOKEN_USER),
             ca=_bytes(secrets, source.ca),
             proxy=source.proxy,
@@ -58,7 +65,7 @@ def access_reader(
     return read
 
 
-def keys_reader(source: Source, secrets: SecretReader) -> KeysReader:
+def keys_reader(source: SourceIntent, secrets: SecretLookup) -> TrustedKeysReader:
     """Reads the keys whose signatures count, at each use."""
     policy = source.signatures
 
@@ -70,36 +77,36 @@ def keys_reader(source: Source, secrets: SecretReader) -> KeysReader:
     return read
 
 
-def _login(source: Source, secrets: SecretReader, username: str) -> Login | None:
+def _login(source: SourceIntent, secrets: SecretLookup, username: str) -> GitLogin | None:
     auth = source.auth
-    if auth.secret is None or auth.kind is AuthKind.NONE:
+    if auth.secret is None or auth.kind is GitAuthKind.NONE:
         return None
-    if auth.kind is AuthKind.GITHUB_APP:
-        return Password(TOKEN_USER, secrets.line(SecretKey(auth.secret.name, MINTED)))
-    if auth.kind is AuthKind.TOKEN:
-        return Password(username, secrets.line(auth.secret))
-    if auth.kind is AuthKind.BASIC:
+    if auth.kind is GitAuthKind.GITHUB_APP:
+        return GitPassword(TOKEN_USER, secrets.line(SecretKey(auth.secret.name, MINTED)))
+    if auth.kind is GitAuthKind.TOKEN:
+        return GitPassword(username, secrets.line(auth.secret))
+    if auth.kind is GitAuthKind.BASIC:
         name = secrets.line(SecretKey(auth.secret.name, "username"))
-        return Password(name.reveal(), secrets.line(auth.secret))
-    return SshKey(Secret(secrets.read(auth.secret)), _bytes(secrets, auth.known_hosts))
+        return GitPassword(name.reveal(), secrets.line(auth.secret))
+    return GitSshKey(Secret(secrets.read(auth.secret)), _bytes(secrets, auth.known_hosts))
 
 
-def _minted(source: Source, secrets: SecretReader) -> bool:
+def _minted(source: SourceIntent, secrets: SecretLookup) -> bool:
     """Whether somebody else has already turned the app's key into a token; then the key is not needed."""
     secret = source.auth.secret
     return secret is not None and secret.key != MINTED and secrets.has(SecretKey(secret.name, MINTED))
 
 
-def _as_app(source: Source, secrets: SecretReader, *, pushes: bool) -> AccessReader:
+def _as_app(source: SourceIntent, secrets: SecretLookup, *, pushes: bool) -> RepoAccessReader:
     from stoker.git.auth.github_app import (  # noqa: PLC0415 - few log in this way
-        AppTokens,
         GitHubApp,
+        GitHubAppTokens,
         TokenRights,
     )
 
-    tokens, rights = AppTokens(), TokenRights.PUSH if pushes else TokenRights.READ
+    tokens, rights = GitHubAppTokens(), TokenRights.PUSH if pushes else TokenRights.READ
 
-    async def read() -> Access:
+    async def read() -> RepoAccess:
         auth = source.auth
         if auth.secret is None or auth.app_id is None or auth.installation_id is None:
             raise Misconfigured("a GitHub App needs its id, its installation's id and its private key")
@@ -109,5 +116,5 @@ def _as_app(source: Source, secrets: SecretReader, *, pushes: bool) -> AccessRea
     return read
 
 
-def _bytes(secrets: SecretReader, key: SecretKey | None) -> bytes | None:
+def _bytes(secrets: SecretLookup, key: SecretKey | None) -> bytes | None:
     return None if key is None else secrets.read(key)

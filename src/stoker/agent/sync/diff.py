@@ -10,15 +10,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from stoker.domain.git_objects import Blob, BlobId
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 from stoker.fs.data_folder import DataFolder
 
 MAX_BYTES = 1 << 20
 
-Reader = Callable[[Sequence[BlobId]], Iterator[Blob]]
+DiffBlobReader = Callable[[Sequence[BlobId]], Iterator[Blob]]
 
 
-def diff_lines(folder: DataFolder, plan: Plan, contents: Reader) -> Iterator[str]:
+def diff_lines(folder: DataFolder, plan: SyncPlan, contents: DiffBlobReader) -> Iterator[str]:
     """The lines, file by file in the order of the plan; for a worker thread."""
     from stoker.engine.plan.unified_diff import unified  # noqa: PLC0415 - few ask for the lines
 

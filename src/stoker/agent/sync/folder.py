@@ -12,35 +12,35 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
-from stoker.agent.sync.builtin_source import WithLiterals
-from stoker.agent.sync.hooks import Noise, PassHook
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.builtin_source import BuiltinSource
+from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.noise_filter import noiseless
-from stoker.agent.sync.run import Pass
+from stoker.agent.sync.run import SyncPass
 from stoker.agent.sync.shell_hooks import ShellHooks
-from stoker.agent.sync.sync_report import DriftReport, SyncReport
+from stoker.agent.sync.sync_report import DriftCheck, SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.engine.plan.drift import Drift, drift
-from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored
+from stoker.engine.plan.drift import FolderDrift, drift
+from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, DriftIgnoreRules
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.live import content_in
 from stoker.engine.source_protocol import SourceReader
-from stoker.fs.apply_plan import Progress
-from stoker.fs.clean_folders import Visits
+from stoker.fs.apply_plan import StagingProgress
+from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import Book, locked
+from stoker.fs.ledger_store import LedgerStore, locked
 
-EVERYTHING = Wish()
+EVERYTHING = SyncOptions()
 
-Quieted: TypeAlias = Callable[[Drift, Ledger, DataFolder], Awaitable[Drift]]
+DriftFilter: TypeAlias = Callable[[FolderDrift, Ledger, DataFolder], Awaitable[FolderDrift]]
 
 
-class Keeper:
+class FolderSync:
     """One per data folder and process; never two passes at once."""
 
     def __init__(
@@ -48,27 +48,27 @@ class Keeper:
         job: SyncJob,
         reader: SourceReader,
         *,
-        hooks: Sequence[PassHook] = (),
-        noise: Noise | None = None,
+        hooks: Sequence[SyncHook] = (),
+        noise: NoiseFilter | None = None,
         clock: Clock | None = None,
-        progress: Progress | None = None,
+        progress: StagingProgress | None = None,
     ) -> None:
         self.job = job
         self._noise = noise
-        self._reader = WithLiterals(reader)
+        self._reader = BuiltinSource(reader)
         self._hooks = (*hooks, ShellHooks(job.hooks, job.data_dir)) if job.hooks else tuple(hooks)
         self._clock = clock if clock is not None else SystemClock()
         self._progress = progress
-        self._book: Book | None = None
-        self._visits: Visits | None = None
+        self._book: LedgerStore | None = None
+        self._visits: CleanFolderCache | None = None
         self._unrestored = False
-        self._ignored = Ignored(job.ignore)
+        self._ignored = DriftIgnoreRules(job.ignore)
 
     async def resolve(self) -> CommitId:
         """The commit that the ref means now."""
         return await self._reader.resolve(self.job.source.ref)
 
-    async def sync(self, wish: Wish = EVERYTHING) -> SyncReport:
+    async def sync(self, wish: SyncOptions = EVERYTHING) -> SyncReport:
         """Bring the data folder to what the ref means now; raises when a guard or the source stops it."""
         started = self._clock.monotonic()
         if self._unrestored:  # what waits to be restored is only found by looking
@@ -76,7 +76,7 @@ class Keeper:
         commit = wish.commit if wish.commit is not None else await self.resolve()
         with DataFolder.opened(self.job.data_dir) as folder, _alone(folder, wish):
             book, visits = self._open(folder), self._visits
-            this = Pass(
+            this = SyncPass(
                 self.job,
                 wish,
                 commit,
@@ -94,10 +94,12 @@ class Keeper:
             self._unrestored = report.waits is not None and bool(report.drift)
         self._book = book  # whoever was told to forget meanwhile did so too early
         if self._visits is None:
-            self._visits = Visits()  # who comes once has no use for what is remembered for the next time
+            self._visits = (
+                CleanFolderCache()
+            )  # who comes once has no use for what is remembered for the next time
         return report.lasting(self._clock.monotonic() - started)
 
-    async def verify(self) -> DriftReport:
+    async def verify(self) -> DriftCheck:
         """What is not as the last pass left it, and means something."""
         return await verify(self.job.data_dir, self._quieted, self._ignored)
 
@@ -127,7 +129,7 @@ class Keeper:
     def reader(self) -> SourceReader:
         return self._reader
 
-    def add_hook(self, hook: PassHook) -> None:
+    def add_hook(self, hook: SyncHook) -> None:
         """One that needs the keeper itself; it comes after all others."""
         self._hooks = (*self._hooks, hook)
 
@@ -139,33 +141,33 @@ class Keeper:
         """Let go of what can be read again; the next pass reads it."""
         self._book = self._visits = None
 
-    async def _quieted(self, found: Drift, ledger: Ledger, folder: DataFolder) -> Drift:
+    async def _quieted(self, found: FolderDrift, ledger: Ledger, folder: DataFolder) -> FolderDrift:
         if any(self._ignored.pointers(path) for path in found.modified):
             # What was made of a content is nowhere but in a pass; it knows all that means nothing.
             try:
-                return (await self.sync(Wish(dry_run=True, commit=CommitId(ledger.commit)))).drift
+                return (await self.sync(SyncOptions(dry_run=True, commit=CommitId(ledger.commit)))).drift
             except StokerError:  # what cannot be compared is told
                 return found
         if self._noise is None:
             return found
         return await noiseless(found, self._noise, ledger=ledger, folder=folder, reader=self._reader)
 
-    def _open(self, folder: DataFolder) -> Book:
+    def _open(self, folder: DataFolder) -> LedgerStore:
         if self._book is None or not self._book.unchanged_on_disk(folder):
-            self._book = Book.load(folder)
+            self._book = LedgerStore.load(folder)
         return self._book
 
 
 async def verify(
-    data_dir: Path, quieted: Quieted | None = None, ignored: Ignored = NOTHING_IGNORED
-) -> DriftReport:
+    data_dir: Path, quieted: DriftFilter | None = None, ignored: DriftIgnoreRules = NOTHING_IGNORED
+) -> DriftCheck:
     """What is not as the last pass left it: told by the folder alone, whatever it was kept at.
 
     `quieted` takes out what means nothing; it is asked only where files differ. What is `ignored`
     as a whole is never told.
     """
     with DataFolder.opened(data_dir) as folder:
-        book = Book.load(folder)
+        book = LedgerStore.load(folder)
         ledger = book.ledger
         if ledger is None:
             raise Stalled(
@@ -181,9 +183,9 @@ async def verify(
         found = drift(ledger, ignored.without(live, ledger))
         if quieted is not None and found.modified:
             found = await quieted(found, ledger, folder)
-    return DriftReport(ledger.commit, found, book.trouble)
+    return DriftCheck(ledger.commit, found, book.trouble)
 
 
-def _alone(folder: DataFolder, wish: Wish) -> AbstractContextManager[None]:
+def _alone(folder: DataFolder, wish: SyncOptions) -> AbstractContextManager[None]:
     """A dry run leaves no trace, so it takes no lock."""
     return nullcontext() if wish.dry_run else locked(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Gateway(NamedTuple):
+class GatewayRef(NamedTuple):
     """Its name, and whose it is; without a cluster there may be no resource, and there is no pod."""
 
     name: str

@@ -12,41 +12,41 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.plan import Plan
-from stoker.fs.apply_plan import Applied
+from stoker.engine.plan.plan import SyncPlan
+from stoker.fs.apply_plan import ApplyResult
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SyncChange:
     """What is about to happen, or has: the plan, and where it comes from."""
 
     commit: CommitId
     ref: GitRef
-    plan: Plan
+    plan: SyncPlan
     initial: bool
     """The first sync of this data folder: the gateway has seen none of it."""
     before: Ledger | None = None
     """What we had written until now; it goes on as the change does."""
 
 
-class PassHook(Protocol):
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+class SyncHook(Protocol):
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         """Asked before anything is staged: places that must stay as they are; raising stops the pass."""
         ...
 
-    def around(self, change: Change) -> AbstractAsyncContextManager[None]:
+    def around(self, change: SyncChange) -> AbstractAsyncContextManager[None]:
         """Entered after every guard and before the first live change; raising keeps everything as it is."""
         ...
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         """Called when the files are in place; what it returns is told as not verified."""
         ...
 
 
-class Noise(Protocol):
+class NoiseFilter(Protocol):
     """Knows which differences mean nothing."""
 
     def doubtful(self, paths: Collection[str]) -> Mapping[str, tuple[str, ...]]:

@@ -7,21 +7,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from stoker.agent.sync.outcomes import Waiting
+from stoker.agent.sync.outcomes import SyncWait
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import CommitId
 
 if TYPE_CHECKING:
-    from stoker.domain.intent.policies import DriftIgnore
+    from stoker.domain.intent.policies import DriftIgnorePolicy
 
 
 class SyncJob(NamedTuple):
     """Where the files come from, which of them go where, and whose they are on disk."""
 
-    source: Source
+    source: SourceIntent
     files: FilesIntent
     values: TemplateValues
     data_dir: Path
@@ -34,11 +34,11 @@ class SyncJob(NamedTuple):
     binaries: BinaryPolicy = BinaryPolicy.ALLOW
     module_order: tuple[str, ...] = ()
     """Names of files of modules, as somebody listed them; what they need goes in before them all the same."""
-    ignore: tuple[DriftIgnore, ...] = ()
+    ignore: tuple[DriftIgnorePolicy, ...] = ()
     """Differences on disk that are not drift."""
 
 
-class Wish(NamedTuple):
+class SyncOptions(NamedTuple):
     """How one pass is to go about it."""
 
     walk: bool = True
@@ -60,7 +60,7 @@ class Wish(NamedTuple):
     """Commits that may be tried again although they were taken back."""
     goes_back: bool = False
     """Somebody chose an earlier commit: what was taken back stays so."""
-    waits: Waiting | None = None
+    waits: SyncWait | None = None
     """Why nothing may be changed now: what would be is only planned. Not before the first files (C-111)."""
     only: str = ""
     """The digest of the one plan that somebody approved: another one is shown and not carried out."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.git_objects import Blob, BlobId
-from stoker.engine.plan.plan import Plan, Write
+from stoker.engine.plan.plan import SyncPlan, WriteFile
 from stoker.engine.source_protocol import SourceReader
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ _IN_MEMORY = 4 << 20
 
 
 async def in_install_order(
-    plan: Plan, listed: Sequence[str], reader: SourceReader, made: Mapping[BlobId, object]
-) -> Plan:
+    plan: SyncPlan, listed: Sequence[str], reader: SourceReader, made: Mapping[BlobId, object]
+) -> SyncPlan:
     """The plan with its modules in order; `made` are contents that the source does not have as such."""
     if sum(write.path.startswith(_FOLDER) for write in plan.writes) < 2:
         return plan
@@ -44,7 +44,7 @@ async def in_install_order(
     return replace(plan, writes=writes)
 
 
-async def _described(writes: Sequence[Write], reader: SourceReader) -> dict[str, ModuleFile]:
+async def _described(writes: Sequence[WriteFile], reader: SourceReader) -> dict[str, ModuleFile]:
     blobs = [write.version.blob for write in writes]
     await reader.complete(set(blobs))
 

@@ -16,34 +16,34 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from stoker.agent.sync.contents import Contents, Derivation
-from stoker.agent.sync.hooks import Noise
+from stoker.agent.sync.contents import ContentDerivation, PlanContents
+from stoker.agent.sync.hooks import NoiseFilter
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import Blob, BlobId
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.drift import Drift
-from stoker.engine.plan.drift_ignore import Ignored, same_but_for
+from stoker.engine.plan.drift import FolderDrift
+from stoker.engine.plan.drift_ignore import DriftIgnoreRules, same_but_for
 from stoker.engine.plan.ledger import Ledger, stat_of
-from stoker.engine.plan.live import Live
-from stoker.engine.plan.plan import Plan, Write
+from stoker.engine.plan.live import LiveDifferences
+from stoker.engine.plan.plan import SyncPlan, WriteFile
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.data_folder import DataFolder
 
 LARGEST = 1 << 20
 
 
-class Around(NamedTuple):
+class NoiseContext(NamedTuple):
     """Where a plan was made: what lies on disk, what we wrote, and who has the contents of both sides."""
 
-    live: Live
+    live: LiveDifferences
     ledger: Ledger
     folder: DataFolder
     reader: SourceReader
-    derived: Mapping[BlobId, Derivation]
+    derived: Mapping[BlobId, ContentDerivation]
 
 
-async def without_ignored(plan: Plan, ignored: Ignored, around: Around) -> Plan:
+async def without_ignored(plan: SyncPlan, ignored: DriftIgnoreRules, around: NoiseContext) -> SyncPlan:
     """The plan without restoring files in which only values differ that are nobody's drift."""
     pointers = {
         write.path: found
@@ -57,7 +57,7 @@ async def without_ignored(plan: Plan, ignored: Ignored, around: Around) -> Plan:
     writes = [write for write in writes if write.path in stats]
     if not writes:
         return plan
-    contents = Contents.of(around.reader, around.derived, writes)
+    contents = PlanContents.of(around.reader, around.derived, writes)
     await around.reader.complete({contents.source(write.version.blob) for write in writes})
     silent = await in_thread(
         lambda _: frozenset(
@@ -67,7 +67,7 @@ async def without_ignored(plan: Plan, ignored: Ignored, around: Around) -> Plan:
     return plan.adopting({path: stats[path] for path in silent}) if silent else plan
 
 
-async def without_noise(plan: Plan, noise: Noise, around: Around) -> Plan:
+async def without_noise(plan: SyncPlan, noise: NoiseFilter, around: NoiseContext) -> SyncPlan:
     """The plan without writes that would change nothing that matters."""
     live, ledger, folder, reader, derived = around
     others = [*(one.path for one in plan.removals), *(one.path for one in plan.modes)]
@@ -86,7 +86,7 @@ async def without_noise(plan: Plan, noise: Noise, around: Around) -> Plan:
     ]
     if not writes:
         return plan
-    contents = Contents.of(reader, derived, writes)
+    contents = PlanContents.of(reader, derived, writes)
     await reader.complete({contents.source(write.version.blob) for write in writes})
     silent = await in_thread(
         lambda _: frozenset(
@@ -100,7 +100,7 @@ async def without_noise(plan: Plan, noise: Noise, around: Around) -> Plan:
     return plan.adopting(adopted) if adopted else plan
 
 
-class Remembering(Protocol):
+class EarlierContents(Protocol):
     """Who has the contents of an earlier pass: the source, or what is left of it."""
 
     def held(self) -> AbstractAsyncContextManager[None]: ...
@@ -111,8 +111,8 @@ class Remembering(Protocol):
 
 
 async def noiseless(
-    drift: Drift, noise: Noise, *, ledger: Ledger, folder: DataFolder, reader: Remembering
-) -> Drift:
+    drift: FolderDrift, noise: NoiseFilter, *, ledger: Ledger, folder: DataFolder, reader: EarlierContents
+) -> FolderDrift:
     """The drift without what the gateway does to its own resources all day."""
     groups = noise.doubtful([path for paths in drift.kinds.values() for path in paths])
     wanted = {
@@ -138,8 +138,13 @@ async def noiseless(
 
 
 async def unignored(
-    drift: Drift, ignored: Ignored, *, ledger: Ledger, folder: DataFolder, reader: Remembering
-) -> Drift:
+    drift: FolderDrift,
+    ignored: DriftIgnoreRules,
+    *,
+    ledger: Ledger,
+    folder: DataFolder,
+    reader: EarlierContents,
+) -> FolderDrift:
     """The drift without files in which only values differ that are nobody's drift."""
     wanted = {
         path: version.blob
@@ -161,7 +166,7 @@ async def unignored(
     return replace(drift, modified=tuple(path for path in drift.modified if path not in quiet))
 
 
-def stats_of(writes: Iterable[Write], live: Live, ledger: Ledger) -> dict[str, bytes]:
+def stats_of(writes: Iterable[WriteFile], live: LiveDifferences, ledger: Ledger) -> dict[str, bytes]:
     """How each file lies there now; those whose mode would change as well are left out."""
     found: dict[str, bytes] = {}
     for write in writes:
@@ -175,8 +180,8 @@ def stats_of(writes: Iterable[Write], live: Live, ledger: Ledger) -> dict[str, b
 
 
 def _alike(
-    writes: Collection[Write],
-    contents: Contents,
+    writes: Collection[WriteFile],
+    contents: PlanContents,
     folder: DataFolder,
     same: Callable[[RelPath, bytes, bytes], bool],
 ) -> Iterable[str]:
@@ -191,7 +196,7 @@ def _alike(
 
 def _unchanged(
     wanted: Mapping[str, BlobId],
-    reader: Remembering,
+    reader: EarlierContents,
     folder: DataFolder,
     same: Callable[[str, bytes, bytes], bool],
 ) -> Iterable[str]:

@@ -5,62 +5,64 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.hooks import Noise, PassHook
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.hooks import NoiseFilter, SyncHook
 from stoker.agent.sync.jobs import SyncJob
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
-from stoker.domain.intent.source import AuthKind
-from stoker.engine.artifact_source import Credentials
+from stoker.domain.intent.source import GitAuthKind
+from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.engine.source_protocol import SourceReader
-from stoker.fs.apply_plan import Progress
-from stoker.git.auth.credentials import Access, AccessReader, always, credentials_of
+from stoker.fs.apply_plan import StagingProgress
+from stoker.git.auth.credentials import RepoAccess, RepoAccessReader, always, credentials_of
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.git.signature.policy import KeysReader, Rules
+from stoker.git.signature.policy import CommitRules, TrustedKeysReader
 from stoker.git.source.git import GitSource
-from stoker.git.source.shared import SharedSource
+from stoker.git.source.shared import SharedVolumeSource
 
 
 def open_keeper(
     job: SyncJob,
     *,
-    access: AccessReader | None = None,
-    keys: KeysReader | None = None,
-    hooks: Sequence[PassHook] = (),
-    noise: Noise | None = None,
+    access: RepoAccessReader | None = None,
+    keys: TrustedKeysReader | None = None,
+    hooks: Sequence[SyncHook] = (),
+    noise: NoiseFilter | None = None,
     clock: Clock | None = None,
-    progress: Progress | None = None,
+    progress: StagingProgress | None = None,
     shared: Path | None = None,
-) -> Keeper:
+) -> FolderSync:
     """Raises at once if the job cannot be done; `shared` is a mirror that somebody else keeps."""
     clock = clock if clock is not None else SystemClock()
     if access is None:
-        if job.source.auth.kind is not AuthKind.NONE:
+        if job.source.auth.kind is not GitAuthKind.NONE:
             raise Misconfigured(
                 f"the source asks for {job.source.auth.kind} authentication and no credentials were given"
             )
-        access = always(Access())
+        access = always(RepoAccess())
     runner = GitRunner(job.cache_dir)
-    rules = Rules(job.source.signatures.mode, keys, job.source.allow_rewrite)
+    rules = CommitRules(job.source.signatures.mode, keys, job.source.allow_rewrite)
     remote = Remote(runner, job.source.url, access)
     reader: SourceReader
     if job.source.url.is_artifact:
         reader = _imported(remote, access, job.cache_dir, clock, rules)
     elif shared is not None:
-        reader = SharedSource(runner, shared, clock, (rules.check,))
+        reader = SharedVolumeSource(runner, shared, clock, (rules.check,))
     else:
         reader = GitSource(remote, job.cache_dir, clock, rules=(rules.check,))
-    return Keeper(job, reader, hooks=hooks, noise=noise, clock=clock, progress=progress)
+    return FolderSync(job, reader, hooks=hooks, noise=noise, clock=clock, progress=progress)
 
 
-def _imported(remote: Remote, access: AccessReader, cache: Path, clock: Clock, rules: Rules) -> SourceReader:
+def _imported(
+    remote: Remote, access: RepoAccessReader, cache: Path, clock: Clock, rules: CommitRules
+) -> SourceReader:
     """A registry or a bucket; whoever follows a repository loads nothing of it."""
     from stoker.artifacts.origin import open_origin  # noqa: PLC0415
-    from stoker.git.source.artifact import ImportedSource  # noqa: PLC0415
+    from stoker.git.source.artifact import ArtifactSource  # noqa: PLC0415
 
-    async def credentials() -> Credentials:
+    async def credentials() -> ArtifactCredentials:
         return credentials_of(await access())
 
     origin = open_origin(remote.url, credentials)
-    return ImportedSource(origin, remote, cache, clock, rules=rules)
+    return ArtifactSource(origin, remote, cache, clock, rules=rules)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stoker.domain.reasons import Reason
 
 
-class Result(StrEnum):
+class SyncResult(StrEnum):
     DONE = "done"
     HELD = "held"
     """Done, but for places in which somebody works; they follow when they are free."""
@@ -21,7 +21,7 @@ class Result(StrEnum):
     FAILED = "failed"
 
 
-class Waiting(NamedTuple):
+class SyncWait(NamedTuple):
     """Why a change is not made yet."""
 
     reason: Reason

@@ -19,40 +19,40 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from stoker.agent.sync.apply import Carrying
-from stoker.agent.sync.contents import Derivation, PointersFound, derive
-from stoker.agent.sync.hooks import Change, Noise, PassHook
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.apply import PlanExecution
+from stoker.agent.sync.contents import ContentDerivation, LfsPointersFound, derive
+from stoker.agent.sync.hooks import NoiseFilter, SyncChange, SyncHook
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.module_order import in_install_order
-from stoker.agent.sync.noise_filter import Around, without_ignored, without_noise
+from stoker.agent.sync.noise_filter import NoiseContext, without_ignored, without_noise
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import Retry, Stalled
-from stoker.domain.git_objects import BlobId, RefusalKind
+from stoker.domain.git_objects import BlobId, RefusedEntryKind
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.approvals import named_as_used, unused, using, withdrawn
-from stoker.engine.plan.drift import Drift, drift
-from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored
+from stoker.engine.plan.drift import FolderDrift, drift
+from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, DriftIgnoreRules
 from stoker.engine.plan.guards import stale_approval, why_stalled
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.live import Live, content_in
-from stoker.engine.plan.plan import Facts, Plan
+from stoker.engine.plan.live import LiveDifferences, content_in
+from stoker.engine.plan.plan import LedgerFacts, SyncPlan
 from stoker.engine.plan.planner import plan as plan_for
-from stoker.engine.plan.skipped import Skipped
+from stoker.engine.plan.skipped import SkippedContent
 from stoker.engine.source_protocol import SourceReader
-from stoker.engine.transform.transform import Transforming
-from stoker.fs.apply_plan import Applied, FileRules, Progress
-from stoker.fs.clean_folders import Visits
+from stoker.engine.transform.transform import TransformSet
+from stoker.fs.apply_plan import ApplyResult, FileRules, StagingProgress
+from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import Book
+from stoker.fs.ledger_store import LedgerStore
 from stoker.fs.staging import discard
 from stoker.telemetry import tracing
 
@@ -60,31 +60,31 @@ from stoker.telemetry import tracing
 _SOME_TIME = 0
 
 
-class _Decision(NamedTuple):
+class _SyncDecision(NamedTuple):
     """What shall happen, and what it takes."""
 
-    plan: Plan
-    derived: Mapping[BlobId, Derivation]
+    plan: SyncPlan
+    derived: Mapping[BlobId, ContentDerivation]
     report: SyncReport
 
 
 @dataclass(slots=True)
-class Pass:
+class SyncPass:
     """One commit on its way into one data folder."""
 
     job: SyncJob
-    wish: Wish
+    wish: SyncOptions
     commit: CommitId
     reader: SourceReader
-    hooks: Sequence[PassHook]
+    hooks: Sequence[SyncHook]
     folder: DataFolder
-    book: Book
-    visits: Visits | None = None
-    progress: Progress | None = None
-    noise: Noise | None = None
+    book: LedgerStore
+    visits: CleanFolderCache | None = None
+    progress: StagingProgress | None = None
+    noise: NoiseFilter | None = None
     pointers: frozenset[BlobId] = frozenset()
     """Contents that only point at content elsewhere, as far as they were met; they are not delivered."""
-    ignored: Ignored = NOTHING_IGNORED
+    ignored: DriftIgnoreRules = NOTHING_IGNORED
 
     async def run(self) -> SyncReport:
         if not self.wish.dry_run and (gone := withdrawn(self.wish.approved, self._ledger)):
@@ -92,7 +92,7 @@ class Pass:
         layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, _SOME_TIME))
         live = None
         if self._is_current(layout):
-            live = await self._look(None) if self.wish.walk else Live()
+            live = await self._look(None) if self.wish.walk else LiveDifferences()
             live_now = self.ignored.without(live, self._ledger or Ledger())
             if self._is_at_rest(live_now):
                 if not self.wish.dry_run:
@@ -134,7 +134,7 @@ class Pass:
             and (ledger.commit, ledger.settings) == (self.commit, layout.settings)
         )
 
-    def _is_at_rest(self, live: Live) -> bool:
+    def _is_at_rest(self, live: LiveDifferences) -> bool:
         """Whether nothing that was found is to be changed: it is excluded, or a file of others that stays."""
         ledger = self._ledger
         if ledger is None or (self._approved and ledger.awaiting_approval):
@@ -145,21 +145,23 @@ class Pass:
         extra = drift(ledger, live).extra
         return not extra if self.wish.first_contact else not any(map(ledger.mirrors, extra))
 
-    def _nothing(self, live: Live, extra: Collection[str]) -> Plan:
+    def _nothing(self, live: LiveDifferences, extra: Collection[str]) -> SyncPlan:
         ledger = self._ledger or Ledger()
         waiting = [path for path in ledger.awaiting_approval if path in live.found]
         welcome = [path for path in ledger.kept if path in live.found and not ledger.mirrors(path)]
-        return Plan(
+        return SyncPlan(
             orphans_kept=tuple(map(RelPath.known, waiting)),
             not_ours=tuple(map(RelPath.known, sorted((*welcome, *extra)))),
-            skipped=Skipped.stored(ledger.skipped, ledger.skipped_total).notes,
-            facts=Facts(mirrored=ledger.mirrored, skipped=ledger.skipped, skipped_total=ledger.skipped_total),
+            skipped=SkippedContent.stored(ledger.skipped, ledger.skipped_total).notes,
+            facts=LedgerFacts(
+                mirrored=ledger.mirrored, skipped=ledger.skipped, skipped_total=ledger.skipped_total
+            ),
         )
 
     def _layout(self, values: TemplateValues) -> Layout:
-        return Layout(self.job.files, values, Transforming(self.job.files.transforms, values))
+        return Layout(self.job.files, values, TransformSet(self.job.files.transforms, values))
 
-    async def _bring(self, layout: Layout, live: Live | None) -> SyncReport:
+    async def _bring(self, layout: Layout, live: LiveDifferences | None) -> SyncReport:
         """From a commit that is somewhere to files that are here."""
         ref, ledger = self.job.source.ref, self._ledger
         follows = ledger is not None and ledger.ref == ref and ledger.commit
@@ -173,10 +175,10 @@ class Pass:
                 decision = await self._decide(layout, live)
             try:
                 return await self._carry_out(decision)
-            except PointersFound as found:
+            except LfsPointersFound as found:
                 self.pointers |= found.blobs
 
-    async def _decide(self, layout: Layout, live: Live | None) -> _Decision:
+    async def _decide(self, layout: Layout, live: LiveDifferences | None) -> _SyncDecision:
         """Observe and plan. What is desired of 100,000 files is let go of before they are written."""
         desired = await self._changed(layout, ())
         if desired is None:
@@ -186,7 +188,7 @@ class Pass:
         if desired.partial and (lost := self._lost(layout, live)):
             desired = await self._changed(layout, lost) or await self._all(layout)
         desired, derived = await self._shaped(desired)
-        desired = desired.refusing(self.pointers, RefusalKind.LFS_POINTER)
+        desired = desired.refusing(self.pointers, RefusedEntryKind.LFS_POINTER)
         live = self.ignored.without(live, self._ledger or Ledger(), desired)
         plan = await self._quieted(self._plan(desired, live), live, derived)
         plan = await in_install_order(plan, self.job.module_order, self.reader, derived)
@@ -195,9 +197,9 @@ class Pass:
         report = replace(
             self._report(plan, self._drift(plan, live)), stalled=self._why_stalled(plan, desired)
         )
-        return _Decision(plan, derived, report)
+        return _SyncDecision(plan, derived, report)
 
-    async def _changed(self, layout: Layout, lost: Collection[str]) -> Desired | None:
+    async def _changed(self, layout: Layout, lost: Collection[str]) -> DesiredFiles | None:
         """What the commit changes, and what was `lost` besides; None when all of it has to be mapped."""
         ledger = self._ledger
         if ledger is None or not ledger.complete or ledger.settings != layout.settings or layout.volatile:
@@ -210,17 +212,17 @@ class Pass:
         answers = await self.reader.look_up(self.commit, asked) if asked else {}
         return layout.map_changes(changes, answers, ledger, drifted=lost)
 
-    async def _all(self, layout: Layout) -> Desired:
+    async def _all(self, layout: Layout) -> DesiredFiles:
         if _uses_time(self.job.files):
             made = await self.reader.committed_at(self.commit)
             layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, made))
         tree = await self.reader.tree(self.commit)
         return await in_thread(lambda _: layout.map(tree))
 
-    async def _look(self, desired: Desired | None) -> Live:
+    async def _look(self, desired: DesiredFiles | None) -> LiveDifferences:
         """What is not as the ledger says, where it matters for what is desired."""
         ledger = self._ledger or Ledger()
-        managed = desired.managed if desired is not None else Managed()
+        managed = desired.managed if desired is not None else ManagedPaths()
         return await in_thread(
             lambda stop: scan(
                 self.folder,
@@ -235,14 +237,14 @@ class Pass:
             )
         )
 
-    def _lost(self, layout: Layout, live: Live) -> frozenset[str]:
+    def _lost(self, layout: Layout, live: LiveDifferences) -> frozenset[str]:
         """What was touched of files whose content the source does not have as such: it is made again."""
         ledger = self._ledger
         if ledger is None:
             return frozenset()
         return frozenset(path for path in live.found if path in ledger.files and layout.derives(path))
 
-    async def _shaped(self, desired: Desired) -> tuple[Desired, Mapping[BlobId, Derivation]]:
+    async def _shaped(self, desired: DesiredFiles) -> tuple[DesiredFiles, Mapping[BlobId, ContentDerivation]]:
         """With the ids of what templates, normalization and patches make of contents."""
         if not desired.recipes:
             return desired, {}
@@ -251,19 +253,21 @@ class Pass:
         results, derived = await in_thread(lambda _: derive(self.reader, wanted))
         return desired.derived(results), derived
 
-    async def _quieted(self, plan: Plan, live: Live, derived: Mapping[BlobId, Derivation]) -> Plan:
+    async def _quieted(
+        self, plan: SyncPlan, live: LiveDifferences, derived: Mapping[BlobId, ContentDerivation]
+    ) -> SyncPlan:
         """Without what would change nothing that matters."""
         if not plan.writes:
             return plan
-        around = Around(live, self._ledger or Ledger(), self.folder, self.reader, derived)
+        around = NoiseContext(live, self._ledger or Ledger(), self.folder, self.reader, derived)
         plan = await without_ignored(plan, self.ignored, around)
         return plan if self.noise is None else await without_noise(plan, self.noise, around)
 
-    def _drift(self, plan: Plan, live: Live) -> Drift:
+    def _drift(self, plan: SyncPlan, live: LiveDifferences) -> FolderDrift:
         """What somebody else did; what means nothing, and therefore stays, is no part of it."""
         ledger = self._ledger
         if ledger is None or not live.walked:
-            return Drift()
+            return FolderDrift()
         found, kept = drift(ledger, live), plan.facts.kept.union(plan.orphans_kept)
         return replace(
             found,
@@ -271,11 +275,11 @@ class Pass:
             extra=tuple(path for path in found.extra if path not in kept),
         )
 
-    async def _carry_out(self, decision: _Decision) -> SyncReport:
+    async def _carry_out(self, decision: _SyncDecision) -> SyncReport:
         plan, derived, report = decision
         ledger = self._ledger
-        change = Change(self.commit, self.job.source.ref, plan, initial=ledger is None, before=ledger)
-        carrying = Carrying(change, self.folder, self.book, self.reader, derived)
+        change = SyncChange(self.commit, self.job.source.ref, plan, initial=ledger is None, before=ledger)
+        carrying = PlanExecution(change, self.folder, self.book, self.reader, derived)
         if self.wish.dry_run:
             return await self._rehearse(carrying, report)
         if self._is_another(plan):
@@ -299,18 +303,18 @@ class Pass:
         rules = FileRules(self.job.owner, self.job.umask)
         return report.after(*await carrying.out(rules, self.hooks, self.progress))
 
-    def _is_another(self, plan: Plan) -> bool:
+    def _is_another(self, plan: SyncPlan) -> bool:
         """Whether it is not the plan that was approved; what follows once it has begun needs no approval."""
         ledger, only = self._ledger, self.wish.only
         return bool(only) and ledger is not None and ledger.commit != self.commit and plan.digest != only
 
-    async def _rehearse(self, carrying: Carrying, report: SyncReport) -> SyncReport:
+    async def _rehearse(self, carrying: PlanExecution, report: SyncReport) -> SyncReport:
         try:
             return replace(report, diff=await carrying.rehearse(diff=self.wish.diff))
         except Stalled as error:
             return replace(report, stalled=report.stalled or error)
 
-    def _plan(self, desired: Desired, live: Live) -> Plan:
+    def _plan(self, desired: DesiredFiles, live: LiveDifferences) -> SyncPlan:
         plan = plan_for(
             desired,
             live,
@@ -324,11 +328,11 @@ class Pass:
             return plan.without_writes(self._changed_by_people(plan, live, self._ledger))
         return plan
 
-    def _stale(self, plan: Plan) -> Stalled | None:
+    def _stale(self, plan: SyncPlan) -> Stalled | None:
         """Why an approval for this sync alone does not count; None where none was given."""
         return stale_approval(plan, self._approved) if self.wish.approval_must_match else None
 
-    def _changed_by_people(self, plan: Plan, live: Live, ledger: Ledger) -> frozenset[str]:
+    def _changed_by_people(self, plan: SyncPlan, live: LiveDifferences, ledger: Ledger) -> frozenset[str]:
         """What somebody changed since the gateway's first boot, and git did not: it stays, as drift."""
         return frozenset(
             path
@@ -339,7 +343,7 @@ class Pass:
             and content_in(live.found[path]) != self.wish.made_by_boot.get(path)
         )
 
-    def _why_stalled(self, plan: Plan, desired: Desired) -> Stalled | None:
+    def _why_stalled(self, plan: SyncPlan, desired: DesiredFiles) -> Stalled | None:
         stalled = why_stalled(plan, desired, self._ledger, self.job.files.deletion, self._approved)
         stalled = named_as_used(stalled, self.wish.approved) or self._stale(plan)
         if stalled is not None or self.job.binaries is BinaryPolicy.ALLOW:
@@ -349,18 +353,18 @@ class Pass:
         signed = self.job.source.signatures.mode is not SignatureMode.NONE  # or it would not have come so far
         return why_refused([write.path for write in plan.writes], self.job.binaries, signed=signed)
 
-    def _report(self, plan: Plan, found: Drift) -> SyncReport:
+    def _report(self, plan: SyncPlan, found: FolderDrift) -> SyncReport:
         return SyncReport(
             self.commit,
             self.job.source.ref,
             plan,
-            applied=None if self.wish.dry_run else Applied(),
+            applied=None if self.wish.dry_run else ApplyResult(),
             drift=found,
             trouble=self.book.trouble,
         )
 
 
-def _not_approved(plan: Plan) -> Stalled:
+def _not_approved(plan: SyncPlan) -> Stalled:
     return Stalled(
         f"plan {plan.digest} is not the one that was approved; nothing was changed",
         reason=Reason.PLAN_PENDING,

@@ -18,11 +18,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.hooks import SyncChange
 from stoker.domain.errors import Retry, Stalled
-from stoker.domain.git_objects import Held, Note, shown
+from stoker.domain.git_objects import HeldPath, PathNote, shown
 from stoker.domain.reasons import Reason
-from stoker.fs.apply_plan import Applied
+from stoker.fs.apply_plan import ApplyResult
 
 PRE, POST = "pre-sync.sh", "post-sync.sh"
 TIMEOUT = 300.0
@@ -37,18 +37,18 @@ class ShellHooks:
         self._data_dir = data_dir
         self._timeout = timeout
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         return ()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         self._find(POST)  # one that is refused is refused now, not when everything is in place
         why = await self._run(PRE, change, {})
         if why is not None:
             raise Retry(f"{PRE} {why}; nothing was changed", reason=Reason.HOOK_FAILED)
         yield
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         counts = {
             "STOKER_ADDED": str(len(applied.added)),
             "STOKER_MODIFIED": str(len(applied.modified)),
@@ -59,9 +59,9 @@ class ShellHooks:
             why = await self._run(POST, change, counts)
         except Stalled as error:  # it was another one a moment ago
             why = error.message
-        return () if why is None else (Note(POST, why),)
+        return () if why is None else (PathNote(POST, why),)
 
-    async def _run(self, name: str, change: Change, more: dict[str, str]) -> str | None:
+    async def _run(self, name: str, change: SyncChange, more: dict[str, str]) -> str | None:
         """Why it failed; None if it went well or is not there."""
         script = self._find(name)
         if script is None:
@@ -111,7 +111,7 @@ class ShellHooks:
             return script
         return None
 
-    def _environment(self, change: Change) -> dict[str, str]:
+    def _environment(self, change: SyncChange) -> dict[str, str]:
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "LC_ALL": "C.UTF-8",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from stoker.agent.sync.outcomes import Result, Waiting
+from stoker.agent.sync.outcomes import SyncResult, SyncWait
 from stoker.domain.errors import Stalled
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.plan.drift import Drift
-from stoker.engine.plan.plan import Plan
-from stoker.engine.plan.skipped import Skipped
-from stoker.fs.apply_plan import Applied
+from stoker.engine.plan.drift import FolderDrift
+from stoker.engine.plan.plan import SyncPlan
+from stoker.engine.plan.skipped import SkippedContent
+from stoker.fs.apply_plan import ApplyResult
 
 _PROJECTS = "projects/"
 
@@ -23,48 +23,50 @@ class SyncReport:
 
     commit: CommitId
     ref: GitRef
-    plan: Plan
-    applied: Applied | None = None
+    plan: SyncPlan
+    applied: ApplyResult | None = None
     """None for a dry run."""
     stalled: Stalled | None = None
     """Of a dry run: why the plan would not be carried out."""
-    waits: Waiting | None = None
+    waits: SyncWait | None = None
     """Why something that is to be done was only planned: its time has not come."""
-    drift: Drift = field(default_factory=Drift)
+    drift: FolderDrift = field(default_factory=FolderDrift)
     """What somebody else had changed in the managed places, where a walk was made."""
     diff: tuple[str, ...] = ()
     """Of a dry run, if it was asked for: what would change, line by line."""
-    unverified: tuple[Note, ...] = ()
+    unverified: tuple[PathNote, ...] = ()
     """Files are in place, and the gateway, or a user's script, does not say that they work."""
-    trouble: tuple[Note, ...] = ()
+    trouble: tuple[PathNote, ...] = ()
     duration_seconds: float = 0.0
 
-    def after(self, applied: Applied, unverified: tuple[Note, ...] = ()) -> SyncReport:
+    def after(self, applied: ApplyResult, unverified: tuple[PathNote, ...] = ()) -> SyncReport:
         return replace(self, applied=applied, unverified=unverified)
 
     def lasting(self, seconds: float) -> SyncReport:
         return replace(self, duration_seconds=seconds)
 
     @property
-    def result(self) -> Result:
+    def result(self) -> SyncResult:
         if self.stalled is not None:
-            return Result.STALLED
+            return SyncResult.STALLED
         if self.waits is not None:
-            return Result.WAITING
+            return SyncResult.WAITING
         if self.partial:
-            return Result.PARTIAL
+            return SyncResult.PARTIAL
         if self.plan.held:
-            return Result.HELD
-        return Result.UNVERIFIED if self.unverified else Result.DONE
+            return SyncResult.HELD
+        return SyncResult.UNVERIFIED if self.unverified else SyncResult.DONE
 
     @property
-    def drift_left(self) -> Drift:
+    def drift_left(self) -> FolderDrift:
         """What is still as somebody else made it, after what this pass put back."""
         if self.applied is None or not self.drift:
             return self.drift
         back = {*self.applied.added, *self.applied.modified, *self.applied.deleted}
         kinds = self.drift.kinds.items()
-        return Drift(**{word: tuple(path for path in paths if path not in back) for word, paths in kinds})
+        return FolderDrift(
+            **{word: tuple(path for path in paths if path not in back) for word, paths in kinds}
+        )
 
     @property
     def drift_restored(self) -> tuple[str, ...]:
@@ -75,10 +77,10 @@ class SyncReport:
         )
 
     @property
-    def skipped(self) -> Skipped:
+    def skipped(self) -> SkippedContent:
         """What the repository or the mappings name and the gateway does not get, excludes aside."""
         facts = self.plan.facts
-        return Skipped.stored(facts.skipped, facts.skipped_total)
+        return SkippedContent.stored(facts.skipped, facts.skipped_total)
 
     @property
     def files_changed(self) -> int:
@@ -104,15 +106,15 @@ class SyncReport:
         return bool(self.errors or self.plan.conflicts)
 
     @property
-    def errors(self) -> tuple[Note, ...]:
+    def errors(self) -> tuple[PathNote, ...]:
         return self.trouble + self.plan.refused + (self.applied.errors if self.applied is not None else ())
 
     @property
-    def done(self) -> Applied:
+    def done(self) -> ApplyResult:
         """What was changed; for a dry run what would be."""
         if self.applied is not None:
             return self.applied
-        return Applied(
+        return ApplyResult(
             added=tuple(write.path for write in self.plan.writes if not write.replaces),
             modified=tuple(change.path for change in self.plan.rewrites),
             deleted=tuple(delete.path for delete in self.plan.removals),
@@ -162,7 +164,7 @@ class SyncReport:
                 yield f"mirror {folder}: what others put there is deleted"
         elif self.plan.orphans_kept:
             # What was done already is no part of the plan that the next pass makes.
-            left = Plan(orphans_kept=self.plan.orphans_kept)
+            left = SyncPlan(orphans_kept=self.plan.orphans_kept)
             yield f"to delete the {len(left.orphans_kept)} kept files of others, approve plan {left.digest}"
         yield self.summary(where, files_only)
 
@@ -199,12 +201,12 @@ class SyncReport:
 
 
 @dataclass(frozen=True, slots=True)
-class DriftReport:
+class DriftCheck:
     """What is not as the last sync left it."""
 
     commit: str
-    drift: Drift
-    trouble: tuple[Note, ...] = ()
+    drift: FolderDrift
+    trouble: tuple[PathNote, ...] = ()
 
     @property
     def clean(self) -> bool:
@@ -221,7 +223,7 @@ class DriftReport:
         yield f"since the sync of {self.commit[:8]}: {', '.join(counts) or 'nothing was changed'}"
 
 
-def drift_as_json(drift: Drift) -> dict[str, object]:
+def drift_as_json(drift: FolderDrift) -> dict[str, object]:
     return {word: list(paths) for word, paths in drift.kinds.items()}
 
 
@@ -229,7 +231,7 @@ def _as_json(error: Stalled) -> dict[str, object]:
     return {"reason": error.reason.value, "message": error.message}
 
 
-def _listed(notes: Iterable[Note]) -> list[dict[str, str]]:
+def _listed(notes: Iterable[PathNote]) -> list[dict[str, str]]:
     return [{"path": note.path, "message": note.why} for note in notes]
 
 

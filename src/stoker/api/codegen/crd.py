@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from stoker.api.registry import CATEGORY, Column, Kind
-from stoker.api.schema import Schema, Walker
+from stoker.api.registry import CATEGORY, CustomResourceKind, PrinterColumn
+from stoker.api.schema import JsonSchema, SchemaBuilder
 
 
-def crd_for(kind: Kind) -> Schema:
+def crd_for(kind: CustomResourceKind) -> JsonSchema:
     """The object that `kubectl apply` takes."""
-    version: Schema = {"name": kind.version, "served": True, "storage": True}
+    version: JsonSchema = {"name": kind.version, "served": True, "storage": True}
     if kind.has_status:
         version["subresources"] = {"status": {}}
     version["additionalPrinterColumns"] = [_column(one) for one in kind.columns]
@@ -38,11 +38,11 @@ def crd_for(kind: Kind) -> Schema:
     }
 
 
-def schema_for(kind: Kind) -> Schema:
+def schema_for(kind: CustomResourceKind) -> JsonSchema:
     """The schema of the whole object; the server itself describes and checks header and metadata."""
-    schema = Walker(kind.name).block(kind.model)
-    properties = cast("dict[str, Schema]", schema["properties"])
-    header: Schema = {
+    schema = SchemaBuilder(kind.name).block(kind.model)
+    properties = cast("dict[str, JsonSchema]", schema["properties"])
+    header: JsonSchema = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
         "metadata": {"type": "object"},
@@ -50,7 +50,7 @@ def schema_for(kind: Kind) -> Schema:
     parts = header | {name: properties[name] for name in ("spec", "status") if name in properties}
     schema["properties"] = parts
     if kind.has_status:
-        status = cast("Schema", parts["status"])
+        status = cast("JsonSchema", parts["status"])
         # Whoever computes kstatus takes an object without conditions for done, and one that nobody
         # has looked at yet has none. A generation that was never observed says otherwise.
         status["default"] = {"observedGeneration": -1}
@@ -58,8 +58,8 @@ def schema_for(kind: Kind) -> Schema:
     return schema
 
 
-def _column(one: Column) -> Schema:
-    column: Schema = {"name": one.name, "type": one.type, "jsonPath": one.path}
+def _column(one: PrinterColumn) -> JsonSchema:
+    column: JsonSchema = {"name": one.name, "type": one.type, "jsonPath": one.path}
     if one.description:
         column["description"] = one.description
     if one.wide:

@@ -19,17 +19,17 @@ import yaml
 
 from stoker.api.codegen.crd import crd_for
 from stoker.api.codegen.reference_page import GENERATED, page
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 
 
-def crd_yaml(kind: Kind) -> str:
+def crd_yaml(kind: CustomResourceKind) -> str:
     """The CRD as a file for `kubectl apply -f`."""
     return f"# {GENERATED}\n" + yaml.safe_dump(
         crd_for(kind), sort_keys=False, width=1 << 20, allow_unicode=True
     )
 
 
-def crd_template(kind: Kind) -> str:
+def crd_template(kind: CustomResourceKind) -> str:
     """The same as a template of the chart, which keeps it at an uninstall and wires its conversion.
 
     Helm neither renders nor upgrades what lies in a chart's own folder for CRDs.

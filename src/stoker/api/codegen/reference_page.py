@@ -8,8 +8,8 @@ from typing import cast
 
 from stoker.api.codegen.crd import schema_for
 from stoker.api.defaults import BUILT_IN
-from stoker.api.registry import CATEGORY, Kind
-from stoker.api.schema import Schema, shown
+from stoker.api.registry import CATEGORY, CustomResourceKind
+from stoker.api.schema import JsonSchema, shown
 
 GENERATED = (
     "Generated from the types in src/stoker/api by `python -m stoker.api.codegen.generate`; do not edit."
@@ -17,15 +17,15 @@ GENERATED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FieldRow:
     """One field of the table."""
 
     path: str
-    schema: Schema
+    schema: JsonSchema
     required: bool
 
 
-def page(kind: Kind, minimal: str, full: str) -> str:
+def page(kind: CustomResourceKind, minimal: str, full: str) -> str:
     """The page as it stands in docs/spec."""
     schema = schema_for(kind)
     parts = [
@@ -54,19 +54,19 @@ def page(kind: Kind, minimal: str, full: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def rows(schema: Schema, path: str) -> Iterator[Row]:
+def rows(schema: JsonSchema, path: str) -> Iterator[FieldRow]:
     """Every field below a path, outer ones first."""
-    properties = cast("dict[str, Schema]", schema.get("properties", {}))
+    properties = cast("dict[str, JsonSchema]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
     for name, below in properties.items():
         at = f"{path}.{name}" if path else name
-        yield Row(at, below, name in required)
+        yield FieldRow(at, below, name in required)
         yield from rows(below, at)
         if "items" in below:
-            yield from rows(cast("Schema", below["items"]), f"{at}[]")
+            yield from rows(cast("JsonSchema", below["items"]), f"{at}[]")
 
 
-def _facts(kind: Kind) -> str:
+def _facts(kind: CustomResourceKind) -> str:
     scope = "in a namespace" if kind.namespaced else "for the whole cluster"
     facts = {
         "API": f"`{kind.api_version}`",
@@ -77,8 +77,8 @@ def _facts(kind: Kind) -> str:
     return _table(("", ""), facts.items())
 
 
-def _fields(kind: Kind, schema: Schema, top: str) -> str:
-    properties = cast("dict[str, Schema]", schema["properties"])
+def _fields(kind: CustomResourceKind, schema: JsonSchema, top: str) -> str:
+    properties = cast("dict[str, JsonSchema]", schema["properties"])
     cells = []
     for row in rows(properties[top], ""):
         name = f"**`{row.path}`**" if row.required else f"`{row.path}`"
@@ -88,21 +88,21 @@ def _fields(kind: Kind, schema: Schema, top: str) -> str:
     return _table(("Field", "Type", "Default", "Allowed", "Meaning"), cells)
 
 
-def _default(kind: Kind, row: Row, top: str) -> str:
+def _default(kind: CustomResourceKind, row: FieldRow, top: str) -> str:
     if "default" in row.schema:
         return shown(cast("bool | str", row.schema["default"]))
     built_in = BUILT_IN[kind.name]
     return shown(built_in[row.path]) if top == "spec" and row.path in built_in else ""
 
 
-def _type(schema: Schema) -> str:
+def _type(schema: JsonSchema) -> str:
     if schema.get("x-kubernetes-int-or-string"):
         return "number or text"
     match schema["type"]:
         case "array":
-            return f"list of {_type(cast('Schema', schema['items']))}"
+            return f"list of {_type(cast('JsonSchema', schema['items']))}"
         case "object" if "additionalProperties" in schema:
-            return f"map to {_type(cast('Schema', schema['additionalProperties']))}"
+            return f"map to {_type(cast('JsonSchema', schema['additionalProperties']))}"
         case "string" if schema.get("format") == "date-time":
             return "time"
         case kind:
@@ -111,8 +111,8 @@ def _type(schema: Schema) -> str:
             )
 
 
-def _allowed(schema: Schema) -> str:
-    inner = cast("Schema", schema.get("items", schema.get("additionalProperties", {})))
+def _allowed(schema: JsonSchema) -> str:
+    inner = cast("JsonSchema", schema.get("items", schema.get("additionalProperties", {})))
     said = [_values(schema), _values(inner)]
     said += [
         _range("", schema, "minimum", "maximum"),
@@ -125,12 +125,12 @@ def _allowed(schema: Schema) -> str:
     return "; ".join(one for one in said if one)
 
 
-def _values(schema: Schema) -> str:
+def _values(schema: JsonSchema) -> str:
     values = cast("list[str]", schema.get("enum", []))
     return ", ".join(f"`{value}`" if value else "empty" for value in values)
 
 
-def _range(unit: str, schema: Schema, least: str, most: str) -> str:
+def _range(unit: str, schema: JsonSchema, least: str, most: str) -> str:
     low, high = schema.get(least), schema.get(most)
     if low is None and high is None:
         return ""
@@ -139,7 +139,7 @@ def _range(unit: str, schema: Schema, least: str, most: str) -> str:
     return f"{low} to {high}{unit}" if low is not None else f"at most {high}{unit}"
 
 
-def _columns(kind: Kind) -> str:
+def _columns(kind: CustomResourceKind) -> str:
     cells = [
         (one.name, f"`{one.path}`", one.description + (" (with `-o wide`)" if one.wide else ""))
         for one in kind.columns
@@ -147,7 +147,7 @@ def _columns(kind: Kind) -> str:
     return _table(("Column", "Shows", "Meaning"), cells)
 
 
-def _refusals(schema: Schema) -> Iterator[str]:
+def _refusals(schema: JsonSchema) -> Iterator[str]:
     """The sentence of every rule, with the fields that it is about."""
     fields: dict[str, list[str]] = {}
     for path, rule in _rules(schema, ""):
@@ -157,15 +157,15 @@ def _refusals(schema: Schema) -> Iterator[str]:
         yield f"- {named}: {sentence}" if named else f"- {sentence}"
 
 
-def _rules(schema: Schema, path: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _rules(schema: JsonSchema, path: str) -> Iterator[tuple[str, dict[str, str]]]:
     for rule in cast("list[dict[str, str]]", schema.get("x-kubernetes-validations", [])):
         yield path, rule
-    for name, below in cast("dict[str, Schema]", schema.get("properties", {})).items():
+    for name, below in cast("dict[str, JsonSchema]", schema.get("properties", {})).items():
         if name != "status":
             yield from _rules(below, f"{path}.{name}" if path else name)
     for key, suffix in (("items", "[]"), ("additionalProperties", ".*")):
         if key in schema:
-            yield from _rules(cast("Schema", schema[key]), path + suffix)
+            yield from _rules(cast("JsonSchema", schema[key]), path + suffix)
 
 
 def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.field_docs import Block, Rule, about, declared, items, matching, text
-from stoker.api.kinds.resource import ConditionedStatus, Resource
+from stoker.api.field_docs import Block, FieldRule, about, declared, items, matching, text
+from stoker.api.kinds.resource import ConditionedStatus, CustomResource
 from stoker.api.meta import LocalRef, NamespacedRef
 from stoker.api.scalars import (
     CleanPath,
@@ -16,7 +16,7 @@ from stoker.api.scalars import (
     Percent,
     RefName,
     RepoAddress,
-    Size,
+    SizeQuantity,
     Timestamp,
 )
 
@@ -50,7 +50,7 @@ class PushStrategy(Block):
     max_commits: Annotated[Limit | None, about("Most commits that wait for a push.")] = None
 
 
-class Signing(Block):
+class SigningSpec(Block):
     """The key that commits are signed with."""
 
     secret_ref: Annotated[
@@ -84,7 +84,9 @@ class GitRepoConfigSpec(Block):
         ),
     ] = None
     push: Annotated[PushStrategy | None, about("When commits are pushed.")] = None
-    signing: Annotated[Signing | None, about("Sign every commit. Left out: commits are not signed.")] = None
+    signing: Annotated[SigningSpec | None, about("Sign every commit. Left out: commits are not signed.")] = (
+        None
+    )
     allowed_namespaces: Annotated[
         _AllowedNamespaces | None,
         about(
@@ -104,7 +106,7 @@ class GitRepoConfigStatus(ConditionedStatus):
     ] = None
 
 
-class GitRepoConfig(Resource):
+class GitRepoConfig(CustomResource):
     """A git repository that the state of the cluster may be written to."""
 
     api_version: Literal["configbutler.ai/v1alpha1"] = declared("configbutler.ai/v1alpha1")
@@ -115,7 +117,7 @@ class GitRepoConfig(Resource):
     ] = None
 
 
-class Encryption(Block):
+class EncryptionSpec(Block):
     """Who can read encrypted Secrets."""
 
     recipients: Annotated[
@@ -132,11 +134,11 @@ class Encryption(Block):
     ]
 
 
-class Batch(Block):
+class BatchSpec(Block):
     """When changes become a commit; whichever limit is reached first."""
 
     max_files: Annotated[Limit | None, about("Most files in one commit.")] = None
-    max_bytes: Annotated[Size | None, about("Most content in one commit.")] = None
+    max_bytes: Annotated[SizeQuantity | None, about("Most content in one commit.")] = None
     max_wait: Annotated[Duration | None, about("Longest time that a change waits for its commit.")] = None
 
 
@@ -150,7 +152,7 @@ class FileDeletionBudget(Block):
     ] = None
 
 
-class CommitStyle(Block):
+class CommitSpec(Block):
     """What commits look like."""
 
     template: Annotated[
@@ -169,8 +171,8 @@ _ENCRYPTING = ("Encrypt",)
 class GitDestinationSpec(Block):
     """A folder on a branch, owned by this cluster."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "self.secretPolicy != 'Encrypt' || has(self.encryption)",
             "encryption.recipients must be given when secretPolicy is Encrypt",
             lambda it: it.encryption is not None or it.secret_policy not in _ENCRYPTING,
@@ -216,9 +218,9 @@ class GitDestinationSpec(Block):
             "Secrets that the installation's own resources name are never written."
         ),
     ] = declared("Exclude")
-    encryption: Annotated[Encryption | None, about("Who can read encrypted Secrets.")] = None
-    batch: Annotated[Batch | None, about("When changes become a commit.")] = None
-    commit: Annotated[CommitStyle | None, about("What commits look like.")] = None
+    encryption: Annotated[EncryptionSpec | None, about("Who can read encrypted Secrets.")] = None
+    batch: Annotated[BatchSpec | None, about("When changes become a commit.")] = None
+    commit: Annotated[CommitSpec | None, about("What commits look like.")] = None
     allowed_namespaces: Annotated[
         _AllowedNamespaces | None,
         about(
@@ -307,7 +309,7 @@ class GitDestinationStatus(ConditionedStatus):
     ] = None
 
 
-class GitDestination(Resource):
+class GitDestination(CustomResource):
     """A folder on a branch of a repository that rules write to."""
 
     api_version: Literal["configbutler.ai/v1alpha1"] = declared("configbutler.ai/v1alpha1")

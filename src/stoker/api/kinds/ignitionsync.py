@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.field_docs import Rule, about, declared
-from stoker.api.kinds.policies import Policies
-from stoker.api.kinds.resource import LabelledResource, Resource
+from stoker.api.field_docs import FieldRule, about, declared
+from stoker.api.kinds.policies import InheritableSpec
+from stoker.api.kinds.resource import CustomResource, LabelledResource
 from stoker.api.kinds.sync import COMPLETE, SyncSpec
 from stoker.api.meta import NamespacedRef
-from stoker.api.spec.content import AdditionalFiles, Shared
-from stoker.api.spec.git import GitAccess
+from stoker.api.spec.content import AdditionalFiles, SharedContentSpec
+from stoker.api.spec.git import GitAccessSpec
 from stoker.api.spec.status import SyncStatus
-from stoker.api.spec.triggers import Storage
+from stoker.api.spec.triggers import SharedStorageSpec
 
 GROUP = "sync.ignition.io"
 
 ALLOWED_NAMESPACES = f"{GROUP}/allowed-namespaces"
 """Annotation of a base: namespaces that may inherit from it, separated by commas, or `*` (C-131)."""
 
-_Shared = Annotated[Shared | None, about("Content that every gateway gets, switched on part by part.")]
-_AdditionalFiles = Annotated[AdditionalFiles | None, about("Further files and folders for every gateway.")]
-_Storage = Annotated[
-    Storage | None,
+_SharedField = Annotated[
+    SharedContentSpec | None, about("Content that every gateway gets, switched on part by part.")
+]
+_AdditionalFilesField = Annotated[
+    AdditionalFiles | None, about("Further files and folders for every gateway.")
+]
+_StorageField = Annotated[
+    SharedStorageSpec | None,
     about("Keep one clone on a shared volume. Left out: each agent keeps its own.", stability="stable"),
 ]
 
@@ -36,8 +40,8 @@ def _part_has(part: str, attribute: str) -> Callable[[IgnitionSyncSpec], bool]:
     return holds
 
 
-def _part_needs(part: str, part_attribute: str, name: str, attribute: str) -> Rule:
-    return Rule(
+def _part_needs(part: str, part_attribute: str, name: str, attribute: str) -> FieldRule:
+    return FieldRule(
         f"!self.?shared.?{part}.hasValue() || !self.shared.{part}.?enabled.orValue(true)"
         f" || has(self.shared.{part}.{name})",
         f"shared.{part}.{name} must be given unless shared.{part}.enabled is false",
@@ -46,9 +50,9 @@ def _part_needs(part: str, part_attribute: str, name: str, attribute: str) -> Ru
     )
 
 
-COMPLETE_IGNITION_SYNC: tuple[Rule, ...] = (
+COMPLETE_IGNITION_SYNC: tuple[FieldRule, ...] = (
     *COMPLETE,
-    Rule(
+    FieldRule(
         "has(self.gateway)",
         "gateway must be given, with apiKeySecretRef or with filesOnly",
         lambda it: it.gateway is not None,
@@ -64,7 +68,7 @@ COMPLETE_IGNITION_SYNC: tuple[Rule, ...] = (
 class IgnitionSyncSpec(SyncSpec):
     """What to deliver to which gateways, and how."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = tuple(
+    RULES: ClassVar[tuple[FieldRule, ...]] = tuple(
         rule.unless("has(self.inheritsFrom)", lambda it: it.inherits_from is not None)
         for rule in COMPLETE_IGNITION_SYNC
     )
@@ -76,9 +80,9 @@ class IgnitionSyncSpec(SyncSpec):
             "single values of this resource win."
         ),
     ] = None
-    storage: _Storage = None
-    shared: _Shared = None
-    additional_files: _AdditionalFiles = None
+    storage: _StorageField = None
+    shared: _SharedField = None
+    additional_files: _AdditionalFilesField = None
 
 
 class IgnitionSync(LabelledResource):
@@ -92,18 +96,19 @@ class IgnitionSync(LabelledResource):
     )
 
 
-class IgnitionSyncBaseSpec(Policies):
+class IgnitionSyncBaseSpec(InheritableSpec):
     """Whatever several IgnitionSync resources have in common."""
 
     git: Annotated[
-        GitAccess | None, about("How to reach the git server; repository and ref stay with each resource.")
+        GitAccessSpec | None,
+        about("How to reach the git server; repository and ref stay with each resource."),
     ] = None
-    storage: _Storage = None
-    shared: _Shared = None
-    additional_files: _AdditionalFiles = None
+    storage: _StorageField = None
+    shared: _SharedField = None
+    additional_files: _AdditionalFilesField = None
 
 
-class IgnitionSyncBase(Resource):
+class IgnitionSyncBase(CustomResource):
     """Settings that IgnitionSync resources inherit through spec.inheritsFrom."""
 
     api_version: Literal["sync.ignition.io/v1alpha1"] = declared("sync.ignition.io/v1alpha1")

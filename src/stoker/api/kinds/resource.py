@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from stoker.api.field_docs import Block, Rule, about
-from stoker.api.meta import Conditions, ObjectMeta
+from stoker.api.field_docs import Block, FieldRule, about
+from stoker.api.meta import ConditionList, ObjectMeta
 from stoker.api.scalars import ObservedGeneration
 
 
-class Resource(Block):
+class CustomResource(Block):
     """An object of one of our kinds; `apiVersion` and `kind` are fields of each class."""
 
     metadata: ObjectMeta
@@ -21,18 +21,20 @@ class ConditionedStatus(Block):
     observed_generation: Annotated[
         ObservedGeneration | None, about("Generation of the spec that this status speaks about.")
     ] = None
-    conditions: Annotated[Conditions | None, about("The state in single aspects; Ready sums them up.")] = None
+    conditions: Annotated[ConditionList | None, about("The state in single aspects; Ready sums them up.")] = (
+        None
+    )
 
 
 # The name stands in labels of pods and in names of ConfigMaps (C-073).
-NAME_FITS_A_LABEL = Rule(
+NAME_FITS_A_LABEL = FieldRule(
     "size(self.metadata.name) <= 63",
     "metadata.name must have at most 63 characters",
     lambda it: len(it.metadata.name) <= 63,
 )
 
 
-class LabelledResource(Resource):
+class LabelledResource(CustomResource):
     """A resource whose name is used as the value of a label."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (NAME_FITS_A_LABEL,)
+    RULES: ClassVar[tuple[FieldRule, ...]] = (NAME_FITS_A_LABEL,)

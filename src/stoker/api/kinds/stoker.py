@@ -6,13 +6,13 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Block, Rule, about, declared, entries, items
-from stoker.api.kinds.resource import ConditionedStatus, LabelledResource, Resource
+from stoker.api.field_docs import Block, FieldRule, about, declared, entries, items
+from stoker.api.kinds.resource import ConditionedStatus, CustomResource, LabelledResource
 from stoker.api.kinds.sync import COMPLETE, SyncSpec
 from stoker.api.scalars import (
     Count,
     DestinationPath,
-    Globs,
+    GlobList,
     ObjectName,
     RelativePath,
     ValueTemplate,
@@ -26,7 +26,7 @@ GROUP = "stoker.io"
 class StokerSpec(SyncSpec):
     """What to deliver to which gateways, and how; SyncProfiles say which files go where."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = COMPLETE
+    RULES: ClassVar[tuple[FieldRule, ...]] = COMPLETE
 
 
 class Stoker(LabelledResource):
@@ -40,7 +40,7 @@ class Stoker(LabelledResource):
     )
 
 
-class Mapping(Block):
+class MappingSpec(Block):
     """One file or folder of the repository and its place on the gateway."""
 
     source: Annotated[
@@ -74,7 +74,7 @@ class Mapping(Block):
     ] = None
 
 
-class Patch(Block):
+class PatchSpec(Block):
     """Values to set in JSON or YAML files, after all mappings."""
 
     file: Annotated[
@@ -86,7 +86,7 @@ class Patch(Block):
             dict[str, ValueTemplate],
             entries(
                 64,
-                Rule(
+                FieldRule(
                     "size(self) > 0 && self.all(path, size(path) > 0)",
                     "must name at least one value, each by a path that is not empty",
                     lambda paths: bool(paths) and all(paths),
@@ -101,7 +101,7 @@ class Patch(Block):
     ]
 
 
-class DeploymentMode(Block):
+class DeploymentModeSpec(Block):
     """An overlay that goes over the last of the mappings."""
 
     source: Annotated[RelativePath, about("Folder in the repository; fields are allowed.")]
@@ -120,19 +120,19 @@ class SyncProfileSpec(Block):
     """Which files of the repository go where on a gateway."""
 
     mappings: Annotated[
-        Annotated[tuple[Mapping, ...], items(256, least=1)],
+        Annotated[tuple[MappingSpec, ...], items(256, least=1)],
         about("Files and folders in their order; what comes later lies over what comes earlier."),
     ]
     deployment_mode: Annotated[
-        DeploymentMode | None, about("An overlay for this deployment mode; it is the last mapping.")
+        DeploymentModeSpec | None, about("An overlay for this deployment mode; it is the last mapping.")
     ] = None
     patches: Annotated[
-        Annotated[tuple[Patch, ...], items(64)] | None,
+        Annotated[tuple[PatchSpec, ...], items(64)] | None,
         about("Values to set in JSON and YAML files, in this order."),
     ] = None
     vars: Annotated[Variables | None, about("Values for templates, known there as {{.Vars.name}}.")] = None
     exclude_patterns: Annotated[
-        Globs | None,
+        GlobList | None,
         about(
             "Files that are never synced, added to those of the Stoker and the built-in ones.",
             stability="experimental",
@@ -162,11 +162,11 @@ class SyncProfileStatus(ConditionedStatus):
     gateway_count: Annotated[Count | None, about("How many gateways name this profile.")] = None
 
 
-class SyncProfile(Resource):
+class SyncProfile(CustomResource):
     """An ordered list of mappings, for the gateways that name it in their annotation sync-profile."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "!self.?spec.?dependsOn.hasValue() "
             "|| self.spec.dependsOn.all(dependency, dependency.profileName != self.metadata.name)",
             "spec.dependsOn must not name the profile itself",

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from stoker.api.field_docs import Rule, about, nullable, text
-from stoker.api.kinds.policies import Policies
-from stoker.api.spec.delivery import AutoRollback, Deployment, Rollback
-from stoker.api.spec.git import GitSource
-from stoker.api.spec.triggers import Namespaces
+from stoker.api.field_docs import FieldRule, about, nullable, text
+from stoker.api.kinds.policies import InheritableSpec
+from stoker.api.spec.delivery import AutoRollbackSpec, DeploymentSpec, RollbackSpec
+from stoker.api.spec.git import GitSourceSpec
+from stoker.api.spec.triggers import NamespaceList
 
 
-class SyncSpec(Policies):
+class SyncSpec(InheritableSpec):
     """One repository and ref, delivered to the gateways that refer to the resource."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "!(has(self.webhookNamespaces) && has(self.webhook) && has(self.webhook.allowedNamespaces))",
             "webhookNamespaces is another name of webhook.allowedNamespaces: set one of them",
             lambda it: (
@@ -28,7 +28,7 @@ class SyncSpec(Policies):
             ),
             at="webhookNamespaces",
         ),
-        Rule(
+        FieldRule(
             "!has(self.autoRollback) || !self.?deployment.?autoRollback.hasValue()",
             "autoRollback is another name of deployment.autoRollback: set one of them",
             lambda it: it.auto_rollback is None or not it.deployment or it.deployment.auto_rollback is None,
@@ -36,21 +36,22 @@ class SyncSpec(Policies):
         ),
     )
 
-    git: Annotated[GitSource, about("Where the content comes from.", stability="stable")]
+    git: Annotated[GitSourceSpec, about("Where the content comes from.", stability="stable")]
     site_number: Annotated[
         Annotated[str, text(63)] | None, about("Number of the site; templates know it as {{.SiteNumber}}.")
     ] = None
     paused: Annotated[bool | None, about("True stops every sync of this resource.")] = None
-    rollback: Annotated[Rollback | None, about("A request to go back to a snapshot or a commit.")] = None
+    rollback: Annotated[RollbackSpec | None, about("A request to go back to a snapshot or a commit.")] = None
     deployment: Annotated[
-        Deployment | None,
+        DeploymentSpec | None,
         nullable("The order in which gateways get a new commit.", stability="experimental"),
     ] = None
     auto_rollback: Annotated[
-        AutoRollback | None, about("Another way to write deployment.autoRollback.", stability="experimental")
+        AutoRollbackSpec | None,
+        about("Another way to write deployment.autoRollback.", stability="experimental"),
     ] = None
     webhook_namespaces: Annotated[
-        Namespaces | None, about("Another way to write webhook.allowedNamespaces.")
+        NamespaceList | None, about("Another way to write webhook.allowedNamespaces.")
     ] = None
 
 
@@ -105,8 +106,8 @@ def _opens_artifact(spec: SyncSpec) -> bool:
 _ARTIFACT = "(self.git.repo.startsWith('oci://') || self.git.repo.startsWith('s3://'))"
 
 
-def _needs_bucket(kind: str) -> Rule:
-    return Rule(
+def _needs_bucket(kind: str) -> FieldRule:
+    return FieldRule(
         "!self.?snapshots.?enabled.orValue(false)"
         f" || self.?snapshots.?storage.?type.orValue('pvc') != '{kind}'"
         f" || self.?snapshots.?storage.?{kind}.?bucket.orValue('') != ''",
@@ -116,14 +117,14 @@ def _needs_bucket(kind: str) -> Rule:
     )
 
 
-COMPLETE: tuple[Rule, ...] = (
-    Rule(
+COMPLETE: tuple[FieldRule, ...] = (
+    FieldRule(
         "!has(self.gateway) || self.gateway.?filesOnly.orValue(false) || has(self.gateway.apiKeySecretRef)",
         "gateway.apiKeySecretRef must be given unless gateway.filesOnly is true",
         _has_gateway_key,
         at="gateway",
     ),
-    Rule(
+    FieldRule(
         "self.git.?verify.?mode.orValue('none') == 'none'"
         " || self.git.?verify.?allowedSignersSecretRef.hasValue()"
         " || self.git.?verify.?gpgKeysSecretRef.hasValue()"
@@ -132,41 +133,41 @@ COMPLETE: tuple[Rule, ...] = (
         lambda it: not _verifies(it) or _has_verification_keys(it),
         at="git",
     ),
-    Rule(
+    FieldRule(
         "self.?ignition.?binaryPolicy.orValue('allow') != 'requireSigned'"
         " || self.git.?verify.?mode.orValue('none') != 'none' || self.git.?auth.?gpgKey.hasValue()",
         "ignition.binaryPolicy requireSigned needs git.verify.mode commit or tag",
         lambda it: not it.ignition or it.ignition.binary_policy != "requireSigned" or _verifies(it),
         at="ignition",
     ),
-    Rule(
+    FieldRule(
         "!self.?bidirectional.?enabled.orValue(false) || size(self.?bidirectional.?watchPaths.orValue([])) > "
         "0",
         "bidirectional.watchPaths must not be empty when bidirectional is enabled",
         lambda it: not (it.bidirectional and it.bidirectional.enabled) or bool(it.bidirectional.watch_paths),
         at="bidirectional",
     ),
-    Rule(
+    FieldRule(
         "self.?drift.?mode.orValue('report') != 'capture' || self.?bidirectional.?enabled.orValue(false)",
         "drift.mode capture needs bidirectional.enabled",
         lambda it: not _captures_drift_without_a_way_back(it),
         at="drift",
     ),
-    Rule(
+    FieldRule(
         f"!{_ARTIFACT} || !self.?bidirectional.?enabled.orValue(false)",
         "bidirectional needs a git repository in git.repo: a registry (oci://) or a bucket (s3://) is only "
         "read",
         lambda it: not is_artifact(it) or not (it.bidirectional and it.bidirectional.enabled),
         at="bidirectional",
     ),
-    Rule(
+    FieldRule(
         f"!{_ARTIFACT} || !(self.git.?auth.?sshKey.hasValue() || self.git.?auth.?githubApp.hasValue()"
         " || (self.git.repo.startsWith('s3://') && self.git.?auth.?token.hasValue()))",
         "git.auth takes basic or token for a registry (oci://) and basic for a bucket (s3://)",
         _opens_artifact,
         at="git",
     ),
-    Rule(
+    FieldRule(
         f"!{_ARTIFACT} || (self.git.?verify.?mode.orValue('none') == 'none'"
         " && !self.git.?auth.?gpgKey.hasValue())",
         "git.verify checks signatures of git, which a registry (oci://) or a bucket (s3://) has not; pin an "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.field_docs import Block, Rule, about, declared, items, matching, text
-from stoker.api.kinds.resource import ConditionedStatus, Resource
+from stoker.api.field_docs import Block, FieldRule, about, declared, items, matching, text
+from stoker.api.kinds.resource import ConditionedStatus, CustomResource
 from stoker.api.meta import ExplicitRef, LabelSelector, NamespacedRef
 
 _ApiGroup = Annotated[
@@ -15,7 +15,7 @@ _ApiGroup = Annotated[
 _ApiVersion = Annotated[
     str, text(63, matching(r"[*]|[a-z][a-z0-9]*", "must be a version such as v1, or *"), least=1)
 ]
-_ResourceName = Annotated[
+_RuleResourceName = Annotated[
     str,
     text(
         317,
@@ -33,7 +33,7 @@ class ResourceRule(Block):
     """One selection of objects."""
 
     resources: Annotated[
-        Annotated[tuple[_ResourceName, ...], items(64, least=1)],
+        Annotated[tuple[_RuleResourceName, ...], items(64, least=1)],
         about(
             "Plural names, also as plural.group; * selects everything, but only where the installation "
             "watches all."
@@ -68,7 +68,7 @@ class WatchRuleSpec(Block):
     ]
 
 
-class WatchRule(Resource):
+class WatchRule(CustomResource):
     """Writes objects of its own namespace to git."""
 
     api_version: Literal["configbutler.ai/v1alpha1"] = declared("configbutler.ai/v1alpha1")
@@ -83,8 +83,8 @@ class WatchRule(Resource):
 class ClusterResourceRule(ResourceRule):
     """One selection of objects anywhere in the cluster."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "self.scope == 'Namespaced' || !has(self.namespaceSelector)",
             "namespaceSelector is possible only with scope Namespaced",
             lambda it: it.scope == "Namespaced" or it.namespace_selector is None,
@@ -110,7 +110,7 @@ class ClusterWatchRuleSpec(Block):
     ]
 
 
-class ClusterWatchRule(Resource):
+class ClusterWatchRule(CustomResource):
     """Writes objects without a namespace, or of all namespaces, to git."""
 
     api_version: Literal["configbutler.ai/v1alpha1"] = declared("configbutler.ai/v1alpha1")

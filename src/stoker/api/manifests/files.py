@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.manifests.codec import explained
 from stoker.api.manifests.validate import broken_rules, unknown_fields
-from stoker.api.manifests.yaml import Value, load_documents
-from stoker.api.registry import Kind, kind_for
+from stoker.api.manifests.yaml import YamlValue, load_documents
+from stoker.api.registry import CustomResourceKind, kind_for
 from stoker.domain.errors import InvalidValue
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _SHOWN_PROBLEMS = 10
 
 
-def read_manifests(data: bytes, file: str, *, strict: bool = True) -> tuple[Resource, ...]:
+def read_manifests(data: bytes, file: str, *, strict: bool = True) -> tuple[CustomResource, ...]:
     """Every resource of a file, in its order. `strict` refuses fields that the kind does not have."""
     return tuple(
         _decoded(document, f"{file}, document {number}", strict=strict)
@@ -31,7 +31,7 @@ def read_manifests(data: bytes, file: str, *, strict: bool = True) -> tuple[Reso
     )
 
 
-def _documents(data: bytes, file: str) -> Iterator[Value]:
+def _documents(data: bytes, file: str) -> Iterator[YamlValue]:
     try:
         yield from load_documents(data)
     except InvalidValue as error:
@@ -40,7 +40,7 @@ def _documents(data: bytes, file: str) -> Iterator[Value]:
 
 def decode_manifest(
     manifest: bytes | Mapping[str, object], *, strict: bool = True, file: str = "manifest"
-) -> Resource:
+) -> CustomResource:
     """The one resource of a manifest."""
     if isinstance(manifest, Mapping):
         return _decoded(manifest, file, strict=strict)
@@ -50,7 +50,7 @@ def decode_manifest(
     return found[0]
 
 
-def _decoded(document: object, where: str, *, strict: bool) -> Resource:
+def _decoded(document: object, where: str, *, strict: bool) -> CustomResource:
     if not isinstance(document, Mapping):
         raise InvalidValue(f"{where}: is not an object with apiVersion, kind, metadata and spec")
     kind = _kind_of(document, where)
@@ -69,7 +69,7 @@ def _decoded(document: object, where: str, *, strict: bool) -> Resource:
     return resource
 
 
-def _kind_of(document: Mapping[str, object], where: str) -> Kind:
+def _kind_of(document: Mapping[str, object], where: str) -> CustomResourceKind:
     api_version, name = document.get("apiVersion"), document.get("kind")
     if not isinstance(api_version, str) or not isinstance(name, str):
         raise InvalidValue(f"{where}: apiVersion and kind must be given as text")

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.inspect import DictType, StructType, Type, VarTupleType
 
-from stoker.api.schema import Node, fields_of, rules_of, unwrapped
+from stoker.api.schema import SchemaNode, fields_of, rules_of, unwrapped
 
 # Written by the server and read back by `kubectl get -o yaml`; harmless in a file.
 _SERVER_METADATA = frozenset({"managedFields", "selfLink", "deletionGracePeriodSeconds"})
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ManifestProblem:
     """A field and what is wrong with it."""
 
     path: str
@@ -31,21 +31,21 @@ class Problem:
         return f"{self.path}: {self.says}" if self.path else self.says
 
 
-def broken_rules(block: msgspec.Struct, path: str = "") -> Iterator[Problem]:
+def broken_rules(block: msgspec.Struct, path: str = "") -> Iterator[ManifestProblem]:
     """Every rule that an object breaks, outermost first."""
     for rule in rules_of(type(block)):
         if not rule.holds(block):
-            yield Problem(_joined(path, rule.at), rule.says)
+            yield ManifestProblem(_joined(path, rule.at), rule.says)
     for one in fields_of(type(block)):
         value = getattr(block, one.name)
         if value is not None:
             yield from _in_value(unwrapped(one.type), value, _joined(path, one.encode_name))
 
 
-def _in_value(node: Node, value: object, path: str) -> Iterator[Problem]:
+def _in_value(node: SchemaNode, value: object, path: str) -> Iterator[ManifestProblem]:
     for rule in node.rules:
         if not rule.holds(value):
-            yield Problem(path, rule.says)
+            yield ManifestProblem(path, rule.says)
     if isinstance(value, msgspec.Struct):
         yield from broken_rules(value, path)
     elif isinstance(value, tuple) and isinstance(node.type, VarTupleType):
@@ -57,7 +57,7 @@ def _in_value(node: Node, value: object, path: str) -> Iterator[Problem]:
             yield from _in_value(unwrapped(node.type.value_type), item, _joined(path, str(name)))
 
 
-def _repeated(node: Node, value: tuple[object, ...], path: str) -> Iterator[Problem]:
+def _repeated(node: SchemaNode, value: tuple[object, ...], path: str) -> Iterator[ManifestProblem]:
     """Items that a set or a map by keys may hold only once."""
     kind = node.extra.get("x-kubernetes-list-type")
     keys = node.extra.get("x-kubernetes-list-map-keys")
@@ -68,7 +68,7 @@ def _repeated(node: Node, value: tuple[object, ...], path: str) -> Iterator[Prob
         wire = msgspec.to_builtins(item)
         key = tuple(wire.get(name) for name in keys) if isinstance(keys, list) else wire
         if key in seen:
-            yield Problem(f"{path}[{index}]", "is there twice")
+            yield ManifestProblem(f"{path}[{index}]", "is there twice")
         seen.add(key)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from stoker.api.manifests.yaml_scalars import Scalar, key, scalar
+from stoker.api.manifests.yaml_scalars import YamlScalar, key, scalar
 from stoker.domain.errors import InvalidValue
 
 MAX_BYTES = 3 << 20
@@ -22,25 +22,25 @@ MAX_DEPTH = 64
 MAX_NODES = 100_000
 MAX_DOCUMENTS = 500
 
-Value = Scalar | list["Value"] | dict[str, "Value"]
+YamlValue = YamlScalar | list["YamlValue"] | dict[str, "YamlValue"]
 
 _TEXT_TAGS = ("tag:yaml.org,2002:str", "!")
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCollection:
     """A list or map that is not finished yet."""
 
-    value: list[Value] | dict[str, Value]
+    value: list[YamlValue] | dict[str, YamlValue]
     anchor: str | None
     line: int
     first_node: int
     key: str | None = None
     merging: bool = False
-    merged: list[dict[str, Value]] = field(default_factory=list)
+    merged: list[dict[str, YamlValue]] = field(default_factory=list)
 
 
-def load_documents(data: bytes) -> Iterator[Value]:
+def load_documents(data: bytes) -> Iterator[YamlValue]:
     """Each document of a file; one that is empty is left out."""
     if len(data) > MAX_BYTES:
         raise InvalidValue(f"the file is larger than {MAX_BYTES} bytes")
@@ -48,7 +48,7 @@ def load_documents(data: bytes) -> Iterator[Value]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidValue(f"the file is not UTF-8 at byte {error.start}") from None
-    reader = _Reader()
+    reader = _YamlReader()
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             yield from reader.take(event)
@@ -56,17 +56,17 @@ def load_documents(data: bytes) -> Iterator[Value]:
         raise InvalidValue(_explained(error)) from None
 
 
-class _Reader:
+class _YamlReader:
     """Turns events into documents."""
 
     def __init__(self) -> None:
-        self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Value, int]] = {}
+        self._open: list[_OpenCollection] = []
+        self._anchors: dict[str, tuple[YamlValue, int]] = {}
         self._nodes = 0
         self._documents = 0
-        self._root: Value = None
+        self._root: YamlValue = None
 
-    def take(self, event: yaml.Event) -> Iterator[Value]:
+    def take(self, event: yaml.Event) -> Iterator[YamlValue]:
         match event:
             case yaml.DocumentStartEvent():
                 self._anchors.clear()
@@ -121,8 +121,10 @@ class _Reader:
             raise InvalidValue(f"line {_line(event)}: the tag {event.tag[:80]} is not allowed")
         if len(self._open) >= MAX_DEPTH:
             raise InvalidValue(f"line {_line(event)}: nested deeper than {MAX_DEPTH} levels")
-        value: list[Value] | dict[str, Value] = {} if isinstance(event, yaml.MappingStartEvent) else []
-        self._open.append(_Open(value, event.anchor, _line(event), self._nodes))
+        value: list[YamlValue] | dict[str, YamlValue] = (
+            {} if isinstance(event, yaml.MappingStartEvent) else []
+        )
+        self._open.append(_OpenCollection(value, event.anchor, _line(event), self._nodes))
 
     def _end(self) -> None:
         done = self._open.pop()
@@ -134,7 +136,7 @@ class _Reader:
             self._anchors[done.anchor] = (done.value, self._nodes - done.first_node + 1)
         self._add(done.value, done.line)
 
-    def _add(self, value: Value, line: int, *, merges: bool = False) -> None:
+    def _add(self, value: YamlValue, line: int, *, merges: bool = False) -> None:
         """Put a finished value where it belongs; in a map every other one is a name."""
         if not self._open:
             self._root = value
@@ -153,7 +155,7 @@ class _Reader:
             parent.key = None
 
 
-def _name(parent: dict[str, Value], value: Value, line: int) -> str:
+def _name(parent: dict[str, YamlValue], value: YamlValue, line: int) -> str:
     if isinstance(value, (list, dict)):
         raise InvalidValue(f"line {line}: a list or map cannot be the name of a field")
     name = key(value)
@@ -162,7 +164,7 @@ def _name(parent: dict[str, Value], value: Value, line: int) -> str:
     return name
 
 
-def _merge_sources(value: Value, line: int) -> list[dict[str, Value]]:
+def _merge_sources(value: YamlValue, line: int) -> list[dict[str, YamlValue]]:
     sources = value if isinstance(value, list) else [value]
     maps = [one for one in sources if isinstance(one, dict)]
     if len(maps) != len(sources):

@@ -11,9 +11,9 @@ import re
 
 from stoker.domain.errors import InvalidValue
 
-Scalar = str | int | float | bool | None
+YamlScalar = str | int | float | bool | None
 
-_WORDS: dict[str, Scalar] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_WORDS: dict[str, YamlScalar] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 for _yes, _no in (("y", "n"), ("yes", "no"), ("true", "false"), ("on", "off")):
     for _style in (str.lower, str.capitalize, str.upper):
         _WORDS[_style(_yes)] = True
@@ -29,7 +29,7 @@ _LARGEST_INTEGER = (1 << 63) - 1
 _SMALLEST_INTEGER = -(1 << 63)
 
 
-def scalar(word: str) -> Scalar:
+def scalar(word: str) -> YamlScalar:
     """The value of a word that stands without quotes."""
     if word in _WORDS:
         return _WORDS[word]
@@ -44,7 +44,7 @@ def scalar(word: str) -> Scalar:
     return word
 
 
-def key(value: Scalar) -> str:
+def key(value: YamlScalar) -> str:
     """A value as the name of a field; names are always text in JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -6,26 +6,26 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from stoker.api.field_docs import Block, Rule, about, items, text
+from stoker.api.field_docs import Block, FieldRule, about, items, text
 from stoker.api.meta import SecretKeyRef
-from stoker.api.scalars import BranchTemplate, Duration, Globs, HttpUrl, Limit, Size
+from stoker.api.scalars import BranchTemplate, Duration, GlobList, HttpUrl, Limit, SizeQuantity
 
 
-class Guardrails(Block):
+class GuardrailSpec(Block):
     """What never flows back."""
 
-    max_file_size: Annotated[Size | None, about("Largest file that is sent to git.")] = None
+    max_file_size: Annotated[SizeQuantity | None, about("Largest file that is sent to git.")] = None
     max_files_per_pr: Annotated[Limit | None, about("Most files in one pull request.")] = msgspec.field(
         default=None, name="maxFilesPerPR"
     )
-    exclude_patterns: Annotated[Globs | None, about("Files that are never sent to git, as globs.")] = None
+    exclude_patterns: Annotated[GlobList | None, about("Files that are never sent to git, as globs.")] = None
 
 
-class Forge(Block):
+class ForgeSpec(Block):
     """The service that holds pull requests."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "self.type != 'gitea' || has(self.url)",
             "url must be given for the type gitea",
             lambda it: it.type != "gitea" or it.url is not None,
@@ -43,12 +43,12 @@ class Forge(Block):
     ] = None
 
 
-class Bidirectional(Block):
+class BidirectionalSpec(Block):
     """How changes on a gateway become commits or pull requests."""
 
     enabled: Annotated[bool | None, about("Whether anything flows back.")] = None
     watch_paths: Annotated[
-        Globs | None, about("What may flow back, as globs below the data folder; nothing else ever does.")
+        GlobList | None, about("What may flow back, as globs below the data folder; nothing else ever does.")
     ] = None
     target_branch: Annotated[
         BranchTemplate | None, about("Branch that changes are pushed to, with fields such as {{.Namespace}}.")
@@ -69,8 +69,8 @@ class Bidirectional(Block):
             "request. gatewayWins: syncs of that file wait for the pull request. manual: a person decides."
         ),
     ] = None
-    guardrails: Annotated[Guardrails | None, about("What never flows back.")] = None
+    guardrails: Annotated[GuardrailSpec | None, about("What never flows back.")] = None
     forge: Annotated[
-        Forge | None,
+        ForgeSpec | None,
         about("The service that holds pull requests; left out: told from git.repo where possible."),
     ] = None

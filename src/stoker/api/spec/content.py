@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from stoker.api.field_docs import Block, about, items, text
-from stoker.api.scalars import DestinationPath, JsonPath, RelativePath, ValueTemplate
+from stoker.api.scalars import DestinationPath, JsonPathText, RelativePath, ValueTemplate
 
 
 class SharedExternalResources(Block):
@@ -39,7 +39,7 @@ class SharedUdts(Block):
     source: Annotated[RelativePath | None, about("Folder in the repository.")] = None
 
 
-_ModuleFile = Annotated[str, text(255, least=1)]
+_ModuleFileName = Annotated[str, text(255, least=1)]
 
 
 class SharedModules(Block):
@@ -48,12 +48,12 @@ class SharedModules(Block):
     enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
     source: Annotated[RelativePath | None, about("Folder in the repository that holds .modl files.")] = None
     order: Annotated[
-        Annotated[tuple[_ModuleFile, ...], items(64)] | None,
+        Annotated[tuple[_ModuleFileName, ...], items(64)] | None,
         about("File names in the order in which they are installed; the others follow by name."),
     ] = None
 
 
-class Shared(Block):
+class SharedContentSpec(Block):
     """Content that every gateway of the resource gets."""
 
     external_resources: Annotated[
@@ -91,7 +91,7 @@ class NormalizeField(Block):
     """One value to set in every config.json, config.yaml and config.yml."""
 
     json_path: Annotated[
-        JsonPath,
+        JsonPathText,
         about(
             'Where the value stands, such as .gateways[0].hostname or .["a.b"]; a file without it stays as '
             "it is."
@@ -109,7 +109,7 @@ class NormalizeField(Block):
 _NormalizeFields = Annotated[tuple[NormalizeField, ...], items(64)]
 
 
-class Normalize(Block):
+class NormalizeSpec(Block):
     """Values that differ per gateway, set in config.json and YAML files without touching any other byte."""
 
     system_name: Annotated[bool | None, about("Set systemName to the gateway's name.")] = None

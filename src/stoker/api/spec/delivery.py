@@ -6,15 +6,15 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Block, Rule, about, items, text
+from stoker.api.field_docs import Block, FieldRule, about, items, text
 from stoker.api.meta import LocalRef
 from stoker.api.scalars import Duration, GatewayName, HealthCheckUrl, HttpUrl, Label, Limit, ObjectName
 
 _KeyPrefix = Annotated[str, text(512)]
-_Bucket = Annotated[str, text(255)]
+_BucketName = Annotated[str, text(255)]
 
 
-class SnapshotVolume(Block):
+class SnapshotVolumeSpec(Block):
     """A volume for snapshots."""
 
     claim_name: Annotated[
@@ -22,10 +22,10 @@ class SnapshotVolume(Block):
     ] = None
 
 
-class SnapshotS3(Block):
+class SnapshotS3Spec(Block):
     """A bucket that speaks S3."""
 
-    bucket: Annotated[_Bucket | None, about("Name of the bucket.")] = None
+    bucket: Annotated[_BucketName | None, about("Name of the bucket.")] = None
     key_prefix: Annotated[_KeyPrefix | None, about("What every key begins with.")] = None
     endpoint: Annotated[HttpUrl | None, about("Address of a server that is not Amazon's.")] = None
     region: Annotated[Annotated[str, text(64, least=1)] | None, about("Region of the bucket.")] = None
@@ -35,10 +35,10 @@ class SnapshotS3(Block):
     ] = None
 
 
-class SnapshotGcs(Block):
+class SnapshotGcsSpec(Block):
     """A bucket in Google Cloud Storage."""
 
-    bucket: Annotated[_Bucket | None, about("Name of the bucket.")] = None
+    bucket: Annotated[_BucketName | None, about("Name of the bucket.")] = None
     key_prefix: Annotated[_KeyPrefix | None, about("What every key begins with.")] = None
     credentials_secret_ref: Annotated[
         LocalRef | None,
@@ -46,16 +46,18 @@ class SnapshotGcs(Block):
     ] = None
 
 
-class SnapshotStorage(Block):
+class SnapshotStorageSpec(Block):
     """Where snapshots are kept."""
 
     type: Annotated[Literal["pvc", "s3", "gcs"] | None, about("Kind of storage.")] = None
-    pvc: Annotated[SnapshotVolume | None, about("The volume, for type pvc.")] = None
-    s3: Annotated[SnapshotS3 | None, about("The bucket, for type s3.")] = None
-    gcs: Annotated[SnapshotGcs | None, about("The bucket, for type gcs.", stability="experimental")] = None
+    pvc: Annotated[SnapshotVolumeSpec | None, about("The volume, for type pvc.")] = None
+    s3: Annotated[SnapshotS3Spec | None, about("The bucket, for type s3.")] = None
+    gcs: Annotated[SnapshotGcsSpec | None, about("The bucket, for type gcs.", stability="experimental")] = (
+        None
+    )
 
 
-class Snapshots(Block):
+class SnapshotSpec(Block):
     """Copies of a gateway's files, taken before each sync."""
 
     enabled: Annotated[bool | None, about("Whether a snapshot is taken before each sync.")] = None
@@ -66,14 +68,14 @@ class Snapshots(Block):
         Literal["managed", "all"] | None,
         about("managed: the files that syncs write. all: the whole data folder except caches."),
     ] = None
-    storage: Annotated[SnapshotStorage | None, about("Where snapshots are kept.")] = None
+    storage: Annotated[SnapshotStorageSpec | None, about("Where snapshots are kept.")] = None
 
 
-class Rollback(Block):
+class RollbackSpec(Block):
     """A request to go back; each distinct value is carried out once."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "!(has(self.toSnapshot) && self.toSnapshot != '' && has(self.toCommit) && self.toCommit != '')",
             "toSnapshot and toCommit exclude each other: set one of them",
             lambda it: not (it.to_snapshot and it.to_commit),
@@ -90,7 +92,7 @@ class Rollback(Block):
             str,
             text(
                 64,
-                Rule(
+                FieldRule(
                     "self.matches(r'^([0-9a-f]{40}|[0-9a-f]{64})?$')",
                     "must be a full commit id of 40 or 64 hexadecimal digits, or empty",
                     lambda value: len(value) in (0, 40, 64) and set(value) <= set("0123456789abcdef"),
@@ -102,7 +104,7 @@ class Rollback(Block):
     ] = None
 
 
-class DeploymentStage(Block):
+class DeploymentStageSpec(Block):
     """Gateways that get a new commit together."""
 
     name: Annotated[Label, about("Name of the stage.")]
@@ -119,11 +121,11 @@ class DeploymentStage(Block):
     require_approval: Annotated[bool | None, about("Whether the stage waits for an approval.")] = None
 
 
-class SyncOrder(Block):
+class SyncOrderSpec(Block):
     """The place of one gateway in the order."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "!has(self.dependsOn) || !(self.name in self.dependsOn)",
             "dependsOn must not name the gateway itself",
             lambda it: it.name not in (it.depends_on or ()),
@@ -142,7 +144,7 @@ class SyncOrder(Block):
     ] = None
 
 
-class AutoRollback(Block):
+class AutoRollbackSpec(Block):
     """Going back by itself when a sync turns out badly."""
 
     enabled: Annotated[bool | None, about("Whether a failed sync is taken back.")] = None
@@ -155,23 +157,23 @@ class AutoRollback(Block):
     ] = None
 
 
-class Deployment(Block):
+class DeploymentSpec(Block):
     """The order in which gateways get a new commit."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "!has(self.stages) || size(self.stages) == 0 || has(self.strategy) && self.strategy == 'canary'",
             "stages must be empty unless strategy is canary",
             lambda it: not it.stages or it.strategy == "canary",
             at="stages",
         ),
-        Rule(
+        FieldRule(
             "!has(self.strategy) || self.strategy != 'canary' || has(self.stages) && size(self.stages) > 0",
             "stages must not be empty when strategy is canary",
             lambda it: it.strategy != "canary" or bool(it.stages),
             at="stages",
         ),
-        Rule(
+        FieldRule(
             "!has(self.stages) || self.stages.all(one, self.stages.exists_one(other, other.name == "
             "one.name))",
             "stages must have different names",
@@ -184,11 +186,11 @@ class Deployment(Block):
         Literal["all-at-once", "canary"] | None, about("All gateways together, or stage by stage.")
     ] = None
     stages: Annotated[
-        Annotated[tuple[DeploymentStage, ...], items(32)] | None,
+        Annotated[tuple[DeploymentStageSpec, ...], items(32)] | None,
         about("The stages in their order; only with strategy canary."),
     ] = None
     sync_order: Annotated[
-        Annotated[tuple[SyncOrder, ...], items(256, keyed_by=("name",))] | None,
+        Annotated[tuple[SyncOrderSpec, ...], items(256, keyed_by=("name",))] | None,
         about("Weights and dependencies between gateways."),
     ] = None
-    auto_rollback: Annotated[AutoRollback | None, about("Going back by itself after a failure.")] = None
+    auto_rollback: Annotated[AutoRollbackSpec | None, about("Going back by itself after a failure.")] = None

@@ -6,23 +6,23 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Block, Rule, about, entries, matching, nullable, text
+from stoker.api.field_docs import Block, FieldRule, about, entries, matching, nullable, text
 from stoker.api.meta import SecretKeyRef
 from stoker.api.scalars import Duration, ResourceAmount
 
 
-class Gateway(Block):
+class GatewaySpec(Block):
     """How the agent reaches the gateway beside it."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "!has(self.port) || self.port != 0",
             "gateway.port must be from 1 to 65535; to write files without asking the gateway set "
             "gateway.filesOnly: true",
             lambda it: it.port != 0,
             at="port",
         ),
-        Rule(
+        FieldRule(
             "!(has(self.caSecretRef) && has(self.insecureSkipVerify) && self.insecureSkipVerify)",
             "insecureSkipVerify and caSecretRef exclude each other: set one of them",
             lambda it: not (it.ca_secret_ref and it.insecure_skip_verify),
@@ -80,7 +80,7 @@ class Gateway(Block):
     ] = None
 
 
-class Ignition(Block):
+class IgnitionSpec(Block):
     """How a sync behaves towards people and peers on the gateway."""
 
     designer_session_policy: Annotated[
@@ -115,7 +115,7 @@ class Ignition(Block):
     ] = None
 
 
-class AgentImage(Block):
+class AgentImageSpec(Block):
     """The image of the agent."""
 
     repository: Annotated[
@@ -141,23 +141,25 @@ class AgentImage(Block):
     ] = None
 
 
-_Amounts = Annotated[dict[str, ResourceAmount], entries(16)]
+_ResourceAmounts = Annotated[dict[str, ResourceAmount], entries(16)]
 
 
 class ContainerResources(Block):
     """What a container asks for and may use."""
 
-    requests: Annotated[_Amounts | None, about("What is reserved, such as cpu: 50m and memory: 64Mi.")] = None
+    requests: Annotated[
+        _ResourceAmounts | None, about("What is reserved, such as cpu: 50m and memory: 64Mi.")
+    ] = None
     limits: Annotated[
-        _Amounts | None, about("What may be used at most, such as cpu: 200m and memory: 256Mi.")
+        _ResourceAmounts | None, about("What may be used at most, such as cpu: 200m and memory: 256Mi.")
     ] = None
 
 
-class Agent(Block):
+class AgentContainerSpec(Block):
     """The container that is put beside each gateway."""
 
     image: Annotated[
-        AgentImage | None, about("The image of the agent; the installation's own where left out.")
+        AgentImageSpec | None, about("The image of the agent; the installation's own where left out.")
     ] = None
     resources: Annotated[ContainerResources | None, about("CPU and memory of the agent's container.")] = None
     sidecar_mode: Annotated[

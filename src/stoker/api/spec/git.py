@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Block, Rule, about
+from stoker.api.field_docs import Block, FieldRule, about
 from stoker.api.meta import LocalRef, SecretKeyRef
 from stoker.api.scalars import ProxyUrl, SourceAddress, SourceRef
 
@@ -60,11 +60,11 @@ class GpgKeyAuth(Block):
     secret_ref: Annotated[SecretKeyRef, about("Public keys in ASCII armour; the usual key is publicKey.")]
 
 
-class GitAuth(Block):
+class GitAuthSpec(Block):
     """How to log in to the git server."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "[has(self.sshKey), has(self.githubApp), has(self.token), has(self.basic)].filter(it, it).size() "
             "<= 1",
             "auth takes at most one of sshKey, githubApp, token and basic",
@@ -85,7 +85,7 @@ class GitAuth(Block):
     ] = None
 
 
-class GitVerify(Block):
+class GitVerifySpec(Block):
     """Which signatures a commit needs before anything of it is used."""
 
     mode: Annotated[
@@ -101,18 +101,18 @@ class GitVerify(Block):
     ] = None
 
 
-class GitAccess(Block):
+class GitAccessSpec(Block):
     """What several resources may share about reaching a git server."""
 
     auth: Annotated[
-        GitAuth | None,
+        GitAuthSpec | None,
         about(
             "How to log in; at most one of sshKey, githubApp, token and basic. Left out: no login. "
             "A resource that sets it replaces what it would inherit as a whole."
         ),
     ] = None
     verify: Annotated[
-        GitVerify | None,
+        GitVerifySpec | None,
         about("Signatures that are demanded. A commit that fails the check changes nothing."),
     ] = None
     ca_secret_ref: Annotated[
@@ -135,7 +135,7 @@ class GitAccess(Block):
     ] = None
 
 
-class GitSource(GitAccess):
+class GitSourceSpec(GitAccessSpec):
     """The repository and the ref to follow."""
 
     repo: Annotated[

@@ -6,12 +6,12 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from stoker.api.field_docs import Block, Rule, about, items, matching, text
+from stoker.api.field_docs import Block, FieldRule, about, items, matching, text
 from stoker.api.meta import SecretKeyRef
 from stoker.api.scalars import Count, Duration, Glob, HttpUrl, HttpUrlOrEmpty, JsonPointer, Limit, Percent
 
 
-class DeletionBudget(Block):
+class DeletionBudgetSpec(Block):
     """How much one sync may delete; more than either limit stalls until the plan is approved."""
 
     files: Annotated[Count | None, about("Number of files that may be deleted.")] = None
@@ -23,7 +23,7 @@ class DeletionBudget(Block):
     ] = None
 
 
-class ValidationWebhook(Block):
+class ValidationWebhookSpec(Block):
     """A service that is asked before each sync."""
 
     url: Annotated[
@@ -35,18 +35,18 @@ class ValidationWebhook(Block):
     )
 
 
-class Validation(Block):
+class ValidationSpec(Block):
     """Checks before anything is written."""
 
     dry_run_before: Annotated[
         bool | None, about("Compute and report what would change, and write nothing.")
     ] = None
-    webhook: Annotated[ValidationWebhook | None, about("A service of your own that may refuse a sync.")] = (
-        None
-    )
+    webhook: Annotated[
+        ValidationWebhookSpec | None, about("A service of your own that may refuse a sync.")
+    ] = None
 
 
-class DriftIgnore(Block):
+class DriftIgnoreSpec(Block):
     """A difference that is not drift."""
 
     path: Annotated[Glob, about("Files in which differences are ignored, as a glob below the data folder.")]
@@ -56,7 +56,7 @@ class DriftIgnore(Block):
     ] = None
 
 
-class Drift(Block):
+class DriftSpec(Block):
     """What happens when files on the gateway are changed by somebody else."""
 
     mode: Annotated[
@@ -68,11 +68,11 @@ class Drift(Block):
     ] = None
     interval: Annotated[Duration | None, about("Pause between two comparisons.")] = None
     ignore: Annotated[
-        Annotated[tuple[DriftIgnore, ...], items(128)] | None, about("Differences that do not count.")
+        Annotated[tuple[DriftIgnoreSpec, ...], items(128)] | None, about("Differences that do not count.")
     ] = None
 
 
-class MaintenanceWindow(Block):
+class MaintenanceWindowSpec(Block):
     """A time in which gateways may be changed."""
 
     cron: Annotated[
@@ -96,10 +96,10 @@ class MaintenanceWindow(Block):
     ] = None
 
 
-MaintenanceWindows = Annotated[tuple[MaintenanceWindow, ...], items(64)]
+MaintenanceWindowList = Annotated[tuple[MaintenanceWindowSpec, ...], items(64)]
 
 
-class RateLimit(Block):
+class RateLimitSpec(Block):
     """How many gateways sync at once and how fast."""
 
     max_concurrent_syncs: Annotated[
@@ -110,7 +110,7 @@ class RateLimit(Block):
     burst_limit: Annotated[Limit | None, about("Syncs that may start at once after a quiet time.")] = None
 
 
-class ApprovalWebhook(Block):
+class ApprovalWebhookSpec(Block):
     """A service that is told about what waits for approval."""
 
     url: Annotated[
@@ -118,7 +118,7 @@ class ApprovalWebhook(Block):
     ] = None
 
 
-class Approval(Block):
+class ApprovalSpec(Block):
     """Whether a person has to agree to a new commit."""
 
     required: Annotated[
@@ -132,7 +132,9 @@ class Approval(Block):
         Annotated[tuple[Annotated[str, text(128, least=1)], ...], items(64)] | None,
         about("Teams whose members may approve."),
     ] = None
-    webhook: Annotated[ApprovalWebhook | None, about("A service that is told about open requests.")] = None
+    webhook: Annotated[ApprovalWebhookSpec | None, about("A service that is told about open requests.")] = (
+        None
+    )
 
 
 _EventNames = Annotated[
@@ -146,16 +148,16 @@ _EventNames = Annotated[
 ]
 
 
-class AlertWebhook(Block):
+class AlertWebhookSpec(Block):
     """Somebody to tell."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
+    RULES: ClassVar[tuple[FieldRule, ...]] = (
+        FieldRule(
             "self.type == 'pagerduty' || has(self.url) != has(self.urlSecretRef)",
             "url or urlSecretRef must be given, one of the two, for the types slack, teams and webhook",
             lambda it: it.type == "pagerduty" or (it.url is None) != (it.url_secret_ref is None),
         ),
-        Rule(
+        FieldRule(
             "self.type != 'pagerduty' || has(self.integrationKey) != has(self.integrationKeySecretRef)",
             "integrationKey or integrationKeySecretRef must be given, one of the two, for the type pagerduty",
             lambda it: (
@@ -197,12 +199,12 @@ class AlertWebhook(Block):
     ] = msgspec.field(default=None, name="true")
 
 
-class Alerting(Block):
+class AlertingSpec(Block):
     """Who is told about what goes wrong."""
 
     enabled: Annotated[bool | None, about("Whether anybody is told.")] = None
     webhooks: Annotated[
-        Annotated[tuple[AlertWebhook, ...], items(32)] | None,
+        Annotated[tuple[AlertWebhookSpec, ...], items(32)] | None,
         about(
             "The services that are told; what they can be told is still growing.", stability="experimental"
         ),

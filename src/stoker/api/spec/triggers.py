@@ -6,17 +6,17 @@ from typing import Annotated, Literal
 
 from stoker.api.field_docs import Block, about, items, text
 from stoker.api.meta import SecretKeyRef
-from stoker.api.scalars import NamespaceName, PollingInterval, Port, Size
+from stoker.api.scalars import NamespaceName, PollingInterval, PortNumber, SizeQuantity
 
-Namespaces = Annotated[tuple[NamespaceName, ...], items(256)]
+NamespaceList = Annotated[tuple[NamespaceName, ...], items(256)]
 
 
-class Webhook(Block):
+class WebhookSpec(Block):
     """Who may ask for a sync over HTTP, and where agents may be injected."""
 
     enabled: Annotated[bool | None, about("Whether the receiver accepts requests for this resource.")] = None
     port: Annotated[
-        Port | None,
+        PortNumber | None,
         about(
             "Port on which requests are expected. One listener serves all resources; another port is "
             "reported."
@@ -36,7 +36,7 @@ class Webhook(Block):
         ),
     ] = None
     allowed_namespaces: Annotated[
-        Namespaces | None,
+        NamespaceList | None,
         about(
             "Namespaces in which pods may get an agent for this resource; empty or left out: no further "
             "limit."
@@ -44,7 +44,7 @@ class Webhook(Block):
     ] = None
 
 
-class Polling(Block):
+class PollingSpec(Block):
     """The safety net under webhooks."""
 
     enabled: Annotated[bool | None, about("Whether the controller looks by itself if the ref has moved.")] = (
@@ -53,13 +53,13 @@ class Polling(Block):
     interval: Annotated[PollingInterval | None, about("Pause between two looks, at least 1s.")] = None
 
 
-class Storage(Block):
+class SharedStorageSpec(Block):
     """A volume that holds one clone for all gateways, in place of one clone per agent."""
 
     storage_class_name: Annotated[
         Annotated[str, text(253)] | None, about("Class of the volume; empty means the cluster's default.")
     ] = None
-    size: Annotated[Size | None, about("Size of the volume.")] = None
+    size: Annotated[SizeQuantity | None, about("Size of the volume.")] = None
     access_mode: Annotated[
         Literal["ReadWriteMany", "ReadWriteOnce"] | None,
         about("ReadWriteOnce is possible only while a single gateway refers to the resource."),

@@ -2,7 +2,7 @@
 
 A resource of any kind that asks for gateways to be kept in sync goes through
 these four functions; nothing that imports this package needs to know which kind
-it was. A further kind is one class with the methods of `Adapter` and one line in
+it was. A further kind is one class with the methods of `KindAdapter` and one line in
 `_ADAPTERS`.
 
     base_wanted_by(resource)             the object to look up first, if any
@@ -10,7 +10,7 @@ it was. A further kind is one class with the methods of `Adapter` and one line i
     intent_for(settled)                  what the operator does for it
     gateway_intent_for(settled, pod, …)  what one gateway's files must be
 
-An agent receives a settled resource and begins with `Settled(resource)`.
+An agent receives a settled resource and begins with `SettledResource(resource)`.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.meta import NamespacedRef
 from stoker.api.to_intent.ignitionsync import IgnitionSyncAdapter
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.api.to_intent.stoker import StokerAdapter
-from stoker.api.to_intent.types import Settled, Surroundings
+from stoker.api.to_intent.types import IntentContext, SettledResource
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import GatewayIntent, ResourceIntent
 
 __all__ = [
     "MODELS",
     "NO_DEFAULTS",
-    "Adapter",
+    "IntentContext",
+    "KindAdapter",
     "PodFacts",
-    "Settled",
-    "Surroundings",
+    "SettledResource",
     "base_wanted_by",
     "gateway_intent_for",
     "intent_for",
     "settle",
 ]
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=CustomResource)
 
 NO_DEFAULTS = IgnitionSyncBaseSpec()
-NOTHING_AROUND = Surroundings()
+NOTHING_AROUND = IntentContext()
 
 
-class Adapter(Protocol[R]):
+class KindAdapter(Protocol[R]):
     """What is to be known about one kind."""
 
     def wanted_base(self, resource: R) -> NamespacedRef | None:
@@ -57,46 +57,46 @@ class Adapter(Protocol[R]):
 
     def settle(
         self, resource: R, base: IgnitionSyncBase | None, defaults: IgnitionSyncBaseSpec
-    ) -> Settled[R]:
+    ) -> SettledResource[R]:
         """The resource after the merge, or an error that says what is missing."""
         ...
 
-    def resource_intent(self, known: Settled[R]) -> ResourceIntent: ...
+    def resource_intent(self, known: SettledResource[R]) -> ResourceIntent: ...
 
-    def gateway_intent(self, resource: R, pod: PodFacts, around: Surroundings) -> GatewayIntent: ...
+    def gateway_intent(self, resource: R, pod: PodFacts, around: IntentContext) -> GatewayIntent: ...
 
 
 # Which resource each adapter takes follows from its key, which a mapping's type cannot express.
-_ADAPTERS: Mapping[type[Resource], Adapter[Any]] = {
+_ADAPTERS: Mapping[type[CustomResource], KindAdapter[Any]] = {
     IgnitionSync: IgnitionSyncAdapter(),
     Stoker: StokerAdapter(),
 }
 
-MODELS: tuple[type[Resource], ...] = tuple(_ADAPTERS)
+MODELS: tuple[type[CustomResource], ...] = tuple(_ADAPTERS)
 """The kinds that ask for gateways to be kept in sync."""
 
 
-def base_wanted_by(resource: Resource) -> NamespacedRef | None:
+def base_wanted_by(resource: CustomResource) -> NamespacedRef | None:
     return _adapter(resource).wanted_base(resource)
 
 
 def settle(
     resource: R, *, base: IgnitionSyncBase | None = None, defaults: IgnitionSyncBaseSpec = NO_DEFAULTS
-) -> Settled[R]:
+) -> SettledResource[R]:
     return _adapter(resource).settle(resource, base, defaults)
 
 
-def intent_for(known: Settled[R]) -> ResourceIntent:
+def intent_for(known: SettledResource[R]) -> ResourceIntent:
     return _adapter(known.resource).resource_intent(known)
 
 
 def gateway_intent_for(
-    known: Settled[R], pod: PodFacts, around: Surroundings = NOTHING_AROUND
+    known: SettledResource[R], pod: PodFacts, around: IntentContext = NOTHING_AROUND
 ) -> GatewayIntent:
     return _adapter(known.resource).gateway_intent(known.resource, pod, around)
 
 
-def _adapter(resource: Resource) -> Adapter[Any]:
+def _adapter(resource: CustomResource) -> KindAdapter[Any]:
     adapter = _ADAPTERS.get(type(resource))
     if adapter is None:
         raise InvalidValue(f"a {type(resource).__name__} does not keep gateways in sync")

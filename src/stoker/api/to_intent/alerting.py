@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoker.api.spec.policies import Alerting, AlertWebhook
+from stoker.api.spec.policies import AlertingSpec, AlertWebhookSpec
 from stoker.api.to_intent.values import secret_key
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.intent.intent import Notice
@@ -12,13 +12,13 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 
 
-def alerts_of(block: Alerting | None) -> tuple[AlertTarget, ...]:
+def alerts_of(block: AlertingSpec | None) -> tuple[AlertTarget, ...]:
     if block is None or not block.enabled:
         return ()
     return tuple(_target(webhook) for webhook in block.webhooks or ())
 
 
-def alert_notices(block: Alerting | None) -> Iterator[Notice]:
+def alert_notices(block: AlertingSpec | None) -> Iterator[Notice]:
     """Also for alarms that are off: a secret in a manifest is one either way (C-126)."""
     for index, webhook in enumerate((block and block.webhooks) or ()):
         at = f"alerting.webhooks[{index}]"
@@ -31,7 +31,7 @@ def alert_notices(block: Alerting | None) -> Iterator[Notice]:
             yield Notice(Reason.FIELD_IGNORED, f"{at}.{unused} is not used for the type {webhook.type}")
 
 
-def _unused(webhook: AlertWebhook) -> tuple[str, ...]:
+def _unused(webhook: AlertWebhookSpec) -> tuple[str, ...]:
     if webhook.type == "pagerduty":
         given = {"url": webhook.url, "urlSecretRef": webhook.url_secret_ref}
     else:
@@ -42,7 +42,7 @@ def _unused(webhook: AlertWebhook) -> tuple[str, ...]:
     return tuple(name for name, value in given.items() if value is not None)
 
 
-def _target(webhook: AlertWebhook) -> AlertTarget:
+def _target(webhook: AlertWebhookSpec) -> AlertTarget:
     kind = AlertKind(webhook.type)
     if kind is AlertKind.PAGERDUTY:
         ref, inline = webhook.integration_key_secret_ref, webhook.integration_key

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import TypeVar
 
 from stoker.api.to_intent import annotation_values as values
-from stoker.api.to_intent.pod_facts import Annotation
+from stoker.api.to_intent.pod_facts import PodAnnotation
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.annotation_requests import GivenApproval, RefRequest, Requests
+from stoker.domain.intent.annotation_requests import ApprovalGrant, RefRequest, ResourceRequests
 from stoker.domain.intent.intent import Notice
 
 T = TypeVar("T")
@@ -36,9 +36,9 @@ APPROVED_PLAN = "approved-plan"
 RELEASED = "release-quarantine"
 
 
-def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, tuple[Notice, ...]]:
+def requests_of(annotations: Mapping[str, str], group: str) -> tuple[ResourceRequests, tuple[Notice, ...]]:
     """Read under the prefix of the resource's own group (C-004); approvals also without one (C-125)."""
-    reader = _Reader(annotations, group)
+    reader = _AnnotationReader(annotations, group)
     requested = reader.read(REQUESTED_REF, values.ref)
     approver = reader.read(APPROVED_BY, values.line, bare=True)
     approved_at = reader.read(APPROVED_AT, _moment, bare=True)
@@ -46,7 +46,7 @@ def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, t
     approved_plans = reader.read(APPROVED_PLAN, values.digests, bare=True)
     # What an approval is limited to and cannot be read must not make it one for everything.
     readable = reader.unreadable.isdisjoint((APPROVED_REF, APPROVED_PLAN))
-    requests = Requests(
+    requests = ResourceRequests(
         ref=RefRequest(
             ref=requested,
             at=reader.read(REQUESTED_AT, _moment),
@@ -55,7 +55,7 @@ def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, t
         )
         if requested
         else None,
-        approval=GivenApproval(approver, approved_at, approved_ref)
+        approval=ApprovalGrant(approver, approved_at, approved_ref)
         if approver and approved_at and readable
         else None,
         # `approved-by` was removed from an approval: it is withdrawn, whatever else is still there.
@@ -65,7 +65,7 @@ def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, t
     return requests, tuple(reader.notices)
 
 
-class _Reader:
+class _AnnotationReader:
     """Reads annotations one by one and keeps what it had to say about them."""
 
     def __init__(self, annotations: Mapping[str, str], group: str) -> None:
@@ -74,21 +74,21 @@ class _Reader:
         self.notices: list[Notice] = []
         self.unreadable: set[str] = set()
 
-    def read(self, key: str, parse: Callable[[Annotation], T], *, bare: bool = False) -> T | None:
+    def read(self, key: str, parse: Callable[[PodAnnotation], T], *, bare: bool = False) -> T | None:
         names = [f"{self._group}/{key}", *([key] if bare else [])]
         for name in names:
             value = self._annotations.get(name, "").strip()
             if not value:
                 continue
             try:
-                return parse(Annotation(name, value))
+                return parse(PodAnnotation(name, value))
             except InvalidValue as error:
                 self.notices.append(Notice(error.reason, f"{error.message}; it is left out"))
                 self.unreadable.add(key)
         return None
 
 
-def _moment(annotation: Annotation) -> datetime:
+def _moment(annotation: PodAnnotation) -> datetime:
     try:
         if datetime.fromisoformat(annotation.value).tzinfo is not None:
             return parse_rfc3339(annotation.value)

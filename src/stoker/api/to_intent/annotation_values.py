@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
-from stoker.api.to_intent.pod_facts import Annotation
+from stoker.api.to_intent.pod_facts import PodAnnotation
 from stoker.domain.errors import InvalidValue
 from stoker.domain.images import ImageRef
 from stoker.domain.paths import RelPath
@@ -28,10 +28,10 @@ MAX_LIST = 64
 MAX_PERIOD = 24 * 3600.0
 
 
-def _matching(pattern: str, most: int, why: str) -> Callable[[Annotation], str]:
+def _matching(pattern: str, most: int, why: str) -> Callable[[PodAnnotation], str]:
     form = re.compile(pattern)
 
-    def read(annotation: Annotation) -> str:
+    def read(annotation: PodAnnotation) -> str:
         if len(annotation.value) > most or not form.fullmatch(annotation.value):
             raise annotation.refused(why)
         return annotation.value
@@ -62,15 +62,15 @@ time_zone = _matching(
 locale = _matching(r"[A-Za-z]{2,8}([_-][A-Za-z0-9]{1,8})*", 35, "it must be a locale, such as en-US")
 
 
-def switch(annotation: Annotation) -> bool:
+def switch(annotation: PodAnnotation) -> bool:
     """Only the two words that Kubernetes users write; `yes` might as well be a mistake."""
     if annotation.value not in ("true", "false"):
         raise annotation.refused('it must be "true" or "false"')
     return annotation.value == "true"
 
 
-def one_of(kind: type[E]) -> Callable[[Annotation], E]:
-    def read(annotation: Annotation) -> E:
+def one_of(kind: type[E]) -> Callable[[PodAnnotation], E]:
+    def read(annotation: PodAnnotation) -> E:
         try:
             return kind(annotation.value)
         except ValueError:
@@ -80,7 +80,7 @@ def one_of(kind: type[E]) -> Callable[[Annotation], E]:
     return read
 
 
-def port(annotation: Annotation) -> int:
+def port(annotation: PodAnnotation) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", annotation.value) or not 1 <= int(annotation.value) <= 65535:
         raise annotation.refused(
             "it must be a port from 1 to 65535; to write files without asking the gateway set "
@@ -89,7 +89,7 @@ def port(annotation: Annotation) -> int:
     return int(annotation.value)
 
 
-def period(annotation: Annotation) -> float:
+def period(annotation: PodAnnotation) -> float:
     """Seconds as a plain number, as the papers write it, or a duration."""
     text = annotation.value
     try:
@@ -101,14 +101,14 @@ def period(annotation: Annotation) -> float:
     return seconds
 
 
-def ref(annotation: Annotation) -> GitRef:
+def ref(annotation: PodAnnotation) -> GitRef:
     try:
         return GitRef(annotation.value)
     except InvalidValue as error:
         raise annotation.refused(f"it must be a branch, a tag or a commit: {error.message}") from None
 
 
-def image(annotation: Annotation) -> str:
+def image(annotation: PodAnnotation) -> str:
     try:
         return str(ImageRef.parse(annotation.value))
     except InvalidValue:
@@ -117,7 +117,7 @@ def image(annotation: Annotation) -> str:
         ) from None
 
 
-def service_path(annotation: Annotation) -> str:
+def service_path(annotation: PodAnnotation) -> str:
     """A folder of the repository in canonical form; the empty one is the repository itself."""
     try:
         return RelPath.clean(annotation.value)
@@ -125,36 +125,36 @@ def service_path(annotation: Annotation) -> str:
         raise annotation.refused(f"it must be a folder inside the repository: {error.message}") from None
 
 
-def line(annotation: Annotation) -> str:
+def line(annotation: PodAnnotation) -> str:
     if len(annotation.value) > MAX_TEXT or not annotation.value.isprintable():
         raise annotation.refused(f"it must be at most {MAX_TEXT} printable characters")
     return annotation.value
 
 
-def literal(annotation: Annotation) -> str:
+def literal(annotation: PodAnnotation) -> str:
     """Text that will stand in a template and must come out of it unchanged."""
     if "{{" in annotation.value or "}}" in annotation.value:
         raise annotation.refused("it is taken literally; a template belongs into system-name-template")
     return line(annotation)
 
 
-def template(annotation: Annotation) -> str:
+def template(annotation: PodAnnotation) -> str:
     if len(annotation.value) > MAX_TEMPLATE or not annotation.value.isprintable():
         raise annotation.refused(f"it must be a template of at most {MAX_TEMPLATE} printable characters")
     return annotation.value
 
 
-def digests(annotation: Annotation) -> tuple[str, ...]:
+def digests(annotation: PodAnnotation) -> tuple[str, ...]:
     return _listed(annotation, r"[A-Za-z0-9:_-]{8,128}", "it must be digests of plans, separated by commas")
 
 
-def commits(annotation: Annotation) -> tuple[str, ...]:
+def commits(annotation: PodAnnotation) -> tuple[str, ...]:
     return _listed(
         annotation, r"[0-9a-f]{40}|[0-9a-f]{64}", "it must be full commit ids, separated by commas"
     )
 
 
-def tag_providers(annotation: Annotation) -> tuple[str, ...]:
+def tag_providers(annotation: PodAnnotation) -> tuple[str, ...]:
     return _listed(
         annotation,
         _TAG_PROVIDER,
@@ -162,7 +162,7 @@ def tag_providers(annotation: Annotation) -> tuple[str, ...]:
     )
 
 
-def patterns(annotation: Annotation) -> tuple[str, ...]:
+def patterns(annotation: PodAnnotation) -> tuple[str, ...]:
     """Globs, separated by commas; a comma inside braces belongs to its glob (C-045)."""
     found = [part.strip() for part in _split_outside_braces(annotation)]
     kept = tuple(part for part in found if part)
@@ -175,7 +175,7 @@ def patterns(annotation: Annotation) -> tuple[str, ...]:
     return kept
 
 
-def _split_outside_braces(annotation: Annotation) -> list[str]:
+def _split_outside_braces(annotation: PodAnnotation) -> list[str]:
     parts, depth, start, escaped = [], 0, 0, False
     for index, letter in enumerate(annotation.value):
         if escaped:
@@ -196,7 +196,7 @@ def _split_outside_braces(annotation: Annotation) -> list[str]:
     return [*parts, annotation.value[start:]]
 
 
-def _listed(annotation: Annotation, form: str, why: str) -> tuple[str, ...]:
+def _listed(annotation: PodAnnotation, form: str, why: str) -> tuple[str, ...]:
     found = tuple(part for part in map(str.strip, annotation.value.split(",")) if part)
     if len(found) > MAX_LIST:
         raise annotation.refused(f"it may hold at most {MAX_LIST} entries")

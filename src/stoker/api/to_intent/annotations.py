@@ -16,8 +16,8 @@ from stoker.api.to_intent import annotation_values as values
 from stoker.api.to_intent.pod_facts import (
     LEGACY_PREFIX,
     PREFIX,
-    Annotation,
-    Key,
+    PodAnnotation,
+    PodAnnotationKey,
     PodFacts,
     checked_gateway_name,
     gateway_name,
@@ -68,48 +68,54 @@ class PodSettings:
 def settings_of(pod: PodFacts) -> PodSettings:
     """The settings of a pod, or `InvalidValue` for the first annotation that is not what it should be."""
 
-    def read(key: Key, parse: Callable[[Annotation], T], default: T) -> T:
+    def read(key: PodAnnotationKey, parse: Callable[[PodAnnotation], T], default: T) -> T:
         annotation = pod.annotation(key)
         return default if annotation is None else parse(annotation)
 
-    def read_if_given(key: Key, parse: Callable[[Annotation], T]) -> T | None:
+    def read_if_given(key: PodAnnotationKey, parse: Callable[[PodAnnotation], T]) -> T | None:
         annotation = pod.annotation(key)
         return None if annotation is None else parse(annotation)
 
     return PodSettings(
         gateway=gateway_name(pod),
-        inject=read(Key.INJECT, values.switch, False),
-        resource=read(Key.CR_NAME, values.object_name, ""),
-        resource_kind=read(Key.CR_KIND, values.kind_name, ""),
-        profile=read(Key.SYNC_PROFILE, values.object_name, ""),
-        service_path=read_if_given(Key.SERVICE_PATH, values.service_path),
-        ref_override=read_if_given(Key.REF_OVERRIDE, values.ref),
-        deployment_mode=read(Key.DEPLOYMENT_MODE, values.folder_name, ""),
-        sync_period=read_if_given(Key.SYNC_PERIOD, values.period),
-        excludes=read(Key.EXCLUDE_PATTERNS, values.patterns, ()),
-        system_name=read(Key.SYSTEM_NAME, values.literal, ""),
-        system_name_template=read(Key.SYSTEM_NAME_TEMPLATE, values.template, ""),
-        time_zone=read(Key.TIME_ZONE, values.time_zone, ""),
-        locale=read(Key.LOCALE, values.locale, ""),
-        tag_provider=read(Key.TAG_PROVIDER, values.tag_provider, ""),
-        excluded_tag_providers=read(Key.EXCLUDE_TAG_PROVIDERS, values.tag_providers, ()),
-        tag_inheritance=read_if_given(Key.TAG_INHERITANCE_STRATEGY, values.one_of(TagInheritance)),
-        redundancy_role=read_if_given(Key.REDUNDANCY_ROLE, values.one_of(RedundancyRole)),
-        peer_gateway=read(Key.PEER_GATEWAY_NAME, checked_gateway_name, ""),
-        gateway_port=read_if_given(Key.GATEWAY_PORT, values.port),
-        gateway_tls=read_if_given(Key.GATEWAY_TLS, values.switch),
-        data_volume=read(Key.DATA_VOLUME, values.volume_name, ""),
-        snapshot_volume=read(Key.SNAPSHOT_VOLUME, values.volume_name, ""),
-        approved_plans=read(Key.APPROVED_PLAN, values.digests, ()),
-        agent_image=read(Key.AGENT_IMAGE, values.image, ""),
-        injected=read(Key.INJECTED, values.line, ""),
+        inject=read(PodAnnotationKey.INJECT, values.switch, False),
+        resource=read(PodAnnotationKey.CR_NAME, values.object_name, ""),
+        resource_kind=read(PodAnnotationKey.CR_KIND, values.kind_name, ""),
+        profile=read(PodAnnotationKey.SYNC_PROFILE, values.object_name, ""),
+        service_path=read_if_given(PodAnnotationKey.SERVICE_PATH, values.service_path),
+        ref_override=read_if_given(PodAnnotationKey.REF_OVERRIDE, values.ref),
+        deployment_mode=read(PodAnnotationKey.DEPLOYMENT_MODE, values.folder_name, ""),
+        sync_period=read_if_given(PodAnnotationKey.SYNC_PERIOD, values.period),
+        excludes=read(PodAnnotationKey.EXCLUDE_PATTERNS, values.patterns, ()),
+        system_name=read(PodAnnotationKey.SYSTEM_NAME, values.literal, ""),
+        system_name_template=read(PodAnnotationKey.SYSTEM_NAME_TEMPLATE, values.template, ""),
+        time_zone=read(PodAnnotationKey.TIME_ZONE, values.time_zone, ""),
+        locale=read(PodAnnotationKey.LOCALE, values.locale, ""),
+        tag_provider=read(PodAnnotationKey.TAG_PROVIDER, values.tag_provider, ""),
+        excluded_tag_providers=read(PodAnnotationKey.EXCLUDE_TAG_PROVIDERS, values.tag_providers, ()),
+        tag_inheritance=read_if_given(
+            PodAnnotationKey.TAG_INHERITANCE_STRATEGY, values.one_of(TagInheritance)
+        ),
+        redundancy_role=read_if_given(PodAnnotationKey.REDUNDANCY_ROLE, values.one_of(RedundancyRole)),
+        peer_gateway=read(PodAnnotationKey.PEER_GATEWAY_NAME, checked_gateway_name, ""),
+        gateway_port=read_if_given(PodAnnotationKey.GATEWAY_PORT, values.port),
+        gateway_tls=read_if_given(PodAnnotationKey.GATEWAY_TLS, values.switch),
+        data_volume=read(PodAnnotationKey.DATA_VOLUME, values.volume_name, ""),
+        snapshot_volume=read(PodAnnotationKey.SNAPSHOT_VOLUME, values.volume_name, ""),
+        approved_plans=read(PodAnnotationKey.APPROVED_PLAN, values.digests, ()),
+        agent_image=read(PodAnnotationKey.AGENT_IMAGE, values.image, ""),
+        injected=read(PodAnnotationKey.INJECTED, values.line, ""),
         notices=(*_legacy_names(pod), *_unknown_names(pod)),
     )
 
 
 def _legacy_names(pod: PodFacts) -> Iterator[Notice]:
     """One notice for all of them: it tells which prefix to write, not what is wrong."""
-    used = [found for key in Key if (found := pod.annotation(key)) and found.name.startswith(LEGACY_PREFIX)]
+    used = [
+        found
+        for key in PodAnnotationKey
+        if (found := pod.annotation(key)) and found.name.startswith(LEGACY_PREFIX)
+    ]
     if used:
         names = ", ".join(found.name for found in used)
         yield Notice(Reason.LEGACY_ANNOTATION, f"the prefix of {names} is the old one; {PREFIX} replaces it")
@@ -120,7 +126,7 @@ def _unknown_names(pod: PodFacts) -> Iterator[Notice]:
 
     A pod may carry thousands of them; finding what each resembles would take seconds.
     """
-    known = [str(key) for key in Key]
+    known = [str(key) for key in PodAnnotationKey]
     ours = ((name, prefix) for name in sorted(pod.annotations) for prefix in (PREFIX, LEGACY_PREFIX))
     unknown = [(name, prefix) for name, prefix in ours if _tail(name, prefix) not in (None, *known)]
     for name, prefix in unknown[:MAX_UNKNOWN]:

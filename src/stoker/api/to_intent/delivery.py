@@ -10,21 +10,21 @@ from stoker.api.to_intent.values import amount, choice, either, seconds, secret_
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent import delivery as intent
-from stoker.domain.intent.policies import Rollback
+from stoker.domain.intent.policies import RollbackTarget
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
 
-def polling_of(block: triggers.Polling | None) -> intent.Polling:
-    default, block = intent.Polling(), block or triggers.Polling()
-    return intent.Polling(
+def polling_of(block: triggers.PollingSpec | None) -> intent.PollingPolicy:
+    default, block = intent.PollingPolicy(), block or triggers.PollingSpec()
+    return intent.PollingPolicy(
         enabled=either(block.enabled, default.enabled), interval=seconds(block.interval, default.interval)
     )
 
 
-def receiver_of(block: triggers.Webhook | None) -> intent.Receiver:
-    default, block = intent.Receiver(), block or triggers.Webhook()
-    return intent.Receiver(
+def receiver_of(block: triggers.WebhookSpec | None) -> intent.ReceiverPolicy:
+    default, block = intent.ReceiverPolicy(), block or triggers.WebhookSpec()
+    return intent.ReceiverPolicy(
         enabled=either(block.enabled, default.enabled),
         port=either(block.port, default.port),
         hmac_key=secret_key(block.secret_ref),
@@ -34,33 +34,33 @@ def receiver_of(block: triggers.Webhook | None) -> intent.Receiver:
     )
 
 
-def shared_volume_of(block: triggers.Storage) -> intent.SharedVolume:
-    default = intent.SharedVolume()
-    return intent.SharedVolume(
+def shared_volume_of(block: triggers.SharedStorageSpec) -> intent.SharedVolumePolicy:
+    default = intent.SharedVolumePolicy()
+    return intent.SharedVolumePolicy(
         storage_class=either(block.storage_class_name, default.storage_class),
         size_bytes=size(block.size, default.size_bytes),
         access_mode=choice(block.access_mode, default.access_mode),
     )
 
 
-def deployment_of(block: blocks.Deployment | None) -> intent.Deployment:
-    block = block or blocks.Deployment()
+def deployment_of(block: blocks.DeploymentSpec | None) -> intent.DeploymentPolicy:
+    block = block or blocks.DeploymentSpec()
     order = tuple(
-        intent.OrderEntry(one.name, either(one.weight, 0), one.depends_on or ())
+        intent.GatewayOrderPolicy(one.name, either(one.weight, 0), one.depends_on or ())
         for one in block.sync_order or ()
     )
     waits_for = order_graph(order, weighed=not block.stages)
     for entry in order:
         refuse_cycle(entry.gateway, waits_for, what="gateway")
-    return intent.Deployment(
-        strategy=choice(block.strategy, intent.Strategy.ALL_AT_ONCE),
+    return intent.DeploymentPolicy(
+        strategy=choice(block.strategy, intent.RolloutStrategy.ALL_AT_ONCE),
         stages=tuple(_stage(stage) for stage in block.stages or ()),
         order=order,
         auto_rollback=_auto_rollback(block.auto_rollback),
     )
 
 
-def order_graph(order: Sequence[intent.OrderEntry], *, weighed: bool) -> dict[str, tuple[str, ...]]:
+def order_graph(order: Sequence[intent.GatewayOrderPolicy], *, weighed: bool) -> dict[str, tuple[str, ...]]:
     """Who waits for whom as far as the spec alone says; within stages weights count one by one (C-123)."""
     weights = {name: 0 for one in order for name in one.depends_on}
     weights |= {one.gateway: one.weight for one in order}
@@ -75,8 +75,8 @@ def order_graph(order: Sequence[intent.OrderEntry], *, weighed: bool) -> dict[st
     return graph
 
 
-def _stage(block: blocks.DeploymentStage) -> intent.Stage:
-    return intent.Stage(
+def _stage(block: blocks.DeploymentStageSpec) -> intent.StagePolicy:
+    return intent.StagePolicy(
         name=block.name,
         gateways=block.gateways,
         wait_after=seconds(block.post_sync_wait, 0.0),
@@ -86,21 +86,21 @@ def _stage(block: blocks.DeploymentStage) -> intent.Stage:
     )
 
 
-def _auto_rollback(block: blocks.AutoRollback | None) -> tuple[intent.RollbackTrigger, ...]:
+def _auto_rollback(block: blocks.AutoRollbackSpec | None) -> tuple[intent.RollbackTrigger, ...]:
     if block is None or not block.enabled:
         return ()
     return tuple(intent.RollbackTrigger(trigger) for trigger in block.triggers or ("scanFailure",))
 
 
-def rate_limit_of(block: policies.RateLimit | None) -> intent.RateLimit | None:
+def rate_limit_of(block: policies.RateLimitSpec | None) -> intent.RateLimitPolicy | None:
     if block is None:
         return None
-    return intent.RateLimit(block.max_concurrent_syncs, block.max_syncs_per_minute, block.burst_limit)
+    return intent.RateLimitPolicy(block.max_concurrent_syncs, block.max_syncs_per_minute, block.burst_limit)
 
 
-def approval_of(block: policies.Approval | None) -> intent.Approval:
-    default, block = intent.Approval(), block or policies.Approval()
-    return intent.Approval(
+def approval_of(block: policies.ApprovalSpec | None) -> intent.ApprovalPolicy:
+    default, block = intent.ApprovalPolicy(), block or policies.ApprovalSpec()
+    return intent.ApprovalPolicy(
         required=either(block.required, default.required),
         timeout=seconds(block.timeout, default.timeout),
         teams=either(block.teams, default.teams),
@@ -108,21 +108,24 @@ def approval_of(block: policies.Approval | None) -> intent.Approval:
     )
 
 
-def rollback_of(block: blocks.Rollback | None) -> Rollback:
-    block = block or blocks.Rollback()
-    return Rollback(
+def rollback_of(block: blocks.RollbackSpec | None) -> RollbackTarget:
+    block = block or blocks.RollbackSpec()
+    return RollbackTarget(
         to_snapshot=block.to_snapshot or "", to_commit=CommitId(block.to_commit) if block.to_commit else None
     )
 
 
-def agent_of(block: gateway.Agent | None) -> intent.AgentPod:
-    default, block = intent.AgentPod(), block or gateway.Agent()
-    image, resources = block.image or gateway.AgentImage(), block.resources or gateway.ContainerResources()
+def agent_of(block: gateway.AgentContainerSpec | None) -> intent.AgentPodPolicy:
+    default, block = intent.AgentPodPolicy(), block or gateway.AgentContainerSpec()
+    image, resources = (
+        block.image or gateway.AgentImageSpec(),
+        block.resources or gateway.ContainerResources(),
+    )
     requests = _amounts(resources.requests, default.requests)
     limits = _amounts(resources.limits, default.limits)
     _refuse_more_than_allowed(requests, dict(limits))
-    return intent.AgentPod(
-        image=intent.Image(
+    return intent.AgentPodPolicy(
+        image=intent.ImagePolicy(
             repository=either(image.repository, default.image.repository),
             tag=either(image.tag, default.image.tag),
             digest=either(image.digest, default.image.digest),

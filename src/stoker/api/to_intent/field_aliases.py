@@ -14,10 +14,10 @@ Where both are given, lists are joined, and for the rest the first spelling wins
 
 from __future__ import annotations
 
-from stoker.api.to_intent.tree_merge import Tree, found, inherited, put, taken
+from stoker.api.to_intent.tree_merge import SpecTree, found, inherited, put, taken
 
 
-def one_spelling(spec: Tree) -> Tree:
+def one_spelling(spec: SpecTree) -> SpecTree:
     """The spec itself, changed in place: every second spelling is gone from it."""
     _renamed(spec, "webhookNamespaces", "webhook.allowedNamespaces")
     _renamed(spec, "autoRollback", "deployment.autoRollback")
@@ -29,13 +29,13 @@ def one_spelling(spec: Tree) -> Tree:
     return spec
 
 
-def _renamed(tree: Tree, second: str, first: str) -> None:
+def _renamed(tree: SpecTree, second: str, first: str) -> None:
     value = taken(tree, second)
     if value is not None:
         put(tree, first, inherited(found(tree, first), value))
 
 
-def _signatures_apart_from_login(spec: Tree) -> None:
+def _signatures_apart_from_login(spec: SpecTree) -> None:
     """Logins replace each other whole; a demand for signatures must not get lost on the way."""
     keys = taken(spec, "git.auth.gpgKey.secretRef")
     if keys is None:

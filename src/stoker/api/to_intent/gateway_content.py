@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from collections.abc import Mapping as ReadOnlyMap
 from dataclasses import dataclass, field
 
-from stoker.api.kinds.stoker import Mapping as MappingBlock
+from stoker.api.kinds.stoker import MappingSpec as MappingBlock
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent.annotations import PodSettings
-from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.intent.files import FilePatch, Mapping, MappingKind, Orphans, WhenMissing
+from stoker.domain.intent.files import FileMapping, FilePatch, MappingKind, MissingSourcePolicy, OrphanPolicy
 from stoker.domain.intent.intent import Notice
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
@@ -28,11 +28,11 @@ DEFAULT_PERIOD = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class GatewayContent:
     """Mappings, and what a profile says beside them; `overlay` lies over everything."""
 
-    mappings: tuple[Mapping, ...]
-    overlay: tuple[Mapping, ...] = ()
+    mappings: tuple[FileMapping, ...]
+    overlay: tuple[FileMapping, ...] = ()
     patches: tuple[FilePatch, ...] = ()
     excludes: tuple[str, ...] = ()
     vars: ReadOnlyMap[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Content:
     notices: tuple[Notice, ...] = ()
 
 
-def content_for(pod: PodSettings, namespace: str, profiles: ReadOnlyMap[str, SyncProfile]) -> Content:
+def content_for(pod: PodSettings, namespace: str, profiles: ReadOnlyMap[str, SyncProfile]) -> GatewayContent:
     """The content of one gateway; `profiles` are those of the pod's namespace, by name."""
     if pod.profile:
         profile = profiles.get(pod.profile)
@@ -59,8 +59,8 @@ def content_for(pod: PodSettings, namespace: str, profiles: ReadOnlyMap[str, Syn
         return _from_profile(pod, profile)
     if pod.service_path is None:
         raise InvalidValue(
-            f"gateway {pod.gateway} has neither annotation {PREFIX}{Key.SYNC_PROFILE} "
-            f"nor {PREFIX}{Key.SERVICE_PATH}: nothing says which files it gets",
+            f"gateway {pod.gateway} has neither annotation {PREFIX}{PodAnnotationKey.SYNC_PROFILE} "
+            f"nor {PREFIX}{PodAnnotationKey.SERVICE_PATH}: nothing says which files it gets",
             reason=Reason.NO_MAPPINGS,
         )
     return _from_service_path(pod, pod.service_path)
@@ -85,32 +85,34 @@ def maps_root(sources: Iterable[str]) -> bool:
     return any("{{" not in source and not RelPath.clean(source) for source in sources)
 
 
-def _from_service_path(pod: PodSettings, path: str) -> Content:
+def _from_service_path(pod: PodSettings, path: str) -> GatewayContent:
     """The v3 layout: projects, the core collection, and the deployment mode over it (R-ENG-27 … -29)."""
     below = f"{path}/" if path else ""
     mappings = [
-        Mapping(f"{below}projects", "projects", service_path=path),
-        Mapping(f"{below}{CORE}", CORE, service_path=path),
+        FileMapping(f"{below}projects", "projects", service_path=path),
+        FileMapping(f"{below}{CORE}", CORE, service_path=path),
     ]
     if pod.deployment_mode:
         mode = _overlay(f"{below}config/resources/{pod.deployment_mode}", CORE)
         mappings.append(mode._replace(service_path=path))
-    return Content(tuple(mappings), service_path=path or ".")
+    return GatewayContent(tuple(mappings), service_path=path or ".")
 
 
-def _overlay(source: str, destination: str) -> Mapping:
+def _overlay(source: str, destination: str) -> FileMapping:
     """A deployment mode over a collection; without it a gateway would run with the settings of another one.
 
     A mode is a collection of its own and has a file that says so; over the file of `core` it would make
     `core` its own parent.
     """
-    return Mapping(source, destination, when_missing=WhenMissing.FAIL, gives_way=(COLLECTION_FILE,))
+    return FileMapping(
+        source, destination, when_missing=MissingSourcePolicy.FAIL, gives_way=(COLLECTION_FILE,)
+    )
 
 
-def _from_profile(pod: PodSettings, profile: SyncProfile) -> Content:
+def _from_profile(pod: PodSettings, profile: SyncProfile) -> GatewayContent:
     spec = profile.spec
     overlay = spec.deployment_mode
-    return Content(
+    return GatewayContent(
         mappings=tuple(_mapping(one) for one in spec.mappings),
         overlay=(_overlay(overlay.source, overlay.destination or CORE),) if overlay else (),
         patches=tuple(FilePatch(one.file, tuple(sorted(one.set.items()))) for one in spec.patches or ()),
@@ -129,19 +131,22 @@ def _dependencies(profile: SyncProfile) -> tuple[str, ...]:
     return tuple(one.profile_name for one in profile.spec.depends_on or ())
 
 
-def _mapping(block: MappingBlock) -> Mapping:
-    return Mapping(
+def _mapping(block: MappingBlock) -> FileMapping:
+    return FileMapping(
         source=block.source,
         destination=block.destination,
         kind=MappingKind(block.type) if block.type else None,
-        when_missing=WhenMissing.FAIL if block.required else WhenMissing.SKIP,
+        when_missing=MissingSourcePolicy.FAIL if block.required else MissingSourcePolicy.SKIP,
         template=bool(block.template),
-        orphans=Orphans(block.orphans) if block.orphans else None,
+        orphans=OrphanPolicy(block.orphans) if block.orphans else None,
     )
 
 
 def _unused_beside_a_profile(pod: PodSettings) -> tuple[Notice, ...]:
-    given = {Key.SERVICE_PATH: pod.service_path is not None, Key.DEPLOYMENT_MODE: bool(pod.deployment_mode)}
+    given = {
+        PodAnnotationKey.SERVICE_PATH: pod.service_path is not None,
+        PodAnnotationKey.DEPLOYMENT_MODE: bool(pod.deployment_mode),
+    }
     return tuple(
         Notice(
             Reason.ANNOTATION_IGNORED,

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stoker.api.kinds.sync import SyncSpec
-from stoker.api.spec.content import Normalize
+from stoker.api.spec.content import NormalizeSpec
 from stoker.api.to_intent.annotations import PodSettings, settings_of
 from stoker.api.to_intent.delivery import approval_of
-from stoker.api.to_intent.gateway_content import Content, content_for, refuse_root_mapping
-from stoker.api.to_intent.pod_facts import Key, PodFacts
+from stoker.api.to_intent.gateway_content import GatewayContent, content_for, refuse_root_mapping
+from stoker.api.to_intent.pod_facts import PodAnnotationKey, PodFacts
 from stoker.api.to_intent.policies import access_notices, deletion_of, policies_for, policies_of
 from stoker.api.to_intent.source import source_of
-from stoker.api.to_intent.types import Door, Surroundings
+from stoker.api.to_intent.types import IntentContext, SyncResource
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import (
-    Excludes,
+    ExcludePolicy,
     FieldTemplate,
+    FileMapping,
     FilesIntent,
-    Mapping,
-    ProviderName,
-    Transforms,
+    TagProviderName,
+    TransformPolicy,
 )
 from stoker.domain.intent.intent import GatewayIntent, Notice
 from stoker.domain.intent.policies import IgnitionPolicy
@@ -40,10 +40,10 @@ class GatewayFacts:
 
     pod: PodFacts
     settings: PodSettings
-    content: Content
+    content: GatewayContent
 
     @classmethod
-    def of(cls, pod: PodFacts, around: Surroundings) -> GatewayFacts:
+    def of(cls, pod: PodFacts, around: IntentContext) -> GatewayFacts:
         settings = settings_of(pod)
         return cls(pod, settings, content_for(settings, pod.namespace, around.profiles))
 
@@ -54,21 +54,23 @@ class GatewayFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
+class KindExtras:
     """What only one kind adds to its gateways."""
 
-    mappings: tuple[Mapping, ...] = ()
+    mappings: tuple[FileMapping, ...] = ()
     mandatory_excludes: tuple[str, ...] = ()
     module_order: tuple[str, ...] = ()
 
 
-def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras: Extras) -> GatewayIntent:
+def gateway_intent(
+    door: SyncResource, facts: GatewayFacts, around: IntentContext, extras: KindExtras
+) -> GatewayIntent:
     """What the files of one gateway shall be, and how they may get there."""
     spec, source = door.spec, source_of(door.spec.git)
     settings, content = facts.settings, facts.content
     common = policies_of(spec)
     policies, redundancy_notices = policies_for(common, settings, alone=around.alone)
-    normalize = spec.normalize or Normalize()
+    normalize = spec.normalize or NormalizeSpec()
     mappings = (*content.mappings, *extras.mappings, *content.overlay)
     if policies.bidirectional.enabled:
         refuse_root_mapping([mapping.source for mapping in mappings], f"gateway {settings.gateway}")
@@ -79,7 +81,7 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
         files=FilesIntent(
             mappings=mappings,
             transforms=_transforms(normalize, settings, content),
-            excludes=Excludes(_excludes(spec, settings, content, extras), extras.mandatory_excludes),
+            excludes=ExcludePolicy(_excludes(spec, settings, content, extras), extras.mandatory_excludes),
             deletion=deletion_of(spec),
         ),
         values=_values(spec, facts, around.cluster_name),
@@ -103,7 +105,7 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
     )
 
 
-def _approved_plans(door: Door, settings: PodSettings) -> tuple[PlanApproval, ...]:
+def _approved_plans(door: SyncResource, settings: PodSettings) -> tuple[PlanApproval, ...]:
     """Plans that were approved on the resource, and on the pod.
 
     Admission does not check who annotates a pod. Where an approval is required or teams are named, only
@@ -120,32 +122,34 @@ def _approved_plans(door: Door, settings: PodSettings) -> tuple[PlanApproval, ..
     )
 
 
-def _excludes(spec: SyncSpec, settings: PodSettings, content: Content, extras: Extras) -> tuple[str, ...]:
+def _excludes(
+    spec: SyncSpec, settings: PodSettings, content: GatewayContent, extras: KindExtras
+) -> tuple[str, ...]:
     """The resource's, the profile's, the gateway's own and the mandatory ones, each once (R-ENG-32)."""
     providers = (f"**/tag-*/{provider}/" for provider in settings.excluded_tag_providers)
     own = (*(spec.exclude_patterns or ()), *content.excludes, *settings.excludes, *providers)
     return tuple(dict.fromkeys((*own, *extras.mandatory_excludes)))
 
 
-def _transforms(normalize: Normalize, settings: PodSettings, content: Content) -> Transforms:
+def _transforms(normalize: NormalizeSpec, settings: PodSettings, content: GatewayContent) -> TransformPolicy:
     """A system is named by its annotation, else by its template, else after the gateway (R-ENG-34).
 
     A tag provider of another name than the repository's is renamed in what refers to it (R-IGN-18).
     """
     name = settings.system_name or settings.system_name_template or DEFAULT_SYSTEM_NAME
     provider = settings.tag_provider or DEFAULT_PROVIDER
-    return Transforms(
+    return TransformPolicy(
         system_name=name if normalize.system_name else None,
         fields=tuple(FieldTemplate(one.json_path, one.value_template) for one in normalize.templates or ()),
         patches=content.patches,
-        tag_provider=ProviderName(DEFAULT_PROVIDER, provider) if provider != DEFAULT_PROVIDER else None,
+        tag_provider=TagProviderName(DEFAULT_PROVIDER, provider) if provider != DEFAULT_PROVIDER else None,
     )
 
 
-def _unused_system_name(normalize: Normalize, settings: PodSettings) -> tuple[Notice, ...]:
+def _unused_system_name(normalize: NormalizeSpec, settings: PodSettings) -> tuple[Notice, ...]:
     given = {
-        Key.SYSTEM_NAME: settings.system_name,
-        Key.SYSTEM_NAME_TEMPLATE: settings.system_name_template,
+        PodAnnotationKey.SYSTEM_NAME: settings.system_name,
+        PodAnnotationKey.SYSTEM_NAME_TEMPLATE: settings.system_name_template,
     }
     return tuple(
         Notice(

@@ -16,14 +16,20 @@ from stoker.api.kinds.ignitionsync import (
 from stoker.api.kinds.sync import is_artifact
 from stoker.api.meta import NamespacedRef
 from stoker.api.to_intent.delivery import shared_volume_of
-from stoker.api.to_intent.gateway_intent import DEFAULT_PROVIDER, Extras, GatewayFacts, gateway_intent
+from stoker.api.to_intent.gateway_intent import DEFAULT_PROVIDER, GatewayFacts, KindExtras, gateway_intent
 from stoker.api.to_intent.ignitionsync_shared import module_order, shared_mappings
 from stoker.api.to_intent.inheritance import check_base, settled
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.api.to_intent.resource_intent import resource_intent
-from stoker.api.to_intent.types import RUNTIME_FILES, Door, Settled, Surroundings, excludes_runtime_files
-from stoker.domain.intent.delivery import AccessMode, SharedVolume
-from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Notice, ResourceIntent
+from stoker.api.to_intent.types import (
+    RUNTIME_FILES,
+    IntentContext,
+    SettledResource,
+    SyncResource,
+    excludes_runtime_files,
+)
+from stoker.domain.intent.delivery import SharedVolumePolicy, VolumeAccessMode
+from stoker.domain.intent.intent import GatewayIntent, Notice, ResourceIntent, SyncResourceKind
 from stoker.domain.reasons import Reason
 
 
@@ -38,14 +44,14 @@ class IgnitionSyncAdapter:
 
     def settle(
         self, resource: IgnitionSync, base: IgnitionSyncBase | None, defaults: IgnitionSyncBaseSpec
-    ) -> Settled[IgnitionSync]:
+    ) -> SettledResource[IgnitionSync]:
         wanted = self.wanted_base(resource)
         notices = check_base(resource.metadata.namespace, wanted, base) if wanted else ()
         inherited = base.spec if base and wanted else None
-        spec = settled(FrontDoor.IGNITION_SYNC, resource.spec, inherited, defaults)
-        return Settled(msgspec.structs.replace(resource, spec=spec, status=None), notices)
+        spec = settled(SyncResourceKind.IGNITION_SYNC, resource.spec, inherited, defaults)
+        return SettledResource(msgspec.structs.replace(resource, spec=spec, status=None), notices)
 
-    def resource_intent(self, known: Settled[IgnitionSync]) -> ResourceIntent:
+    def resource_intent(self, known: SettledResource[IgnitionSync]) -> ResourceIntent:
         spec = known.resource.spec
         volume = _shared_volume(spec)
         return resource_intent(
@@ -55,10 +61,10 @@ class IgnitionSyncAdapter:
             single_gateway=spec.storage is not None and volume is None and not is_artifact(spec),
         )
 
-    def gateway_intent(self, resource: IgnitionSync, pod: PodFacts, around: Surroundings) -> GatewayIntent:
+    def gateway_intent(self, resource: IgnitionSync, pod: PodFacts, around: IntentContext) -> GatewayIntent:
         facts = GatewayFacts.of(pod, around)
         provider = facts.settings.tag_provider or DEFAULT_PROVIDER
-        extras = Extras(
+        extras = KindExtras(
             mappings=tuple(shared_mappings(resource.spec, project=facts.project, tag_provider=provider)),
             mandatory_excludes=(RUNTIME_FILES,),
             module_order=module_order(resource.spec),
@@ -66,16 +72,16 @@ class IgnitionSyncAdapter:
         return gateway_intent(_door(resource), facts, around, extras)
 
 
-def _door(resource: IgnitionSync) -> Door:
-    return Door(FrontDoor.IGNITION_SYNC, GROUP, resource.metadata, resource.spec)
+def _door(resource: IgnitionSync) -> SyncResource:
+    return SyncResource(SyncResourceKind.IGNITION_SYNC, GROUP, resource.metadata, resource.spec)
 
 
-def _shared_volume(spec: IgnitionSyncSpec) -> SharedVolume | None:
+def _shared_volume(spec: IgnitionSyncSpec) -> SharedVolumePolicy | None:
     """A volume that only one pod can mount is no better than that pod's own clone (C-021)."""
     if is_artifact(spec):
         return None
     volume = shared_volume_of(spec.storage) if spec.storage else None
-    return volume if volume and volume.access_mode is AccessMode.READ_WRITE_MANY else None
+    return volume if volume and volume.access_mode is VolumeAccessMode.READ_WRITE_MANY else None
 
 
 def _notices(spec: IgnitionSyncSpec) -> Iterator[Notice]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
-from stoker.api.spec.content import AdditionalFile, Shared
+from stoker.api.spec.content import AdditionalFile, SharedContentSpec
 from stoker.api.to_intent.gateway_content import CORE
-from stoker.domain.intent.files import Mapping, MappingKind, Orphans, WhenMissing
+from stoker.domain.intent.files import FileMapping, MappingKind, MissingSourcePolicy, OrphanPolicy
 
 EXTERNAL = "config/resources/external"
 TAG_TYPES = f"{CORE}/ignition/tag-type-definition"
 MODULES = "user-lib/modules"
 
 
-def shared_mappings(spec: IgnitionSyncSpec, *, project: str, tag_provider: str) -> Iterator[Mapping]:
+def shared_mappings(spec: IgnitionSyncSpec, *, project: str, tag_provider: str) -> Iterator[FileMapping]:
     """In the papers' order, each where it was switched on; later ones lie over earlier ones (R-ENG-30)."""
-    shared = spec.shared or Shared()
+    shared = spec.shared or SharedContentSpec()
     external, scripts, udts, modules = (
         shared.external_resources,
         shared.scripts,
@@ -24,15 +24,15 @@ def shared_mappings(spec: IgnitionSyncSpec, *, project: str, tag_provider: str) 
         shared.modules,
     )
     if external and external.enabled and external.source:
-        missing = WhenMissing.CONFIG_MODE if external.create_fallback else WhenMissing.SKIP
-        yield Mapping(external.source, EXTERNAL, when_missing=missing)
+        missing = MissingSourcePolicy.CONFIG_MODE if external.create_fallback else MissingSourcePolicy.SKIP
+        yield FileMapping(external.source, EXTERNAL, when_missing=missing)
     if scripts and scripts.enabled and scripts.source and scripts.dest_path:
-        yield Mapping(scripts.source, f"projects/{project}/{scripts.dest_path}")
+        yield FileMapping(scripts.source, f"projects/{project}/{scripts.dest_path}")
     if udts and udts.enabled and udts.source:
-        yield Mapping(udts.source, f"{TAG_TYPES}/{tag_provider}")
+        yield FileMapping(udts.source, f"{TAG_TYPES}/{tag_provider}")
     if modules and modules.enabled and modules.source:
         # People and images put modules there too; those are none of ours to delete.
-        yield Mapping(modules.source, MODULES, orphans=Orphans.OWNED)
+        yield FileMapping(modules.source, MODULES, orphans=OrphanPolicy.OWNED)
     yield from (_additional(one) for one in spec.additional_files or ())
 
 
@@ -41,10 +41,10 @@ def module_order(spec: IgnitionSyncSpec) -> tuple[str, ...]:
     return (modules.order or ()) if modules and modules.enabled else ()
 
 
-def _additional(block: AdditionalFile) -> Mapping:
-    return Mapping(
+def _additional(block: AdditionalFile) -> FileMapping:
+    return FileMapping(
         block.source,
         block.dest,
         kind=MappingKind(block.type) if block.type else None,
-        orphans=Orphans(block.orphans) if block.orphans else None,
+        orphans=OrphanPolicy(block.orphans) if block.orphans else None,
     )

@@ -17,14 +17,14 @@ import msgspec
 from stoker.api.defaults import REPLACED_WHOLE, with_defaults
 from stoker.api.field_docs import Block
 from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES, IgnitionSyncBase, IgnitionSyncBaseSpec
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.manifests.codec import encode, from_wire, to_wire
 from stoker.api.manifests.validate import broken_rules, unknown_fields
 from stoker.api.meta import NamespacedRef
 from stoker.api.schema import fields_of
 from stoker.api.to_intent.field_aliases import one_spelling
-from stoker.api.to_intent.tree_merge import Tree, inherited
+from stoker.api.to_intent.tree_merge import SpecTree, inherited
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.intent import Notice
 from stoker.domain.reasons import Reason
@@ -55,7 +55,7 @@ def settled(kind: str, spec: S, base: Block | None, defaults: Block) -> S:
     return complete
 
 
-def written(resource: Resource, base: Block | None = None) -> Tree:
+def written(resource: CustomResource, base: Block | None = None) -> SpecTree:
     """The spec that somebody wrote, here or in the base: nothing that stands there by default."""
     own = one_spelling(msgspec.convert(to_wire(resource)["spec"], dict[str, object]))
     return own if base is None else _merged(own, _tree(base))
@@ -96,12 +96,12 @@ def check_base(namespace: str, wanted: NamespacedRef, base: IgnitionSyncBase | N
     return ()
 
 
-def _tree(block: Block) -> Tree:
-    tree: Tree = msgspec.json.decode(encode(block), type=dict[str, object])
+def _tree(block: Block) -> SpecTree:
+    tree: SpecTree = msgspec.json.decode(encode(block), type=dict[str, object])
     return one_spelling(tree)
 
 
-def _merged(own: Tree, base: Tree) -> Tree:
+def _merged(own: SpecTree, base: SpecTree) -> SpecTree:
     merged = inherited(own, base, _REPLACED_WHOLE)
     assert isinstance(merged, dict)  # noqa: S101 - two maps give a map
     return merged

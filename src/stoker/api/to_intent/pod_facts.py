@@ -26,7 +26,7 @@ _MAX_KEY = 253
 _MAX_SHOWN = 80
 
 
-class Key(StrEnum):
+class PodAnnotationKey(StrEnum):
     """What follows the prefix in an annotation of a pod."""
 
     INJECT = "inject"
@@ -59,7 +59,7 @@ class Key(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class PodAnnotation:
     """One annotation under the name it really has, so that a refusal can point at it."""
 
     name: str
@@ -79,12 +79,12 @@ class PodFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
-    def annotation(self, key: Key) -> Annotation | None:
+    def annotation(self, key: PodAnnotationKey) -> PodAnnotation | None:
         """The new prefix wins over the legacy one; an empty value is as good as none (C-003)."""
         for prefix in (PREFIX, LEGACY_PREFIX):
             value = self.annotations.get(prefix + key, "").strip()
             if value:
-                return Annotation(prefix + key, value)
+                return PodAnnotation(prefix + key, value)
         return None
 
     @property
@@ -98,13 +98,13 @@ class PodFacts:
 
 def gateway_name(pod: PodFacts) -> str:
     """The identity of a gateway: its annotation, else the usual label, else the pod's name (C-050)."""
-    chosen = pod.annotation(Key.GATEWAY_NAME)
+    chosen = pod.annotation(PodAnnotationKey.GATEWAY_NAME)
     if chosen is not None:
         return checked_gateway_name(chosen)
     return pod.labels.get(NAME_LABEL) or pod.name
 
 
-def checked_gateway_name(annotation: Annotation) -> str:
+def checked_gateway_name(annotation: PodAnnotation) -> str:
     """A gateway's name becomes a folder's name and a template's value: nothing in it may act there."""
     value = annotation.value
     if len(value) > _MAX_KEY or not value.isprintable() or re.search(r"[/\\{}]", value):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stoker.api.kinds.policies import Policies
+from stoker.api.kinds.policies import InheritableSpec
 from stoker.api.spec import bidirectional as back
 from stoker.api.spec import policies as blocks
-from stoker.api.spec.gateway import Gateway, Ignition
+from stoker.api.spec.gateway import GatewaySpec, IgnitionSpec
 from stoker.api.to_intent.annotations import PodSettings
-from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.api.to_intent.snapshots import snapshots_of
 from stoker.api.to_intent.values import choice, either, seconds, secret_key, size
 from stoker.domain import maintenance_windows
@@ -23,15 +23,15 @@ from stoker.domain.reasons import Reason
 TLS_PORT = 8043
 
 
-def policies_of(spec: Policies) -> intent.GatewayPolicies:
+def policies_of(spec: InheritableSpec) -> intent.GatewayPolicies:
     """What holds for every gateway of a resource."""
     return intent.GatewayPolicies(
         access=_access(spec.gateway),
-        ignition=_ignition(spec.ignition or Ignition()),
-        validation=_validation(spec.validation or blocks.Validation()),
-        drift=_drift(spec.drift or blocks.Drift()),
+        ignition=_ignition(spec.ignition or IgnitionSpec()),
+        validation=_validation(spec.validation or blocks.ValidationSpec()),
+        drift=_drift(spec.drift or blocks.DriftSpec()),
         snapshots=snapshots_of(spec.snapshots),
-        bidirectional=_bidirectional(spec.bidirectional or back.Bidirectional()),
+        bidirectional=_bidirectional(spec.bidirectional or back.BidirectionalSpec()),
         maintenance_windows=tuple(_window(one) for one in spec.maintenance_windows or ()),
     )
 
@@ -62,13 +62,13 @@ def policies_for(
         return policies, ()
     message = (
         f"ignition.redundancyRole is not used for gateway {pod.gateway}, which is one of several; "
-        f"annotation {PREFIX}{Key.REDUNDANCY_ROLE} says it for one"
+        f"annotation {PREFIX}{PodAnnotationKey.REDUNDANCY_ROLE} says it for one"
     )
     return policies, (Notice(Reason.FIELD_IGNORED, message),)
 
 
-def deletion_of(spec: Policies) -> DeletionPolicy:
-    default, budget = DeletionPolicy(), spec.deletion_budget or blocks.DeletionBudget()
+def deletion_of(spec: InheritableSpec) -> DeletionPolicy:
+    default, budget = DeletionPolicy(), spec.deletion_budget or blocks.DeletionBudgetSpec()
     return DeletionPolicy(
         orphans=choice(spec.orphans, default.orphans),
         budget_files=either(budget.files, default.budget_files),
@@ -76,7 +76,7 @@ def deletion_of(spec: Policies) -> DeletionPolicy:
     )
 
 
-def access_notices(access: intent.GatewayAccess) -> Iterator[Notice]:
+def access_notices(access: intent.GatewayAccessPolicy) -> Iterator[Notice]:
     if access.port == TLS_PORT and not access.tls:
         yield Notice(
             Reason.PORT_WITHOUT_TLS,
@@ -84,12 +84,12 @@ def access_notices(access: intent.GatewayAccess) -> Iterator[Notice]:
         )
 
 
-def _access(gateway: Gateway | None) -> intent.GatewayAccess:
+def _access(gateway: GatewaySpec | None) -> intent.GatewayAccessPolicy:
     """Without the block the gateway is asked nothing, as with `filesOnly` (R-API-137)."""
-    default = intent.GatewayAccess()
+    default = intent.GatewayAccessPolicy()
     if gateway is None:
         return replace(default, files_only=True)
-    return intent.GatewayAccess(
+    return intent.GatewayAccessPolicy(
         port=either(gateway.port, default.port),
         tls=either(gateway.tls, default.tls),
         api_key=secret_key(gateway.api_key_secret_ref),
@@ -101,7 +101,7 @@ def _access(gateway: Gateway | None) -> intent.GatewayAccess:
     )
 
 
-def _ignition(block: Ignition) -> intent.IgnitionPolicy:
+def _ignition(block: IgnitionSpec) -> intent.IgnitionPolicy:
     default = intent.IgnitionPolicy()
     return intent.IgnitionPolicy(
         designer_sessions=choice(block.designer_session_policy, default.designer_sessions),
@@ -113,35 +113,37 @@ def _ignition(block: Ignition) -> intent.IgnitionPolicy:
     )
 
 
-def _validation(block: blocks.Validation) -> intent.Validation:
-    default, webhook = intent.Validation(), block.webhook or blocks.ValidationWebhook()
-    return intent.Validation(
+def _validation(block: blocks.ValidationSpec) -> intent.ValidationPolicy:
+    default, webhook = intent.ValidationPolicy(), block.webhook or blocks.ValidationWebhookSpec()
+    return intent.ValidationPolicy(
         dry_run_before=either(block.dry_run_before, default.dry_run_before),
         webhook_url=either(webhook.url, default.webhook_url),
         webhook_timeout=seconds(webhook.timeout, default.webhook_timeout),
     )
 
 
-def _drift(block: blocks.Drift) -> intent.Drift:
-    default = intent.Drift()
-    return intent.Drift(
+def _drift(block: blocks.DriftSpec) -> intent.DriftPolicy:
+    default = intent.DriftPolicy()
+    return intent.DriftPolicy(
         mode=choice(block.mode, default.mode),
         interval=seconds(block.interval, default.interval),
-        ignore=tuple(intent.DriftIgnore(one.path, one.json_pointer or "") for one in block.ignore or ()),
+        ignore=tuple(
+            intent.DriftIgnorePolicy(one.path, one.json_pointer or "") for one in block.ignore or ()
+        ),
     )
 
 
-def _window(block: blocks.MaintenanceWindow) -> intent.MaintenanceWindow:
-    window = intent.MaintenanceWindow(
+def _window(block: blocks.MaintenanceWindowSpec) -> intent.MaintenanceWindowPolicy:
+    window = intent.MaintenanceWindowPolicy(
         cron=block.cron, duration=parse_duration(block.duration), time_zone=either(block.time_zone, "UTC")
     )
     maintenance_windows.check(window)
     return window
 
 
-def _bidirectional(block: back.Bidirectional) -> intent.Bidirectional:
-    default, guardrails = intent.Bidirectional(), block.guardrails or back.Guardrails()
-    return intent.Bidirectional(
+def _bidirectional(block: back.BidirectionalSpec) -> intent.BidirectionalPolicy:
+    default, guardrails = intent.BidirectionalPolicy(), block.guardrails or back.GuardrailSpec()
+    return intent.BidirectionalPolicy(
         enabled=either(block.enabled, default.enabled),
         watch_paths=either(block.watch_paths, default.watch_paths),
         target_branch=either(block.target_branch, default.target_branch),
@@ -156,7 +158,7 @@ def _bidirectional(block: back.Bidirectional) -> intent.Bidirectional:
     )
 
 
-def _forge(block: back.Forge) -> intent.Forge:
-    return intent.Forge(
+def _forge(block: back.ForgeSpec) -> intent.ForgePolicy:
+    return intent.ForgePolicy(
         kind=intent.ForgeKind(block.type), url=block.url or "", token=secret_key(block.token_secret_ref)
     )

@@ -17,15 +17,15 @@ from stoker.api.to_intent.delivery import (
 from stoker.api.to_intent.policies import access_notices, policies_of
 from stoker.api.to_intent.snapshots import snapshot_notices
 from stoker.api.to_intent.source import source_of
-from stoker.api.to_intent.types import Door
-from stoker.domain.intent.delivery import SharedVolume
+from stoker.api.to_intent.types import SyncResource
+from stoker.domain.intent.delivery import SharedVolumePolicy
 from stoker.domain.intent.intent import Notice, ResourceIntent
 
 
 def resource_intent(
-    door: Door,
+    door: SyncResource,
     notices: Iterable[Notice],
-    shared_volume: SharedVolume | None = None,
+    shared_volume: SharedVolumePolicy | None = None,
     *,
     single_gateway: bool = False,
 ) -> ResourceIntent:

@@ -8,15 +8,15 @@ from stoker.api.manifests.codec import to_wire
 from stoker.api.spec import delivery as blocks
 from stoker.api.to_intent.values import choice, either
 from stoker.domain.intent.intent import Notice
-from stoker.domain.intent.policies import Bucket, Snapshots, SnapshotStorage
+from stoker.domain.intent.policies import SnapshotBucketPolicy, SnapshotPolicy, SnapshotStorageKind
 from stoker.domain.reasons import Reason
 
 
-def snapshots_of(block: blocks.Snapshots | None) -> Snapshots:
-    default, block = Snapshots(), block or blocks.Snapshots()
-    storage = block.storage or blocks.SnapshotStorage()
+def snapshots_of(block: blocks.SnapshotSpec | None) -> SnapshotPolicy:
+    default, block = SnapshotPolicy(), block or blocks.SnapshotSpec()
+    storage = block.storage or blocks.SnapshotStorageSpec()
     kind = choice(storage.type, default.storage)
-    return Snapshots(
+    return SnapshotPolicy(
         enabled=either(block.enabled, default.enabled),
         retention_count=either(block.retention_count, default.retention_count),
         scope=choice(block.scope, default.scope),
@@ -26,10 +26,10 @@ def snapshots_of(block: blocks.Snapshots | None) -> Snapshots:
     )
 
 
-def snapshot_notices(block: blocks.Snapshots | None) -> Iterator[Notice]:
+def snapshot_notices(block: blocks.SnapshotSpec | None) -> Iterator[Notice]:
     """A bucket that was described and is not used is a surprise on the day it is needed."""
-    storage = (block and block.storage) or blocks.SnapshotStorage()
-    used = choice(storage.type, SnapshotStorage.PVC)
+    storage = (block and block.storage) or blocks.SnapshotStorageSpec()
+    used = choice(storage.type, SnapshotStorageKind.PVC)
     for kind, described in (("pvc", storage.pvc), ("s3", storage.s3), ("gcs", storage.gcs)):
         if kind != used and described and any(to_wire(described).values()):
             yield Notice(
@@ -38,25 +38,25 @@ def snapshot_notices(block: blocks.Snapshots | None) -> Iterator[Notice]:
             )
 
 
-def _claim(kind: SnapshotStorage, storage: blocks.SnapshotStorage) -> str:
-    if kind is SnapshotStorage.PVC and storage.pvc:
+def _claim(kind: SnapshotStorageKind, storage: blocks.SnapshotStorageSpec) -> str:
+    if kind is SnapshotStorageKind.PVC and storage.pvc:
         return storage.pvc.claim_name or ""
     return ""
 
 
-def _bucket(kind: SnapshotStorage, storage: blocks.SnapshotStorage) -> Bucket:
-    if kind is SnapshotStorage.S3 and (s3 := storage.s3):
-        return Bucket(
+def _bucket(kind: SnapshotStorageKind, storage: blocks.SnapshotStorageSpec) -> SnapshotBucketPolicy:
+    if kind is SnapshotStorageKind.S3 and (s3 := storage.s3):
+        return SnapshotBucketPolicy(
             name=s3.bucket or "",
             key_prefix=s3.key_prefix or "",
             endpoint=s3.endpoint or "",
             region=s3.region or "",
             credentials_secret=s3.credentials_secret_ref.name if s3.credentials_secret_ref else "",
         )
-    if kind is SnapshotStorage.GCS and (gcs := storage.gcs):
-        return Bucket(
+    if kind is SnapshotStorageKind.GCS and (gcs := storage.gcs):
+        return SnapshotBucketPolicy(
             name=gcs.bucket or "",
             key_prefix=gcs.key_prefix or "",
             credentials_secret=gcs.credentials_secret_ref.name if gcs.credentials_secret_ref else "",
         )
-    return Bucket()
+    return SnapshotBucketPolicy()

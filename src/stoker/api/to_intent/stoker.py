@@ -9,12 +9,18 @@ import msgspec
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.stoker import GROUP, Stoker, StokerSpec
 from stoker.api.meta import NamespacedRef
-from stoker.api.to_intent.gateway_intent import Extras, GatewayFacts, gateway_intent
+from stoker.api.to_intent.gateway_intent import GatewayFacts, KindExtras, gateway_intent
 from stoker.api.to_intent.inheritance import settled
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.api.to_intent.resource_intent import resource_intent
-from stoker.api.to_intent.types import RUNTIME_FILES, Door, Settled, Surroundings, excludes_runtime_files
-from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Notice, ResourceIntent
+from stoker.api.to_intent.types import (
+    RUNTIME_FILES,
+    IntentContext,
+    SettledResource,
+    SyncResource,
+    excludes_runtime_files,
+)
+from stoker.domain.intent.intent import GatewayIntent, Notice, ResourceIntent, SyncResourceKind
 from stoker.domain.reasons import Reason
 
 
@@ -26,19 +32,19 @@ class StokerAdapter:
 
     def settle(
         self, resource: Stoker, base: IgnitionSyncBase | None, defaults: IgnitionSyncBaseSpec
-    ) -> Settled[Stoker]:
-        spec = settled(FrontDoor.STOKER, resource.spec, None, defaults)
-        return Settled(msgspec.structs.replace(resource, spec=spec, status=None))
+    ) -> SettledResource[Stoker]:
+        spec = settled(SyncResourceKind.STOKER, resource.spec, None, defaults)
+        return SettledResource(msgspec.structs.replace(resource, spec=spec, status=None))
 
-    def resource_intent(self, known: Settled[Stoker]) -> ResourceIntent:
+    def resource_intent(self, known: SettledResource[Stoker]) -> ResourceIntent:
         return resource_intent(_door(known.resource), (*known.notices, *_notices(known.resource.spec)))
 
-    def gateway_intent(self, resource: Stoker, pod: PodFacts, around: Surroundings) -> GatewayIntent:
-        return gateway_intent(_door(resource), GatewayFacts.of(pod, around), around, Extras())
+    def gateway_intent(self, resource: Stoker, pod: PodFacts, around: IntentContext) -> GatewayIntent:
+        return gateway_intent(_door(resource), GatewayFacts.of(pod, around), around, KindExtras())
 
 
-def _door(resource: Stoker) -> Door:
-    return Door(FrontDoor.STOKER, GROUP, resource.metadata, resource.spec)
+def _door(resource: Stoker) -> SyncResource:
+    return SyncResource(SyncResourceKind.STOKER, GROUP, resource.metadata, resource.spec)
 
 
 def _notices(spec: StokerSpec) -> Iterator[Notice]:

@@ -12,7 +12,7 @@ from collections.abc import Container
 
 import msgspec
 
-Tree = dict[str, object]
+SpecTree = dict[str, object]
 
 
 def inherited(own: object, base: object, replaced: Container[str] = (), path: str = "") -> object:
@@ -42,7 +42,7 @@ def _fingerprint(entry: object) -> bytes:
     return msgspec.json.encode(entry, order="sorted")
 
 
-def found(tree: Tree, path: str) -> object:
+def found(tree: SpecTree, path: str) -> object:
     """The value at a dotted path, or None."""
     value: object = tree
     for name in path.split("."):
@@ -50,7 +50,7 @@ def found(tree: Tree, path: str) -> object:
     return value
 
 
-def put(tree: Tree, path: str, value: object) -> None:
+def put(tree: SpecTree, path: str, value: object) -> None:
     """Set the value at a dotted path; what stands in the way is replaced by a map."""
     *folders, last = path.split(".")
     for name in folders:
@@ -61,7 +61,7 @@ def put(tree: Tree, path: str, value: object) -> None:
     tree[last] = value
 
 
-def taken(tree: Tree, path: str) -> object:
+def taken(tree: SpecTree, path: str) -> object:
     """Remove the value at a dotted path and return it; maps that it leaves empty go with it."""
     head, _, rest = path.partition(".")
     if not rest:

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.meta import ObjectMeta
 from stoker.api.to_intent.annotation_requests import requests_of
-from stoker.domain.intent.annotation_requests import Requests
-from stoker.domain.intent.intent import FrontDoor, Identity, Notice
+from stoker.domain.intent.annotation_requests import ResourceRequests
+from stoker.domain.intent.intent import Notice, ResourceIdentity, SyncResourceKind
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=CustomResource)
 
 RUNTIME_FILES = "**/.resources/**"
 _SAME_AS_RUNTIME_FILES = frozenset({RUNTIME_FILES, "**/.resources/", "**/.resources"})
 
 
 @dataclass(frozen=True, slots=True)
-class Settled(Generic[R]):
+class SettledResource(Generic[R]):
     """A resource that inherits nothing any more, and what was noticed on the way."""
 
     resource: R
@@ -29,7 +29,7 @@ class Settled(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class IntentContext:
     """What a gateway's intent depends on beside its resource and its pod.
 
     `profiles` are those of the pod's namespace, by name; `alone` says that the
@@ -42,19 +42,19 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class SyncResource:
     """A resource behind its front door: which kind it is, in which API group, and its settled spec."""
 
-    kind: FrontDoor
+    kind: SyncResourceKind
     group: str
     metadata: ObjectMeta
     spec: SyncSpec
 
     @property
-    def identity(self) -> Identity:
-        return Identity(self.kind, self.metadata.namespace, self.metadata.name)
+    def identity(self) -> ResourceIdentity:
+        return ResourceIdentity(self.kind, self.metadata.namespace, self.metadata.name)
 
-    def requests(self) -> tuple[Requests, tuple[Notice, ...]]:
+    def requests(self) -> tuple[ResourceRequests, tuple[Notice, ...]]:
         return requests_of(self.metadata.annotations or {}, self.group)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.reasons import Reason
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -52,7 +52,7 @@ class SentenceCommand(click.Command):
             else:
                 where = error.ctx.command_path if error.ctx is not None else info_name
                 click.echo(f"{where}: {Reason.INVALID_VALUE}: {said}", err=True)
-            raise click.exceptions.Exit(Exit.WRONG_INPUT) from None
+            raise click.exceptions.Exit(ExitCode.WRONG_INPUT) from None
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stoker.cli.common.help_sections import option
-from stoker.fleet.resource_name import KINDS, Named
+from stoker.fleet.resource_name import KINDS, ResourceName
 
 if TYPE_CHECKING:
-    from stoker.kube.client.client import Client
+    from stoker.kube.client.client import KubeClient
     from stoker.kube.config.config import ClusterConfig
 
 SECTION = "In a cluster"
@@ -39,7 +39,7 @@ REACHING = (
 )
 
 
-class Place(NamedTuple):
+class ClusterResourceOptions(NamedTuple):
     """Which resource, and how to get there."""
 
     namespace: str
@@ -52,11 +52,11 @@ class Place(NamedTuple):
     """What the kubeconfig says, once it was read."""
 
     @classmethod
-    def taken_from(cls, options: dict[str, Any], namespace: str, name: str) -> Place:
+    def taken_from(cls, options: dict[str, Any], namespace: str, name: str) -> ClusterResourceOptions:
         kind, kubeconfig, cluster = (options.pop(one) for one in ("kind", "kubeconfig", "cluster"))
         return cls(namespace, name, kind, kubeconfig, cluster)
 
-    def settled(self) -> Place:
+    def settled(self) -> ClusterResourceOptions:
         """With the kubeconfig read, and the namespace that it says where nobody named one, as for kubectl."""
         from stoker.kube.config.config import load  # noqa: PLC0415 - --help needs none of it
 
@@ -64,13 +64,13 @@ class Place(NamedTuple):
         return self._replace(namespace=self.namespace or config.namespace, config=config)
 
     @property
-    def named(self) -> Named:
-        return Named(self.namespace, self.name, self.kind)
+    def named(self) -> ResourceName:
+        return ResourceName(self.namespace, self.name, self.kind)
 
-    def client(self) -> Client:
+    def client(self) -> KubeClient:
         """For an `async with`."""
-        from stoker.kube.client.client import Client  # noqa: PLC0415 - --help needs none of it
+        from stoker.kube.client.client import KubeClient  # noqa: PLC0415 - --help needs none of it
         from stoker.kube.config.config import load  # noqa: PLC0415
 
         config = self.config if self.config is not None else load(self.kubeconfig, self.context)
-        return Client(config, user_agent="stoker-cli")
+        return KubeClient(config, user_agent="stoker-cli")

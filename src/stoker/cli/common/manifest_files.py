@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.manifests.yaml import MAX_BYTES
 from stoker.cli.common.options import STDIN
 from stoker.domain.errors import Misconfigured
 
-R = TypeVar("R", bound=Resource)
+R = TypeVar("R", bound=CustomResource)
 
 
 def content_of(name: str) -> bytes:

@@ -6,21 +6,27 @@ import re
 from collections.abc import Sequence
 
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.intent.files import DeletionPolicy, Mapping, MappingKind, Orphans, WhenMissing
+from stoker.domain.intent.files import (
+    DeletionPolicy,
+    FileMapping,
+    MappingKind,
+    MissingSourcePolicy,
+    OrphanPolicy,
+)
 from stoker.domain.quantities import parse_duration
 from stoker.domain.shards import Shard
 
 MAX_ID = 2**32 - 2
 
 
-def mapping(flag: str, text: str, kind: MappingKind) -> Mapping:
+def mapping(flag: str, text: str, kind: MappingKind) -> FileMapping:
     source, colon, destination = text.partition(":")
     if not colon or not source or not destination:
         raise InvalidValue(f"{flag} {text!r} is not of the form SRC:DST; write '.' for a root")
     if ":" in destination:
         raise InvalidValue(f"{flag} {text!r} has more than one ':'; write SRC:DST, with no ':' in DST")
     # Who names a source on the command line means one that is there.
-    return Mapping(source, destination, kind, WhenMissing.FAIL)
+    return FileMapping(source, destination, kind, MissingSourcePolicy.FAIL)
 
 
 def pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
@@ -69,7 +75,7 @@ def deletion(text: str | None, orphans: str | None, before: DeletionPolicy) -> D
         if match is None or int(match[2]) > 100:
             raise InvalidValue(f"--deletion-budget {text!r} is not of the form FILES,PERCENT, such as 50,50")
         files, percent = int(match[1]), int(match[2])
-    return DeletionPolicy(Orphans(orphans) if orphans else before.orphans, files, percent)
+    return DeletionPolicy(OrphanPolicy(orphans) if orphans else before.orphans, files, percent)
 
 
 def digest(text: str) -> str:

@@ -1,6 +1,7 @@
 """The options that several verbs share, in the sections in which their help shows them.
 
-A verb takes all of them as one `Given`, exactly as they were written; `stoker.cli.sync.sync_request`
+A verb takes all of them as one `SharedOptionValues`, exactly as they were written;
+`stoker.cli.sync.sync_request`
 turns that into an order.
 """
 
@@ -21,7 +22,7 @@ API_KEY = "IGNITION_API_KEY"
 """The variable that may hold a gateway's key where no file does."""
 
 
-class Given(NamedTuple):
+class SharedOptionValues(NamedTuple):
     """What the shared options hold, unread."""
 
     repo: str | None = None
@@ -70,7 +71,7 @@ class Given(NamedTuple):
     files_only: bool = False
 
     @classmethod
-    def taken_from(cls, options: dict[str, Any]) -> Given:
+    def taken_from(cls, options: dict[str, Any]) -> SharedOptionValues:
         """Take what is ours out of what click hands to a verb."""
         mine = {name: options.pop(name) for name in cls._fields if name in options}
         return cls(**mine)

@@ -16,15 +16,24 @@ from urllib.parse import urlsplit
 import msgspec
 
 from stoker.cli.doctor.advice import INSTALL
-from stoker.cli.doctor.checks import Case, Chain, ClientConfig, Service, Webhook, some, well, wrong
-from stoker.cli.doctor.tls_handshake import Unconnected, Untrusted, shown_by
-from stoker.domain.findings import Finding, Mark
+from stoker.cli.doctor.checks import (
+    DoctorChain,
+    Examination,
+    RegisteredWebhook,
+    WebhookClientConfig,
+    WebhookService,
+    some,
+    well,
+    wrong,
+)
+from stoker.cli.doctor.tls_handshake import CertificateUntrusted, HandshakeUnreachable, shown_by
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING
 from stoker.kube.client.errors import ApiError, Forbidden, Invalid, NotFound, ServerError
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.resources import ApiResource
 
-SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
+SLICES = ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
 STOKERS = "/apis/stoker.io/v1alpha1/namespaces/{}/stokers"
 OURS = (".stoker.io", ".configbutler.ai")
 WANTED = {"/inject": "MutatingWebhookConfiguration", "/validate": "ValidatingWebhookConfiguration"}
@@ -35,44 +44,44 @@ _NOBODY = "nobody:stoker-doctor"
 _DENIED = re.compile(r'admission webhook "(?P<name>[^"]+)" denied')
 
 
-class _Hook(msgspec.Struct, frozen=True, rename="camel"):
+class _DoctorWebhook(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
-    client_config: ClientConfig = ClientConfig()
+    client_config: WebhookClientConfig = WebhookClientConfig()
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _DoctorWebhookMeta(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Configuration(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    webhooks: tuple[_Hook, ...] | None = None
+class _DoctorWebhookConfiguration(msgspec.Struct, frozen=True):
+    metadata: _DoctorWebhookMeta = _DoctorWebhookMeta()
+    webhooks: tuple[_DoctorWebhook, ...] | None = None
 
 
-class _Conditions(msgspec.Struct, frozen=True):
+class _EndpointConditions(msgspec.Struct, frozen=True):
     ready: bool | None = None
 
 
 class _Endpoint(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...] = ()
-    conditions: _Conditions = _Conditions()
+    conditions: _EndpointConditions = _EndpointConditions()
 
 
-class _Port(msgspec.Struct, frozen=True):
+class _EndpointPort(msgspec.Struct, frozen=True):
     port: int | None = None
 
 
-class _Slice(msgspec.Struct, frozen=True):
+class _EndpointSlice(msgspec.Struct, frozen=True):
     endpoints: tuple[_Endpoint, ...] | None = None
-    ports: tuple[_Port, ...] | None = None
+    ports: tuple[_EndpointPort, ...] | None = None
 
 
-async def _configurations(case: Case) -> Finding:
-    found: list[Webhook] = []
+async def _configurations(case: Examination) -> Finding:
+    found: list[RegisteredWebhook] = []
     for resource in (MUTATING, VALIDATING):
-        for one in await case.client.list(resource, into=_Configuration):
+        for one in await case.client.list(resource, into=_DoctorWebhookConfiguration):
             found += [
-                Webhook(f"{hook.name} of {resource.kind} {one.metadata.name}", hook.client_config)
+                RegisteredWebhook(f"{hook.name} of {resource.kind} {one.metadata.name}", hook.client_config)
                 for hook in one.webhooks or ()
                 if hook.name.endswith(OURS)
             ]
@@ -80,7 +89,7 @@ async def _configurations(case: Case) -> Finding:
     missing = [kind for path, kind in WANTED.items() if path not in paths]
     if not found and (case.operator is None or not case.operator.admission):
         said = "not installed: agents are put into pods by hand, and nobody judges resources"
-        return Finding("webhooks", Mark.NOTE, said, f"{INSTALL} --set webhook.enabled=true")
+        return Finding("webhooks", FindingStatus.NOTE, said, f"{INSTALL} --set webhook.enabled=true")
     if missing:
         said = f"there is no {some(missing)} of Stoker, so the API server does not ask the webhook"
         return wrong("webhooks", said, f"{INSTALL} --set webhook.enabled=true", Reason.NOT_FOUND)
@@ -92,7 +101,7 @@ async def _configurations(case: Case) -> Finding:
     return well("webhooks", f"{len(found)} webhooks are configured, each with a caBundle")
 
 
-async def _endpoints(case: Case) -> Finding | None:
+async def _endpoints(case: Examination) -> Finding | None:
     services = _services(case)
     if not services:
         return None
@@ -111,7 +120,7 @@ async def _endpoints(case: Case) -> Finding | None:
     return well("endpoints", f"{counted} behind {some([f'{one.namespace}/{one.name}' for one in services])}")
 
 
-async def _certificate(case: Case) -> Finding | None:
+async def _certificate(case: Examination) -> Finding | None:
     """What is served, held against what the API server was told; from here, where that can be reached."""
     if not case.webhooks:
         return None
@@ -123,23 +132,25 @@ async def _certificate(case: Case) -> Finding | None:
         for host, port in places:
             try:
                 shown = await shown_by(host, port, name, one.config.ca_bundle)
-            except Unconnected as error:
+            except HandshakeUnreachable as error:
                 silent.append(str(error))
                 continue
-            except Untrusted as error:
+            except CertificateUntrusted as error:
                 said = f"{host}:{port} serves what the caBundle of {one.name} does not verify: {error}"
                 return wrong("certificate", said, _untrusted_mend(one), Reason.CERTIFICATE_NOT_TRUSTED)
             left.append((shown.ends - now).total_seconds() / 86_400)
             if shown.ends - now < LITTLE_LIFE * (shown.ends - shown.begins):
                 said = f"the certificate at {host}:{port} ends in {left[-1]:.0f} days and was not renewed"
-                return Finding("certificate", Mark.NOTE, said, _untrusted_mend(one))
+                return Finding("certificate", FindingStatus.NOTE, said, _untrusted_mend(one))
     if not left:
         said = f"not looked at from here: {silent[0] if silent else 'no address is known'}"
-        return Finding("certificate", Mark.UNTRIED, said, "The next check makes the API server look at it.")
+        return Finding(
+            "certificate", FindingStatus.UNTRIED, said, "The next check makes the API server look at it."
+        )
     return well("certificate", f"verified by the caBundle, {min(left):.0f} days are left")
 
 
-async def _question(case: Case) -> Finding:
+async def _question(case: Examination) -> Finding:
     """Let the API server ask: it resolves the Service, and believes the certificate or not."""
     namespace = case.place.namespace
     try:
@@ -156,9 +167,9 @@ async def _question(case: Case) -> Finding:
         return unanswered(error, case.webhooks)
     said = f"the API server asked nobody about a resource in namespace {namespace}"
     if not case.webhooks:
-        return Finding("admission", Mark.NOTE, said)
+        return Finding("admission", FindingStatus.NOTE, said)
     mend = "Look at webhook.namespaceSelector of the chart, or name another --namespace."
-    return Finding("admission", Mark.NOTE, f"{said}: the webhook's selector leaves it out", mend)
+    return Finding("admission", FindingStatus.NOTE, f"{said}: the webhook's selector leaves it out", mend)
 
 
 def refused(error: ApiError, namespace: str) -> Finding:
@@ -169,11 +180,13 @@ def refused(error: ApiError, namespace: str) -> Finding:
         return well("admission", said)
     if error.reason is Reason.RBAC_DENIED or error.status == 404:
         mend = "Ask somebody who may make a Stoker there, or name another namespace with --namespace."
-        return Finding("admission", Mark.UNTRIED, f"not tried: {error.message}", mend)
-    return Finding("admission", Mark.UNTRIED, f"not tried, somebody else refused it first: {error.message}")
+        return Finding("admission", FindingStatus.UNTRIED, f"not tried: {error.message}", mend)
+    return Finding(
+        "admission", FindingStatus.UNTRIED, f"not tried, somebody else refused it first: {error.message}"
+    )
 
 
-def unanswered(error: ApiError, webhooks: Sequence[Webhook]) -> Finding:
+def unanswered(error: ApiError, webhooks: Sequence[RegisteredWebhook]) -> Finding:
     if "failed calling webhook" not in error.message:
         raise error
     called = next((one for one in webhooks if one.name.split()[0] in error.message), None)
@@ -185,7 +198,7 @@ def unanswered(error: ApiError, webhooks: Sequence[Webhook]) -> Finding:
     return wrong("admission", error.message, mend, Reason.SERVICE_UNREACHABLE)
 
 
-ADMISSION: Chain = (
+ADMISSION: DoctorChain = (
     ("webhooks", _configurations),
     ("endpoints", _endpoints),
     ("certificate", _certificate),
@@ -203,25 +216,25 @@ def _forged() -> dict[str, Any]:
     }
 
 
-def _untrusted_mend(one: Webhook) -> str:
+def _untrusted_mend(one: RegisteredWebhook) -> str:
     service = one.config.service
     said = "The webhook writes caBundle by itself: it must run, and nobody else may write it"
     logs = f" (kubectl -n {service.namespace} logs deployment/{service.name})" if service is not None else ""
     return f"{said}{logs}. With cert-manager its cainjector writes it."
 
 
-def _path(config: ClientConfig) -> str:
+def _path(config: WebhookClientConfig) -> str:
     return (config.service.path if config.service is not None else "") or urlsplit(config.url or "").path
 
 
-def _services(case: Case) -> list[Service]:
+def _services(case: Examination) -> list[WebhookService]:
     found = {(one.namespace, one.name): one for it in case.webhooks if (one := it.config.service) is not None}
     return list(found.values())
 
 
-def _distinct(webhooks: Sequence[Webhook]) -> list[Webhook]:
+def _distinct(webhooks: Sequence[RegisteredWebhook]) -> list[RegisteredWebhook]:
     """Those that lead to different places or trust differently; the rest would only say it again."""
-    found: dict[object, Webhook] = {}
+    found: dict[object, RegisteredWebhook] = {}
     for one in webhooks:
         service = one.config.service
         place = (
@@ -233,7 +246,7 @@ def _distinct(webhooks: Sequence[Webhook]) -> list[Webhook]:
     return list(found.values())
 
 
-async def _places(case: Case, config: ClientConfig) -> tuple[str, list[tuple[str, int]]]:
+async def _places(case: Examination, config: WebhookClientConfig) -> tuple[str, list[tuple[str, int]]]:
     """The name that the API server asks for, and the addresses behind it."""
     if config.service is None:
         parts = urlsplit(config.url or "")
@@ -246,9 +259,9 @@ async def _places(case: Case, config: ClientConfig) -> tuple[str, list[tuple[str
     return f"{service.name}.{service.namespace}.svc", places[:MOST_ADDRESSES]
 
 
-async def _addresses(case: Case, service: Service) -> list[tuple[str, int]]:
+async def _addresses(case: Examination, service: WebhookService) -> list[tuple[str, int]]:
     slices = await case.client.list(
-        SLICES, service.namespace, into=_Slice, labels=f"kubernetes.io/service-name={service.name}"
+        SLICES, service.namespace, into=_EndpointSlice, labels=f"kubernetes.io/service-name={service.name}"
     )
     return [
         (address, port.port)

@@ -6,7 +6,7 @@ Only where the reason alone tells it; a check that knows more says more.
 from __future__ import annotations
 
 from stoker.domain.errors import StokerError
-from stoker.domain.intent.source import AuthKind, GitAuth
+from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.doctor.advice import mend_for as mend_for_gateway
@@ -49,12 +49,12 @@ def look_up(reason: Reason) -> str:
     return f"docs/troubleshooting.md explains {reason}."
 
 
-def login_mend(reason: Reason, auth: GitAuth) -> str:
+def login_mend(reason: Reason, auth: GitAuthPolicy) -> str:
     """What a repository, or the forge before it, did not take; nothing where it is not about the login."""
     if reason not in (Reason.SOURCE_AUTH_FAILED, Reason.INVALID_VALUE) or auth.secret is None:
         return ""
     where = f"key {auth.secret.key!r} of Secret {auth.secret.name!r}"
-    if auth.kind is AuthKind.GITHUB_APP:
+    if auth.kind is GitAuthKind.GITHUB_APP:
         return (
             "Compare appId and installationId with the app's pages on GitHub, see that it is installed for "
             f"this repository and may read it, and put a private key that was made there into {where}."

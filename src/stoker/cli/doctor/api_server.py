@@ -15,11 +15,20 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from stoker.api.codegen.crd import schema_for
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.cli.doctor.advice import INSTALL
-from stoker.cli.doctor.checks import Case, Chain, ClientConfig, Webhook, some, trouble, well, wrong
+from stoker.cli.doctor.checks import (
+    DoctorChain,
+    Examination,
+    RegisteredWebhook,
+    WebhookClientConfig,
+    some,
+    trouble,
+    well,
+    wrong,
+)
 from stoker.domain.errors import Misconfigured
-from stoker.domain.findings import Finding, Mark
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.kube.client import codec
 from stoker.kube.client.errors import NotFound
@@ -30,7 +39,7 @@ OLDEST = (1, 30)
 _APPLY = f"Install the kinds of this version: {INSTALL}"
 
 
-class _Version(msgspec.Struct, frozen=True, rename="camel"):
+class _ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
     major: str = ""
     minor: str = ""
     git_version: str = ""
@@ -40,39 +49,39 @@ class _ServedKind(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Served(msgspec.Struct, frozen=True):
+class _ServedGroup(msgspec.Struct, frozen=True):
     """What a group serves, as discovery tells it."""
 
     resources: tuple[_ServedKind, ...] = ()
 
 
-class _Converter(msgspec.Struct, frozen=True, rename="camel"):
-    client_config: ClientConfig = ClientConfig()
+class _ConversionWebhook(msgspec.Struct, frozen=True, rename="camel"):
+    client_config: WebhookClientConfig = WebhookClientConfig()
 
 
-class _Conversion(msgspec.Struct, frozen=True):
+class _CrdConversion(msgspec.Struct, frozen=True):
     strategy: str = "None"
-    webhook: _Converter | None = None
+    webhook: _ConversionWebhook | None = None
 
 
-class _ServedVersion(msgspec.Struct, frozen=True):
+class _CrdVersion(msgspec.Struct, frozen=True):
     name: str = ""
     served: bool = False
     schema: dict[str, Any] = {}
 
 
-class _Spec(msgspec.Struct, frozen=True):
-    versions: tuple[_ServedVersion, ...] = ()
-    conversion: _Conversion = _Conversion()
+class _CrdSpec(msgspec.Struct, frozen=True):
+    versions: tuple[_CrdVersion, ...] = ()
+    conversion: _CrdConversion = _CrdConversion()
 
 
-class _Definition(msgspec.Struct, frozen=True):
+class _CrdDefinition(msgspec.Struct, frozen=True):
     """A CRD as the server has it."""
 
-    spec: _Spec = _Spec()
+    spec: _CrdSpec = _CrdSpec()
 
 
-class Difference(NamedTuple):
+class SchemaDifference(NamedTuple):
     """How a schema of the server differs from ours."""
 
     lacking: tuple[str, ...]
@@ -81,17 +90,19 @@ class Difference(NamedTuple):
     """Fields that this command does not know."""
 
 
-async def _api(case: Case) -> Finding:
+async def _api(case: Examination) -> Finding:
     server = case.client.config.server
     said = await _version_of(case)
     return well("api server", f"{server} answers, Kubernetes {said.git_version or 'of unknown version'}")
 
 
-async def _version(case: Case) -> Finding:
+async def _version(case: Examination) -> Finding:
     said = await _version_of(case)
     numbers = [re.match(r"[0-9]+", one) for one in (said.major, said.minor)]
     if not all(numbers):
-        return Finding("version", Mark.UNTRIED, f"{said.git_version or 'nothing'} is no version to compare")
+        return Finding(
+            "version", FindingStatus.UNTRIED, f"{said.git_version or 'nothing'} is no version to compare"
+        )
     have = tuple(int(one[0]) for one in numbers if one is not None)
     if have < OLDEST:
         needed = ".".join(map(str, OLDEST))
@@ -104,7 +115,7 @@ async def _version(case: Case) -> Finding:
     return well("version", f"{said.git_version} is supported")
 
 
-async def _kinds(case: Case) -> Finding:
+async def _kinds(case: Examination) -> Finding:
     """By discovery, which everybody may read who may log in."""
     served: set[str] = set()
     for group in dict.fromkeys(kind.group for kind in KINDS):
@@ -113,7 +124,7 @@ async def _kinds(case: Case) -> Finding:
             answer = await case.client.raw("GET", f"/apis/{group}/{version}")
         except NotFound:
             continue
-        found = codec.decode(answer.body, _Served, f"get /apis/{group}/{version}")
+        found = codec.decode(answer.body, _ServedGroup, f"get /apis/{group}/{version}")
         served |= {f"{one.name}.{group}" for one in found.resources}
     missing = [_name(kind) for kind in KINDS if _name(kind) not in served]
     if missing:
@@ -122,7 +133,7 @@ async def _kinds(case: Case) -> Finding:
     return well("kinds", f"all {len(KINDS)} kinds are served")
 
 
-async def _schemas(case: Case) -> Finding:
+async def _schemas(case: Examination) -> Finding:
     newer: list[str] = []
     for kind in KINDS:
         found = await _definition(case, kind)
@@ -137,33 +148,33 @@ async def _schemas(case: Case) -> Finding:
         newer += [f"{_name(kind)} ({some(differs.unknown)})"] if differs.unknown else []
     if newer:
         said = f"fields that this command does not know: {some(newer)}"
-        return Finding("schemas", Mark.NOTE, said, "The cluster is newer: upgrade this command.")
+        return Finding("schemas", FindingStatus.NOTE, said, "The cluster is newer: upgrade this command.")
     return well("schemas", "every kind is as this command knows it")
 
 
-async def _conversion(case: Case) -> Finding:
+async def _conversion(case: Examination) -> Finding:
     """With one version nothing is converted, and a webhook that is named must be right all the same."""
     called: list[str] = []
     for kind in KINDS:
         conversion = (await _definition(case, kind)).spec.conversion
         if conversion.strategy != "Webhook":
             continue
-        config = conversion.webhook.client_config if conversion.webhook is not None else ClientConfig()
+        config = conversion.webhook.client_config if conversion.webhook is not None else WebhookClientConfig()
         if config.service is None and not config.url:
             said = f"{_name(kind)} converts by a webhook and names none"
             return wrong("conversion", said, _APPLY, Reason.MISCONFIGURED)
         called.append(_name(kind))
-        case.webhooks.append(Webhook(f"CustomResourceDefinition {_name(kind)}", config))
+        case.webhooks.append(RegisteredWebhook(f"CustomResourceDefinition {_name(kind)}", config))
     if not called:
         return well("conversion", "there is one version of each kind, and nothing is converted")
     if len(called) < len(KINDS):
         others = [_name(kind) for kind in KINDS if _name(kind) not in called]
         said = f"{len(called)} kinds convert by the webhook, and not {some(others)}"
-        return Finding("conversion", Mark.NOTE, said, _APPLY)
+        return Finding("conversion", FindingStatus.NOTE, said, _APPLY)
     return well("conversion", "every kind converts by the webhook")
 
 
-GROUND: Chain = (
+GROUND: DoctorChain = (
     ("api server", _api),
     ("version", _version),
     ("kinds", _kinds),
@@ -177,11 +188,11 @@ def unreachable(error: Misconfigured) -> Finding:
     return replace(trouble("api server", error), of_input=True)
 
 
-def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Difference:
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> SchemaDifference:
     """Which fields only one of two schemas knows; what is only said otherwise does not count. Pure."""
     mine, other = set(_fields(ours)), set(_fields(theirs))
     # Of a block that one side does not know at all the block alone is named.
-    return Difference(_highest(mine - other), _highest(other - mine))
+    return SchemaDifference(_highest(mine - other), _highest(other - mine))
 
 
 def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -200,20 +211,20 @@ def _highest(paths: set[str]) -> tuple[str, ...]:
     return tuple(sorted(one for one in paths if one.rpartition(".")[0].removesuffix("[]") not in paths))
 
 
-async def _definition(case: Case, kind: Kind) -> _Definition:
+async def _definition(case: Examination, kind: CustomResourceKind) -> _CrdDefinition:
     name = _name(kind)
     if name not in case.definitions:
-        case.definitions[name] = await case.client.get(CRDS, name, into=_Definition)
-    return cast("_Definition", case.definitions[name])
+        case.definitions[name] = await case.client.get(CRDS, name, into=_CrdDefinition)
+    return cast("_CrdDefinition", case.definitions[name])
 
 
-async def _version_of(case: Case) -> _Version:
+async def _version_of(case: Examination) -> _ServerVersion:
     answer = await case.client.raw("GET", "/version")
     case.ahead = _ahead(case, answer.headers.get("Date", ""))
-    return codec.decode(answer.body, _Version, "get /version")
+    return codec.decode(answer.body, _ServerVersion, "get /version")
 
 
-def _ahead(case: Case, date: str) -> timedelta:
+def _ahead(case: Examination, date: str) -> timedelta:
     """The clock here need not be right; a server that does not say its time is taken to have ours."""
     try:
         said = parsedate_to_datetime(date)
@@ -222,5 +233,5 @@ def _ahead(case: Case, date: str) -> timedelta:
     return said - case.clock.now() if said.tzinfo is not None else timedelta()
 
 
-def _name(kind: Kind) -> str:
+def _name(kind: CustomResourceKind) -> str:
     return f"{kind.plural}.{kind.group}"

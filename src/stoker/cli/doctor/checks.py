@@ -15,22 +15,22 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.api.spec.status import SyncStatus
-from stoker.cli.common.in_cluster import Place
+from stoker.cli.common.in_cluster import ClusterResourceOptions
 from stoker.cli.doctor.advice import look_up, mend_for
-from stoker.controller.cache.gateways import Fleet
+from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.domain.findings import Finding, Mark
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden
 
 MOST_NAMES = 5
 
 
-class Service(msgspec.Struct, frozen=True):
+class WebhookService(msgspec.Struct, frozen=True):
     """A Service that the API server calls."""
 
     namespace: str = ""
@@ -39,23 +39,23 @@ class Service(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-class ClientConfig(msgspec.Struct, frozen=True, rename="camel"):
+class WebhookClientConfig(msgspec.Struct, frozen=True, rename="camel"):
     """Where the API server finds a webhook, and whom it trusts there."""
 
     url: str | None = None
-    service: Service | None = None
+    service: WebhookService | None = None
     ca_bundle: str = ""
 
 
-class Webhook(NamedTuple):
+class RegisteredWebhook(NamedTuple):
     """One place in the cluster that names us as a webhook."""
 
     name: str
     """As a person finds it: the kind and the name of the object, and which of its webhooks."""
-    config: ClientConfig
+    config: WebhookClientConfig
 
 
-class Operator(NamedTuple):
+class OperatorInstallation(NamedTuple):
     """The installation, as its Deployment tells of it; where that cannot be seen, the namespace alone."""
 
     namespace: str
@@ -79,24 +79,24 @@ class Operator(NamedTuple):
 
 
 @dataclass(slots=True)
-class Subject:
+class ExaminedResource:
     """The resource that is asked about, and what hangs on it."""
 
     key: ResourceKey
     status: SyncStatus
     generation: int
     intent: ResourceIntent
-    fleet: Fleet = field(default_factory=Fleet)
+    fleet: GatewayFleet = field(default_factory=GatewayFleet)
     unread: bool = False
     """Some of its Secrets may not be looked at by whoever asks."""
 
 
 @dataclass(slots=True)
-class Case:
+class Examination:
     """One examination."""
 
-    client: Client
-    place: Place
+    client: KubeClient
+    place: ClusterResourceOptions
     home: str = ""
     """The operator's namespace, where somebody said it."""
     clock: Clock = field(default_factory=SystemClock)
@@ -104,9 +104,9 @@ class Case:
     """How far the API server's clock is ahead of the one here; what the cluster wrote is held against it."""
     definitions: dict[str, object] = field(default_factory=dict)
     """CRDs that were read already, by name."""
-    operator: Operator | None = None
-    webhooks: list[Webhook] = field(default_factory=list)
-    subject: Subject | None = None
+    operator: OperatorInstallation | None = None
+    webhooks: list[RegisteredWebhook] = field(default_factory=list)
+    subject: ExaminedResource | None = None
     wrong: set[str] = field(default_factory=set)
     """The checks that found something wrong."""
 
@@ -115,11 +115,11 @@ class Case:
         return self.clock.now() + self.ahead
 
 
-Look = Callable[[Case], Awaitable[Finding | None]]
-Chain = Sequence[tuple[str, Look]]
+DoctorCheck = Callable[[Examination], Awaitable[Finding | None]]
+DoctorChain = Sequence[tuple[str, DoctorCheck]]
 
 
-async def follow(chain: Chain, case: Case) -> AsyncIterator[Finding]:
+async def follow(chain: DoctorChain, case: Examination) -> AsyncIterator[Finding]:
     """Finding after finding, up to the first that is wrong."""
     for name, look in chain:
         try:
@@ -131,7 +131,7 @@ async def follow(chain: Chain, case: Case) -> AsyncIterator[Finding]:
         if finding is None:
             continue
         yield finding
-        if finding.mark is Mark.WRONG:
+        if finding.mark is FindingStatus.WRONG:
             case.wrong.add(name)
             return
 
@@ -139,13 +139,13 @@ async def follow(chain: Chain, case: Case) -> AsyncIterator[Finding]:
 def unseen(check: str, error: Forbidden) -> Finding:
     """What whoever asks may not look at."""
     mend = "Ask somebody who may, or have this right granted to you; nothing is known to be wrong."
-    return Finding(check, Mark.UNTRIED, f"not looked at: {error.message}", mend, error.reason)
+    return Finding(check, FindingStatus.UNTRIED, f"not looked at: {error.message}", mend, error.reason)
 
 
 def trouble(check: str, error: StokerError, mend: str = "") -> Finding:
     return Finding(
         check,
-        Mark.WRONG,
+        FindingStatus.WRONG,
         error.message,
         mend or mend_for(error.reason) or look_up(error.reason),
         error.reason,
@@ -153,11 +153,11 @@ def trouble(check: str, error: StokerError, mend: str = "") -> Finding:
 
 
 def wrong(check: str, said: str, mend: str, reason: Reason) -> Finding:
-    return Finding(check, Mark.WRONG, said, mend, reason)
+    return Finding(check, FindingStatus.WRONG, said, mend, reason)
 
 
 def well(check: str, said: str) -> Finding:
-    return Finding(check, Mark.WELL, said)
+    return Finding(check, FindingStatus.WELL, said)
 
 
 def some(names: Sequence[str]) -> str:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
-from stoker.cli.common.in_cluster import Place
+from stoker.cli.common.in_cluster import ClusterResourceOptions
 from stoker.cli.doctor.admission import ADMISSION
 from stoker.cli.doctor.api_server import GROUND, unreachable
-from stoker.cli.doctor.checks import Case, Chain, follow
+from stoker.cli.doctor.checks import DoctorChain, Examination, follow
 from stoker.cli.doctor.gateways import GATEWAYS, VERDICT
 from stoker.cli.doctor.operator import FINDING, OPERATOR
 from stoker.cli.doctor.resources import RESOURCE
@@ -22,41 +22,41 @@ from stoker.domain.errors import Misconfigured
 from stoker.domain.findings import Finding
 
 
-class Stage(NamedTuple):
+class DoctorStage(NamedTuple):
     """A chain, and when it is followed."""
 
-    chain: Chain
-    wanted: Callable[[Case], bool] = lambda _: True
+    chain: DoctorChain
+    wanted: Callable[[Examination], bool] = lambda _: True
 
 
-def _holds(case: Case) -> bool:
+def _holds(case: Examination) -> bool:
     """Whether there is a cluster with something installed in it."""
     return case.wrong.isdisjoint(name for name, _ in (*GROUND, *FINDING))
 
 
-def _is_known(case: Case) -> bool:
+def _is_known(case: Examination) -> bool:
     """Whether the resource was found and understood."""
     return case.subject is not None
 
 
-def _unexplained(case: Case) -> bool:
+def _unexplained(case: Examination) -> bool:
     """Whether nothing was found that the controller would only repeat."""
     return _is_known(case) and case.wrong.isdisjoint(name for name, _ in (*RESOURCE, *SOURCE, *GATEWAYS))
 
 
 STAGES = (
-    Stage(GROUND),
-    Stage(FINDING, _holds),
-    Stage(ADMISSION, _holds),
-    Stage(OPERATOR, lambda case: case.operator is not None),
-    Stage(RESOURCE, lambda case: _holds(case) and bool(case.place.name)),
-    Stage(SOURCE, _is_known),
-    Stage(GATEWAYS, _is_known),
-    Stage(VERDICT, _unexplained),
+    DoctorStage(GROUND),
+    DoctorStage(FINDING, _holds),
+    DoctorStage(ADMISSION, _holds),
+    DoctorStage(OPERATOR, lambda case: case.operator is not None),
+    DoctorStage(RESOURCE, lambda case: _holds(case) and bool(case.place.name)),
+    DoctorStage(SOURCE, _is_known),
+    DoctorStage(GATEWAYS, _is_known),
+    DoctorStage(VERDICT, _unexplained),
 )
 
 
-async def examine(place: Place, home: str) -> AsyncIterator[Finding]:
+async def examine(place: ClusterResourceOptions, home: str) -> AsyncIterator[Finding]:
     """Finding after finding; `home` is the operator's namespace, where somebody said it."""
     try:
         place = place.settled()
@@ -65,7 +65,7 @@ async def examine(place: Place, home: str) -> AsyncIterator[Finding]:
         yield unreachable(error)
         return
     async with client:
-        case = Case(client, place, home)
+        case = Examination(client, place, home)
         for stage in STAGES:
             if stage.wanted(case):
                 async for finding in follow(stage.chain, case):

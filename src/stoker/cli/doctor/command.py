@@ -16,17 +16,17 @@ import click
 
 from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
-from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, Given
+from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, SharedOptionValues
 from stoker.cli.common.output import show_lines, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.findings import Finding, Mark
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 
 if TYPE_CHECKING:
-    from stoker.ignition.client.api_key import KeyReader
+    from stoker.ignition.client.api_key import ApiKeyReader
 
 GATEWAY_OPTIONS = (
     option("--gateway", section=GATEWAY_SECTION, metavar="HOST:PORT", help="The gateway to look at."),
@@ -68,12 +68,12 @@ _OF_THE_GATEWAY = {
 _UNREACHABLE = (Reason.UNREACHABLE, Reason.UNAUTHORIZED, Reason.API_SERVER_ERROR)
 
 
-class Wanted(NamedTuple):
+class DoctorOptions(NamedTuple):
     """What was asked for on the command line."""
 
-    given: Given
+    given: SharedOptionValues
     try_scan: bool
-    place: in_cluster.Place
+    place: in_cluster.ClusterResourceOptions
     home: str
 
 
@@ -96,8 +96,8 @@ def doctor_command(
     Without options it looks at the cluster of the kubeconfig; with --name at a resource in it, too; with
     --gateway at a gateway alone.
     """
-    place = in_cluster.Place.taken_from(rest, namespace, name or "")
-    wanted = Wanted(Given.taken_from(rest), try_scan, place, home or "")
+    place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
+    wanted = DoctorOptions(SharedOptionValues.taken_from(rest), try_scan, place, home or "")
 
     def work() -> int:
         of_others = _OF_THE_CLUSTER if wanted.given.gateway else _OF_THE_GATEWAY
@@ -111,14 +111,14 @@ def doctor_command(
     told(context, "doctor", output, work)
 
 
-async def _examine(wanted: Wanted, output: str) -> int:
+async def _examine(wanted: DoctorOptions, output: str) -> int:
     found: list[Finding] = []
     async for finding in _gateway(wanted) if wanted.given.gateway else _cluster(wanted):
         found.append(finding)
         if output == "text":
             show_lines(finding.lines())
-    wrong = next((one for one in found if one.mark is Mark.WRONG), None)
-    untried = sum(one.mark is Mark.UNTRIED for one in found)
+    wrong = next((one for one in found if one.mark is FindingStatus.WRONG), None)
+    untried = sum(one.mark is FindingStatus.UNTRIED for one in found)
     if output == "json":
         findings = [one.as_json() for one in found]
         show_object({"well": wrong is None, "untried": untried, "findings": findings})
@@ -127,27 +127,27 @@ async def _examine(wanted: Wanted, output: str) -> int:
     return _code(wrong)
 
 
-def _code(wrong: Finding | None) -> Exit:
+def _code(wrong: Finding | None) -> ExitCode:
     if wrong is None:
-        return Exit.DONE
+        return ExitCode.DONE
     if wrong.of_input:
-        return Exit.WRONG_INPUT
-    return Exit.UNREACHABLE if wrong.reason in _UNREACHABLE else Exit.UNVERIFIED
+        return ExitCode.WRONG_INPUT
+    return ExitCode.UNREACHABLE if wrong.reason in _UNREACHABLE else ExitCode.UNVERIFIED
 
 
-async def _cluster(wanted: Wanted) -> AsyncIterator[Finding]:
+async def _cluster(wanted: DoctorOptions) -> AsyncIterator[Finding]:
     from stoker.cli.doctor.cluster import examine  # noqa: PLC0415 - --help needs none of it
 
     async for finding in examine(wanted.place, wanted.home):
         yield finding
 
 
-async def _gateway(wanted: Wanted) -> AsyncIterator[Finding]:
+async def _gateway(wanted: DoctorOptions) -> AsyncIterator[Finding]:
     from stoker.cli.sync.secret_files import SecretFiles  # noqa: PLC0415 - --help needs none of it
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415
     from stoker.ignition.client.api_key import HEADER, header_named  # noqa: PLC0415
-    from stoker.ignition.client.gateway import Gateway  # noqa: PLC0415
-    from stoker.ignition.doctor.checks import Patient, examine  # noqa: PLC0415
+    from stoker.ignition.client.gateway import GatewayClient  # noqa: PLC0415
+    from stoker.ignition.doctor.checks import CheckedGateway, examine  # noqa: PLC0415
 
     given = wanted.given
     address = GatewayAddress.parse(given.gateway or "")
@@ -156,7 +156,7 @@ async def _gateway(wanted: Wanted) -> AsyncIterator[Finding]:
     key = _key(given)
     secrets, ca = SecretFiles().flag("--gateway-ca-file", given.gateway_ca_file)
     trusted = secrets.read(ca) if ca is not None else None
-    gateway = Gateway(
+    gateway = GatewayClient(
         address,
         key,
         header=header_named(given.api_key_header) if given.api_key_header else HEADER,
@@ -164,13 +164,13 @@ async def _gateway(wanted: Wanted) -> AsyncIterator[Finding]:
         insecure_skip_verify=given.gateway_insecure,
     )
     try:
-        async for finding in examine(Patient(gateway, key, wanted.try_scan)):
+        async for finding in examine(CheckedGateway(gateway, key, wanted.try_scan)):
             yield finding
     finally:
         await gateway.aclose()
 
 
-def _key(given: Given) -> KeyReader:
+def _key(given: SharedOptionValues) -> ApiKeyReader:
     """Read when its turn comes: all that stands before it can be looked at without one."""
     from stoker.ignition.client.api_key import checked, key_file  # noqa: PLC0415
 

@@ -13,36 +13,36 @@ import msgspec
 
 from stoker.agent.status.publisher import HEARTBEAT
 from stoker.cli.doctor.advice import gateway_mend, look_up, mend_for
-from stoker.cli.doctor.checks import Case, Chain, Subject, some, well, wrong
-from stoker.cli.doctor.rbac import Need, lacking
+from stoker.cli.doctor.checks import DoctorChain, Examination, ExaminedResource, some, well, wrong
+from stoker.cli.doctor.rbac import RequiredPermission, lacking
 from stoker.cli.doctor.resources import reason_of, subject_of
-from stoker.controller.cache.gateways import Gateway, fleet_of
+from stoker.controller.cache.gateways import FleetGateway, fleet_of
 from stoker.controller.cache.objects import SYNCED_KINDS
-from stoker.controller.cache.pods import NAMELESS, AgentState, SeenPod, keep_pod
+from stoker.controller.cache.pods import NAMELESS, AgentState, CachedPod, keep_pod
 from stoker.controller.cache.reports import report_in
 from stoker.controller.owned.rbac import role_name
 from stoker.domain.clock import parse_rfc3339
-from stoker.domain.findings import Finding, Mark
-from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncStatus, metadata_map, status_map
+from stoker.domain.findings import Finding, FindingStatus
+from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncState, metadata_map, status_map
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS, PODS
 from stoker.kube.runtime import conditions
 
 STALE_SECONDS = 2 * HEARTBEAT + 60.0
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _StatusMapMeta(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Map(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
+class _StatusMap(msgspec.Struct, frozen=True):
+    metadata: _StatusMapMeta = _StatusMapMeta()
     data: dict[str, str] | None = None
 
 
-async def _gateways(case: Case) -> Finding:
+async def _gateways(case: Examination) -> Finding:
     subject = subject_of(case)
     pods = await _pods(case, subject)
     subject.fleet = fleet_of(pods, await _reports(case, subject))
@@ -61,7 +61,7 @@ async def _gateways(case: Case) -> Finding:
     return well("gateways", f"{len(found)}: {some([one.name for one in found])}")
 
 
-async def _injected(case: Case) -> Finding:
+async def _injected(case: Examination) -> Finding:
     subject = subject_of(case)
     missing = [one.pod.name for one in subject.fleet.without_agent]
     namespace = subject.key.object.namespace
@@ -76,17 +76,20 @@ async def _injected(case: Case) -> Finding:
     starting = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.STARTING]
     if starting:
         said = f"the agent of pod {some(starting)} is starting"
-        return Finding("agent", Mark.NOTE, said, "Wait for a minute and run this again.")
+        return Finding("agent", FindingStatus.NOTE, said, "Wait for a minute and run this again.")
     return well("agent", "in every pod, and ready")
 
 
-async def _rights(case: Case) -> Finding:
+async def _rights(case: Examination) -> Finding:
     """What the controller's Role gives to the accounts of the pods."""
     subject = subject_of(case)
     namespace, name = subject.key.object
     wanted = (
-        *(Need(verb, "", "configmaps", metadata_map(subject.key.door, name)) for verb in ("get", "watch")),
-        Need("patch", "", "configmaps", status_map(subject.key.door, name)),
+        *(
+            RequiredPermission(verb, "", "configmaps", metadata_map(subject.key.door, name))
+            for verb in ("get", "watch")
+        ),
+        RequiredPermission("patch", "", "configmaps", status_map(subject.key.door, name)),
     )
     for account in subject.fleet.accounts:
         missing = await lacking(case.client, namespace, account, wanted, where=namespace)
@@ -101,7 +104,7 @@ async def _rights(case: Case) -> Finding:
     return well("agent role", f"{some(list(subject.fleet.accounts))} may do what agents do")
 
 
-async def _reported(case: Case) -> Finding:
+async def _reported(case: Examination) -> Finding:
     subject = subject_of(case)
     now = case.now()
     for one in subject.fleet.gateways:
@@ -116,7 +119,7 @@ async def _reported(case: Case) -> Finding:
     return well("reports", f"{len(subject.fleet.gateways)} gateways have reported")
 
 
-async def _served(case: Case) -> Finding:
+async def _served(case: Examination) -> Finding:
     """What agents say of their gateways' API: each part of the set-up has a reason of its own."""
     subject = subject_of(case)
     noted: list[str] = []
@@ -124,7 +127,7 @@ async def _served(case: Case) -> Finding:
         report = one.report
         if report is None:
             continue
-        if report.sync_status is SyncStatus.ERROR:
+        if report.sync_status is SyncState.ERROR:
             return _failed(subject, one, report)
         if report.applied is False or report.verified is False:
             what = report.scan_result or "it was not seen to have loaded what was written"
@@ -133,11 +136,11 @@ async def _served(case: Case) -> Finding:
         if report.reason:
             noted.append(f"{one.name} ({report.reason}: {report.error_message or report.sync_status})")
     if noted:
-        return Finding("gateway", Mark.NOTE, f"waiting: {some(noted)}")
+        return Finding("gateway", FindingStatus.NOTE, f"waiting: {some(noted)}")
     return well("gateway", "no agent reports trouble with its gateway")
 
 
-def _failed(subject: Subject, gateway: Gateway, report: GatewayReport) -> Finding:
+def _failed(subject: ExaminedResource, gateway: FleetGateway, report: GatewayReport) -> Finding:
     reason = reason_of(report.reason)
     access = subject.intent.policies.access
     where = (
@@ -148,7 +151,7 @@ def _failed(subject: Subject, gateway: Gateway, report: GatewayReport) -> Findin
     return wrong("gateway", said, mend or look_up(reason), reason)
 
 
-async def _ready(case: Case) -> Finding:
+async def _ready(case: Examination) -> Finding:
     """What the controller makes of all that; last, because everything before it says more."""
     subject = subject_of(case)
     found = conditions.find(subject.status.conditions or (), ConditionType.READY)
@@ -157,29 +160,29 @@ async def _ready(case: Case) -> Finding:
         return wrong("ready", said, "Look at the controller's log.", Reason.CONTROLLER_SILENT)
     if (subject.status.observed_generation or 0) < subject.generation:
         said = "the controller has not seen the last change of the resource yet"
-        return Finding("ready", Mark.NOTE, said, "Run this again in a moment.")
+        return Finding("ready", FindingStatus.NOTE, said, "Run this again in a moment.")
     reason = reason_of(found.reason)
     if found.status == "True":
         return well("ready", found.message or found.reason)
     if found.status == "Unknown" or reason in (Reason.PAUSED, Reason.RECONCILING):
-        return Finding("ready", Mark.NOTE, found.message or found.reason, "", reason)
+        return Finding("ready", FindingStatus.NOTE, found.message or found.reason, "", reason)
     return wrong("ready", found.message, mend_for(reason) or look_up(reason), reason)
 
 
-GATEWAYS: Chain = (
+GATEWAYS: DoctorChain = (
     ("gateways", _gateways),
     ("agent", _injected),
     ("agent role", _rights),
     ("reports", _reported),
     ("gateway", _served),
 )
-VERDICT: Chain = (("ready", _ready),)
+VERDICT: DoctorChain = (("ready", _ready),)
 
 
-async def _pods(case: Case, subject: Subject) -> list[SeenPod]:
+async def _pods(case: Examination, subject: ExaminedResource) -> list[CachedPod]:
     """Those that belong to the resource, as the controller counts them."""
     namespace, name = subject.key.object
-    found: list[SeenPod] = []
+    found: list[CachedPod] = []
     async for page in case.client.pages(PODS, namespace):
         found += [pod for raw in page.items if (pod := keep_pod(bytes(raw))) is not None]
     others = await _other_resources(case, subject)
@@ -199,22 +202,24 @@ async def _pods(case: Case, subject: Subject) -> list[SeenPod]:
     )
 
 
-async def _other_resources(case: Case, subject: Subject) -> set[tuple[str, str]]:
+async def _other_resources(case: Examination, subject: ExaminedResource) -> set[tuple[str, str]]:
     namespace, name = subject.key.object
     found = {
         (kind, one.metadata.name)
         for kind, registered in SYNCED_KINDS.items()
-        for one in await case.client.list(rest(registered), namespace, into=Header)
+        for one in await case.client.list(rest(registered), namespace, into=ObjectHeader)
     }
     return found - {(subject.key.kind, name)}
 
 
-async def _reports(case: Case, subject: Subject) -> Mapping[str, GatewayReport]:
+async def _reports(case: Examination, subject: ExaminedResource) -> Mapping[str, GatewayReport]:
     namespace, name = subject.key.object
     first = status_map(subject.key.door, name)
     more = status_map(subject.key.door, name, 1).removesuffix(f"1-{name}")
     found: dict[str, GatewayReport] = {}
-    for one in await case.client.list(CONFIG_MAPS, namespace, into=_Map, labels=f"{CR_NAME_LABEL}={name}"):
+    for one in await case.client.list(
+        CONFIG_MAPS, namespace, into=_StatusMap, labels=f"{CR_NAME_LABEL}={name}"
+    ):
         if one.metadata.name != first and not one.metadata.name.startswith(more):
             continue
         for key, text in (one.data or {}).items():

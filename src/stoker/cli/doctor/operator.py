@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 import msgspec
 
 from stoker.cli.doctor.advice import INSTALL
-from stoker.cli.doctor.checks import Case, Chain, Operator, some, well, wrong
+from stoker.cli.doctor.checks import DoctorChain, Examination, OperatorInstallation, some, well, wrong
 from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, at_home, lacking
 from stoker.controller.cache.informers import PAUSE_MAP
 from stoker.controller.manager import LEASE_SECONDS
 from stoker.controller.sharding.division import count_of, index_of, lease_name
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
-from stoker.domain.findings import Finding, Mark
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.shards import MOST
 from stoker.kube.client.errors import Forbidden, NotFound
@@ -33,49 +33,49 @@ PART = "app.kubernetes.io/part-of=stoker"
 COMPONENT = "app.kubernetes.io/component"
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _OperatorMeta(msgspec.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] = {}
 
 
-class _Container(msgspec.Struct, frozen=True):
+class _OperatorContainer(msgspec.Struct, frozen=True):
     args: tuple[str, ...] | None = None
 
 
-class _ConfigMap(msgspec.Struct, frozen=True):
+class _ConfigMapSource(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+class _OperatorVolume(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
-    config_map: _ConfigMap | None = None
+    config_map: _ConfigMapSource | None = None
 
 
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    containers: tuple[_Container, ...] = ()
-    volumes: tuple[_Volume, ...] | None = None
+class _OperatorPodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    containers: tuple[_OperatorContainer, ...] = ()
+    volumes: tuple[_OperatorVolume, ...] | None = None
     service_account_name: str = "default"
 
 
-class _Template(msgspec.Struct, frozen=True):
-    spec: _PodSpec = _PodSpec()
+class _OperatorPodTemplate(msgspec.Struct, frozen=True):
+    spec: _OperatorPodSpec = _OperatorPodSpec()
 
 
-class _DeploymentSpec(msgspec.Struct, frozen=True):
-    template: _Template = _Template()
+class _OperatorDeploymentSpec(msgspec.Struct, frozen=True):
+    template: _OperatorPodTemplate = _OperatorPodTemplate()
 
 
-class _Deployment(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _DeploymentSpec = _DeploymentSpec()
+class _OperatorDeployment(msgspec.Struct, frozen=True):
+    metadata: _OperatorMeta = _OperatorMeta()
+    spec: _OperatorDeploymentSpec = _OperatorDeploymentSpec()
 
 
-class _Map(msgspec.Struct, frozen=True):
+class _OperatorConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
-async def _found(case: Case) -> Finding:
+async def _found(case: Examination) -> Finding:
     """The installation that is meant; what is not known of it is left out of later checks."""
     try:
         found = await _by_deployments(case)
@@ -89,14 +89,14 @@ async def _found(case: Case) -> Finding:
     if found:
         said = f"there are several, in the namespaces {some(sorted(found))}"
         mend = "Say which is meant: --operator-namespace NAMESPACE."
-        return Finding("operator", Mark.WRONG, said, mend, Reason.INVALID_VALUE, of_input=True)
+        return Finding("operator", FindingStatus.WRONG, said, mend, Reason.INVALID_VALUE, of_input=True)
     where = f"namespace {case.home}" if case.home else "this cluster"
     said = f"neither a Deployment nor a Lease of the controller is in {where}"
     mend = "Leave --operator-namespace out to have it found, or install it" if case.home else "Install it"
     return wrong("operator", said, f"{mend}: {INSTALL}", Reason.CONTROLLER_SILENT)
 
 
-async def _leads(case: Case) -> Finding:
+async def _leads(case: Examination) -> Finding:
     home = _of(case).namespace
     leases = {
         index: one
@@ -114,7 +114,7 @@ async def _leads(case: Case) -> Finding:
     return well("controller", f"{some(holders)} leads" if count == 1 else f"{count} shards: {some(holders)}")
 
 
-async def _dead(case: Case, home: str, index: int, lease: Lease | None) -> str:
+async def _dead(case: Examination, home: str, index: int, lease: Lease | None) -> str:
     """Why nobody can be working; empty if somebody is."""
     if lease is None:
         return "is not there, so nobody leads"
@@ -136,12 +136,12 @@ async def _dead(case: Case, home: str, index: int, lease: Lease | None) -> str:
     return f"was last renewed by {lease.holder} at {lease.spec.renew_time or 'no time at all'}, and not since"
 
 
-async def _rights(case: Case) -> Finding:
+async def _rights(case: Examination) -> Finding:
     """What the controller may do where it works, and at home."""
     operator = _of(case)
     if not operator.account:
         said = "not looked at: the controller's service account is told by its Deployment, which is not seen"
-        return Finding("rights", Mark.UNTRIED, said)
+        return Finding("rights", FindingStatus.UNTRIED, said)
     wanted = (*CONTROLLER, *(SHARED_VOLUMES if operator.shared_volumes else ()))
     home, account = operator.namespace, operator.account
     if case.place.name and operator.works_on(case.place.namespace):
@@ -164,29 +164,31 @@ def _denied(home: str, account: str, missing: list[str], where: str) -> Finding:
     return wrong("rights", said, f"Bring the chart's roles back: {INSTALL}", Reason.RBAC_DENIED)
 
 
-async def _pause(case: Case) -> Finding:
+async def _pause(case: Examination) -> Finding:
     home = _of(case).namespace
     try:
-        found = await case.client.get(CONFIG_MAPS, PAUSE_MAP, home, into=_Map)
+        found = await case.client.get(CONFIG_MAPS, PAUSE_MAP, home, into=_OperatorConfigMap)
     except NotFound:
         return well("pause", "nothing is held still")
     if (found.data or {}).get("paused", "").strip() != "true":
         return well("pause", "nothing is held still")
     said = f"ConfigMap {home}/{PAUSE_MAP} holds everything still: the emergency stop"
-    return Finding("pause", Mark.NOTE, said, f"stoker resume --namespace {home} --everything", Reason.PAUSED)
+    return Finding(
+        "pause", FindingStatus.NOTE, said, f"stoker resume --namespace {home} --everything", Reason.PAUSED
+    )
 
 
-FINDING: Chain = (("operator", _found),)
-OPERATOR: Chain = (
+FINDING: DoctorChain = (("operator", _found),)
+OPERATOR: DoctorChain = (
     ("controller", _leads),
     ("rights", _rights),
     ("pause", _pause),
 )
 
 
-async def _by_deployments(case: Case) -> dict[str, Operator]:
-    found: dict[str, Operator] = {}
-    listed = await case.client.list(DEPLOYMENTS, case.home or None, into=_Deployment, labels=PART)
+async def _by_deployments(case: Examination) -> dict[str, OperatorInstallation]:
+    found: dict[str, OperatorInstallation] = {}
+    listed = await case.client.list(DEPLOYMENTS, case.home or None, into=_OperatorDeployment, labels=PART)
     admitting = {one.metadata.namespace for one in listed if one.metadata.labels.get(COMPONENT) == "webhook"}
     for one in listed:
         pod, home = one.spec.template.spec, one.metadata.namespace
@@ -194,7 +196,7 @@ async def _by_deployments(case: Case) -> dict[str, Operator]:
             continue
         flags = dict(word.partition("=")[::2] for word in pod.containers[0].args or ())
         volume = next((it for it in pod.volumes or () if it.name == "defaults" and it.config_map), None)
-        found[home] = Operator(
+        found[home] = OperatorInstallation(
             namespace=home,
             account=pod.service_account_name,
             watched=tuple(filter(None, flags.get("--watch-namespaces", "").split(","))),
@@ -208,13 +210,13 @@ async def _by_deployments(case: Case) -> dict[str, Operator]:
     return found
 
 
-async def _by_leases(case: Case) -> dict[str, Operator]:
+async def _by_leases(case: Examination) -> dict[str, OperatorInstallation]:
     listed = await case.client.list(LEASES, case.home or None, into=Lease)
     homes = {one.metadata.namespace for one in listed if index_of(one) is not None}
-    return {home: Operator(home) for home in homes}
+    return {home: OperatorInstallation(home) for home in homes}
 
 
-def _of(case: Case) -> Operator:
+def _of(case: Examination) -> OperatorInstallation:
     if case.operator is None:
         raise InvalidValue("no operator is known")
     return case.operator

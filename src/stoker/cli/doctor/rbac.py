@@ -14,10 +14,10 @@ import msgspec
 
 from stoker.controller.cache.informers import PAUSE_MAP
 from stoker.controller.sharding.division import lease_name
-from stoker.kube.client.client import Client
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.resources import ApiResource
 
-REVIEWS = Resource(
+REVIEWS = ApiResource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
 AT_ONCE = 8
@@ -25,7 +25,7 @@ _IGNITION, _STOKER = "sync.ignition.io", "stoker.io"
 _RBAC = "rbac.authorization.k8s.io"
 
 
-class Need(NamedTuple):
+class RequiredPermission(NamedTuple):
     """One right."""
 
     verb: str
@@ -38,13 +38,13 @@ class Need(NamedTuple):
         return f"{self.verb} {kind}" + (f" {self.name}" if self.name else "")
 
 
-def needs(verbs: str, group: str, *resources: str, name: str = "") -> Iterator[Need]:
+def needs(verbs: str, group: str, *resources: str, name: str = "") -> Iterator[RequiredPermission]:
     for resource in resources:
         for verb in verbs.split():
-            yield Need(verb, group, resource, name)
+            yield RequiredPermission(verb, group, resource, name)
 
 
-CONTROLLER: tuple[Need, ...] = (
+CONTROLLER: tuple[RequiredPermission, ...] = (
     *needs("list watch patch", _IGNITION, "ignitionsyncs"),
     *needs("list watch patch", _STOKER, "stokers"),
     *needs("update", _IGNITION, "ignitionsyncs/status"),
@@ -59,7 +59,7 @@ CONTROLLER: tuple[Need, ...] = (
 )
 """In every namespace that is worked on."""
 
-SHARED_VOLUMES: tuple[Need, ...] = (
+SHARED_VOLUMES: tuple[RequiredPermission, ...] = (
     *needs("patch delete", _RBAC, "roles", "rolebindings"),
     *needs("list watch create patch delete", "", "persistentvolumeclaims"),
     *needs("get create patch delete", "apps", "deployments"),
@@ -68,7 +68,7 @@ SHARED_VOLUMES: tuple[Need, ...] = (
 """Besides, where resources may ask for a volume."""
 
 
-def at_home(shards: int) -> tuple[Need, ...]:
+def at_home(shards: int) -> tuple[RequiredPermission, ...]:
     """In the operator's own namespace: who leads, and whether all is paused."""
     return (
         *(one for index in range(shards) for one in needs("get update", *_LEASES, name=lease_name(index))),
@@ -80,31 +80,36 @@ def at_home(shards: int) -> tuple[Need, ...]:
 _LEASES = ("coordination.k8s.io", "leases")
 
 
-class _Verdict(msgspec.Struct, frozen=True):
+class _PermissionReviewStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    status: _Verdict = _Verdict()
+class _PermissionReview(msgspec.Struct, frozen=True):
+    status: _PermissionReviewStatus = _PermissionReviewStatus()
 
 
 async def lacking(
-    client: Client, namespace: str, account: str, wanted: Iterable[Need], *, where: str | None
-) -> list[Need]:
+    client: KubeClient,
+    namespace: str,
+    account: str,
+    wanted: Iterable[RequiredPermission],
+    *,
+    where: str | None,
+) -> list[RequiredPermission]:
     """Those that a service account of a namespace does not have in `where`; None: in all namespaces."""
     turns = asyncio.Semaphore(AT_ONCE)
     asked = list(wanted)
 
-    async def allowed(need: Need) -> bool:
+    async def allowed(need: RequiredPermission) -> bool:
         async with turns:
             body = _review(namespace, account, need, where)
-            return (await client.create(REVIEWS, body, into=_Answer)).status.allowed
+            return (await client.create(REVIEWS, body, into=_PermissionReview)).status.allowed
 
     answers = await asyncio.gather(*map(allowed, asked))
     return [need for need, yes in zip(asked, answers, strict=True) if not yes]
 
 
-def _review(namespace: str, account: str, need: Need, where: str | None) -> dict[str, Any]:
+def _review(namespace: str, account: str, need: RequiredPermission, where: str | None) -> dict[str, Any]:
     resource, _, subresource = need.resource.partition("/")
     about = {
         "verb": need.verb,

@@ -11,31 +11,31 @@ from collections.abc import Mapping
 import msgspec
 
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.yaml import load_documents
 from stoker.api.spec.status import SyncStatus
 from stoker.api.to_intent import NO_DEFAULTS, base_wanted_by, intent_for, settle
 from stoker.api.to_intent.inheritance import installation_defaults
-from stoker.cli.doctor.checks import Case, Chain, Subject, some, well, wrong
+from stoker.cli.doctor.checks import DoctorChain, Examination, ExaminedResource, some, well, wrong
 from stoker.controller.cache.objects import BASES, SYNCED_KINDS, ResourceKey, keep_object, read
 from stoker.domain.errors import InvalidValue
-from stoker.domain.findings import Finding, Mark
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.fleet.resource_name import KINDS
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.watch.store import ObjectKey
 
 
-class _Map(msgspec.Struct, frozen=True):
+class _ResourceConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
-async def _resource(case: Case) -> Finding:
+async def _resource(case: Examination) -> Finding:
     place = case.place
     found: dict[str, bytes] = {}
     missing: NotFound | None = None
@@ -51,10 +51,12 @@ async def _resource(case: Case) -> Finding:
     if not found:
         said = missing.message if missing is not None else f"{place.namespace}/{place.name} does not exist"
         mend = f"kubectl get stokers,ignitionsyncs -n {place.namespace} lists those that there are."
-        return Finding("resource", Mark.WRONG, said, mend, Reason.NOT_FOUND, of_input=True)
+        return Finding("resource", FindingStatus.WRONG, said, mend, Reason.NOT_FOUND, of_input=True)
     if len(found) > 1:
         said = f"{place.namespace}/{place.name} is a Stoker and an IgnitionSync"
-        return Finding("resource", Mark.WRONG, said, "Say --kind.", Reason.INVALID_VALUE, of_input=True)
+        return Finding(
+            "resource", FindingStatus.WRONG, said, "Say --kind.", Reason.INVALID_VALUE, of_input=True
+        )
     [(kind, raw_object)] = found.items()
     case.subject = await _understood(case, kind, raw_object)
     if case.operator is not None and not case.operator.works_on(place.namespace):
@@ -67,11 +69,13 @@ async def _resource(case: Case) -> Finding:
         return wrong("resource", said, mend, Reason.CONTROLLER_SILENT)
     if case.subject.intent.paused:
         mend = f"stoker resume --namespace {place.namespace} --name {place.name}"
-        return Finding("resource", Mark.NOTE, f"{case.subject.key} is held still", mend, Reason.PAUSED)
+        return Finding(
+            "resource", FindingStatus.NOTE, f"{case.subject.key} is held still", mend, Reason.PAUSED
+        )
     return well("resource", f"{case.subject.key} is understood")
 
 
-async def _is_selected(case: Case, labels: str, key: ResourceKey) -> bool:
+async def _is_selected(case: Examination, labels: str, key: ResourceKey) -> bool:
     """By the API server's own judgement of the selector, where it may be asked for a list."""
     if not labels:
         return True
@@ -79,23 +83,23 @@ async def _is_selected(case: Case, labels: str, key: ResourceKey) -> bool:
     kind = rest(SYNCED_KINDS[key.kind])
     try:
         return bool(
-            await case.client.list(kind, key.object.namespace, into=Header, labels=labels, fields=named)
+            await case.client.list(kind, key.object.namespace, into=ObjectHeader, labels=labels, fields=named)
         )
     except Forbidden:
         return True
 
 
-async def _understood(case: Case, kind: str, raw: bytes) -> Subject:
+async def _understood(case: Examination, kind: str, raw: bytes) -> ExaminedResource:
     kept = keep_object(raw)
     model = read(kept, SYNCED_KINDS[kind].model)
     settled = settle(model, base=await _base(case.client, model), defaults=await _defaults(case))
     metadata = kept.header.metadata
     key = ResourceKey(kind, ObjectKey(metadata.namespace, metadata.name))
     status = model.status if isinstance(model, Stoker | IgnitionSync) else None
-    return Subject(key, status or SyncStatus(), metadata.generation, intent_for(settled))
+    return ExaminedResource(key, status or SyncStatus(), metadata.generation, intent_for(settled))
 
 
-async def _base(client: Client, model: Model) -> IgnitionSyncBase | None:
+async def _base(client: KubeClient, model: Model) -> IgnitionSyncBase | None:
     wanted = base_wanted_by(model)
     if wanted is None:
         return None
@@ -105,13 +109,15 @@ async def _base(client: Client, model: Model) -> IgnitionSyncBase | None:
         return None  # settling says so, in words
 
 
-async def _defaults(case: Case) -> IgnitionSyncBaseSpec:
+async def _defaults(case: Examination) -> IgnitionSyncBaseSpec:
     """What the installation says for resources that leave something out, where it may be seen."""
     operator = case.operator
     if operator is None or not operator.defaults:
         return NO_DEFAULTS
     try:
-        found = await case.client.get(CONFIG_MAPS, operator.defaults, operator.namespace, into=_Map)
+        found = await case.client.get(
+            CONFIG_MAPS, operator.defaults, operator.namespace, into=_ResourceConfigMap
+        )
     except (Forbidden, NotFound):
         return NO_DEFAULTS
     documents = list(load_documents((found.data or {}).get("defaults.yaml", "").encode()))
@@ -120,7 +126,7 @@ async def _defaults(case: Case) -> IgnitionSyncBaseSpec:
     )
 
 
-RESOURCE: Chain = (("resource", _resource),)
+RESOURCE: DoctorChain = (("resource", _resource),)
 
 
 def reason_of(text: str) -> Reason:
@@ -128,7 +134,7 @@ def reason_of(text: str) -> Reason:
     return known.get(text, Reason.STALLED)
 
 
-def subject_of(case: Case) -> Subject:
+def subject_of(case: Examination) -> ExaminedResource:
     if case.subject is None:
         raise InvalidValue("no resource is known")
     return case.subject

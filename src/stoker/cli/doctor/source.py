@@ -15,19 +15,19 @@ import msgspec
 
 from stoker.api.meta import Condition
 from stoker.cli.doctor.advice import key_mend, login_mend, look_up, mend_for
-from stoker.cli.doctor.checks import Case, Chain, some, trouble, well, wrong
+from stoker.cli.doctor.checks import DoctorChain, Examination, some, trouble, well, wrong
 from stoker.cli.doctor.resources import reason_of, subject_of
-from stoker.controller.cache.secrets import SecretReader, no_key, no_secret
+from stoker.controller.cache.secrets import NamespaceSecretReader, no_key, no_secret
 from stoker.controller.spec.effective_ref import effective_ref
 from stoker.controller.spec.load import for_git, for_others
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
-from stoker.domain.findings import Finding, Mark
-from stoker.domain.intent.source import SecretKey, Source
+from stoker.domain.findings import Finding, FindingStatus
+from stoker.domain.intent.source import SecretKey, SourceIntent
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.domain.refs import without_userinfo
-from stoker.engine.artifact_source import Credentials
-from stoker.git.auth.credentials import Access, credentials_of
-from stoker.git.auth.github_app import AppTokens
+from stoker.engine.artifact_source import ArtifactCredentials
+from stoker.git.auth.credentials import RepoAccess, credentials_of
+from stoker.git.auth.github_app import GitHubAppTokens
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import find
@@ -41,19 +41,19 @@ GIT_SECONDS = 20.0
 _EMPTY = b'""'
 
 
-class _Keys(msgspec.Struct, frozen=True):
+class _SecretKeys(msgspec.Struct, frozen=True):
     """The keys of a Secret; what stands under them is not even decoded."""
 
     data: dict[str, msgspec.Raw] = {}
 
 
-async def _secrets(case: Case) -> Finding:
+async def _secrets(case: Examination) -> Finding:
     subject = subject_of(case)
     namespace = subject.key.object.namespace
     wanted = tuple(dict.fromkeys((*for_git(subject.intent), *for_others(subject.intent))))
     for one in wanted:
         try:
-            found = await case.client.get(SECRETS, one.name, namespace, into=_Keys)
+            found = await case.client.get(SECRETS, one.name, namespace, into=_SecretKeys)
         except NotFound:
             return trouble("secrets", no_secret(namespace, one.name), _create(namespace, wanted, one.name))
         except Forbidden:
@@ -69,14 +69,14 @@ async def _secrets(case: Case) -> Finding:
     return well("secrets", f"there with their keys: {some([f'{one.name}/{one.key}' for one in wanted])}")
 
 
-async def _key(case: Case) -> Finding | None:
+async def _key(case: Examination) -> Finding | None:
     """The commonest mistake: a key without its name, or with Bearer before it."""
     subject = subject_of(case)
     wanted = subject.intent.policies.access.api_key
     if wanted is None or subject.unread:
         return None
     where = f"key {wanted.key!r} of Secret {wanted.name!r}"
-    value = await SecretReader(case.client, subject.key.object.namespace).value(wanted)
+    value = await NamespaceSecretReader(case.client, subject.key.object.namespace).value(wanted)
     try:
         checked(value, where)
     except InvalidValue as error:
@@ -84,7 +84,7 @@ async def _key(case: Case) -> Finding | None:
     return well("api key", f"{where} is of the form NAME:SECRET")
 
 
-async def _known_hosts(case: Case) -> Finding | None:
+async def _known_hosts(case: Examination) -> Finding | None:
     source = subject_of(case).intent.source
     if source.url.is_artifact or source.url.scheme != "ssh":
         return None
@@ -94,10 +94,10 @@ async def _known_hosts(case: Case) -> Finding | None:
     mend = "Put the lines of `ssh-keyscan HOST` into a Secret: spec.git.auth.sshKey.knownHostsSecretRef."
     if case.operator is not None and case.operator.require_known_hosts:
         return wrong("known hosts", said, mend, Reason.HOST_KEY_NOT_TRUSTED)
-    return Finding("known hosts", Mark.NOTE, said, mend)
+    return Finding("known hosts", FindingStatus.NOTE, said, mend)
 
 
-async def _git(case: Case) -> Finding:
+async def _git(case: Examination) -> Finding:
     """The repository as it is reached from here; what the controller says counts where nobody can ask."""
     subject = subject_of(case)
     source = subject.intent.source
@@ -106,7 +106,7 @@ async def _git(case: Case) -> Finding:
         if said_by is not None and said_by.status == "False":
             return _unopened(said_by)
         said = f"not asked from here, its Secret may not be read; {_by_controller(said_by)}"
-        return Finding("git", Mark.UNTRIED, said)
+        return Finding("git", FindingStatus.UNTRIED, said)
     effective = effective_ref(source.ref, subject.intent.requests.ref, subject.status.requested_ref)
     source = source._replace(ref=effective.ref)
     place = without_userinfo(source.url)
@@ -125,8 +125,10 @@ def _unreached(error: StokerError, said_by: Condition | None) -> Finding:
         return _unopened(said_by)
     said = f"{error.message}, from here; {_by_controller(said_by)}"
     if said_by is not None and said_by.status == "True":
-        return Finding("git", Mark.NOTE, said)
-    return Finding("git", Mark.UNTRIED, said, "Run this again when the controller has asked the repository.")
+        return Finding("git", FindingStatus.NOTE, said)
+    return Finding(
+        "git", FindingStatus.UNTRIED, said, "Run this again when the controller has asked the repository."
+    )
 
 
 def _unopened(said_by: Condition) -> Finding:
@@ -138,13 +140,13 @@ def _by_controller(said_by: Condition | None) -> str:
     return "the controller is silent" if said_by is None else f"the controller says: {said_by.message}"
 
 
-async def _resolved(case: Case, source: Source) -> str:
+async def _resolved(case: Examination, source: SourceIntent) -> str:
     subject = subject_of(case)
     strict = case.operator is not None and case.operator.require_known_hosts
-    reader = SecretReader(case.client, subject.key.object.namespace)
-    tokens = AppTokens(case.clock)
+    reader = NamespaceSecretReader(case.client, subject.key.object.namespace)
+    tokens = GitHubAppTokens(case.clock)
 
-    async def access() -> Access:
+    async def access() -> RepoAccess:
         return await reader.access(source, tokens, require_known_hosts=strict)
 
     try:
@@ -152,7 +154,7 @@ async def _resolved(case: Case, source: Source) -> str:
             if source.url.is_artifact:
                 from stoker.artifacts.origin import open_origin  # noqa: PLC0415 - most follow repositories
 
-                async def credentials() -> Credentials:
+                async def credentials() -> ArtifactCredentials:
                     return credentials_of(await access())
 
                 return str(await open_origin(source.url, credentials).resolve(source.ref))
@@ -164,7 +166,7 @@ async def _resolved(case: Case, source: Source) -> str:
         raise Stalled(sentence, reason=Reason.SOURCE_UNREACHABLE) from None
 
 
-SOURCE: Chain = (
+SOURCE: DoctorChain = (
     ("secrets", _secrets),
     ("api key", _key),
     ("known hosts", _known_hosts),

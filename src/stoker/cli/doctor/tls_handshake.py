@@ -19,22 +19,22 @@ from stoker.domain.text import one_line
 CONNECT_SECONDS = 3.0
 
 
-class Unconnected(StokerError):
+class HandshakeUnreachable(StokerError):
     """Nobody can be reached there from here."""
 
 
-class Untrusted(StokerError):
+class CertificateUntrusted(StokerError):
     """What is served is not what the bundle vouches for."""
 
 
-class Shown(NamedTuple):
+class CertificateValidity(NamedTuple):
     """The life of a certificate."""
 
     begins: datetime
     ends: datetime
 
 
-async def shown_by(host: str, port: int, name: str, bundle: str) -> Shown:
+async def shown_by(host: str, port: int, name: str, bundle: str) -> CertificateValidity:
     """When the certificate there ends; raises where it is not there or not trusted."""
     context = _trusting(bundle)
     try:
@@ -42,14 +42,14 @@ async def shown_by(host: str, port: int, name: str, bundle: str) -> Shown:
         opening = asyncio.open_connection(host, port, ssl=context, server_hostname=name)
         _, writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
     except TimeoutError:
-        raise Unconnected(f"{host}:{port} does not answer within {CONNECT_SECONDS:g} s") from None
+        raise HandshakeUnreachable(f"{host}:{port} does not answer within {CONNECT_SECONDS:g} s") from None
     except ssl.SSLCertVerificationError as error:
-        raise Untrusted(one_line(error.verify_message or str(error), 200)) from None
+        raise CertificateUntrusted(one_line(error.verify_message or str(error), 200)) from None
     except (OSError, ValueError) as error:
-        raise Unconnected(f"{host}:{port} cannot be reached: {one_line(str(error), 200)}") from None
+        raise HandshakeUnreachable(f"{host}:{port} cannot be reached: {one_line(str(error), 200)}") from None
     try:
         shown = writer.get_extra_info("peercert") or {}
-        return Shown(*(_moment(str(shown[one])) for one in ("notBefore", "notAfter")))
+        return CertificateValidity(*(_moment(str(shown[one])) for one in ("notBefore", "notAfter")))
     finally:
         writer.close()
 
@@ -61,7 +61,7 @@ def _trusting(bundle: str) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii"))
     except (ssl.SSLError, ValueError):
-        raise Untrusted("the caBundle holds no certificate that can be read") from None
+        raise CertificateUntrusted("the caBundle holds no certificate that can be read") from None
     return context
 
 

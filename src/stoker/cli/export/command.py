@@ -15,16 +15,16 @@ import click
 
 from stoker.cli.common import options
 from stoker.cli.common.help_sections import SentenceCommand, applied, many, option
-from stoker.cli.common.options import Given
+from stoker.cli.common.options import SharedOptionValues
 from stoker.cli.common.output import complain, show_lines, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
     from stoker.domain.refs import RepoUrl
     from stoker.kube.config.config import ClusterConfig
-    from stoker.reverser.export.types import Exported, ExportJob
+    from stoker.reverser.export.types import ExportJob, ExportReport
 
 _WHAT, _WHERE, _SECRETS, _CLUSTER = "What", "Where to", "Secrets", "Cluster"
 POLICIES = ("Redact", "Exclude", "Encrypt", "Include")
@@ -132,10 +132,10 @@ def export_command(
     Nothing has to be installed in the cluster. Without --rules it is the desired-state preset.
     """
     cluster_context = rest.pop("context")
-    given = Given.taken_from({key: rest.pop(key) for key in list(rest) if key in _LOGIN_FIELDS})
+    given = SharedOptionValues.taken_from({key: rest.pop(key) for key in list(rest) if key in _LOGIN_FIELDS})
 
     def work() -> int:
-        from stoker.cli.export.options import Wanted, job_from, repository_of  # noqa: PLC0415 - --help is quick
+        from stoker.cli.export.options import ExportOptions, job_from, repository_of  # noqa: PLC0415 - --help is quick
         from stoker.kube.config.config import load  # noqa: PLC0415
 
         if named and not explain:
@@ -143,7 +143,7 @@ def export_command(
         if not explain and not to:
             raise InvalidValue("--to is missing: it says which folder or repository to write to")
         config = load(kubeconfig, cluster_context)
-        found = job_from(Wanted(**rest), config.namespace)
+        found = job_from(ExportOptions(**rest), config.namespace)
         for warning in found.warnings:
             complain(f"stoker export: warning: {warning}")
         if explain:
@@ -179,52 +179,57 @@ _LOGIN_FIELDS = frozenset(
 )
 
 
-async def _into_folder(config: ClusterConfig, job: ExportJob, place: Path) -> Exported:
+async def _into_folder(config: ClusterConfig, job: ExportJob, place: Path) -> ExportReport:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
-    from stoker.kube.client.client import Client  # noqa: PLC0415
+    from stoker.kube.client.client import KubeClient  # noqa: PLC0415
     from stoker.reverser.export.exporter import Exporter  # noqa: PLC0415
     from stoker.reverser.export.folder_store import FolderStore  # noqa: PLC0415
 
     with ProgressBar() as bar, FolderStore.opened(place) as store:
-        async with Client(config, user_agent="stoker-export") as client:
+        async with KubeClient(config, user_agent="stoker-export") as client:
             return await Exporter(client, job, store, str(place), bar).run()
 
 
 async def _into_branch(
-    config: ClusterConfig, job: ExportJob, url: RepoUrl, branch: str, given: Given, key_file: Path | None
-) -> Exported:
+    config: ClusterConfig,
+    job: ExportJob,
+    url: RepoUrl,
+    branch: str,
+    given: SharedOptionValues,
+    key_file: Path | None,
+) -> ExportReport:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
-    from stoker.git.commit.branch import Branch  # noqa: PLC0415
-    from stoker.git.commit.types import Author  # noqa: PLC0415
+    from stoker.git.commit.branch import RemoteBranch  # noqa: PLC0415
+    from stoker.git.commit.types import CommitAuthor  # noqa: PLC0415
     from stoker.git.process.runner import GitRunner  # noqa: PLC0415
     from stoker.git.remote.remote import Remote  # noqa: PLC0415
-    from stoker.kube.client.client import Client  # noqa: PLC0415
+    from stoker.kube.client.client import KubeClient  # noqa: PLC0415
     from stoker.reverser.export.branch_store import BranchStore  # noqa: PLC0415
     from stoker.reverser.export.exporter import Exporter  # noqa: PLC0415
 
     access, cache = _access(url, branch, given)
     signer = None if key_file is None else await _signer(key_file, cache)
     remote = Remote(GitRunner(cache), url, access)
-    store = BranchStore(Branch(remote, cache, branch, signer=signer), Author(*AUTHOR))
+    store = BranchStore(RemoteBranch(remote, cache, branch, signer=signer), CommitAuthor(*AUTHOR))
     with ProgressBar() as bar:
-        async with Client(config, user_agent="stoker-export") as client:
+        async with KubeClient(config, user_agent="stoker-export") as client:
             return await Exporter(client, job, store, f"{url} {branch}", bar).run()
 
 
-def _access(url: RepoUrl, branch: str, given: Given) -> tuple[Any, Path]:
+def _access(url: RepoUrl, branch: str, given: SharedOptionValues) -> tuple[Any, Path]:
     """The login of the flags, as for `stoker sync`, and where mirrors are kept."""
     from stoker.agent.sync.jobs import SyncJob  # noqa: PLC0415
     from stoker.cli.sync.git_credentials import access_reader  # noqa: PLC0415
     from stoker.cli.sync.job import cache_dir_of  # noqa: PLC0415
-    from stoker.cli.sync.sync_request import Order, completed  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import SyncRequest, completed  # noqa: PLC0415
     from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
-    from stoker.domain.intent.source import Source  # noqa: PLC0415
+    from stoker.domain.intent.source import SourceIntent  # noqa: PLC0415
     from stoker.domain.intent.template_values import TemplateValues  # noqa: PLC0415
     from stoker.domain.refs import GitRef  # noqa: PLC0415
 
     cache = cache_dir_of(given)
-    source = Source(url, GitRef(branch))
-    order = Order(SyncJob(source, FilesIntent(()), TemplateValues(), Path(), cache))
+    source = SourceIntent(url, GitRef(branch))
+    order = SyncRequest(SyncJob(source, FilesIntent(()), TemplateValues(), Path(), cache))
     return access_reader(completed(given, order), pushes=True), cache
 
 
@@ -239,7 +244,7 @@ async def _signer(key_file: Path, cache: Path) -> Any:
     return (await tried(Secret(secrets.read(key)), cache)).signer
 
 
-def _shown(report: Exported, output: str) -> int:
+def _shown(report: ExportReport, output: str) -> int:
     for notice in report.notices:
         complain(f"stoker export: warning: {notice}")
     if report.in_clear:
@@ -251,4 +256,4 @@ def _shown(report: Exported, output: str) -> int:
         show_object(report.as_json())
     else:
         show_lines(report.lines())
-    return Exit.PARTIAL if report.errors else Exit.DONE
+    return ExitCode.PARTIAL if report.errors else ExitCode.DONE

@@ -7,28 +7,28 @@ from typing import Any, NamedTuple
 
 from stoker.cli.common.output import complain, show_lines, show_object
 from stoker.cli.common.progress import ProgressBar
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import ApiError, Unauthorized
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.config.config import ClusterConfig
-from stoker.reverser.export.cluster_view import View, object_named, objects_of, view_of
+from stoker.reverser.export.cluster_view import ClusterView, object_named, objects_of, view_of
 from stoker.reverser.export.exporter import why_left
 from stoker.reverser.export.types import ExportJob
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.explain import Around, Explanation, explain
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.explain import ExplainContext, Explanation, explain
 
 
-class _Told(NamedTuple):
-    key: ObjectKey
+class _ExplainedObject(NamedTuple):
+    key: ManifestKey
     explanation: Explanation
 
 
 async def explain_objects(config: ClusterConfig, job: ExportJob, named: Sequence[str], output: str) -> int:
     """Say it on standard output; the exit code that sums it up."""
-    async with Client(config, user_agent="stoker-export") as client:
+    async with KubeClient(config, user_agent="stoker-export") as client:
         with ProgressBar() as bar:
             bar("asking what is served", 0, 0)
             view = await view_of(client, job)
@@ -57,19 +57,19 @@ async def explain_objects(config: ClusterConfig, job: ExportJob, named: Sequence
         show_lines(line for each in told for line in each.explanation.lines)
         for what, why in errors:
             complain(f"stoker export: error {what}: {why}")
-    return Exit.PARTIAL if errors else Exit.DONE
+    return ExitCode.PARTIAL if errors else ExitCode.DONE
 
 
 async def _all(
-    client: Client, job: ExportJob, view: View, errors: list[tuple[str, str]], bar: ProgressBar
-) -> list[_Told]:
-    told: dict[ObjectKey, _Told] = {}
+    client: KubeClient, job: ExportJob, view: ClusterView, errors: list[tuple[str, str]], bar: ProgressBar
+) -> list[_ExplainedObject]:
+    told: dict[ManifestKey, _ExplainedObject] = {}
     watched = view.selection.watched
     for number, each in enumerate(watched):
         bar("looking", number, len(watched))
         try:
             async for key, obj in objects_of(client, each):
-                told[key] = _Told(key, _explained(obj, key, job, view))
+                told[key] = _ExplainedObject(key, _explained(obj, key, job, view))
         except Unauthorized:
             raise
         except ApiError as error:
@@ -77,7 +77,9 @@ async def _all(
     return list(told.values())
 
 
-async def _one(client: Client, job: ExportJob, view: View, named: Sequence[str], home: str) -> _Told:
+async def _one(
+    client: KubeClient, job: ExportJob, view: ClusterView, named: Sequence[str], home: str
+) -> _ExplainedObject:
     if len(named) != 2:
         raise InvalidValue("an object is named by its kind and its name, such as configmaps shop/prices")
     resource = _resource(view.catalog, named[0])
@@ -90,10 +92,10 @@ async def _one(client: Client, job: ExportJob, view: View, named: Sequence[str],
     if found is None:
         raise InvalidValue(f"there is no {resource} {named[1]} in the cluster")
     key, obj = found
-    return _Told(key, _explained(obj, key, job, view))
+    return _ExplainedObject(key, _explained(obj, key, job, view))
 
 
-def _resource(catalog: Catalog, word: str) -> Resource:
+def _resource(catalog: KindCatalog, word: str) -> ApiResource:
     """The kind that is meant, by its plural, singular, short or CamelCase name, with or without its group."""
     name, dot, group = word.partition(".")
     fitting = [
@@ -110,8 +112,8 @@ def _resource(catalog: Catalog, word: str) -> Resource:
     return min(fitting, key=lambda each: each.group)
 
 
-def _explained(obj: dict[str, Any], key: ObjectKey, job: ExportJob, view: View) -> Explanation:
-    around = Around(job.targets, view.own or (), view.labels_of(key.namespace), job.excluded)
+def _explained(obj: dict[str, Any], key: ManifestKey, job: ExportJob, view: ClusterView) -> Explanation:
+    around = ExplainContext(job.targets, view.own or (), view.labels_of(key.namespace), job.excluded)
     told = explain(obj, key, view.selection, around)
     lefts = {why_left(obj, key, view, target.policy) for target in job.targets.values()}
     if told.written and None not in lefts:

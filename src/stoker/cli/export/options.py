@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.manifests.files import read_manifests
 from stoker.cli.common import option_types
@@ -30,15 +30,15 @@ from stoker.domain.secrets import Secret
 from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
 from stoker.reverser.export.types import ExportJob
 from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
-from stoker.reverser.selection.explain import Target
+from stoker.reverser.selection.explain import ExplainTarget
 from stoker.reverser.selection.preset import excluded_with
-from stoker.reverser.selection.rules import DestinationRef, Rule, preset_rules, rules_of
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule, preset_rules, rules_of
 
 HERE = DestinationRef("", "the export")
 """The destination of whatever goes to none of the files."""
 
 
-class Wanted(NamedTuple):
+class ExportOptions(NamedTuple):
     """The options as they were written."""
 
     rules: tuple[str, ...] = ()
@@ -54,14 +54,14 @@ class Wanted(NamedTuple):
     approve_plan: str = ""
 
 
-class Found(NamedTuple):
+class ExportRequest(NamedTuple):
     """The job, and what is to be said before it is done."""
 
     job: ExportJob
     warnings: tuple[str, ...]
 
 
-def job_from(wanted: Wanted, home: str) -> Found:
+def job_from(wanted: ExportOptions, home: str) -> ExportRequest:
     """Everything as one value; `home` is the namespace of what names none."""
     if wanted.rules and wanted.preset:
         raise InvalidValue("--rules and --preset are two ways to say what is exported; give one")
@@ -80,7 +80,7 @@ def job_from(wanted: Wanted, home: str) -> Found:
     rules = tuple(_within(rules, wanted.namespaces)) if wanted.namespaces else rules
     if HERE in {rule.destination for rule in rules}:
         policy = SecretPolicy(wanted.secret_policy or SecretPolicy.REDACT)
-        targets[HERE] = Target(base, policy)
+        targets[HERE] = ExplainTarget(base, policy)
         recipients[HERE] = wanted.recipients
     if wanted.approve_plan and not wanted.prune:
         raise InvalidValue("--approve-plan means nothing without --prune")
@@ -100,7 +100,7 @@ def job_from(wanted: Wanted, home: str) -> Found:
         DeletionLimits(deletion.budget_files, deletion.budget_percent),
         option_types.digest(wanted.approve_plan),
     )
-    return Found(job, tuple(warnings))
+    return ExportRequest(job, tuple(warnings))
 
 
 def repository_of(to: str) -> RepoUrl | None:
@@ -131,9 +131,14 @@ def digest_keys(path: Path | None) -> DigestKeys | None:
 
 
 def _stated(
-    stated: Sequence[Resource], wanted: Wanted, base: str
-) -> tuple[tuple[Rule, ...], dict[DestinationRef, Target], dict[DestinationRef, tuple[str, ...]], list[str]]:
-    targets: dict[DestinationRef, Target] = {}
+    stated: Sequence[CustomResource], wanted: ExportOptions, base: str
+) -> tuple[
+    tuple[SelectionRule, ...],
+    dict[DestinationRef, ExplainTarget],
+    dict[DestinationRef, tuple[str, ...]],
+    list[str],
+]:
+    targets: dict[DestinationRef, ExplainTarget] = {}
     recipients: dict[DestinationRef, tuple[str, ...]] = {}
     suspended: set[DestinationRef] = set()
     warnings: list[str] = []
@@ -145,7 +150,7 @@ def _stated(
                 warnings.append(f"GitDestination {ref} is suspended: nothing is exported to it")
             policy = SecretPolicy(wanted.secret_policy or each.spec.secret_policy)
             inner = RelPath.clean(each.spec.base_folder)
-            targets[ref] = Target(f"{base}/{inner}" if base else inner, policy)
+            targets[ref] = ExplainTarget(f"{base}/{inner}" if base else inner, policy)
             recipients[ref] = wanted.recipients or tuple(
                 each.spec.encryption.recipients if each.spec.encryption else ()
             )
@@ -161,7 +166,7 @@ def _stated(
     return tuple(rules), {r: t for r, t in targets.items() if r not in suspended}, recipients, warnings
 
 
-def _within(rules: Iterable[Rule], namespaces: Sequence[str]) -> Iterable[Rule]:
+def _within(rules: Iterable[SelectionRule], namespaces: Sequence[str]) -> Iterable[SelectionRule]:
     """The rules as far as they are about these namespaces."""
     chosen = sorted(set(namespaces))
     for rule in rules:
@@ -173,8 +178,8 @@ def _within(rules: Iterable[Rule], namespaces: Sequence[str]) -> Iterable[Rule]:
 
 
 def _check_recipients(
-    wanted: Wanted,
-    targets: dict[DestinationRef, Target],
+    wanted: ExportOptions,
+    targets: dict[DestinationRef, ExplainTarget],
     recipients: dict[DestinationRef, tuple[str, ...]],
 ) -> None:
     """Before anything is read: every destination that encrypts has somebody to encrypt to."""

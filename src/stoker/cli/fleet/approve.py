@@ -16,7 +16,7 @@ from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
 from stoker.cli.common.output import show_lines, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 from stoker.fleet.resource_name import KINDS
 
@@ -53,14 +53,16 @@ def approve_command(
     def work() -> int:
         if not name:
             raise InvalidValue("--name is missing: it says which resource is meant")
-        message = run(_approve(in_cluster.Place.taken_from(rest, namespace, name).settled(), digest))
+        message = run(
+            _approve(in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled(), digest)
+        )
         show_object({"message": message}) if output == "json" else show_lines([message])
-        return Exit.DONE
+        return ExitCode.DONE
 
     told(context, "approve", output, work)
 
 
-async def _approve(place: in_cluster.Place, digest: str | None) -> str:
+async def _approve(place: in_cluster.ClusterResourceOptions, digest: str | None) -> str:
     from stoker.fleet.approve import approve  # noqa: PLC0415 - --help needs none of it
     from stoker.fleet.approve_deletions import approve_deletions  # noqa: PLC0415
 

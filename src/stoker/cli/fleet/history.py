@@ -14,11 +14,11 @@ from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
 from stoker.cli.common.output import show_lines, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from stoker.fleet.status import Standing
+    from stoker.fleet.status import ResourceStatus
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _RESOURCE = (in_cluster.NAME, in_cluster.NAMESPACE, *in_cluster.REACHING, options.OUTPUT)
@@ -50,7 +50,7 @@ def history_command(
             show_object({"syncs": [one.as_json() for one in found]})
         else:
             show_lines(history_lines(found, SystemClock().now()))
-        return Exit.DONE
+        return ExitCode.DONE
 
     told(context, "history", output, work)
 
@@ -92,19 +92,19 @@ def diff_command(
             )
         past = chosen(pasts(standing, gateway), number)
         show_object(past.as_json()) if output == "json" else show_lines(diff_lines(past))
-        return Exit.DONE
+        return ExitCode.DONE
 
     told(context, "diff", output, work)
 
 
-async def _standing(rest: dict[str, Any], namespace: str, name: str | None) -> Standing:
-    from stoker.fleet.status import Scope, read  # noqa: PLC0415
+async def _standing(rest: dict[str, Any], namespace: str, name: str | None) -> ResourceStatus:
+    from stoker.fleet.status import ResourceScope, read  # noqa: PLC0415
 
     if not name:
         raise InvalidValue("--name is missing: it says which resource is meant")
-    place = in_cluster.Place.taken_from(rest, namespace, name).settled()
+    place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled()
     async with place.client() as client:
-        found = await read(client, Scope(place.namespace, place.name, place.kind))
+        found = await read(client, ResourceScope(place.namespace, place.name, place.kind))
     if len(found) > 1:
         raise InvalidValue(f"{place.named} is a Stoker and an IgnitionSync: say --kind")
     return found[0]

@@ -8,20 +8,20 @@ from datetime import datetime
 from stoker.cli.fleet.status_table import SHORT
 from stoker.cli.fleet.tables import age, table
 from stoker.domain.clock import parse_rfc3339
-from stoker.fleet.history import Past
+from stoker.fleet.history import HistoryRow
 
 _HEAD = ("GATEWAY", "SYNC", "WHEN", "RESULT", "COMMIT", "REF", "FILES", "TOOK", "SNAPSHOT")
 _SIGNS = {"added": "+", "modified": "~", "deleted": "-"}
 
 
-def history_lines(found: Sequence[Past], now: datetime) -> Iterator[str]:
+def history_lines(found: Sequence[HistoryRow], now: datetime) -> Iterator[str]:
     if not found:
         yield "no sync has ended yet"
         return
     yield from table(_HEAD, [_row(one, now) for one in found])
 
 
-def diff_lines(past: Past) -> Iterator[str]:
+def diff_lines(past: HistoryRow) -> Iterator[str]:
     """What a sync changed, as far as the status keeps it: counts, and the first paths."""
     diff = past.entry.diff
     if diff is None:
@@ -37,7 +37,7 @@ def diff_lines(past: Past) -> Iterator[str]:
         yield f"… and {total - len(changes)} more"
 
 
-def _row(past: Past, now: datetime) -> list[str]:
+def _row(past: HistoryRow, now: datetime) -> list[str]:
     entry = past.entry
     when = age(parse_rfc3339(entry.timestamp), now)
     files = "" if entry.files_changed is None else str(entry.files_changed)

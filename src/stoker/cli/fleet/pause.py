@@ -16,7 +16,7 @@ from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
 from stoker.cli.common.output import show_lines, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -61,7 +61,7 @@ def _carry_out(
     output: str,
     **rest: Any,
 ) -> None:
-    given = in_cluster.Place.taken_from(rest, namespace, name or "")
+    given = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
 
     def work() -> int:
         if bool(name) == everything:
@@ -69,19 +69,19 @@ def _carry_out(
         place = given.settled()
         message = run(_stop_all(place, paused=paused) if everything else _hold(place, paused=paused))
         show_object({"message": message}) if output == "json" else show_lines([message])
-        return Exit.DONE
+        return ExitCode.DONE
 
     told(context, verb, output, work)
 
 
-async def _hold(place: in_cluster.Place, *, paused: bool) -> str:
+async def _hold(place: in_cluster.ClusterResourceOptions, *, paused: bool) -> str:
     from stoker.fleet.pause import hold  # noqa: PLC0415 - --help needs none of it
 
     async with place.client() as client:
         return await hold(client, place.named, paused=paused)
 
 
-async def _stop_all(place: in_cluster.Place, *, paused: bool) -> str:
+async def _stop_all(place: in_cluster.ClusterResourceOptions, *, paused: bool) -> str:
     from stoker.fleet.pause import PAUSE_MAP, hold_everything, is_heeded  # noqa: PLC0415
 
     async with place.client() as client:

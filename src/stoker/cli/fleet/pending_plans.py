@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stoker.api.spec.status import ApprovalRequest
-from stoker.cli.common.in_cluster import Place
+from stoker.cli.common.in_cluster import ClusterResourceOptions
 from stoker.fleet import approve
-from stoker.fleet.approve import WaitingPlans
+from stoker.fleet.approve import PendingPlans
 
 
-async def read(place: Place) -> WaitingPlans:
+async def read(place: ClusterResourceOptions) -> PendingPlans:
     async with place.client() as client:
         return await approve.read(client, place.named)
 
 
-def lines(waiting: WaitingPlans) -> Iterator[str]:
+def lines(waiting: PendingPlans) -> Iterator[str]:
     """For people, and what to do next."""
     for one in waiting.gateways:
         plan = one.pending_plan
@@ -39,7 +39,7 @@ def lines(waiting: WaitingPlans) -> Iterator[str]:
         yield _command(waiting, request.digest or "")
 
 
-def _command(waiting: WaitingPlans, digest: str) -> str:
+def _command(waiting: PendingPlans, digest: str) -> str:
     named = waiting.named
     return f"to approve: stoker approve --namespace {named.namespace} --name {named.name} --digest {digest}"
 

@@ -15,11 +15,11 @@ from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
 from stoker.cli.common.output import complain, show_lines, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue, Retry
 
 if TYPE_CHECKING:
-    from stoker.fleet.status import Scope, Standing
+    from stoker.fleet.status import ResourceScope, ResourceStatus
 
 LOOK_SECONDS = 2.0
 _CLEARED = "\x1b[H\x1b[2J"
@@ -47,23 +47,25 @@ def status_command(
     **rest: Any,
 ) -> None:
     """Show how resources and their gateways stand."""
-    given = in_cluster.Place.taken_from(rest, namespace, name or "")
+    given = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
 
     def work() -> int:
         if everywhere and name:
             raise InvalidValue("--all-namespaces does not go with --name: a name means one namespace")
-        from stoker.fleet.status import Scope  # noqa: PLC0415 - --help needs none of it
+        from stoker.fleet.status import ResourceScope  # noqa: PLC0415 - --help needs none of it
 
         place = given.settled()
-        scope = Scope(None if everywhere else place.namespace, place.name, place.kind)
+        scope = ResourceScope(None if everywhere else place.namespace, place.name, place.kind)
         standings = run(_look(place, scope, stay=stay, output=output))
         ready = all(one.verdict()[0] == "True" for one in standings)
-        return Exit.DIFFERENT if tell and not ready else Exit.DONE
+        return ExitCode.DIFFERENT if tell and not ready else ExitCode.DONE
 
     told(context, "status", output, work)
 
 
-async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: str) -> list[Standing]:
+async def _look(
+    place: in_cluster.ClusterResourceOptions, scope: ResourceScope, *, stay: bool, output: str
+) -> list[ResourceStatus]:
     """Shown once, or for ever whenever something is different; what was seen last.
 
     Whoever watches is told once that the cluster does not answer, and goes on watching: it does again.
@@ -72,7 +74,7 @@ async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: st
 
     from stoker.fleet.status import read  # noqa: PLC0415
 
-    shown: list[Standing] | None = None
+    shown: list[ResourceStatus] | None = None
     away = False
     async with place.client() as client:
         while True:
@@ -97,7 +99,7 @@ async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: st
             await asyncio.sleep(LOOK_SECONDS)
 
 
-def _show(standings: list[Standing], scope: Scope, *, output: str, again: bool) -> None:
+def _show(standings: list[ResourceStatus], scope: ResourceScope, *, output: str, again: bool) -> None:
     from stoker.cli.fleet.status_table import fleet_lines, resource_lines  # noqa: PLC0415
     from stoker.domain.clock import SystemClock  # noqa: PLC0415
 

@@ -8,14 +8,14 @@ from datetime import datetime
 from stoker.api.spec.status import GatewayStatus
 from stoker.cli.fleet.tables import age, table
 from stoker.domain.clock import parse_rfc3339
-from stoker.fleet.status import Standing
+from stoker.fleet.status import ResourceStatus
 
 _FLEET = ("NAMESPACE", "NAME", "KIND", "REF", "COMMIT", "SYNCED", "READY", "REASON", "AGE")
 _GATEWAYS = ("GATEWAY", "POD", "STATE", "COMMIT", "SYNCED", "DRIFT", "HELD BY", "WHY")
 SHORT = 8
 
 
-def fleet_lines(standings: Sequence[Standing], now: datetime) -> Iterator[str]:
+def fleet_lines(standings: Sequence[ResourceStatus], now: datetime) -> Iterator[str]:
     """One row for each resource."""
     if not standings:
         yield "no resources found"
@@ -29,7 +29,7 @@ def fleet_lines(standings: Sequence[Standing], now: datetime) -> Iterator[str]:
     yield from table(_FLEET, rows)
 
 
-def resource_lines(standing: Standing, now: datetime) -> Iterator[str]:
+def resource_lines(standing: ResourceStatus, now: datetime) -> Iterator[str]:
     """One resource: what it says of itself, and one row for each of its gateways."""
     ready, reason, message = standing.verdict()
     commit = (standing.status.last_sync_commit or "no commit yet")[:SHORT]

@@ -15,7 +15,7 @@ import click
 from stoker.cli.common import in_cluster
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
 _FROM = "From"
@@ -61,7 +61,7 @@ def migrate_command(
             click.echo(text, nl=False)
         else:
             _write(output, text)
-        return Exit.DONE
+        return ExitCode.DONE
 
     told(context, "migrate", "text", work)
 
@@ -79,7 +79,7 @@ def _made(
 
     if file is not None:
         return inputs.text_of(inputs.from_file(file, namespace or "default", name))
-    given = in_cluster.Place(
+    given = in_cluster.ClusterResourceOptions(
         namespace, str(config_map or gateway_sync), None, rest["kubeconfig"], rest["cluster"]
     )
     where = given.settled()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stoker.cli.migrate.result import Manifest, Migrated
+from stoker.cli.migrate.result import ManifestDict, MigrationResult
 from stoker.domain.errors import InvalidValue
 
 _STRICTNESS = ("proceed", "wait", "fail")
@@ -23,7 +23,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _STEP = re.compile(r"(?:\\.|[^.\\])+")
 
 
-def from_gateway_sync(found: Mapping[str, Any]) -> Migrated:
+def from_gateway_sync(found: Mapping[str, Any]) -> MigrationResult:
     """The resources, and what a person has to look at."""
     metadata, spec = _block(found, "metadata"), _block(found, "spec")
     name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", "default"))
@@ -46,7 +46,7 @@ def from_gateway_sync(found: Mapping[str, Any]) -> Migrated:
     remarks.append(
         f"pods: in place of stoker.io/profile: NAME annotate them with stoker.io/sync-profile: {name}-NAME"
     )
-    return Migrated((stoker, *made), tuple(remarks))
+    return MigrationResult((stoker, *made), tuple(remarks))
 
 
 def _stoker_spec(
@@ -54,8 +54,8 @@ def _stoker_spec(
     defaults: Mapping[str, Any],
     profiles: list[Mapping[str, Any]],
     remarks: list[str],
-) -> Manifest:
-    made: Manifest = {"git": _git(_block(spec, "git"), remarks)}
+) -> ManifestDict:
+    made: ManifestDict = {"git": _git(_block(spec, "git"), remarks)}
     if spec.get("polling"):
         made["polling"] = dict(_block(spec, "polling"))
     made["gateway"] = _gateway(_block(spec, "gateway"), remarks)
@@ -77,7 +77,7 @@ def _stoker_spec(
     return made
 
 
-def _git(git: Mapping[str, Any], remarks: list[str]) -> Manifest:
+def _git(git: Mapping[str, Any], remarks: list[str]) -> ManifestDict:
     made = {key: value for key, value in git.items() if key in ("repo", "ref", "auth")}
     remarks.extend(_unknown(git, ("repo", "ref", "auth"), "spec.git"))
     app = _block(_block(git, "auth"), "githubApp")
@@ -90,7 +90,7 @@ def _git(git: Mapping[str, Any], remarks: list[str]) -> Manifest:
     return made
 
 
-def _gateway(gateway: Mapping[str, Any], remarks: list[str]) -> Manifest:
+def _gateway(gateway: Mapping[str, Any], remarks: list[str]) -> ManifestDict:
     key = _block(gateway, "apiKeySecretRef")
     api = _block(gateway, "api")
     if not key and api.get("secretName"):
@@ -99,7 +99,7 @@ def _gateway(gateway: Mapping[str, Any], remarks: list[str]) -> Manifest:
         remarks.append(
             "spec.gateway says no port or no tls; what was the default there, 8088 without tls, was taken"
         )
-    made: Manifest = {"port": gateway.get("port", 8088), "tls": gateway.get("tls", False)}
+    made: ManifestDict = {"port": gateway.get("port", 8088), "tls": gateway.get("tls", False)}
     return {**made, "apiKeySecretRef": dict(key)} if key else made
 
 
@@ -110,10 +110,10 @@ def _profile(
     defaults: Mapping[str, Any],
     title: str,
     remarks: list[str],
-) -> Manifest:
+) -> ManifestDict:
     remarks.extend(_unknown(wanted, _PROFILE, f"profile {title}"))
-    patches: list[Manifest] = []
-    spec: Manifest = {
+    patches: list[ManifestDict] = []
+    spec: ManifestDict = {
         "mappings": [_mapping(one, title, patches, remarks) for one in _list(wanted, "mappings")]
     }
     if patches:
@@ -135,7 +135,7 @@ def _profile(
     }
 
 
-def _mapping(one: Any, title: str, patches: list[Manifest], remarks: list[str]) -> Manifest:
+def _mapping(one: Any, title: str, patches: list[ManifestDict], remarks: list[str]) -> ManifestDict:
     if not isinstance(one, dict):
         raise InvalidValue(f"profile {title} has a mapping that is no object")
     source, destination = (str(one.get(key, "")).strip("/") or "." for key in ("source", "destination"))
@@ -144,7 +144,7 @@ def _mapping(one: Any, title: str, patches: list[Manifest], remarks: list[str]) 
     if kind is None:
         kind = "dir"
         remarks.append(f"mapping {source} of profile {title} says no type; dir was taken")
-    made: Manifest = {"source": source, "destination": destination, "type": kind}
+    made: ManifestDict = {"source": source, "destination": destination, "type": kind}
     made |= {key: True for key in ("required", "template") if one.get(key)}
     for patch in _list(one, "patches"):
         if not isinstance(patch, dict):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from stoker.cli.migrate.result import Migrated, left_behind
+from stoker.cli.migrate.result import MigrationResult, left_behind
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.intent.delivery import SHORTEST_POLLING
 from stoker.domain.quantities import parse_duration
@@ -32,7 +32,7 @@ _USUAL = "60s"
 _SSH = ("SSH", "SSH_KEY_FILE", "SSH_KNOWN_HOSTS", "SSH_KNOWN_HOSTS_FILE")
 
 
-def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> Migrated:
+def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> MigrationResult:
     """The resource, and what a person has to look at."""
     found = {what: _first(settings, names) for what, names in _NAMES.items()}
     if not found["repo"]:
@@ -70,7 +70,7 @@ def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> Mig
         "metadata": {"name": name, "namespace": namespace},
         "spec": spec,
     }
-    return Migrated((manifest,), tuple(remarks))
+    return MigrationResult((manifest,), tuple(remarks))
 
 
 def _auth(repo: RepoUrl, found: Mapping[str, str]) -> tuple[dict[str, Any], str]:

@@ -8,34 +8,34 @@ from typing import Any
 import msgspec
 
 from stoker.api.manifests.yaml import load_documents
-from stoker.cli.common.in_cluster import Place
+from stoker.cli.common.in_cluster import ClusterResourceOptions
 from stoker.cli.common.manifest_files import content_of
 from stoker.cli.migrate.gateway_sync import from_gateway_sync
 from stoker.cli.migrate.git_sync import from_git_sync, is_git_sync
-from stoker.cli.migrate.result import Migrated
+from stoker.cli.migrate.result import MigrationResult
 from stoker.domain.errors import InvalidValue
-from stoker.kube.client.resources import CONFIG_MAPS, Resource
+from stoker.kube.client.resources import CONFIG_MAPS, ApiResource
 
-GATEWAY_SYNCS = Resource("stoker.io", "v1alpha1", "gatewaysyncs", "GatewaySync", namespaced=True)
+GATEWAY_SYNCS = ApiResource("stoker.io", "v1alpha1", "gatewaysyncs", "GatewaySync", namespaced=True)
 
 
-class _Map(msgspec.Struct, frozen=True):
+class _InputConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-async def from_map(place: Place, name: str | None) -> Migrated:
+async def from_map(place: ClusterResourceOptions, name: str | None) -> MigrationResult:
     async with place.client() as client:
-        found = await client.get(CONFIG_MAPS, place.name, place.namespace, into=_Map)
+        found = await client.get(CONFIG_MAPS, place.name, place.namespace, into=_InputConfigMap)
     return from_git_sync(found.data, name or place.name, place.namespace)
 
 
-async def from_kind(place: Place) -> Migrated:
+async def from_kind(place: ClusterResourceOptions) -> MigrationResult:
     async with place.client() as client:
         found = await client.get(GATEWAY_SYNCS, place.name, place.namespace, into=dict[str, Any])
     return from_gateway_sync(found)
 
 
-def from_file(file: str, namespace: str, name: str | None) -> list[Migrated]:
+def from_file(file: str, namespace: str, name: str | None) -> list[MigrationResult]:
     """All of git-sync's ConfigMaps and all GatewaySyncs; what else stands there concerns nobody here."""
     found = [one for document in load_documents(content_of(file)) for one in _objects(document)]
     syncs = [one for one in found if one.get("kind") == "GatewaySync"]
@@ -49,7 +49,7 @@ def from_file(file: str, namespace: str, name: str | None) -> list[Migrated]:
     return [from_gateway_sync(one) for one in syncs] + [_of_map(one, namespace, name) for one in chosen]
 
 
-def text_of(made: Sequence[Migrated]) -> str:
+def text_of(made: Sequence[MigrationResult]) -> str:
     """One file, with the remarks on each in front of it."""
     return "---\n".join(one.text() for one in made)
 
@@ -73,7 +73,7 @@ def _settings(document: dict[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in data.items()}
 
 
-def _of_map(document: dict[str, Any], namespace: str, name: str | None) -> Migrated:
+def _of_map(document: dict[str, Any], namespace: str, name: str | None) -> MigrationResult:
     metadata = document.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise InvalidValue("metadata of the ConfigMap is no object")

@@ -10,14 +10,14 @@ import yaml
 from stoker.api.manifests.files import read_manifests
 from stoker.domain.refs import without_userinfo
 
-Manifest = dict[str, Any]
+ManifestDict = dict[str, Any]
 _SECRET = ("PASSWORD", "TOKEN", "SECRET", "PRIVATE", "CREDENTIAL")
 
 
-class Migrated(NamedTuple):
+class MigrationResult(NamedTuple):
     """Manifests, and what a person has to look at before they are applied."""
 
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[ManifestDict, ...]
     remarks: tuple[str, ...]
 
     def text(self) -> str:

@@ -11,7 +11,7 @@ from stoker.cli.run.options import egress_options, enforce_egress, server_option
 from stoker.domain.errors import StokerError
 
 if TYPE_CHECKING:
-    from stoker.telemetry.log_shipper import Shipper
+    from stoker.telemetry.log_shipper import LogShipper
 
 
 @click.command("agent")
@@ -74,8 +74,8 @@ def agent_command(
 
     import_lightly()
 
-    from stoker.agent.identity import AgentIdentity, Places  # noqa: PLC0415
-    from stoker.agent.sidecar.process import Settings, Sidecar  # noqa: PLC0415
+    from stoker.agent.identity import AgentIdentity, AgentPaths  # noqa: PLC0415
+    from stoker.agent.sidecar.process import AgentOptions, AgentProcess  # noqa: PLC0415
     from stoker.kube.config.config import load  # noqa: PLC0415
     from stoker.kube.runtime.process import run  # noqa: PLC0415
     from stoker.telemetry import tracing  # noqa: PLC0415
@@ -84,8 +84,8 @@ def agent_command(
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     tracing.begin("stoker-agent")
     enforce_egress(egress_allow, egress_cluster_range, os.environ.get("POD_NAMESPACE", ""))
-    places = Places(root.absolute())
-    settings = Settings(
+    places = AgentPaths(root.absolute())
+    settings = AgentOptions(
         config=load(kubeconfig, context, account=places.account),
         identity=AgentIdentity.read(os.environ),
         places=places,
@@ -94,10 +94,10 @@ def agent_command(
         shipper=_shipper(audit_syslog, audit_syslog_facility, audit_syslog_ca),
         only_initial=initial_sync,
     )
-    run(lambda: Sidecar(settings).run(), lean=True)
+    run(lambda: AgentProcess(settings).run(), lean=True)
 
 
-def _shipper(address: str, facility: str, authority: str) -> Shipper | None:
+def _shipper(address: str, facility: str, authority: str) -> LogShipper | None:
     if not address:
         return None
     from stoker.agent.audit import audit_export  # noqa: PLC0415 - most agents send nothing

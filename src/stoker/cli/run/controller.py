@@ -145,7 +145,7 @@ def controller_command(
     Several replicas may run; one of them works at a time, and each of them answers webhooks.
     """
     from stoker.cli.run import controller_settings  # noqa: PLC0415 - --help needs no HTTP stack
-    from stoker.controller.manager import Operator  # noqa: PLC0415
+    from stoker.controller.manager import ControllerProcess  # noqa: PLC0415
     from stoker.kube.config.config import load  # noqa: PLC0415
     from stoker.kube.runtime.process import run  # noqa: PLC0415
     from stoker.telemetry import tracing  # noqa: PLC0415
@@ -160,4 +160,4 @@ def controller_command(
         run(lambda: controller_settings.let_go(settings))
         return
     seams = controller_settings.seams_of(settings, options)
-    run(lambda: Operator(settings, seams).run())
+    run(lambda: ControllerProcess(settings, seams).run())

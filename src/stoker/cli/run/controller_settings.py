@@ -8,33 +8,33 @@ from typing import Any
 from stoker.cli.common import option_types
 from stoker.cli.run.agent_variables import agent_environment
 from stoker.cli.run.dashboard import dashboard_parts
-from stoker.cli.run.receiver import Calls, receiver_for
+from stoker.cli.run.receiver import ReceiverFlags, receiver_for
 from stoker.cli.run.webhook import defaults_in, secret_key_in
-from stoker.controller.cache.informers import Observed
-from stoker.controller.finalizer.uninstall import LettingGo
-from stoker.controller.manager import Seams, Settings
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.finalizer.uninstall import UninstallCleanup
+from stoker.controller.manager import ControllerExtensions, ControllerOptions
 from stoker.controller.owned.fetcher_deployments import FetcherDeployments
-from stoker.controller.owned.shared_volume import Fetcher
-from stoker.controller.owned.stale_sidecars import SidecarOf
-from stoker.controller.status.status import Listener
+from stoker.controller.owned.shared_volume import VolumeFetcher
+from stoker.controller.owned.stale_sidecars import SidecarDigest
+from stoker.controller.status.status import ReceiverState
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import Installation, sidecar_for
+from stoker.domain.injection import AgentInstallation, sidecar_for
 from stoker.domain.intent.intent import ResourceIntent
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker.telemetry.probes import parse_address
-from stoker.webhooks.receiver.receiver import Settings as ReceiverSettings
+from stoker.webhooks.receiver.receiver import ReceiverOptions as ReceiverSettings
 
 
-def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> Settings:
+def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> ControllerOptions:
     shard = option_types.shard(options["shard"])
     if shard.count > 1 and not options["leader_elect"]:
         raise Misconfigured(
             f"--shard {shard} needs --leader-elect: by their Leases shards know of each other"
         )
-    return Settings(
+    return ControllerOptions(
         config=config,
         lease_namespace=home,
         leader_elect=options["leader_elect"],
@@ -58,11 +58,11 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
     )
 
 
-async def let_go(settings: Settings) -> None:
+async def let_go(settings: ControllerOptions) -> None:
     """Take our finalizer off every resource, before the release goes."""
     clock = SystemClock()
-    async with Client(settings.config, clock=clock, user_agent="stoker-controller") as client:
-        await LettingGo(
+    async with KubeClient(settings.config, clock=clock, user_agent="stoker-controller") as client:
+        await UninstallCleanup(
             client,
             clock,
             leases=settings.leases,
@@ -72,10 +72,10 @@ async def let_go(settings: Settings) -> None:
         ).run()
 
 
-def seams_of(settings: Settings, options: Mapping[str, Any]) -> Seams:
+def seams_of(settings: ControllerOptions, options: Mapping[str, Any]) -> ControllerExtensions:
     address = parse_address(options["receiver_bind_address"])
     key_file = options["receiver_key_file"]
-    calls = Calls(
+    calls = ReceiverFlags(
         ReceiverSettings(
             address=options["receiver_bind_address"], trusted_proxies=options["receiver_trusted_proxy"]
         ),
@@ -84,21 +84,21 @@ def seams_of(settings: Settings, options: Mapping[str, Any]) -> Seams:
         options["receiver_cert_dir"],
     )
     installation = _installation(settings, options)
-    return Seams(
+    return ControllerExtensions(
         sidecar=None if installation is None else _sidecar(installation),
-        listener=Listener(None if address is None else address.port, operator_key=key_file is not None),
+        listener=ReceiverState(None if address is None else address.port, operator_key=key_file is not None),
         receiver=None if address is None else receiver_for(calls),
         fetcher=_fetchers(settings, installation, options["fetcher_pull_secret"]),
         parts=dashboard_parts(options, settings.lease_namespace, settings.namespaces),
     )
 
 
-def _installation(settings: Settings, options: Mapping[str, Any]) -> Installation | None:
+def _installation(settings: ControllerOptions, options: Mapping[str, Any]) -> AgentInstallation | None:
     """As the injector knows it; without the image that it takes nobody can tell."""
     if not options["agent_image"]:
         return None
     size = options["repo_size"]
-    return Installation(
+    return AgentInstallation(
         ImageRef.parse(options["agent_image"]),
         options["require_digest"],
         "" if size == "0" else size,
@@ -109,7 +109,7 @@ def _installation(settings: Settings, options: Mapping[str, Any]) -> Installatio
     )
 
 
-def _sidecar(installation: Installation) -> SidecarOf:
+def _sidecar(installation: AgentInstallation) -> SidecarDigest:
     """What the injector would make."""
 
     def digest(intent: ResourceIntent, image: str) -> str:
@@ -119,8 +119,8 @@ def _sidecar(installation: Installation) -> SidecarOf:
 
 
 def _fetchers(
-    settings: Settings, installation: Installation | None, pull_secrets: Sequence[str]
-) -> Callable[[Observed, Client], Fetcher] | None:
+    settings: ControllerOptions, installation: AgentInstallation | None, pull_secrets: Sequence[str]
+) -> Callable[[ControllerInformers, KubeClient], VolumeFetcher] | None:
     """What fills shared volumes."""
     if not settings.shared_volumes:
         return None

@@ -10,8 +10,8 @@ import click
 
 if TYPE_CHECKING:
     from stoker.domain.clock import Clock
-    from stoker.kube.client.client import Client
-    from stoker.kube.runtime.process import Part
+    from stoker.kube.client.client import KubeClient
+    from stoker.kube.runtime.process import ProcessPart
     from stoker.telemetry.metrics import Metrics
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -45,16 +45,16 @@ def dashboard_options(command: F) -> F:
 
 def dashboard_parts(
     options: Mapping[str, Any], home: str, namespaces: Collection[str], *, rules: bool = False
-) -> Callable[[Client, Clock, Metrics], Sequence[Part]]:
+) -> Callable[[KubeClient, Clock, Metrics], Sequence[ProcessPart]]:
     """The part that serves it; none where it is off."""
     from stoker.telemetry.probes import parse_address  # noqa: PLC0415 - an HTTP stack, for those who serve
 
     if parse_address(options["dashboard_bind_address"]) is None:
         return lambda client, clock, metrics: ()
-    from stoker.dashboard.cluster.server import Wanted, keep_serving  # noqa: PLC0415
-    from stoker.kube.runtime.process import Part  # noqa: PLC0415
+    from stoker.dashboard.cluster.server import ClusterDashboardOptions, keep_serving  # noqa: PLC0415
+    from stoker.kube.runtime.process import ProcessPart  # noqa: PLC0415
 
-    wanted = Wanted(
+    wanted = ClusterDashboardOptions(
         options["dashboard_bind_address"],
         home,
         namespaces,
@@ -63,5 +63,5 @@ def dashboard_parts(
         rules=rules,
     )
     return lambda client, clock, metrics: [
-        Part("dashboard", lambda: keep_serving(wanted, client, clock, metrics))
+        ProcessPart("dashboard", lambda: keep_serving(wanted, client, clock, metrics))
     ]

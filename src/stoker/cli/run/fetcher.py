@@ -39,8 +39,8 @@ def fetcher_command(
     """
     import os  # noqa: PLC0415 - --help needs nothing of what follows
 
-    from stoker.agent.fetcher import Fetching, Settings  # noqa: PLC0415
-    from stoker.agent.identity import AgentIdentity, Places  # noqa: PLC0415
+    from stoker.agent.fetcher import FetcherOptions, FetcherProcess  # noqa: PLC0415
+    from stoker.agent.identity import AgentIdentity, AgentPaths  # noqa: PLC0415
     from stoker.kube.config.config import load  # noqa: PLC0415
     from stoker.kube.runtime.process import run  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
@@ -48,12 +48,12 @@ def fetcher_command(
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     enforce_egress(egress_allow, egress_cluster_range, os.environ.get("POD_NAMESPACE", ""))
     os.umask(0o022)  # gateways run under other users, and all of them read the volume
-    places = Places(root.absolute())
-    settings = Settings(
+    places = AgentPaths(root.absolute())
+    settings = FetcherOptions(
         config=load(kubeconfig, context, account=places.account),
         identity=AgentIdentity.read(os.environ),
         places=places,
         health_address=health_address,
         metrics_address=metrics_address,
     )
-    run(lambda: Fetching(settings).run())
+    run(lambda: FetcherProcess(settings).run())

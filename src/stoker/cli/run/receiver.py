@@ -13,73 +13,77 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.cache.informers import Observed, listen
-from stoker.controller.cache.secrets import SecretReader
-from stoker.controller.receiver_index import Routes
+from stoker.controller.cache.informers import ControllerInformers, listen
+from stoker.controller.cache.secrets import NamespaceSecretReader
+from stoker.controller.receiver_index import ReceiverIndexUpdater
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
-from stoker.domain.intent.intent import Identity, ResourceIntent
+from stoker.domain.intent.intent import ResourceIdentity, ResourceIntent
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.refs import GitRef
 from stoker.domain.secrets import Secret
-from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.context import ServerTlsContext
 from stoker.http_server.tls.files import CertificateFiles
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.files import read_bounded
 from stoker.telemetry.metrics import Metrics
 from stoker.webhooks.receiver.annotate import Annotator
-from stoker.webhooks.receiver.caller_auth import Keys
-from stoker.webhooks.receiver.index import Index, known_of
-from stoker.webhooks.receiver.keyring import Keyring
-from stoker.webhooks.receiver.receiver import Receiver, Settings
+from stoker.webhooks.receiver.caller_auth import CallerKeys
+from stoker.webhooks.receiver.index import ReceiverIndex, known_of
+from stoker.webhooks.receiver.keyring import CallerKeyring
+from stoker.webhooks.receiver.receiver import ReceiverOptions, WebhookReceiver
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class ReceiverFlags:
     """What a command line says about webhooks."""
 
-    settings: Settings
+    settings: ReceiverOptions
     defaults: IgnitionSyncBaseSpec
     key_file: Path | None = None
     """The operator's own key, which opens every resource; read anew for each request."""
     cert_dir: Path | None = None
     """A folder with tls.crt and tls.key, which may be renewed; without it the receiver speaks plain HTTP."""
 
-    def operator_keys(self) -> Keys:
+    def operator_keys(self) -> CallerKeys:
         if self.key_file is None:
-            return Keys()
+            return CallerKeys()
         with suppress(OSError, Misconfigured):
             key = Secret(read_bounded(self.key_file, f"receiver key {self.key_file}").strip())
-            return Keys(key) if key else Keys()
-        return Keys()
+            return CallerKeys(key) if key else CallerKeys()
+        return CallerKeys()
 
 
-def receiver_for(calls: Calls) -> Callable[[Client, Observed, Metrics], AbstractAsyncContextManager[object]]:
+def receiver_for(
+    calls: ReceiverFlags,
+) -> Callable[[KubeClient, ControllerInformers, Metrics], AbstractAsyncContextManager[object]]:
     """Makes the receiver of a replica."""
 
     @asynccontextmanager
-    async def serve(client: Client, observed: Observed, metrics: Metrics) -> AsyncIterator[None]:
+    async def serve(
+        client: KubeClient, observed: ControllerInformers, metrics: Metrics
+    ) -> AsyncIterator[None]:
         clock = SystemClock()
-        index = Index()
+        index = ReceiverIndex()
 
         async def read(namespace: str, key: SecretKey) -> Secret:
-            return await SecretReader(client, namespace).value(key)
+            return await NamespaceSecretReader(client, namespace).value(key)
 
-        keyring = Keyring(read, clock)
+        keyring = CallerKeyring(read, clock)
 
         def put(intent: ResourceIntent, followed: GitRef) -> None:
             index.put(known_of(intent, followed))
             keyring.follow(index.keys())
 
-        def forget(who: Identity) -> None:
+        def forget(who: ResourceIdentity) -> None:
             index.forget(who)
             keyring.follow(index.keys())
 
-        presented = Presented()
+        presented = ServerTlsContext()
         certificate = None if calls.cert_dir is None else CertificateFiles(calls.cert_dir, presented, clock)
-        Routes(observed, calls.defaults, put, forget)
+        ReceiverIndexUpdater(observed, calls.defaults, put, forget)
         listen(observed.secrets, lambda change: keyring.changed(*change.key))
-        receiver = Receiver(
+        receiver = WebhookReceiver(
             index.find,
             keyring.value,
             Annotator(client, clock),

@@ -158,7 +158,7 @@ def reverser_command(
     from stoker.cli.run.reverser_settings import settings_of, with_dashboard  # noqa: PLC0415 - --help needs no HTTP stack
     from stoker.kube.config.config import load  # noqa: PLC0415
     from stoker.kube.runtime.process import run  # noqa: PLC0415
-    from stoker.reverser.process import Reverser  # noqa: PLC0415
+    from stoker.reverser.process import ReverserProcess  # noqa: PLC0415
     from stoker.telemetry import tracing  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
 
@@ -169,4 +169,4 @@ def reverser_command(
     home = namespace or config.namespace
     settings = settings_of(config, home, options)
     seams = with_dashboard(author_seams(options, home), settings, options)
-    run(lambda: Reverser(settings, seams).run())
+    run(lambda: ReverserProcess(settings, seams).run())

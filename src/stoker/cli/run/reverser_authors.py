@@ -13,14 +13,14 @@ from stoker.cli.common import option_types
 from stoker.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from stoker.kube.client.served_kinds import Catalog
-    from stoker.kube.runtime.process import Part
-    from stoker.reverser.authors.process import AuthorCapture, Settings
-    from stoker.reverser.process import Seams, Started
+    from stoker.kube.client.served_kinds import KindCatalog
+    from stoker.kube.runtime.process import ProcessPart
+    from stoker.reverser.authors.process import AuthorCapture, AuthorCaptureOptions
+    from stoker.reverser.process import ReverserExtensions, ReverserRuntime
     from stoker.reverser.selection.selection import Selection
 
 CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - where the papers mount it
-Command = TypeVar("Command", bound=Callable[..., Any])
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option(
@@ -86,21 +86,21 @@ _OPTIONS = (
 )
 
 
-def author_options(command: Command) -> Command:
+def author_options(command: CommandT) -> CommandT:
     """Add the options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def author_seams(options: Mapping[str, Any], home: str) -> Seams:
+def author_seams(options: Mapping[str, Any], home: str) -> ReverserExtensions:
     """What tells authors: the API server, or nobody."""
-    from stoker.reverser.process import Seams  # noqa: PLC0415 - --help needs no HTTP stack
+    from stoker.reverser.process import ReverserExtensions  # noqa: PLC0415 - --help needs no HTTP stack
 
     if not options["enable_author_webhook"]:
-        return Seams()
-    witnesses = _Witnesses(_settings(options, home))
-    return Seams(
+        return ReverserExtensions()
+    witnesses = _DeferredAuthorCapture(_settings(options, home))
+    return ReverserExtensions(
         authors=witnesses.authors,
         parts=witnesses.parts,
         selected=witnesses.selected,
@@ -108,17 +108,17 @@ def author_seams(options: Mapping[str, Any], home: str) -> Seams:
     )
 
 
-class _Witnesses:
+class _DeferredAuthorCapture:
     """Author capture, which can be built only when there is a client."""
 
-    def __init__(self, settings: Settings) -> None:
-        from stoker.reverser.authors.attribution import Authors  # noqa: PLC0415
+    def __init__(self, settings: AuthorCaptureOptions) -> None:
+        from stoker.reverser.authors.attribution import AuthorAttribution  # noqa: PLC0415
 
-        self.authors = Authors()
+        self.authors = AuthorAttribution()
         self._settings = settings
         self._capture: AuthorCapture | None = None
 
-    def parts(self, started: Started) -> Sequence[Part]:
+    def parts(self, started: ReverserRuntime) -> Sequence[ProcessPart]:
         from stoker.reverser.authors.process import AuthorCapture  # noqa: PLC0415
 
         capture = self._capture = AuthorCapture(
@@ -127,16 +127,16 @@ class _Witnesses:
         started.health.ready.add("authors", capture.why_not)
         return capture.parts()
 
-    def selected(self, selection: Selection, catalog: Catalog) -> None:
+    def selected(self, selection: Selection, catalog: KindCatalog) -> None:
         if self._capture is not None:
             self._capture.capture(selection, catalog)
 
 
-def _settings(options: Mapping[str, Any], home: str) -> Settings:
-    from stoker.http_server.tls.ca_bundle import VALIDATING, Target  # noqa: PLC0415
-    from stoker.http_server.tls.rotation import Terms  # noqa: PLC0415
-    from stoker.http_server.tls.setup import SelfMade  # noqa: PLC0415
-    from stoker.reverser.authors.process import Settings  # noqa: PLC0415
+def _settings(options: Mapping[str, Any], home: str) -> AuthorCaptureOptions:
+    from stoker.http_server.tls.ca_bundle import VALIDATING, CaBundleTarget  # noqa: PLC0415
+    from stoker.http_server.tls.rotation import CertificateLifetimes  # noqa: PLC0415
+    from stoker.http_server.tls.setup import SelfSignedCertificates  # noqa: PLC0415
+    from stoker.reverser.authors.process import AuthorCaptureOptions  # noqa: PLC0415
 
     configuration, service = options["webhook_configuration"], options["webhook_service"]
     if not configuration:
@@ -146,8 +146,10 @@ def _settings(options: Mapping[str, Any], home: str) -> Settings:
     if not names:
         raise Misconfigured("a certificate needs a name: give --webhook-service or --webhook-cert-name")
     secret = options["webhook_cert_secret"]
-    made = SelfMade(secret, names, (Target(VALIDATING, configuration),), Terms(mutual=True))
-    return Settings(
+    made = SelfSignedCertificates(
+        secret, names, (CaBundleTarget(VALIDATING, configuration),), CertificateLifetimes(mutual=True)
+    )
+    return AuthorCaptureOptions(
         namespace=home,
         certificate=made if secret else options["webhook_cert_dir"] or CERT_DIR,
         name=names[0],

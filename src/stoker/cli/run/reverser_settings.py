@@ -10,15 +10,15 @@ from stoker.cli.common import option_types
 from stoker.cli.run.dashboard import dashboard_parts
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.quantities import parse_quantity
-from stoker.kube.client.token_bucket import Rate
+from stoker.kube.client.token_bucket import RequestRate
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.runtime.process import Part
-from stoker.reverser.process import Seams, Settings, Started
+from stoker.kube.runtime.process import ProcessPart
+from stoker.reverser.process import ReverserExtensions, ReverserOptions, ReverserRuntime
 from stoker.reverser.selection.preset import excluded_with
-from stoker.reverser.writer.batch import Limits
+from stoker.reverser.writer.batch import BatchLimits
 
 
-def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> Settings:
+def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> ReverserOptions:
     duration = _seconds(options, "lease_duration")
     if duration != int(duration):
         raise Misconfigured("--lease-duration must be whole seconds")
@@ -26,7 +26,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         excluded = excluded_with(option_types.listed(",".join(options["exclude"])))
     except InvalidValue as error:
         raise Misconfigured(f"--exclude: {error.message}") from None
-    return Settings(
+    return ReverserOptions(
         config=config,
         namespace=home,
         # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
@@ -37,7 +37,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         watch_all=options["watch_all"],
         max_kinds=options["max_kinds"],
         max_concurrent_watches=options["max_concurrent_watches"],
-        rate=Rate(options["qps"], options["burst"]),
+        rate=RequestRate(options["qps"], options["burst"]),
         discovery_refresh=_seconds(options, "discovery_refresh"),
         branch_refresh=_seconds(options, "branch_refresh"),
         max_workers=options["max_workers"],
@@ -50,16 +50,18 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         include_secrets=options["include_secrets"],
         ingest=options["enable_watch_ingestion"],
         require_known_hosts=options["require_known_hosts"],
-        limits=Limits(options["batch_max_files"], _bytes(options, "batch_max_bytes"), _wait(options)),
+        limits=BatchLimits(options["batch_max_files"], _bytes(options, "batch_max_bytes"), _wait(options)),
     )
 
 
-def with_dashboard(seams: Seams, settings: Settings, options: Mapping[str, Any]) -> Seams:
+def with_dashboard(
+    seams: ReverserExtensions, settings: ReverserOptions, options: Mapping[str, Any]
+) -> ReverserExtensions:
     """The same with a dashboard beside them, where one is wanted."""
     home = options["dashboard_stop_namespace"] or settings.namespace
     beside = dashboard_parts(options, home, settings.namespaces, rules=True)
 
-    def parts(started: Started) -> Sequence[Part]:
+    def parts(started: ReverserRuntime) -> Sequence[ProcessPart]:
         return [*seams.parts(started), *beside(started.client, started.clock, started.metrics)]
 
     return replace(seams, parts=parts)

@@ -14,7 +14,7 @@ from stoker.domain.errors import Misconfigured
 if TYPE_CHECKING:
     from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
     from stoker.domain.intent.source import SecretKey
-    from stoker.http_server.tls.setup import SelfMade
+    from stoker.http_server.tls.setup import SelfSignedCertificates
 
 CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - where the papers mount it
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
@@ -123,7 +123,7 @@ def webhook_command(
     from stoker.kube.config.config import load  # noqa: PLC0415
     from stoker.kube.runtime.process import run  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
-    from stoker.webhooks.admission.process import Settings, Webhook  # noqa: PLC0415
+    from stoker.webhooks.admission.process import WebhookOptions, WebhookProcess  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     config = load(kubeconfig, context)
@@ -136,7 +136,7 @@ def webhook_command(
         if cert_secret
         else None
     )
-    settings = Settings(
+    settings = WebhookOptions(
         config=config,
         namespace=home,
         certificate=made or _folder(cert_dir),
@@ -158,7 +158,7 @@ def webhook_command(
         defaults=defaults_in(defaults),
         drain=drain_seconds,
     )
-    run(lambda: Webhook(settings).run())
+    run(lambda: WebhookProcess(settings).run())
 
 
 def _folder(given: Path | None, mounted: Path = CERT_DIR) -> Path:
@@ -178,17 +178,19 @@ def _self_made(
     mutating: tuple[str, ...],
     validating: tuple[str, ...],
     crds: tuple[str, ...],
-) -> SelfMade:
-    from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING, Target  # noqa: PLC0415
-    from stoker.http_server.tls.setup import SelfMade  # noqa: PLC0415
+) -> SelfSignedCertificates:
+    from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING, CaBundleTarget  # noqa: PLC0415
+    from stoker.http_server.tls.setup import SelfSignedCertificates  # noqa: PLC0415
     from stoker.kube.client.resources import CRDS  # noqa: PLC0415
 
     served = (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local") if service else ()
     if not served and not names:
         raise Misconfigured("a certificate needs a name: give --service or --cert-name")
     wanted = ((MUTATING, mutating), (VALIDATING, validating), (CRDS, crds))
-    targets = tuple(Target(resource, name) for resource, given in wanted for name in dict.fromkeys(given))
-    return SelfMade(secret, (*served, *names), targets)
+    targets = tuple(
+        CaBundleTarget(resource, name) for resource, given in wanted for name in dict.fromkeys(given)
+    )
+    return SelfSignedCertificates(secret, (*served, *names), targets)
 
 
 def _our_crds() -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from stoker.api.to_intent.annotation_requests import REQUESTED_REF
-from stoker.api.to_intent.pod_facts import Key
-from stoker.api.to_intent.tree_merge import Tree, found
+from stoker.api.to_intent.pod_facts import PodAnnotationKey
+from stoker.api.to_intent.tree_merge import SpecTree, found
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.intent import Notice
 from stoker.domain.reasons import Reason
@@ -21,7 +21,7 @@ from stoker.domain.reasons import Reason
 _OFF: tuple[object, ...] = (None, False, "", [], {})
 
 
-class Field(NamedTuple):
+class ClusterOnlyField(NamedTuple):
     """A path in a spec, the values with which it asks for nothing, and what holds instead."""
 
     path: str
@@ -29,40 +29,44 @@ class Field(NamedTuple):
     instead: str = ""
 
 
-GATES = (Field("approval.required"),)
+GATES = (ClusterOnlyField("approval.required"),)
 
 WITHOUT_EFFECT = (
-    Field("agent"),
-    Field("alerting.enabled"),
-    Field("bidirectional.enabled"),
-    Field("deployment.stages"),
-    Field("deployment.syncOrder"),
-    Field("drift.mode", ("off", "report", "restore"), "capture only reports"),
-    Field("ignition.peerGatewayName"),
-    Field("ignition.redundancyRole"),
-    Field("rateLimit"),
-    Field("snapshots.storage.pvc.claimName", (), "snapshots lie in .sync-state of the data folder"),
-    Field("storage"),
-    Field("webhook.allowedNamespaces"),
-    Field("webhook.allowedRefs", ([],), "a request only makes it look, whatever ref it names"),
+    ClusterOnlyField("agent"),
+    ClusterOnlyField("alerting.enabled"),
+    ClusterOnlyField("bidirectional.enabled"),
+    ClusterOnlyField("deployment.stages"),
+    ClusterOnlyField("deployment.syncOrder"),
+    ClusterOnlyField("drift.mode", ("off", "report", "restore"), "capture only reports"),
+    ClusterOnlyField("ignition.peerGatewayName"),
+    ClusterOnlyField("ignition.redundancyRole"),
+    ClusterOnlyField("rateLimit"),
+    ClusterOnlyField(
+        "snapshots.storage.pvc.claimName", (), "snapshots lie in .sync-state of the data folder"
+    ),
+    ClusterOnlyField("storage"),
+    ClusterOnlyField("webhook.allowedNamespaces"),
+    ClusterOnlyField("webhook.allowedRefs", ([],), "a request only makes it look, whatever ref it names"),
 )
 
 OF_THE_PROFILE = (
-    Field("dependsOn"),
-    Field("syncPeriod", (), "spec.polling.interval says how often the ref is looked at"),
+    ClusterOnlyField("dependsOn"),
+    ClusterOnlyField("syncPeriod", (), "spec.polling.interval says how often the ref is looked at"),
 )
 
 ANNOTATIONS = (
-    Field(Key.DATA_VOLUME),
-    Field(Key.INJECT, ("false",)),
-    Field(Key.PEER_GATEWAY_NAME),
-    Field(Key.REDUNDANCY_ROLE),
-    Field(Key.SNAPSHOT_VOLUME),
-    Field(Key.SYNC_PERIOD, (), "spec.polling.interval says how often the ref is looked at"),
+    ClusterOnlyField(PodAnnotationKey.DATA_VOLUME),
+    ClusterOnlyField(PodAnnotationKey.INJECT, ("false",)),
+    ClusterOnlyField(PodAnnotationKey.PEER_GATEWAY_NAME),
+    ClusterOnlyField(PodAnnotationKey.REDUNDANCY_ROLE),
+    ClusterOnlyField(PodAnnotationKey.SNAPSHOT_VOLUME),
+    ClusterOnlyField(
+        PodAnnotationKey.SYNC_PERIOD, (), "spec.polling.interval says how often the ref is looked at"
+    ),
 )
 
 
-def refuse_gates(spec: Tree) -> None:
+def refuse_gates(spec: SpecTree) -> None:
     """What stands between a commit and a gateway must not be walked around."""
     for field in _asked(GATES, spec):
         raise Misconfigured(
@@ -73,7 +77,7 @@ def refuse_gates(spec: Tree) -> None:
 
 
 def without_effect(
-    spec: Tree, profile: Tree, pod: Mapping[str, str], resource: Mapping[str, str]
+    spec: SpecTree, profile: SpecTree, pod: Mapping[str, str], resource: Mapping[str, str]
 ) -> Iterator[Notice]:
     """One notice for each; `pod` and `resource` are annotations by their key, without a prefix."""
     for field in _asked(WITHOUT_EFFECT, spec):
@@ -83,16 +87,18 @@ def without_effect(
     for field in _asked(ANNOTATIONS, dict(pod)):
         yield _notice(f"annotation {field.path}", field)
     if resource.get(REQUESTED_REF):
-        yield _notice(f"annotation {REQUESTED_REF} of the resource", Field("", (), "--ref names another ref"))
+        yield _notice(
+            f"annotation {REQUESTED_REF} of the resource", ClusterOnlyField("", (), "--ref names another ref")
+        )
 
 
-def _asked(fields: tuple[Field, ...], tree: Tree) -> Iterator[Field]:
+def _asked(fields: tuple[ClusterOnlyField, ...], tree: SpecTree) -> Iterator[ClusterOnlyField]:
     for field in fields:
         value = found(tree, field.path)
         if value not in _OFF and value not in field.harmless:
             yield field
 
 
-def _notice(name: str, field: Field) -> Notice:
+def _notice(name: str, field: ClusterOnlyField) -> Notice:
     instead = f": {field.instead}" if field.instead else ""
     return Notice(Reason.FEATURE_NOT_RUNNING, f"{name} has no effect without a cluster{instead}")

@@ -18,21 +18,21 @@ import click
 
 from stoker.cli.common import options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
-from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, WHAT, Given
+from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, WHAT, SharedOptionValues
 from stoker.cli.common.output import complain, show_lines, show_object
 from stoker.cli.common.run import told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.intent.files import Mapping, WhenMissing
+from stoker.domain.intent.files import FileMapping, MissingSourcePolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 
 if TYPE_CHECKING:
-    from stoker.agent.loop.loop import Watcher
+    from stoker.agent.loop.loop import SyncLoop
     from stoker.agent.sync.sync_report import SyncReport
-    from stoker.cli.sync.sync_request import Order
-    from stoker.fs.watch.folder import FolderNotices
+    from stoker.cli.sync.sync_request import SyncRequest
+    from stoker.fs.watch.folder import FolderWatch
 
 
 @click.group("dev")
@@ -65,7 +65,7 @@ def dev_watch_command(
     **rest: Any,
 ) -> None:
     """Copy what is saved below a folder to a gateway's data folder, and make the gateway load it."""
-    given = Given.taken_from(rest)
+    given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:
         from stoker.telemetry.logs import configure  # noqa: PLC0415 - --help needs none of it
@@ -73,19 +73,19 @@ def dev_watch_command(
         configure(level="warning")
         order, below = dev_order(given, watch_path, deployment_mode, api_key)
         asyncio.run(_watch(order, folder_of(given), below, output))
-        return Exit.DONE
+        return ExitCode.DONE
 
     told(context, "dev watch", output, work)
 
 
 def dev_order(
-    given: Given, watch_path: str | None, deployment_mode: str | None, api_key: str | None
-) -> tuple[Order, RelPath]:
+    given: SharedOptionValues, watch_path: str | None, deployment_mode: str | None, api_key: str | None
+) -> tuple[SyncRequest, RelPath]:
     """What is kept, and the part of the working copy that it comes from."""
     from stoker.cli.sync.job import job_from, mappings_of  # noqa: PLC0415
-    from stoker.cli.sync.sync_request import Order, completed  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import SyncRequest, completed  # noqa: PLC0415
     from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
-    from stoker.domain.intent.source import Source  # noqa: PLC0415
+    from stoker.domain.intent.source import SourceIntent  # noqa: PLC0415
     from stoker.domain.intent.template_values import TemplateValues  # noqa: PLC0415
 
     root, below = folder_of(given), RelPath.clean(watch_path or ".")
@@ -104,12 +104,12 @@ def dev_order(
             f"use --api-key-file or {API_KEY}"
         )
         given = given._replace(api_key=Secret(api_key))
-    source = Source(RepoUrl(root.as_uri()), GitRef("HEAD"))
+    source = SourceIntent(RepoUrl(root.as_uri()), GitRef("HEAD"))
     job = job_from(given._replace(repo=None), source, FilesIntent(mappings), TemplateValues())
-    return completed(given, Order(job)), below
+    return completed(given, SyncRequest(job)), below
 
 
-def folder_of(given: Given) -> Path:
+def folder_of(given: SharedOptionValues) -> Path:
     if not given.repo:
         raise InvalidValue("--repo is missing: it says where the working copy lies")
     if "://" in given.repo:
@@ -120,38 +120,38 @@ def folder_of(given: Given) -> Path:
     return root.resolve()
 
 
-def service_mappings(service: RelPath, deployment_mode: str | None) -> tuple[Mapping, ...]:
+def service_mappings(service: RelPath, deployment_mode: str | None) -> tuple[FileMapping, ...]:
     """The layout of a service: its projects, its core collection, and over that its deployment mode."""
     core = "config/resources/core"
     mappings = [
-        Mapping(service.joined("projects"), "projects", service_path=service),
-        Mapping(service.joined(core), core, service_path=service),
+        FileMapping(service.joined("projects"), "projects", service_path=service),
+        FileMapping(service.joined(core), core, service_path=service),
     ]
     if deployment_mode is not None:
         overlay = service.joined(RelPath.clean(f"config/resources/{deployment_mode}"))
-        mappings.append(Mapping(overlay, core, when_missing=WhenMissing.FAIL))
+        mappings.append(FileMapping(overlay, core, when_missing=MissingSourcePolicy.FAIL))
     return tuple(mappings)
 
 
-async def _watch(order: Order, root: Path, below: RelPath, output: str) -> None:
-    from stoker.agent.loop.loop import Assignment, Watcher  # noqa: PLC0415 - --help needs none of it
-    from stoker.cli.sync.sync_setup import Kept, writing  # noqa: PLC0415
-    from stoker.domain.intent.policies import Drift, DriftMode  # noqa: PLC0415
+async def _watch(order: SyncRequest, root: Path, below: RelPath, output: str) -> None:
+    from stoker.agent.loop.loop import SyncAssignment, SyncLoop  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.sync.sync_setup import ConfiguredSync, writing  # noqa: PLC0415
+    from stoker.domain.intent.policies import DriftMode, DriftPolicy  # noqa: PLC0415
     from stoker.fs.folder_source import FolderSource  # noqa: PLC0415
-    from stoker.fs.watch.folder import FolderNotices  # noqa: PLC0415
+    from stoker.fs.watch.folder import FolderWatch  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
     claim = writing(order, "stoker dev watch")
-    async with Kept(order, reader=FolderSource(root, below=below)) as kept:
+    async with ConfiguredSync(order, reader=FolderSource(root, below=below)) as kept:
 
-        async def assign() -> Assignment:
+        async def assign() -> SyncAssignment:
             # One walk at the start; from then on only what is saved here is looked at.
-            return Assignment(kept, math.inf, Drift(DriftMode.RESTORE, math.inf))
+            return SyncAssignment(kept, math.inf, DriftPolicy(DriftMode.RESTORE, math.inf))
 
-        watcher = Watcher(assign, told=_show if output == "text" else _show_object)
+        watcher = SyncLoop(assign, told=_show if output == "text" else _show_object)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, watcher.stop)
-        notices = FolderNotices(root / below)
+        notices = FolderWatch(root / below)
         noticing = asyncio.create_task(_nudge(notices, watcher))
         if output == "text":
             show_lines([f"watching {root / below}" + (" by looking every 0.3 s" if notices.polls else "")])
@@ -164,7 +164,7 @@ async def _watch(order: Order, root: Path, below: RelPath, output: str) -> None:
             claim.release()
 
 
-async def _nudge(notices: FolderNotices, watcher: Watcher) -> None:
+async def _nudge(notices: FolderWatch, watcher: SyncLoop) -> None:
     while True:
         await notices.changed()
         watcher.nudge("edit")

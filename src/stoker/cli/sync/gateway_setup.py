@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from stoker.cli.sync.sync_request import Order
+from stoker.cli.sync.sync_request import SyncRequest
 from stoker.domain.intent.policies import IgnitionPolicy
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.api_key import KeyReader
-from stoker.ignition.client.gateway import Gateway
-from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
-from stoker.ignition.sync.scans import Answered
+from stoker.ignition.client.api_key import ApiKeyReader
+from stoker.ignition.client.gateway import GatewayClient
+from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayHookOptions
+from stoker.ignition.sync.scans import ResponseObserver
 
 
-def attendant_for(order: Order, answered: Answered | None = None) -> Attending | None:
+def attendant_for(order: SyncRequest, answered: ResponseObserver | None = None) -> GatewayHook | None:
     """None where only files are cared for."""
     access = order.access
     if access is None or not order.host:
         return None
     ca = order.secrets.read(access.ca) if access.ca is not None else None
-    gateway = Gateway(
+    gateway = GatewayClient(
         GatewayAddress(order.host, access.port, access.tls),
         _key(order, access.api_key),
         header=access.api_key_header,
@@ -28,16 +28,16 @@ def attendant_for(order: Order, answered: Answered | None = None) -> Attending |
         insecure_skip_verify=access.insecure_skip_verify,
     )
     data_dir = order.job.data_dir
-    options = AttendOptions(
+    options = GatewayHookOptions(
         data_dir=data_dir,
         state_dir=data_dir / STATE,
         order=access.scan_order,
         policy=order.ignition or IgnitionPolicy(),
     )
-    return Attending(gateway, options, answered=answered)
+    return GatewayHook(gateway, options, answered=answered)
 
 
-def _key(order: Order, wanted: SecretKey | None) -> KeyReader:
+def _key(order: SyncRequest, wanted: SecretKey | None) -> ApiKeyReader:
     def read() -> Secret:
         if wanted is None:
             return Secret("")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stoker.agent.sync import credentials
-from stoker.cli.sync.sync_request import Order
+from stoker.cli.sync.sync_request import SyncRequest
 
 if TYPE_CHECKING:
-    from stoker.git.auth.credentials import AccessReader
-    from stoker.git.signature.policy import KeysReader
+    from stoker.git.auth.credentials import RepoAccessReader
+    from stoker.git.signature.policy import TrustedKeysReader
 
 
-def access_reader(order: Order, *, pushes: bool = False) -> AccessReader:
+def access_reader(order: SyncRequest, *, pushes: bool = False) -> RepoAccessReader:
     """Reads the files of the order's login whenever git is to be let in; `pushes`: also to write."""
     return credentials.access_reader(
         order.job.source,
@@ -23,6 +23,6 @@ def access_reader(order: Order, *, pushes: bool = False) -> AccessReader:
     )
 
 
-def keys_reader(order: Order) -> KeysReader:
+def keys_reader(order: SyncRequest) -> TrustedKeysReader:
     """Reads the keys whose signatures count, at each use."""
     return credentials.keys_reader(order.job.source, order.secrets)

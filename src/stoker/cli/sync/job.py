@@ -9,15 +9,15 @@ from pathlib import Path
 
 from stoker.agent.sync.jobs import SyncJob
 from stoker.cli.common import option_types
-from stoker.cli.common.options import Given
+from stoker.cli.common.options import SharedOptionValues
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import ExcludePolicy, FileMapping, FilesIntent, MappingKind
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, SourceUrl
 
 
-def data_dir_of(given: Given) -> Path:
+def data_dir_of(given: SharedOptionValues) -> Path:
     if given.data_dir is None:
         raise InvalidValue("--data-dir is missing: it says which folder to work on")
     with suppress(OSError):  # whoever opens it says why that fails
@@ -26,30 +26,32 @@ def data_dir_of(given: Given) -> Path:
     return given.data_dir
 
 
-def cache_dir_of(given: Given) -> Path:
+def cache_dir_of(given: SharedOptionValues) -> Path:
     if given.cache_dir is not None:
         return given.cache_dir
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "stoker"
 
 
-def mappings_of(given: Given) -> tuple[Mapping, ...]:
+def mappings_of(given: SharedOptionValues) -> tuple[FileMapping, ...]:
     return (
         *(option_types.mapping("--map", text, MappingKind.DIR) for text in given.folders),
         *(option_types.mapping("--map-file", text, MappingKind.FILE) for text in given.singles),
     )
 
 
-def files_from(given: Given, before: FilesIntent) -> FilesIntent:
+def files_from(given: SharedOptionValues, before: FilesIntent) -> FilesIntent:
     """What the flags say about files, over what is known already."""
     patterns = tuple(dict.fromkeys((*before.excludes.patterns, *given.excludes)))
     return before._replace(
-        excludes=Excludes(patterns, before.excludes.mandatory),
+        excludes=ExcludePolicy(patterns, before.excludes.mandatory),
         deletion=option_types.deletion(given.deletion_budget, given.orphans, before.deletion),
     )
 
 
-def job_from(given: Given, source: Source, files: FilesIntent, known: TemplateValues) -> SyncJob:
+def job_from(
+    given: SharedOptionValues, source: SourceIntent, files: FilesIntent, known: TemplateValues
+) -> SyncJob:
     """The job, with what the flags say over what is known already."""
     if given.repo is not None:
         source = source._replace(url=SourceUrl(given.repo))

@@ -14,15 +14,15 @@ import click
 
 from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
-from stoker.cli.common.options import WHAT, Given
+from stoker.cli.common.options import WHAT, SharedOptionValues
 from stoker.cli.common.output import show_lines, show_notices, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
     from stoker.agent.sync.sync_report import SyncReport
-    from stoker.cli.sync.sync_request import Order
+    from stoker.cli.sync.sync_request import SyncRequest
 
 
 @click.command("plan", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,9 +42,9 @@ def plan_command(
     **rest: Any,
 ) -> None:
     """Show what a sync would do, and change nothing."""
-    given = Given.taken_from(rest)
+    given = SharedOptionValues.taken_from(rest)
     namespace = given.namespace if set_by_hand(context, {"namespace": "--namespace"}) else ""
-    place = in_cluster.Place.taken_from(rest, namespace, name or "")
+    place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
 
     def work() -> int:
         if place.name:
@@ -56,7 +56,14 @@ def plan_command(
     told(context, "plan", output, work)
 
 
-def _waiting(given: Given, place: in_cluster.Place, *, with_diff: bool, tell: bool, output: str) -> int:
+def _waiting(
+    given: SharedOptionValues,
+    place: in_cluster.ClusterResourceOptions,
+    *,
+    with_diff: bool,
+    tell: bool,
+    output: str,
+) -> int:
     from stoker.cli.fleet.pending_plans import lines, read  # noqa: PLC0415 - --help needs none of it
 
     given.refuse_folder()
@@ -64,10 +71,10 @@ def _waiting(given: Given, place: in_cluster.Place, *, with_diff: bool, tell: bo
         raise InvalidValue("--diff is for a folder, and --name means a resource: say one of them")
     waiting = run(read(place.settled()))
     show_object(waiting.as_json()) if output == "json" else show_lines(lines(waiting))
-    return Exit.DIFFERENT if tell and (waiting.waits or waiting.gateways) else Exit.DONE
+    return ExitCode.DIFFERENT if tell and (waiting.waits or waiting.gateways) else ExitCode.DONE
 
 
-def _plan(given: Given, *, with_diff: bool, tell: bool, output: str) -> int:
+def _plan(given: SharedOptionValues, *, with_diff: bool, tell: bool, output: str) -> int:
     from stoker.cli.sync.sync import show_report  # noqa: PLC0415
     from stoker.cli.sync.sync_request import order_from  # noqa: PLC0415 - --help needs none of it
 
@@ -76,15 +83,15 @@ def _plan(given: Given, *, with_diff: bool, tell: bool, output: str) -> int:
     report = run(_look(order, walk=not given.trust_ledger, with_diff=with_diff))
     show_lines(report.diff)
     code = show_report(report, output)
-    return Exit.DIFFERENT if tell and code == Exit.DONE and report.plan.actions else code
+    return ExitCode.DIFFERENT if tell and code == ExitCode.DONE and report.plan.actions else code
 
 
-async def _look(order: Order, *, walk: bool, with_diff: bool) -> SyncReport:
+async def _look(order: SyncRequest, *, walk: bool, with_diff: bool) -> SyncReport:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
-    from stoker.cli.sync.sync_setup import Kept  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import ConfiguredSync  # noqa: PLC0415
 
     with ProgressBar() as bar:
-        async with Kept(order, progress=bar) as kept:
+        async with ConfiguredSync(order, progress=bar) as kept:
             report = await kept.sync(walk=walk, dry_run=True, diff=with_diff)
     kept.show_warnings("plan")
     return report

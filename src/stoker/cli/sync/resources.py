@@ -12,48 +12,48 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.manifests.files import read_manifests
 from stoker.api.to_intent import (
     MODELS,
+    IntentContext,
     PodFacts,
-    Surroundings,
     base_wanted_by,
     gateway_intent_for,
     intent_for,
     settle,
 )
 from stoker.api.to_intent.inheritance import written
-from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, Key
-from stoker.api.to_intent.tree_merge import Tree
+from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, PodAnnotationKey
+from stoker.api.to_intent.tree_merge import SpecTree
 from stoker.cli.common import option_types
 from stoker.cli.common.manifest_files import at_home, content_of
-from stoker.cli.common.options import STDIN, Given
+from stoker.cli.common.options import STDIN, SharedOptionValues
 from stoker.cli.sync.cluster_only_fields import refuse_gates, without_effect
 from stoker.cli.sync.job import data_dir_of, job_from
 from stoker.cli.sync.secret_files import SecretFiles
-from stoker.cli.sync.sync_request import Order
+from stoker.cli.sync.sync_request import SyncRequest
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.delivery import Receiver
+from stoker.domain.intent.delivery import ReceiverPolicy
 from stoker.domain.intent.intent import Notice
-from stoker.domain.intent.policies import Drift, DriftMode, Rollback
+from stoker.domain.intent.policies import DriftMode, DriftPolicy, RollbackTarget
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 from stoker.snapshots.ids import belongs_to
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoadedManifests:
     """The resources of all files, each with its namespace filled in."""
 
-    mains: tuple[Resource, ...]
+    mains: tuple[CustomResource, ...]
     bases: tuple[IgnitionSyncBase, ...]
     profiles: tuple[SyncProfile, ...]
-    others: tuple[Resource, ...]
+    others: tuple[CustomResource, ...]
 
 
-def order_from_resource(given: Given) -> Order:
+def order_from_resource(given: SharedOptionValues) -> SyncRequest:
     for flag, value in (("--map", given.folders), ("--map-file", given.singles)):
         if value:
             raise InvalidValue(f"{flag} cannot be given beside -f: the resource says which files go where")
@@ -67,7 +67,7 @@ def order_from_resource(given: Given) -> Order:
     around = _around(found, pod)
     intent, whole = gateway_intent_for(known, pod, around), intent_for(known)
     refuse_gates(spec)
-    return Order(
+    return SyncRequest(
         job=job_from(given, intent.source, intent.files, intent.values)._replace(
             binaries=intent.policies.ignition.binaries,
             module_order=intent.policies.ignition.module_order,
@@ -104,7 +104,7 @@ def order_from_resource(given: Given) -> Order:
     )
 
 
-def read_files(names: Sequence[str], namespace: str) -> Found:
+def read_files(names: Sequence[str], namespace: str) -> LoadedManifests:
     """Everything in the files, in their order."""
     if names.count(STDIN) > 1:
         raise InvalidValue("standard input can be read once: -f - is given twice")
@@ -121,36 +121,36 @@ def read_files(names: Sequence[str], namespace: str) -> Found:
         if name in seen:
             raise InvalidValue(f"{name} is in the files twice")
         seen.add(name)
-    return Found(mains, bases, profiles, others)
+    return LoadedManifests(mains, bases, profiles, others)
 
 
 def _title(name: str) -> str:
     return "standard input" if name == STDIN else name
 
 
-def _annotations(given: Given) -> dict[str, str]:
+def _annotations(given: SharedOptionValues) -> dict[str, str]:
     """With the prefix that a pod's would have; a bare key is one of ours."""
     found: dict[str, str] = {}
     for name, value in option_types.pairs("--annotation", given.annotations).items():
         found[name if "/" in name else PREFIX + name] = value
     if given.gateway_name:
-        found[PREFIX + Key.GATEWAY_NAME] = given.gateway_name
+        found[PREFIX + PodAnnotationKey.GATEWAY_NAME] = given.gateway_name
     return found
 
 
-def _chosen_main(found: Found, annotations: dict[str, str], gateway: str) -> Resource:
+def _chosen_main(found: LoadedManifests, annotations: dict[str, str], gateway: str) -> CustomResource:
     if not found.mains:
         kinds = " or ".join(model.__name__ for model in MODELS)
         raise InvalidValue(f"the files hold no {kinds}, so nothing says what to sync")
-    named = _annotation(annotations, Key.CR_NAME)
+    named = _annotation(annotations, PodAnnotationKey.CR_NAME)
     if named:
         fitting = [one for one in found.mains if one.metadata.name == named]
-        kind = _annotation(annotations, Key.CR_KIND)
+        kind = _annotation(annotations, PodAnnotationKey.CR_KIND)
         fitting = [one for one in fitting if not kind or type(one).__name__ == kind]
         if len(fitting) == 1:
             return fitting[0]
         raise InvalidValue(
-            f"annotation {Key.CR_NAME} is {named!r}, and the files hold {_listed(found.mains)}"
+            f"annotation {PodAnnotationKey.CR_NAME} is {named!r}, and the files hold {_listed(found.mains)}"
         )
     if len(found.mains) == 1:
         return found.mains[0]
@@ -158,22 +158,27 @@ def _chosen_main(found: Found, annotations: dict[str, str], gateway: str) -> Res
     if len(fitting) == 1:
         return fitting[0]
     raise InvalidValue(
-        f"the files hold {_listed(found.mains)}; choose one with --annotation {Key.CR_NAME}=NAME"
+        f"the files hold {_listed(found.mains)}; choose one with --annotation {PodAnnotationKey.CR_NAME}=NAME"
     )
 
 
-def _pod(given: Given, main: Resource, found: Found, annotations: dict[str, str]) -> PodFacts:
+def _pod(
+    given: SharedOptionValues, main: CustomResource, found: LoadedManifests, annotations: dict[str, str]
+) -> PodFacts:
     """The pod that the gateway would have. A profile that is alone, or has its name, is its profile."""
     names = [one.metadata.name for one in found.profiles if one.metadata.namespace == main.metadata.namespace]
-    says = {_annotation(annotations, key) for key in (Key.SYNC_PROFILE, Key.SERVICE_PATH)}
+    says = {
+        _annotation(annotations, key)
+        for key in (PodAnnotationKey.SYNC_PROFILE, PodAnnotationKey.SERVICE_PATH)
+    }
     if names and says == {""}:
         fitting = names if len(names) == 1 else [name for name in names if name == given.gateway_name]
         if len(fitting) != 1:
             raise InvalidValue(
                 f"the files hold SyncProfiles {', '.join(sorted(names))}; "
-                f"choose one with --annotation {Key.SYNC_PROFILE}=NAME"
+                f"choose one with --annotation {PodAnnotationKey.SYNC_PROFILE}=NAME"
             )
-        annotations = {**annotations, PREFIX + Key.SYNC_PROFILE: fitting[0]}
+        annotations = {**annotations, PREFIX + PodAnnotationKey.SYNC_PROFILE: fitting[0]}
     return PodFacts(
         name=given.gateway_name or main.metadata.name,
         namespace=main.metadata.namespace,
@@ -182,11 +187,11 @@ def _pod(given: Given, main: Resource, found: Found, annotations: dict[str, str]
     )
 
 
-def _annotation(annotations: dict[str, str], key: Key) -> str:
+def _annotation(annotations: dict[str, str], key: PodAnnotationKey) -> str:
     return annotations.get(PREFIX + key, "").strip() or annotations.get(LEGACY_PREFIX + key, "").strip()
 
 
-def _base(main: Resource, found: Found) -> IgnitionSyncBase | None:
+def _base(main: CustomResource, found: LoadedManifests) -> IgnitionSyncBase | None:
     wanted = base_wanted_by(main)
     if wanted is None:
         return None
@@ -201,41 +206,43 @@ def _base(main: Resource, found: Found) -> IgnitionSyncBase | None:
     )
 
 
-def _around(found: Found, pod: PodFacts) -> Surroundings:
-    return Surroundings(
+def _around(found: LoadedManifests, pod: PodFacts) -> IntentContext:
+    return IntentContext(
         profiles={one.metadata.name: one for one in found.profiles if one.metadata.namespace == pod.namespace}
     )
 
 
-def _webhook_keys(receiver: Receiver) -> tuple[SecretKey, ...]:
+def _webhook_keys(receiver: ReceiverPolicy) -> tuple[SecretKey, ...]:
     return tuple(key for key in (receiver.hmac_key, receiver.bearer) if key) if receiver.enabled else ()
 
 
-def _rollback(asked: Rollback, gateway: str) -> Rollback | None:
+def _rollback(asked: RollbackTarget, gateway: str) -> RollbackTarget | None:
     """A snapshot is one gateway's, and no business of the others."""
     mine = bool(asked.to_snapshot) and belongs_to(gateway, asked.to_snapshot)
     return asked if asked.to_commit or mine else None
 
 
-def _drift(wanted: Drift) -> Drift:
+def _drift(wanted: DriftPolicy) -> DriftPolicy:
     return replace(wanted, mode=DriftMode.REPORT) if wanted.mode is DriftMode.CAPTURE else wanted
 
 
-def _not_served(main: Resource, pod: PodFacts, around: Surroundings, spec: Tree) -> Iterator[Notice]:
+def _not_served(
+    main: CustomResource, pod: PodFacts, around: IntentContext, spec: SpecTree
+) -> Iterator[Notice]:
     """Everything that was written and has no effect here, each by its name."""
-    profile = around.profiles.get(_annotation(dict(pod.annotations), Key.SYNC_PROFILE))
-    said = {str(key): value for key in Key if (value := _annotation(dict(pod.annotations), key))}
+    profile = around.profiles.get(_annotation(dict(pod.annotations), PodAnnotationKey.SYNC_PROFILE))
+    said = {str(key): value for key in PodAnnotationKey if (value := _annotation(dict(pod.annotations), key))}
     asked = {name.rpartition("/")[2]: value for name, value in (main.metadata.annotations or {}).items()}
     yield from without_effect(spec, written(profile) if profile is not None else {}, said, asked)
 
 
-def _left_out(other: Resource) -> Notice:
+def _left_out(other: CustomResource) -> Notice:
     return Notice(Reason.FIELD_IGNORED, f"{_named(other)} is in the files and plays no part in a sync")
 
 
-def _named(resource: Resource) -> str:
+def _named(resource: CustomResource) -> str:
     return f"{type(resource).__name__} {resource.metadata.name}"
 
 
-def _listed(resources: Sequence[Resource]) -> str:
+def _listed(resources: Sequence[CustomResource]) -> str:
     return ", ".join(_named(one) for one in resources)

@@ -15,10 +15,10 @@ import click
 
 from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
-from stoker.cli.common.options import WHAT, Given
+from stoker.cli.common.options import WHAT, SharedOptionValues
 from stoker.cli.common.output import show_lines, show_notices, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stoker.agent.sync.sync_report import SyncReport
-    from stoker.cli.sync.sync_request import Order
-    from stoker.cli.sync.sync_setup import Kept
+    from stoker.cli.sync.sync_request import SyncRequest
+    from stoker.cli.sync.sync_setup import ConfiguredSync
     from stoker.snapshots.types import Snapshot
 
 
@@ -58,8 +58,8 @@ def rollback_command(
 ) -> None:
     """Go back to a snapshot or a commit, and stay there until it is released."""
     namespace = rest["namespace"] if set_by_hand(context, {"namespace": "--namespace"}) else ""
-    place = in_cluster.Place.taken_from(rest, namespace, name or "")
-    given = Given.taken_from(rest)
+    place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
+    given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:
         if [to is not None, release, listing].count(True) != 1:
@@ -75,12 +75,12 @@ def rollback_command(
             raise InvalidValue("--list is about a data folder; what gateways have stands in their status")
         told_by = run(_ask(place.settled(), to, replace=replace))
         show_object({"message": told_by}) if output == "json" else show_lines([told_by])
-        return Exit.DONE
+        return ExitCode.DONE
 
     told(context, "rollback", output, work)
 
 
-async def _ask(place: in_cluster.Place, to: str | None, *, replace: bool) -> str:
+async def _ask(place: in_cluster.ClusterResourceOptions, to: str | None, *, replace: bool) -> str:
     from stoker.fleet.rollback import ask  # noqa: PLC0415 - a client of the API, for those with one
 
     async with place.client() as client:
@@ -97,7 +97,7 @@ def _check(to: str) -> None:
         raise InvalidValue(f"--to {to[:80]!r} is neither a snapshot nor a whole commit id") from None
 
 
-def _alone(given: Given, to: str | None, *, release: bool, output: str) -> int:
+def _alone(given: SharedOptionValues, to: str | None, *, release: bool, output: str) -> int:
     from stoker.snapshots.ids import is_snapshot_id  # noqa: PLC0415 - --help needs none of it
 
     order = _order(given, needs_source=to is not None and not is_snapshot_id(to))
@@ -116,23 +116,25 @@ def _alone(given: Given, to: str | None, *, release: bool, output: str) -> int:
     return show_report(report, output, f"back at {report.commit.short}")
 
 
-def _order(given: Given, *, needs_source: bool) -> Order:
+def _order(given: SharedOptionValues, *, needs_source: bool) -> SyncRequest:
     """What `stoker sync` would do, or, where no source is said and none is needed, the folder alone."""
     from stoker.cli.sync.job import data_dir_of, job_from  # noqa: PLC0415
     from stoker.cli.sync.sync_request import completed, order_from  # noqa: PLC0415
 
     if given.manifests or given.repo is not None or needs_source:
         return order_from(given)._replace(goes_back=True)
-    from stoker.cli.sync.sync_request import Order  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import SyncRequest  # noqa: PLC0415
     from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
-    from stoker.domain.intent.source import Source  # noqa: PLC0415
+    from stoker.domain.intent.source import SourceIntent  # noqa: PLC0415
     from stoker.domain.intent.template_values import TemplateValues  # noqa: PLC0415
     from stoker.domain.refs import GitRef, RepoUrl  # noqa: PLC0415
 
-    nowhere = Source(RepoUrl("https://nowhere.invalid/none.git"), GitRef("HEAD"))  # nobody asks it anything
+    nowhere = SourceIntent(
+        RepoUrl("https://nowhere.invalid/none.git"), GitRef("HEAD")
+    )  # nobody asks it anything
     job = job_from(given, nowhere, FilesIntent(()), TemplateValues())
     gateway = given.gateway_name or _only_gateway(data_dir_of(given)) or "standalone"
-    return completed(given, Order(job, gateway=gateway, goes_back=True))
+    return completed(given, SyncRequest(job, gateway=gateway, goes_back=True))
 
 
 def _only_gateway(data_dir: Path) -> str:
@@ -148,40 +150,40 @@ def _only_gateway(data_dir: Path) -> str:
 
 
 async def gone_back(
-    order: Order,
+    order: SyncRequest,
     to: str,
     nudged_by: Callable[[], str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
-) -> tuple[Kept, SyncReport]:
+) -> tuple[ConfiguredSync, SyncReport]:
     """Be at a snapshot or a commit, and stay there; with who did it, for what else there is to say."""
     from stoker.agent.rollback.state import HAND  # noqa: PLC0415
-    from stoker.cli.sync.sync_setup import Kept  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import ConfiguredSync  # noqa: PLC0415
     from stoker.domain.refs import CommitId  # noqa: PLC0415
     from stoker.snapshots.ids import is_snapshot_id  # noqa: PLC0415
 
     if is_snapshot_id(to):
-        async with Kept(order, nudged_by=nudged_by, progress=progress) as kept:
+        async with ConfiguredSync(order, nudged_by=nudged_by, progress=progress) as kept:
             return kept, await kept.go_back(to, HAND)
     commit = CommitId(to)
     source = order.job.source._replace(allow_rewrite=True)  # going back is what somebody asked for
     order = order._replace(job=order.job._replace(source=source))
-    async with Kept(order, nudged_by=nudged_by, progress=progress) as kept:
+    async with ConfiguredSync(order, nudged_by=nudged_by, progress=progress) as kept:
         report = await kept.go_to(commit)
         if kept.undoing is not None:
             kept.undoing.pin(commit, str(order.job.source.ref))
     return kept, report
 
 
-def _release(order: Order, output: str) -> int:
+def _release(order: SyncRequest, output: str) -> int:
     from stoker.cli.sync.sync_setup import ways_back  # noqa: PLC0415
 
     undoing = ways_back(order)
     told = undoing.release() if undoing is not None else ()
     show_object({"released": list(told)}) if output == "json" else show_lines(told or ["nothing was held"])
-    return Exit.DONE
+    return ExitCode.DONE
 
 
-def _list(order: Order, output: str) -> int:
+def _list(order: SyncRequest, output: str) -> int:
     from stoker.cli.sync.sync_setup import snapshots_of  # noqa: PLC0415
 
     found = snapshots_of(order)
@@ -193,7 +195,7 @@ def _list(order: Order, output: str) -> int:
         show_object({"snapshots": [_as_json(one) for one in found]})
     else:
         show_lines(map(_line, found))
-    return Exit.DONE
+    return ExitCode.DONE
 
 
 def _line(one: Snapshot) -> str:

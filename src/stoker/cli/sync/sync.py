@@ -17,7 +17,7 @@ import click
 
 from stoker.cli.common import options
 from stoker.cli.common.help_sections import SentenceCommand, applied, many, option, set_by_hand
-from stoker.cli.common.options import WHAT, Given
+from stoker.cli.common.options import WHAT, SharedOptionValues
 from stoker.cli.common.output import complain, show_lines, show_notices, show_object
 from stoker.cli.common.run import run, told
 from stoker.cli.exit_codes import BY_RESULT
@@ -26,7 +26,7 @@ from stoker.domain.reasons import Reason
 
 if TYPE_CHECKING:
     from stoker.agent.sync.sync_report import SyncReport
-    from stoker.cli.sync.sync_request import Order
+    from stoker.cli.sync.sync_request import SyncRequest
 
 _WATCH = "With --watch"
 WATCH_FLAGS = {
@@ -149,7 +149,7 @@ def sync_command(
 
     The files come from flags (--repo, --ref, --map) or from a resource (-f).
     """
-    given = Given.taken_from(rest)
+    given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:
         if once and watch:
@@ -168,7 +168,7 @@ def sync_command(
     told(context, "sync", output, work)
 
 
-def sync_once(given: Given, *, dry_run: bool, output: str) -> int:
+def sync_once(given: SharedOptionValues, *, dry_run: bool, output: str) -> int:
     from stoker.cli.sync.sync_request import order_from  # noqa: PLC0415 - --help needs none of it
 
     order = order_from(given)
@@ -184,12 +184,12 @@ def sync_once(given: Given, *, dry_run: bool, output: str) -> int:
     return show_report(report, output, files_only=order.files_only)
 
 
-async def _pass(order: Order, *, walk: bool, dry_run: bool) -> SyncReport:
+async def _pass(order: SyncRequest, *, walk: bool, dry_run: bool) -> SyncReport:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
-    from stoker.cli.sync.sync_setup import Kept, writing  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import ConfiguredSync, writing  # noqa: PLC0415
 
     with ProgressBar() as bar, nullcontext() if dry_run else writing(order, "stoker sync"):
-        async with Kept(order, progress=bar) as kept:
+        async with ConfiguredSync(order, progress=bar) as kept:
             report = await kept.sync(walk=walk, dry_run=dry_run)
     kept.show_warnings("sync")
     return report

@@ -13,33 +13,40 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.sync.jobs import SyncJob
 from stoker.cli.common import option_types
-from stoker.cli.common.options import API_KEY, Given
+from stoker.cli.common.options import API_KEY, SharedOptionValues
 from stoker.cli.sync.job import job_from, mappings_of
 from stoker.cli.sync.secret_files import SecretFiles
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import FilesIntent
-from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, SignatureMode, SignaturePolicy, Source
+from stoker.domain.intent.source import (
+    GitAuthKind,
+    GitAuthPolicy,
+    SecretKey,
+    SignatureMode,
+    SignaturePolicy,
+    SourceIntent,
+)
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 
 if TYPE_CHECKING:
-    from stoker.domain.intent.delivery import Polling, RollbackTrigger
-    from stoker.domain.intent.intent import Identity, Notice
+    from stoker.domain.intent.delivery import PollingPolicy, RollbackTrigger
+    from stoker.domain.intent.intent import Notice, ResourceIdentity
     from stoker.domain.intent.policies import (
-        Drift,
-        GatewayAccess,
+        DriftPolicy,
+        GatewayAccessPolicy,
         IgnitionPolicy,
-        MaintenanceWindow,
-        Rollback,
-        Snapshots,
-        Validation,
+        MaintenanceWindowPolicy,
+        RollbackTarget,
+        SnapshotPolicy,
+        ValidationPolicy,
     )
 
 
-class Order(NamedTuple):
+class SyncRequest(NamedTuple):
     """One data folder, what it is to be kept at, and how."""
 
     job: SyncJob
@@ -49,31 +56,31 @@ class Order(NamedTuple):
     require_known_hosts: bool = False
     namespace: str = ""
     resource: str = ""
-    owner: Identity | None = None
+    owner: ResourceIdentity | None = None
     """The resource with its kind, where there is one."""
     gateway: str = "standalone"
-    drift: Drift | None = None
+    drift: DriftPolicy | None = None
     """What a resource says of it; None where none was asked, and drift is restored."""
-    polling: Polling | None = None
+    polling: PollingPolicy | None = None
     webhook_keys: tuple[SecretKey, ...] = ()
     webhook_port: int = 8443
     host: str = ""
     """Where the gateway answers; with nothing, files are all that is cared for."""
-    access: GatewayAccess | None = None
+    access: GatewayAccessPolicy | None = None
     files_only: str = ""
     """The flag or field by which the gateway is not asked; empty where it is, or where no flag names one."""
     ignition: IgnitionPolicy | None = None
     """How the gateway is to be treated; None: as the defaults say."""
-    snapshots: Snapshots | None = None
+    snapshots: SnapshotPolicy | None = None
     """The copies before each sync; None: nobody asked for any."""
     auto_rollback: tuple[RollbackTrigger, ...] = ()
-    rollback: Rollback | None = None
+    rollback: RollbackTarget | None = None
     """Where the resource wants the folder to stay; None: nowhere."""
     goes_back: bool = False
     """Somebody goes back by hand."""
     released_commits: tuple[str, ...] = ()
-    windows: tuple[MaintenanceWindow, ...] = ()
-    validation: Validation | None = None
+    windows: tuple[MaintenanceWindowPolicy, ...] = ()
+    validation: ValidationPolicy | None = None
     """Who is asked before a change; None: nobody."""
     approved_plans: tuple[PlanApproval, ...] = ()
     approval_must_match: bool = False
@@ -88,7 +95,7 @@ class Order(NamedTuple):
         return self.rollback.to_snapshot if self.rollback is not None else ""
 
 
-def order_from(given: Given) -> Order:
+def order_from(given: SharedOptionValues) -> SyncRequest:
     """Everything as one value; raises for the first thing that is wrong with it."""
     if given.manifests:
         from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
@@ -99,14 +106,14 @@ def order_from(given: Given) -> Order:
     return completed(given, order)
 
 
-def completed(given: Given, order: Order) -> Order:
+def completed(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     """The order with the login, the trust and the gateway that flags name, and with all secrets at hand."""
     order = _with_login(given, _with_trust(given, _with_gateway(given, order)))
     _require_secrets(order)
     return order
 
 
-def _order_from_flags(given: Given) -> Order:
+def _order_from_flags(given: SharedOptionValues) -> SyncRequest:
     for flag, value in (("--repo", given.repo), ("--ref", given.ref)):
         if value is None:
             raise InvalidValue(f"{flag} is missing: give it, or -f FILE with a resource that says it")
@@ -114,7 +121,7 @@ def _order_from_flags(given: Given) -> Order:
     useless = [flag for flag, value in alone.items() if value]
     if useless:
         raise InvalidValue(f"{useless[0]} means nothing without -f FILE")
-    source = Source(SourceUrl(given.repo or ""), GitRef(given.ref or ""))
+    source = SourceIntent(SourceUrl(given.repo or ""), GitRef(given.ref or ""))
     mappings = mappings_of(given)
     if not mappings:
         raise InvalidValue(
@@ -123,10 +130,10 @@ def _order_from_flags(given: Given) -> Order:
         )
     known = TemplateValues(gateway_name=given.gateway_name or None, namespace=given.namespace)
     job = job_from(given, source, FilesIntent(mappings), known)
-    return Order(job, gateway=given.gateway_name or "standalone")
+    return SyncRequest(job, gateway=given.gateway_name or "standalone")
 
 
-def _with_login(given: Given, order: Order) -> Order:
+def _with_login(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     """A login by flag replaces the whole one of a resource; half of each would open nothing."""
     app = (given.github_app_id, given.github_installation_id, given.github_key_file)
     ways = {
@@ -145,18 +152,20 @@ def _with_login(given: Given, order: Order) -> Order:
     source = order.job.source
     auth = source.auth
     if token is not None:
-        auth = GitAuth(AuthKind.TOKEN, secret=token)
+        auth = GitAuthPolicy(GitAuthKind.TOKEN, secret=token)
     elif ssh is not None:
-        auth = GitAuth(AuthKind.SSH, secret=ssh, known_hosts=auth.known_hosts)
+        auth = GitAuthPolicy(GitAuthKind.SSH, secret=ssh, known_hosts=auth.known_hosts)
     elif ways["--github-key-file"]:
         if None in app:
             raise InvalidValue("--github-app-id, --github-installation-id and --github-key-file go together")
-        auth = GitAuth(AuthKind.GITHUB_APP, key, None, given.github_app_id, given.github_installation_id)
+        auth = GitAuthPolicy(
+            GitAuthKind.GITHUB_APP, key, None, given.github_app_id, given.github_installation_id
+        )
     if hosts is not None:
         auth = auth._replace(known_hosts=hosts)
-    if given.require_known_hosts and auth.kind is AuthKind.SSH and auth.known_hosts is None:
+    if given.require_known_hosts and auth.kind is GitAuthKind.SSH and auth.known_hosts is None:
         raise InvalidValue("--require-known-hosts needs --known-hosts-file, or a resource that names them")
-    if given.username is not None and auth.kind is not AuthKind.TOKEN:
+    if given.username is not None and auth.kind is not GitAuthKind.TOKEN:
         raise InvalidValue("--username goes with --token-file")
     source = source._replace(
         auth=auth,
@@ -171,7 +180,7 @@ def _with_login(given: Given, order: Order) -> Order:
     )
 
 
-def _with_trust(given: Given, order: Order) -> Order:
+def _with_trust(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     secrets, signers = order.secrets.flag("--allowed-signers-file", given.allowed_signers_file)
     secrets, keys = secrets.flag("--gpg-keys-file", given.gpg_keys_file)
     source = order.job.source
@@ -197,7 +206,7 @@ def _with_trust(given: Given, order: Order) -> Order:
     )
 
 
-def _with_gateway(given: Given, order: Order) -> Order:
+def _with_gateway(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     secrets, key = order.secrets.flag("--api-key-file", given.api_key_file)
     secrets, ca = secrets.flag("--gateway-ca-file", given.gateway_ca_file)
     value = given.api_key if given.api_key is not None else Secret(os.environ.get(API_KEY, ""))
@@ -222,12 +231,14 @@ def _with_gateway(given: Given, order: Order) -> Order:
     return _at_gateway(given, order, key, ca)
 
 
-def _at_gateway(given: Given, order: Order, key: SecretKey | None, ca: SecretKey | None) -> Order:
-    from stoker.domain.intent.policies import GatewayAccess  # noqa: PLC0415 - only who scans needs it
+def _at_gateway(
+    given: SharedOptionValues, order: SyncRequest, key: SecretKey | None, ca: SecretKey | None
+) -> SyncRequest:
+    from stoker.domain.intent.policies import GatewayAccessPolicy  # noqa: PLC0415 - only who scans needs it
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415
     from stoker.ignition.client.api_key import header_named  # noqa: PLC0415
 
-    access = order.access or GatewayAccess()
+    access = order.access or GatewayAccessPolicy()
     host = order.host or "127.0.0.1"
     if given.gateway is not None:
         address = GatewayAddress.parse(given.gateway)
@@ -248,7 +259,7 @@ def _at_gateway(given: Given, order: Order, key: SecretKey | None, ca: SecretKey
     return order._replace(host=host, access=access, files_only="")
 
 
-def _require_secrets(order: Order) -> None:
+def _require_secrets(order: SyncRequest) -> None:
     """All of them are there now; each is read again when it is used."""
     source = order.job.source
     wanted = [
@@ -261,7 +272,7 @@ def _require_secrets(order: Order) -> None:
     for key in wanted:
         if key is not None:
             order.secrets.read(key)
-    if source.auth.kind is AuthKind.TOKEN and source.auth.secret is not None:
+    if source.auth.kind is GitAuthKind.TOKEN and source.auth.secret is not None:
         order.secrets.line(source.auth.secret)
     if order.access is None:
         return

@@ -1,6 +1,6 @@
 """A keeper for an order: the login, the keys, the gateway and the progress bar wired to it.
 
-The one place in which the command line meets the agent's pass. Verbs ask a `Kept`
+The one place in which the command line meets the agent's pass. Verbs ask a `ConfiguredSync`
 for a pass, a plan or the drift, and get values back.
 """
 
@@ -13,51 +13,51 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from stoker.agent.gates.maintenance_window import waiting_for_window
-from stoker.agent.loop.gateway_sync import Tended
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.gateway_ref import Gateway
-from stoker.agent.sync.jobs import Wish
+from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
+from stoker.agent.sync.folder import FolderSync
+from stoker.agent.sync.gateway_ref import GatewayRef
+from stoker.agent.sync.jobs import SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.cli.common.output import complain
 from stoker.cli.sync.git_credentials import access_reader, keys_reader
-from stoker.cli.sync.sync_request import Order
+from stoker.cli.sync.sync_request import SyncRequest
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
 from stoker.engine.layout.protected_paths import STATE
 
 if TYPE_CHECKING:
-    from stoker.agent.audit.audit_export import Export
-    from stoker.agent.audit.audit_log import Audit
-    from stoker.agent.rollback.rollback import Undoing
-    from stoker.agent.sync.hooks import Noise, PassHook
+    from stoker.agent.audit.audit_export import AuditExport
+    from stoker.agent.audit.audit_log import AuditLog
+    from stoker.agent.rollback.rollback import FolderRollback
+    from stoker.agent.sync.hooks import NoiseFilter, SyncHook
     from stoker.agent.sync.sync_report import SyncReport
     from stoker.domain.refs import CommitId
-    from stoker.engine.plan.drift import Drift
+    from stoker.engine.plan.drift import FolderDrift
     from stoker.engine.plan.ledger import Ledger
     from stoker.engine.source_protocol import SourceReader
     from stoker.fs.writer_claim import WriterClaim
-    from stoker.ignition.sync.files_only import FilesOnly
-    from stoker.ignition.sync.gateway_hook import Attending, GatewayOutcome
+    from stoker.ignition.sync.files_only import FilesOnlyHook
+    from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayOutcome
     from stoker.snapshots.types import Snapshot
-    from stoker.telemetry.log_shipper import Shipper
+    from stoker.telemetry.log_shipper import LogShipper
 
-Progress = Callable[[str, int, int], None]
+SyncProgress = Callable[[str, int, int], None]
 
 
-class Kept:
+class ConfiguredSync:
     """One data folder with everything that a pass over it needs."""
 
     def __init__(
         self,
-        order: Order,
+        order: SyncRequest,
         *,
         reader: SourceReader | None = None,
-        progress: Progress | None = None,
+        progress: SyncProgress | None = None,
         clock: Clock | None = None,
         nudged_by: Callable[[], str] | None = None,
         answered: Callable[[float], None] | None = None,
-        shipper: Shipper | None = None,
+        shipper: LogShipper | None = None,
     ) -> None:
         """`answered` hears how long a gateway took to answer each request for a scan.
 
@@ -67,7 +67,7 @@ class Kept:
         self.order = order
         self._clock = clock if clock is not None else SystemClock()
         self._nudged_by = nudged_by
-        self._audit: Audit | None = None
+        self._audit: AuditLog | None = None
         self._own_shipper = log_server() if shipper is None else None
         self._shipper = shipper or self._own_shipper
         self._attendant, noise = _gateway_of(order, answered)
@@ -78,7 +78,7 @@ class Kept:
         at_gateway = self._attendant if self._attendant is not None else files_only
         hooks = (*self._told(), *_hooks(order, self.undoing, at_gateway, self._clock))
         keeper = _keeper(order, hooks, noise, reader, progress)
-        self._tended = Tended(keeper, self._attendant, self.undoing)
+        self._tended = FolderAndGatewaySync(keeper, self._attendant, self.undoing)
 
     async def sync(self, *, walk: bool = True, dry_run: bool = False, diff: bool = False) -> SyncReport:
         """One pass; any of the approved plans may be the one that it comes to."""
@@ -86,7 +86,7 @@ class Kept:
             return await self.go_back(self.order.pinned_at)
         back = self.order.rollback.to_commit if self.order.rollback is not None else None
         return await self._sync(
-            Wish(
+            SyncOptions(
                 walk=walk,
                 dry_run=dry_run or self.order.dry_run,
                 diff=diff,
@@ -103,7 +103,7 @@ class Kept:
     async def go_to(self, commit: CommitId) -> SyncReport:
         """Be at a commit because somebody asked for it, whatever the ref says."""
         return await self._sync(
-            Wish(
+            SyncOptions(
                 approved=frozenset(self.order.approved_plans),
                 approval_must_match=self.order.approval_must_match,
                 commit=commit,
@@ -128,7 +128,7 @@ class Kept:
             self._audited.passed(report, trigger, scanned)
         return report
 
-    async def _sync(self, wish: Wish, *, dry_run: bool) -> SyncReport:
+    async def _sync(self, wish: SyncOptions, *, dry_run: bool) -> SyncReport:
         trigger = self._trigger()
         try:
             report = await self._tended.sync(wish)
@@ -136,7 +136,7 @@ class Kept:
             if not dry_run:
                 self._audited.failed(error, trigger, ref=str(self.order.job.source.ref))
             raise
-        if not dry_run and (report.files_changed or report.result is not Result.DONE or self._audit):
+        if not dry_run and (report.files_changed or report.result is not SyncResult.DONE or self._audit):
             scanned = self._attendant.outcome.result if self._attendant is not None else ""
             self._audited.passed(report, trigger, scanned)
         return report
@@ -156,12 +156,12 @@ class Kept:
         self._audited.paused(ref=str(self.order.job.source.ref))
 
     @property
-    def _audited(self) -> Audit:
+    def _audited(self) -> AuditLog:
         """Who writes down what was done; made when there is something to write."""
         if self._audit is None:
-            from stoker.agent.audit.audit_log import Audit  # noqa: PLC0415 - mostly nothing happens
+            from stoker.agent.audit.audit_log import AuditLog  # noqa: PLC0415 - mostly nothing happens
 
-            self._audit = Audit(
+            self._audit = AuditLog(
                 self.order.job.data_dir,
                 _named(self.order),
                 self._clock,
@@ -170,13 +170,15 @@ class Kept:
             )
         return self._audit
 
-    def _told(self) -> tuple[PassHook, ...]:
+    def _told(self) -> tuple[SyncHook, ...]:
         """Who stays has a log, which tells of the steps of a change."""
         if self._nudged_by is None:
             return ()
-        from stoker.agent.loop.change_log_lines import Chronicle  # noqa: PLC0415 - one sync alone has no log
+        from stoker.agent.loop.change_log_lines import ChangeLogHook  # noqa: PLC0415 - one sync alone has no log
 
-        return (Chronicle(self._clock, mappings=len(self.order.job.files.mappings), source=self._trigger),)
+        return (
+            ChangeLogHook(self._clock, mappings=len(self.order.job.files.mappings), source=self._trigger),
+        )
 
     def _trigger(self) -> str:
         if self._nudged_by is None:
@@ -185,7 +187,7 @@ class Kept:
 
         return trigger_of(self._nudged_by())
 
-    async def verify(self) -> Drift:
+    async def verify(self) -> FolderDrift:
         return await self._tended.verify()
 
     def show_warnings(self, verb: str) -> None:
@@ -207,28 +209,28 @@ class Kept:
         await self.aclose()
 
 
-def writing(order: Order, command: str) -> WriterClaim:
+def writing(order: SyncRequest, command: str) -> WriterClaim:
     """The claim of this process on the data folder; raises where another process holds it."""
     from stoker.fs.writer_claim import WriterClaim  # noqa: PLC0415 - a plan writes nothing
 
     return WriterClaim.taken(order.job.data_dir, command, str(order.job.source.ref))
 
 
-def ways_back(order: Order, clock: Clock | None = None) -> Undoing | None:
+def ways_back(order: SyncRequest, clock: Clock | None = None) -> FolderRollback | None:
     """Who knows the snapshots of a folder and lets go of them; its gateway is not asked anything."""
     clock = clock if clock is not None else SystemClock()
     return _undoing(order._replace(goes_back=True), None, None, None, clock)
 
 
-def snapshots_of(order: Order) -> list[Snapshot]:
+def snapshots_of(order: SyncRequest) -> list[Snapshot]:
     """All there are, wherever they lie; for a thread."""
     undoing = ways_back(order)
     return [one for store in undoing.stores() for one in store.listed()] if undoing is not None else []
 
 
 def _gateway_of(
-    order: Order, answered: Callable[[float], None] | None
-) -> tuple[Attending | None, Noise | None]:
+    order: SyncRequest, answered: Callable[[float], None] | None
+) -> tuple[GatewayHook | None, NoiseFilter | None]:
     if not order.host:
         return None, None
     from stoker.cli.sync.gateway_setup import attendant_for  # noqa: PLC0415 - files alone need no gateway
@@ -238,12 +240,12 @@ def _gateway_of(
 
 
 def _undoing(
-    order: Order,
-    attendant: Attending | None,
-    files_only: FilesOnly | None,
-    noise: Noise | None,
+    order: SyncRequest,
+    attendant: GatewayHook | None,
+    files_only: FilesOnlyHook | None,
+    noise: NoiseFilter | None,
     clock: Clock,
-) -> Undoing | None:
+) -> FolderRollback | None:
     """Who takes copies and changes back; None where nothing asks for it."""
     from stoker.agent.rollback.setup import make  # noqa: PLC0415 - beside the pass itself
 
@@ -263,8 +265,8 @@ def _undoing(
 
 
 def _hooks(
-    order: Order, undoing: Undoing | None, at_gateway: PassHook | None, clock: Clock
-) -> tuple[PassHook, ...]:
+    order: SyncRequest, undoing: FolderRollback | None, at_gateway: SyncHook | None, clock: Clock
+) -> tuple[SyncHook, ...]:
     """Around each change: what a resource asks for, then the gateway."""
     copying = undoing.hooks if undoing is not None else ()
     mine = copying if at_gateway is None else (*copying, at_gateway)
@@ -275,33 +277,33 @@ def _hooks(
     return (*gates_for(order.validation, order.job.data_dir, _named(order), clock), *mine)
 
 
-def _files_only(order: Order) -> FilesOnly | None:
+def _files_only(order: SyncRequest) -> FilesOnlyHook | None:
     """Leaves a scan pending and asks the gateway nothing; None where it is asked, or none is configured."""
     if not order.files_only:
         return None
-    from stoker.ignition.sync.files_only import FilesOnly  # noqa: PLC0415 - few sites ask for it
+    from stoker.ignition.sync.files_only import FilesOnlyHook  # noqa: PLC0415 - few sites ask for it
 
-    return FilesOnly(order.job.data_dir / STATE, order.ignition)
+    return FilesOnlyHook(order.job.data_dir / STATE, order.ignition)
 
 
-def _named(order: Order) -> Gateway:
-    return Gateway(order.gateway, order.namespace, order.resource)
+def _named(order: SyncRequest) -> GatewayRef:
+    return GatewayRef(order.gateway, order.namespace, order.resource)
 
 
 def _keeper(
-    order: Order,
-    hooks: tuple[PassHook, ...],
-    noise: Noise | None,
+    order: SyncRequest,
+    hooks: tuple[SyncHook, ...],
+    noise: NoiseFilter | None,
     reader: SourceReader | None,
-    progress: Progress | None,
-) -> Keeper:
+    progress: SyncProgress | None,
+) -> FolderSync:
     if reader is not None:
-        return Keeper(order.job, reader, hooks=hooks, noise=noise, progress=progress)
+        return FolderSync(order.job, reader, hooks=hooks, noise=noise, progress=progress)
     access, keys = access_reader(order), keys_reader(order)
     return open_keeper(order.job, access=access, keys=keys, hooks=hooks, noise=noise, progress=progress)
 
 
-def log_server() -> Shipper | None:
+def log_server() -> LogShipper | None:
     """Who sends audit records to a log server, where the environment names one."""
     if not os.environ.get("STOKER_AUDIT_SYSLOG"):
         return None
@@ -310,7 +312,7 @@ def log_server() -> Shipper | None:
     return shipper_for(os.environ)
 
 
-def _export(shipper: Shipper | None) -> Export | None:
+def _export(shipper: LogShipper | None) -> AuditExport | None:
     if shipper is None:
         return None
     from stoker.agent.audit.audit_export import exporting  # noqa: PLC0415

@@ -16,14 +16,14 @@ import click
 
 from stoker.cli.common import options
 from stoker.cli.common.help_sections import SentenceCommand, applied
-from stoker.cli.common.options import Given
+from stoker.cli.common.options import SharedOptionValues
 from stoker.cli.common.output import show_lines, show_object
 from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from stoker.engine.plan.drift import Drift
-    from stoker.engine.plan.drift_ignore import Ignored
+    from stoker.engine.plan.drift import FolderDrift
+    from stoker.engine.plan.drift_ignore import DriftIgnoreRules
     from stoker.engine.plan.ledger import Ledger
     from stoker.fs.data_folder import DataFolder
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> None:
     """Find what changed in a data folder since the last sync."""
-    given = Given.taken_from(rest)
+    given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:
         from stoker.agent.sync.folder import verify  # noqa: PLC0415 - --help needs none of it
@@ -42,12 +42,12 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
 
         ignored = _ignored(given)
 
-        async def quieted(found: Drift, ledger: Ledger, folder: DataFolder) -> Drift:
+        async def quieted(found: FolderDrift, ledger: Ledger, folder: DataFolder) -> FolderDrift:
             from stoker.agent.sync.noise_filter import noiseless, unignored  # noqa: PLC0415 - mostly nothing has changed
-            from stoker.git.mirror.blob_cache import Recalled  # noqa: PLC0415
+            from stoker.git.mirror.blob_cache import BlobCache  # noqa: PLC0415
             from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415
 
-            reader = Recalled(cache_dir_of(given))
+            reader = BlobCache(cache_dir_of(given))
             found = await unignored(found, ignored, ledger=ledger, folder=folder, reader=reader)
             return await noiseless(found, ResourceNoise(), ledger=ledger, folder=folder, reader=reader)
 
@@ -58,17 +58,17 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
             show_object(drift.as_json())
         else:
             show_lines(drift.lines())
-        return Exit.DONE if drift.clean else Exit.DIFFERENT
+        return ExitCode.DONE if drift.clean else ExitCode.DIFFERENT
 
     told(context, "verify", output, work)
 
 
-def _ignored(given: Given) -> Ignored:
+def _ignored(given: SharedOptionValues) -> DriftIgnoreRules:
     """What the resource says is nobody's drift; without one, nothing is."""
-    from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored  # noqa: PLC0415 - --help needs none of it
+    from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, DriftIgnoreRules  # noqa: PLC0415 - --help needs none of it
 
     if not given.manifests:
         return NOTHING_IGNORED
     from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
 
-    return Ignored(order_from_resource(given).job.ignore)
+    return DriftIgnoreRules(order_from_resource(given).job.ignore)

@@ -18,24 +18,24 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from stoker.agent.loop.loop import Assignment, Watcher
-from stoker.agent.rollback.state import Notes, Pin, Quarantine
+from stoker.agent.loop.loop import SyncAssignment, SyncLoop
+from stoker.agent.rollback.state import QuarantineRecord, RollbackPin, RollbackRecords
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.cli.common.output import complain
 from stoker.cli.sync.rollback import gone_back
-from stoker.cli.sync.sync_request import Order
-from stoker.cli.sync.sync_setup import Kept, snapshots_of, ways_back
-from stoker.cli.watch.request_reload import Orders
-from stoker.cli.watch.settings import DASHBOARD_TOKEN, USUAL, Settings
+from stoker.cli.sync.sync_request import SyncRequest
+from stoker.cli.sync.sync_setup import ConfiguredSync, snapshots_of, ways_back
+from stoker.cli.watch.request_reload import RequestReloader
+from stoker.cli.watch.settings import DASHBOARD_TOKEN, USUAL, WatchOptions
 from stoker.dashboard.keep_serving import kept_open
-from stoker.dashboard.metrics import Meter
-from stoker.dashboard.server import Dashboard
-from stoker.dashboard.server import Settings as WebSettings
+from stoker.dashboard.metrics import DashboardMetrics
+from stoker.dashboard.server import DashboardOptions as WebSettings
+from stoker.dashboard.server import DashboardServer
 from stoker.dashboard.server_tls import secured
 from stoker.dashboard.standalone.pending_actions import NOTES
-from stoker.dashboard.standalone.setup import Stage
-from stoker.dashboard.standalone.token_check import LocalGate, OwnToken, long_enough
-from stoker.dashboard.standalone.view import Subject
+from stoker.dashboard.standalone.setup import StandaloneDashboard
+from stoker.dashboard.standalone.token_check import LocalAuth, LocalToken, long_enough
+from stoker.dashboard.standalone.view import FolderSubject
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.annotation_requests import PlanApproval
@@ -45,7 +45,7 @@ from stoker.engine.layout.protected_paths import STATE
 from stoker.snapshots.types import Snapshot
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
-from stoker.telemetry.probes import Address, parse_address
+from stoker.telemetry.probes import ListenAddress, parse_address
 
 KIND = "Folder"
 """What a folder is called that flags describe, and no resource."""
@@ -55,12 +55,14 @@ log = get_logger(__name__)
 
 @asynccontextmanager
 async def showing(
-    orders: Orders, settings: Settings, watcher: Watcher, clock: Clock, metrics: Metrics
+    orders: RequestReloader, settings: WatchOptions, watcher: SyncLoop, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[None]:
     """Serve the page while the watcher runs."""
     data_dir = orders.order.job.data_dir
-    ways = _Ways(orders)
-    stage = Stage(subject_of(orders.order), data_dir, ways, lambda: watcher.nudge("manual"), clock)
+    ways = _RollbackActions(orders)
+    stage = StandaloneDashboard(
+        subject_of(orders.order), data_dir, ways, lambda: watcher.nudge("manual"), clock
+    )
     for name, held in zip(NOTES, (stage.desk.stopped, stage.desk.paused), strict=True):
         if held:
             log.warning("dashboard.holds_still", note=str(data_dir / STATE / name))
@@ -69,7 +71,7 @@ async def showing(
         parts.push_async_callback(stage.aclose)
         address = parse_address(settings.dashboard_address or USUAL)
         if address is not None:
-            meter = Meter(metrics)
+            meter = DashboardMetrics(metrics)
             serving = kept_open(lambda: _serve(address, orders, settings, stage, meter, clock), clock)
             parts.push_async_callback(_ended, asyncio.create_task(serving, name="dashboard"))
         yield
@@ -81,13 +83,18 @@ async def _ended(task: asyncio.Task[NoReturn]) -> None:
 
 
 async def _serve(
-    address: Address, orders: Orders, settings: Settings, stage: Stage, meter: Meter, clock: Clock
+    address: ListenAddress,
+    orders: RequestReloader,
+    settings: WatchOptions,
+    stage: StandaloneDashboard,
+    meter: DashboardMetrics,
+    clock: Clock,
 ) -> None:
     """Open the page, and keep it open until cancelled."""
     gate, file, own = _gate(orders, settings)
     async with AsyncExitStack() as parts:
         tls = await parts.enter_async_context(secured(settings.dashboard_cert_dir, clock))
-        server = Dashboard(
+        server = DashboardServer(
             stage.scene,
             stage.hands,
             gate,
@@ -104,9 +111,9 @@ async def _serve(
         await asyncio.Event().wait()
 
 
-def subject_of(order: Order) -> Subject:
+def subject_of(order: SyncRequest) -> FolderSubject:
     owner = order.owner
-    return Subject(
+    return FolderSubject(
         namespace=order.namespace or "local",
         kind=str(owner.door) if owner is not None else KIND,
         name=order.resource or order.gateway,
@@ -116,8 +123,10 @@ def subject_of(order: Order) -> Subject:
     )
 
 
-def _turns(orders: Orders, stage: Stage) -> Callable[[Assignment, Kept], Assignment]:
-    def turn(found: Assignment, kept: Kept) -> Assignment:
+def _turns(
+    orders: RequestReloader, stage: StandaloneDashboard
+) -> Callable[[SyncAssignment, ConfiguredSync], SyncAssignment]:
+    def turn(found: SyncAssignment, kept: ConfiguredSync) -> SyncAssignment:
         order = orders.order
         here = map(PlanApproval, sorted(stage.desk.approved))
         kept.order = order._replace(approved_plans=(*order.approved_plans, *here))
@@ -126,34 +135,34 @@ def _turns(orders: Orders, stage: Stage) -> Callable[[Assignment, Kept], Assignm
     return turn
 
 
-def _gate(orders: Orders, settings: Settings) -> tuple[LocalGate, Path, OwnToken | None]:
+def _gate(orders: RequestReloader, settings: WatchOptions) -> tuple[LocalAuth, Path, LocalToken | None]:
     """The gate, where its token lies, and the token itself where nobody else chose it."""
     file = settings.dashboard_token_file
     if file is not None:
-        return LocalGate(partial(chosen_token, orders, file)), file, None
-    own = OwnToken(orders.order.job.data_dir / STATE)
-    return LocalGate(lambda: own.value), own.file, own
+        return LocalAuth(partial(chosen_token, orders, file)), file, None
+    own = LocalToken(orders.order.job.data_dir / STATE)
+    return LocalAuth(lambda: own.value), own.file, own
 
 
-def chosen_token(orders: Orders, file: Path) -> Secret:
+def chosen_token(orders: RequestReloader, file: Path) -> Secret:
     """The token of a file; raises for one that could be guessed."""
     return long_enough(orders.order.secrets.line(DASHBOARD_TOKEN), file)
 
 
-def _cleared(own: OwnToken) -> None:
+def _cleared(own: LocalToken) -> None:
     with suppress(StokerError, OSError):
         own.clear()
 
 
-def _names(address: Address, settings: Settings) -> frozenset[str]:
+def _names(address: ListenAddress, settings: WatchOptions) -> frozenset[str]:
     return frozenset(
         name.lower() for name in (address.host, socket.gethostname(), *settings.dashboard_hosts) if name
     )
 
 
-def _tell(address: Address, port: int, scheme: str, file: Path, own: OwnToken | None) -> None:
+def _tell(address: ListenAddress, port: int, scheme: str, file: Path, own: LocalToken | None) -> None:
     host = address.host
-    url = f"{scheme}://{Address(host or 'localhost', port)}/"
+    url = f"{scheme}://{ListenAddress(host or 'localhost', port)}/"
     if scheme == "http" and not _is_loopback(host):
         log.warning("dashboard.in_the_clear", address=url, why="tokens and pictures are not encrypted")
     if own is not None and sys.stderr.isatty():
@@ -169,10 +178,10 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class _Ways:
+class _RollbackActions:
     """`stoker rollback`, for the order of now."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: RequestReloader) -> None:
         self._orders = orders
 
     async def go_back(self, to: str, approved: str) -> SyncReport:
@@ -196,13 +205,13 @@ class _Ways:
         return snapshots_of(self._orders.order)
 
     @property
-    def pin(self) -> Pin | None:
+    def pin(self) -> RollbackPin | None:
         return self._notes.pin
 
     @property
-    def quarantine(self) -> Quarantine | None:
+    def quarantine(self) -> QuarantineRecord | None:
         return self._notes.quarantine
 
     @property
-    def _notes(self) -> Notes:
-        return Notes(self._orders.order.job.data_dir / STATE)
+    def _notes(self) -> RollbackRecords:
+        return RollbackRecords(self._orders.order.job.data_dir / STATE)

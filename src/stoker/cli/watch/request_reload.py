@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stoker.agent.loop.loop import Assignment
-from stoker.cli.common.options import STDIN, Given
+from stoker.agent.loop.loop import SyncAssignment
+from stoker.cli.common.options import STDIN, SharedOptionValues
 from stoker.cli.sync.sync_request import order_from
-from stoker.cli.sync.sync_setup import Kept, log_server, writing
-from stoker.cli.watch.settings import POLL_SECONDS, Settings
+from stoker.cli.sync.sync_setup import ConfiguredSync, log_server, writing
+from stoker.cli.watch.settings import POLL_SECONDS, WatchOptions
 from stoker.domain.errors import StokerError
-from stoker.domain.intent.delivery import Polling
-from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.intent.delivery import PollingPolicy
+from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.secrets import Secret
 from stoker.fs.writer_claim import WriterClaim
 from stoker.telemetry.logs import get_logger
@@ -26,21 +26,21 @@ from stoker.telemetry.logs import get_logger
 log = get_logger(__name__)
 
 
-class Orders:
+class RequestReloader:
     """The order of now, and who keeps it."""
 
-    def __init__(self, given: Given, settings: Settings, *, reader: Any = None) -> None:
+    def __init__(self, given: SharedOptionValues, settings: WatchOptions, *, reader: Any = None) -> None:
         self._given = given
         self._settings = settings
         self._reader = reader
         self._seen = self._stamps()
         self._forced = False
-        self._kept: Kept | None = None
+        self._kept: ConfiguredSync | None = None
         self.nudged_by: Callable[[], str] = str
         """What made the watcher look, while it does."""
         self.answered: Callable[[float], None] | None = None
         """Hears how long the gateway took to answer each request for a scan."""
-        self.shown: Callable[[Assignment, Kept], Assignment] | None = None
+        self.shown: Callable[[SyncAssignment, ConfiguredSync], SyncAssignment] | None = None
         """Changes what the watcher does next by what people want of it."""
         self._renewed = False
         self._claim: WriterClaim | None = None
@@ -62,7 +62,7 @@ class Orders:
             self._claim = writing(self.order, "stoker sync --watch")
         self._claim.follow(str(self.order.job.source.ref))
 
-    async def assign(self) -> Assignment:
+    async def assign(self) -> SyncAssignment:
         if self._forced or self.changed:
             await self._reread()
         self.claim()
@@ -70,7 +70,7 @@ class Orders:
             self._renewed = False
             await self.aclose()
         if self._kept is None:
-            self._kept = Kept(
+            self._kept = ConfiguredSync(
                 self.order,
                 reader=self._reader,
                 nudged_by=self.nudged_by,
@@ -78,10 +78,10 @@ class Orders:
                 shipper=self.shipper,
             )
         order = self.order
-        now = Assignment(
+        now = SyncAssignment(
             kept=self._kept,
             interval=_interval(order.polling),
-            drift=order.drift or Drift(DriftMode.RESTORE),
+            drift=order.drift or DriftPolicy(DriftMode.RESTORE),
             paused=order.paused,
         )
         if self.shown is not None:
@@ -125,7 +125,7 @@ class Orders:
         return tuple(_stamp(Path(name)) for name in self._given.manifests if name != STDIN)
 
 
-def _interval(polling: Polling | None) -> float:
+def _interval(polling: PollingPolicy | None) -> float:
     if polling is None:
         return POLL_SECONDS
     return polling.interval if polling.enabled else math.inf

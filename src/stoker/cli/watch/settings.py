@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stoker.cli.sync.sync_request import Order
+from stoker.cli.sync.sync_request import SyncRequest
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.domain.intent.delivery import SHORTEST_POLLING, Polling
+from stoker.domain.intent.delivery import SHORTEST_POLLING, PollingPolicy
 from stoker.domain.intent.intent import Notice
-from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.quantities import parse_duration
 from stoker.domain.reasons import Reason
@@ -24,7 +24,7 @@ DASHBOARD_TOKEN = SecretKey("--dashboard-token-file", "")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WatchOptions:
     """They are read once; an order that is read again gets the same."""
 
     health_address: str
@@ -41,7 +41,7 @@ class Settings:
     drift_interval: float | None = None
 
     @classmethod
-    def read(cls, options: Mapping[str, Any]) -> Settings:
+    def read(cls, options: Mapping[str, Any]) -> WatchOptions:
         drift = options["drift"]
         for name in ("health_address", "metrics_address", "webhook_address", "dashboard_address"):
             parse_address(options[name] or "")
@@ -59,7 +59,7 @@ class Settings:
             _pause("--drift-interval", options["drift_interval"]),
         )
 
-    def over(self, order: Order) -> Order:
+    def over(self, order: SyncRequest) -> SyncRequest:
         """The order with what these settings change of it."""
         secrets, key = order.secrets.flag("--webhook-secret-file", self.webhook_secret_file)
         if key is not None:
@@ -68,8 +68,8 @@ class Settings:
         if token is not None:
             secrets.line(token)
         given = tuple(one for one in order.webhook_keys if secrets.has(one))
-        drift = order.drift if order.drift is not None else Drift(DriftMode.RESTORE)
-        polling = order.polling if order.polling is not None else Polling(interval=POLL_SECONDS)
+        drift = order.drift if order.drift is not None else DriftPolicy(DriftMode.RESTORE)
+        polling = order.polling if order.polling is not None else PollingPolicy(interval=POLL_SECONDS)
         return order._replace(
             secrets=secrets,
             webhook_keys=(key,) if key else given,

@@ -14,20 +14,20 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from stoker.agent.loop.local_webhook import WebhookServer
-from stoker.agent.loop.loop import Watcher
-from stoker.agent.loop.metrics import PassMetrics
+from stoker.agent.loop.local_webhook import LocalWebhookServer
+from stoker.agent.loop.loop import SyncLoop
+from stoker.agent.loop.metrics import SyncMetrics
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.cli.common.options import Given
+from stoker.cli.common.options import SharedOptionValues
 from stoker.cli.common.output import show_notices, show_object
-from stoker.cli.exit_codes import Exit
-from stoker.cli.sync.sync_request import Order
-from stoker.cli.watch.request_reload import Orders
-from stoker.cli.watch.settings import USUAL, Settings
+from stoker.cli.exit_codes import ExitCode
+from stoker.cli.sync.sync_request import SyncRequest
+from stoker.cli.watch.request_reload import RequestReloader
+from stoker.cli.watch.settings import USUAL, WatchOptions
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.engine.layout.protected_paths import STATE
-from stoker.telemetry.health import Health
+from stoker.telemetry.health import ProcessHealth
 from stoker.telemetry.logs import configure
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer, parse_address
@@ -35,15 +35,15 @@ from stoker.telemetry.probes import ProbeServer, parse_address
 FILE_LOOK = 2.0
 
 
-def watch_order(given: Given, options: Mapping[str, Any], output: str) -> int:
+def watch_order(given: SharedOptionValues, options: Mapping[str, Any], output: str) -> int:
     """Run until a signal; everything that can be wrong at first is refused before anything listens."""
     if given.approve_plan:
         raise InvalidValue(
             "--approve-plan is for one sync: give it without --watch, or approve the plan on the dashboard"
         )
     configure(level=options["log_level"], log_format=options["log_format"])
-    settings = Settings.read(options)
-    orders = Orders(given, settings)
+    settings = WatchOptions.read(options)
+    orders = RequestReloader(given, settings)
     if settings.webhook_address and not orders.order.webhook_keys:
         raise InvalidValue(
             "--webhook-address needs --webhook-secret-file: nobody is believed without a secret"
@@ -61,14 +61,16 @@ def watch_order(given: Given, options: Mapping[str, Any], output: str) -> int:
     show_notices("sync", orders.order.notices)
     told = (lambda report: show_object(report.as_json())) if output == "json" else None
     asyncio.run(watch(orders, settings, told))
-    return Exit.DONE
+    return ExitCode.DONE
 
 
-async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport], None] | None = None) -> None:
-    clock, metrics, health = SystemClock(), Metrics(), Health()
+async def watch(
+    orders: RequestReloader, settings: WatchOptions, told: Callable[[SyncReport], None] | None = None
+) -> None:
+    clock, metrics, health = SystemClock(), Metrics(), ProcessHealth()
     order = orders.order
-    meter = PassMetrics(metrics, clock, namespace=order.namespace, cr=order.resource, gateway=order.gateway)
-    watcher = Watcher(orders.assign, meter=meter, told=told, clock=clock)
+    meter = SyncMetrics(metrics, clock, namespace=order.namespace, cr=order.resource, gateway=order.gateway)
+    watcher = SyncLoop(orders.assign, meter=meter, told=told, clock=clock)
     orders.nudged_by = lambda: watcher.trigger
     orders.answered = meter.scanned
     health.live.add("watcher", watcher.heartbeat.check)
@@ -89,7 +91,7 @@ async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport],
             )
         )
         if order.webhook_keys:
-            server = WebhookServer(
+            server = LocalWebhookServer(
                 settings.webhook_address or f"127.0.0.1:{order.webhook_port}",
                 orders.webhook_secrets,
                 watcher.nudge,
@@ -108,21 +110,21 @@ async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport],
             await asyncio.gather(looking, return_exceptions=True)
 
 
-def _is_held(order: Order) -> bool:
+def _is_held(order: SyncRequest) -> bool:
     """Whether somebody stopped or paused it on a page that it had before; that holds without a page."""
     from stoker.dashboard.standalone.pending_actions import NOTES  # noqa: PLC0415
 
     return any((order.job.data_dir / STATE / name).exists() for name in NOTES)
 
 
-async def _look_at_files(orders: Orders, watcher: Watcher) -> None:
+async def _look_at_files(orders: RequestReloader, watcher: SyncLoop) -> None:
     while True:
         await asyncio.sleep(FILE_LOOK)
         if orders.changed:
             watcher.nudge("file")
 
 
-def _listen_to_signals(watcher: Watcher, orders: Orders) -> None:
+def _listen_to_signals(watcher: SyncLoop, orders: RequestReloader) -> None:
     loop, main = asyncio.get_running_loop(), asyncio.current_task()
     asked = False
 

@@ -7,7 +7,7 @@ names nothing hears of every Warning, and of a pause.
 
 from __future__ import annotations
 
-from stoker.controller.alerting.alerts import Alarm, Severity
+from stoker.controller.alerting.alerts import Alert, AlertSeverity
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
@@ -37,9 +37,9 @@ _MEANT = {
 _HEARS_OF_THE_END = (AlertKind.PAGERDUTY, AlertKind.WEBHOOK)
 
 
-def wants(target: AlertTarget, alarm: Alarm) -> bool:
+def wants(target: AlertTarget, alarm: Alert) -> bool:
     if not target.on:
-        return alarm.severity is not Severity.INFO
+        return alarm.severity is not AlertSeverity.INFO
     words = alarm.words
     return any(words & _MEANT.get(name.casefold(), frozenset({name.casefold()})) for name in target.on)
 

@@ -17,12 +17,12 @@ from datetime import datetime
 
 from stoker.api.spec.status import SyncStatus
 from stoker.controller.alerting.alert_filter import hears_of_the_end, wants
-from stoker.controller.alerting.alerts import Alarm, Incident, alarms_of, present, presumed_open
-from stoker.controller.alerting.queue import Letter, Outbox, Slot
-from stoker.controller.alerting.send import Sender, called
+from stoker.controller.alerting.alerts import Alert, Incident, alarms_of, present, presumed_open
+from stoker.controller.alerting.queue import AlertQueue, AlertSlot, QueuedAlert
+from stoker.controller.alerting.send import AlertSender, called
 from stoker.controller.cache.objects import ResourceKey, ref_to
-from stoker.controller.context import Context
-from stoker.controller.status.events import Told
+from stoker.controller.context import ReconcileContext
+from stoker.controller.status.events import StatusEvent
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.delivery import AlertTarget
@@ -38,12 +38,12 @@ log = get_logger(__name__)
 AT_ONCE = 8
 FLUSH_GRACE = 5.0
 
-Counted = Callable[[ResourceKey, str, str], None]
+AlertCounter = Callable[[ResourceKey, str, str], None]
 """Resource, kind of target, and what became of a letter: sent, failed or dropped."""
 
 
 @dataclass(slots=True)
-class _Known:
+class _AlertedResource:
     """What is remembered of one resource."""
 
     about: ObjectRef
@@ -57,34 +57,34 @@ class Alerter:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: AlertSender,
         events: EventRecorder,
         clock: Clock,
         *,
         cluster: str = "",
-        counted: Counted = lambda key, kind, result: None,
-        outbox: Outbox | None = None,
+        counted: AlertCounter = lambda key, kind, result: None,
+        outbox: AlertQueue | None = None,
     ) -> None:
         self._sender = sender
         self._events = events
         self._clock = clock
         self._cluster = cluster
         self._counted = counted
-        self._outbox = outbox if outbox is not None else Outbox()
-        self._known: dict[ResourceKey, _Known] = {}
+        self._outbox = outbox if outbox is not None else AlertQueue()
+        self._known: dict[ResourceKey, _AlertedResource] = {}
         self._failing: set[tuple[ResourceKey, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._stopping = False
         self._runner: asyncio.Task[None] | None = None
 
-    def saw(self, context: Context, after: SyncStatus, told: Sequence[Told]) -> None:
+    def saw(self, context: ReconcileContext, after: SyncStatus, told: Sequence[StatusEvent]) -> None:
         """A status was written, and these Events go with it."""
         key, about = context.key, ref_to(context.key, context.kept)
         known = self._known.get(key)
         if known is None or known.about.uid != about.uid:
             presumed = dict.fromkeys(presumed_open(context.status), True)
-            known = self._known[key] = _Known(about, open=presumed)
+            known = self._known[key] = _AlertedResource(about, open=presumed)
         if context.understood is not None:  # else: those of before, so that a mistake in the spec is heard of
             known.targets = context.understood.intent.alerts
         now, there = self._clock.now(), present(after)
@@ -136,25 +136,25 @@ class Alerter:
     def _give_up(self) -> None:
         log.warning("alerts.given_up", pending=len(self._outbox))
 
-    def _begin(self, key: ResourceKey, known: _Known, alarm: Alarm) -> None:
+    def _begin(self, key: ResourceKey, known: _AlertedResource, alarm: Alert) -> None:
         now = self._clock.monotonic()
         for name, target in _named(known.targets):
             if wants(target, alarm):
-                self._drop(self._outbox.begins(Slot(key, alarm.incident, name), alarm, target, now))
+                self._drop(self._outbox.begins(AlertSlot(key, alarm.incident, name), alarm, target, now))
 
-    def _end(self, key: ResourceKey, known: _Known, incident: Incident, moment: datetime) -> None:
+    def _end(self, key: ResourceKey, known: _AlertedResource, incident: Incident, moment: datetime) -> None:
         presumed = known.open.pop(incident)
-        alarm = Alarm(known.about, incident, f"{incident.reason} is over", moment, cluster=self._cluster)
+        alarm = Alert(known.about, incident, f"{incident.reason} is over", moment, cluster=self._cluster)
         now = self._clock.monotonic()
         for name, target in _named(known.targets):
-            slot = Slot(key, incident, name)
+            slot = AlertSlot(key, incident, name)
             tells = hears_of_the_end(target) and (wants(target, alarm) or not presumed)
             if tells:
                 self._drop(self._outbox.ends(slot, alarm, target, now, presumed=presumed))
             else:
                 self._outbox.withdraw(slot, now)
 
-    def _drop(self, letters: Sequence[Letter]) -> None:
+    def _drop(self, letters: Sequence[QueuedAlert]) -> None:
         for letter in letters:
             log.warning(
                 "alert.dropped", resource=str(letter.slot.resource), reason=letter.slot.incident.reason
@@ -174,7 +174,7 @@ class Alerter:
         self._tasks.discard(task)
         self._wake.set()
 
-    async def _deliver(self, letter: Letter) -> None:
+    async def _deliver(self, letter: QueuedAlert) -> None:
         slot = letter.slot
         try:
             namespace = slot.resource.object.namespace
@@ -186,7 +186,7 @@ class Alerter:
         self._failing.discard((slot.resource, slot.target))
         self._counted(slot.resource, letter.target.kind, "sent")
 
-    def _failed(self, letter: Letter, error: StokerError) -> None:
+    def _failed(self, letter: QueuedAlert, error: StokerError) -> None:
         again = isinstance(error, Retry) and not self._stopping
         after = error.after if isinstance(error, Retry) else None
         if not self._outbox.failed(letter, self._clock.monotonic(), final=not again, after=after):

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from stoker.api.spec.status import SyncStatus
-from stoker.controller.status.events import Told
+from stoker.controller.status.events import StatusEvent
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 from stoker.kube.events.series import EventType, ObjectRef
@@ -37,7 +37,7 @@ _BAD_IF_TRUE = frozenset(
 _ON_ITS_WAY = frozenset({Reason.GATEWAYS_SYNCING, Reason.REF_RESOLVING, Reason.AGENT_STARTING})
 
 
-class Severity(StrEnum):
+class AlertSeverity(StrEnum):
     """The words of PagerDuty."""
 
     ERROR = "error"
@@ -53,14 +53,14 @@ class Incident(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
+class Alert:
     """One thing to tell."""
 
     about: ObjectRef
     incident: Incident
     message: str
     moment: datetime
-    severity: Severity = Severity.ERROR
+    severity: AlertSeverity = AlertSeverity.ERROR
     cause: str = ""
     """The reason that a gateway gave, where the Event has a more general one."""
     cluster: str = ""
@@ -77,13 +77,15 @@ class Alarm:
         return frozenset(word.casefold() for word in (self.incident.reason, self.cause) if word)
 
 
-def alarms_of(told: Iterable[Told], about: ObjectRef, moment: datetime, cluster: str = "") -> Iterator[Alarm]:
+def alarms_of(
+    told: Iterable[StatusEvent], about: ObjectRef, moment: datetime, cluster: str = ""
+) -> Iterator[Alert]:
     """Each Event as an alarm; whether anybody wants it is another question."""
     for one in told:
         if one.reason is Reason.ALERT_FAILED:  # or a service that is away would be told of itself
             continue
         incident = Incident(one.reason, one.gateway)
-        yield Alarm(about, incident, one.message, moment, _severity(one), one.cause, cluster)
+        yield Alert(about, incident, one.message, moment, _severity(one), one.cause, cluster)
 
 
 def present(status: SyncStatus) -> frozenset[Incident]:
@@ -112,7 +114,7 @@ def presumed_open(status: SyncStatus) -> frozenset[Incident]:
     return frozenset(one for one in wrong if one.reason not in _ON_ITS_WAY)
 
 
-def _severity(told: Told) -> Severity:
+def _severity(told: StatusEvent) -> AlertSeverity:
     if told.type is EventType.WARNING:
-        return Severity.ERROR
-    return Severity.WARNING if told.reason is Reason.PAUSED else Severity.INFO
+        return AlertSeverity.ERROR
+    return AlertSeverity.WARNING if told.reason is Reason.PAUSED else AlertSeverity.INFO

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.controller.alerting.alerts import Alarm, Severity
+from stoker.controller.alerting.alerts import Alert, AlertSeverity
 from stoker.domain.clock import rfc3339
 from stoker.domain.intent.delivery import AlertKind
 from stoker.domain.secrets import Secret
@@ -23,10 +23,10 @@ TEAMS_TEXT = 8000  # of the 28 KB of a whole message, even where a letter takes 
 WEBHOOK_TEXT = 32_000
 
 _ADAPTIVE = "application/vnd.microsoft.card.adaptive"
-_COLORS = {Severity.ERROR: "Attention", Severity.WARNING: "Warning", Severity.INFO: "Default"}
+_COLORS = {AlertSeverity.ERROR: "Attention", AlertSeverity.WARNING: "Warning", AlertSeverity.INFO: "Default"}
 
 
-def body_for(kind: AlertKind, alarm: Alarm, *, over: bool, key: Secret) -> dict[str, Any]:
+def body_for(kind: AlertKind, alarm: Alert, *, over: bool, key: Secret) -> dict[str, Any]:
     """The JSON of a request; `key` is PagerDuty's, which has its secret inside the body."""
     if kind is AlertKind.SLACK:
         return _slack(alarm)
@@ -37,7 +37,7 @@ def body_for(kind: AlertKind, alarm: Alarm, *, over: bool, key: Secret) -> dict[
     return _webhook(alarm, over)
 
 
-def _slack(alarm: Alarm) -> dict[str, Any]:
+def _slack(alarm: Alert) -> dict[str, Any]:
     """`text` is what a notification shows; only three characters mean something in it and are escaped."""
     where = cut(_escaped(_where(alarm)), SLACK_TEXT)
     return {
@@ -56,7 +56,7 @@ def _slack(alarm: Alarm) -> dict[str, Any]:
     }
 
 
-def _teams(alarm: Alarm) -> dict[str, Any]:
+def _teams(alarm: Alert) -> dict[str, Any]:
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -78,7 +78,7 @@ def _teams(alarm: Alarm) -> dict[str, Any]:
     return {"type": "message", "attachments": [attachment]}
 
 
-def _pagerduty(alarm: Alarm, over: bool, key: Secret) -> dict[str, Any]:
+def _pagerduty(alarm: Alert, over: bool, key: Secret) -> dict[str, Any]:
     head = {"routing_key": key.reveal(), "dedup_key": alarm.key}
     if over:
         return {**head, "event_action": "resolve"}
@@ -96,7 +96,7 @@ def _pagerduty(alarm: Alarm, over: bool, key: Secret) -> dict[str, Any]:
     return {**head, "event_action": "trigger", "client": "Stoker", "payload": payload}
 
 
-def _webhook(alarm: Alarm, over: bool) -> dict[str, Any]:
+def _webhook(alarm: Alert, over: bool) -> dict[str, Any]:
     return {
         "version": VERSION,
         "status": "resolved" if over else "firing",
@@ -114,7 +114,7 @@ def _webhook(alarm: Alarm, over: bool) -> dict[str, Any]:
     }
 
 
-def _facts(alarm: Alarm) -> list[tuple[str, str]]:
+def _facts(alarm: Alert) -> list[tuple[str, str]]:
     about = alarm.about
     facts = [
         ("Reason", alarm.incident.reason),
@@ -127,11 +127,11 @@ def _facts(alarm: Alarm) -> list[tuple[str, str]]:
     return [(name, cut(value, 1024)) for name, value in facts if value]
 
 
-def _title(alarm: Alarm) -> str:
+def _title(alarm: Alert) -> str:
     return f"{alarm.incident.reason}: {alarm.incident.gateway or alarm.about.name}"
 
 
-def _where(alarm: Alarm) -> str:
+def _where(alarm: Alert) -> str:
     about, gateway = alarm.about, alarm.incident.gateway
     parts = (
         f"{about.kind} {about.namespace}/{about.name}",

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stoker.controller.alerting.alerts import Alarm, Incident
+from stoker.controller.alerting.alerts import Alert, Incident
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.intent.delivery import AlertTarget
 
@@ -27,7 +27,7 @@ PAUSES = (15.0, 60.0, 180.0, 480.0)
 GIVE_UP_AFTER = 900.0
 
 
-class Slot(NamedTuple):
+class AlertSlot(NamedTuple):
     """One trouble of one resource, for one target."""
 
     resource: ResourceKey
@@ -36,11 +36,11 @@ class Slot(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Letter:
+class QueuedAlert:
     """One thing to send."""
 
-    slot: Slot
-    alarm: Alarm
+    slot: AlertSlot
+    alarm: Alert
     target: AlertTarget
     over: bool
     due: float
@@ -49,32 +49,32 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentAlert:
     message: str
     at: float
     open: bool
 
 
-class Outbox:
+class AlertQueue:
     """All letters that are not sent, and what is remembered of those that were."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._letters: OrderedDict[Slot, Letter] = OrderedDict()
-        self._sent: OrderedDict[Slot, _Sent] = OrderedDict()
-        self._under_way: set[Slot] = set()
+        self._letters: OrderedDict[AlertSlot, QueuedAlert] = OrderedDict()
+        self._sent: OrderedDict[AlertSlot, _SentAlert] = OrderedDict()
+        self._under_way: set[AlertSlot] = set()
         self._recent: dict[tuple[ResourceKey, str], deque[float]] = {}
 
     def __len__(self) -> int:
         return len(self._letters)
 
-    def begins(self, slot: Slot, alarm: Alarm, target: AlertTarget, now: float) -> list[Letter]:
+    def begins(self, slot: AlertSlot, alarm: Alert, target: AlertTarget, now: float) -> list[QueuedAlert]:
         """Something is wrong; the letters that had to make room."""
-        return self._put(Letter(slot, alarm, target, False, self._not_before(slot, alarm, now), now))
+        return self._put(QueuedAlert(slot, alarm, target, False, self._not_before(slot, alarm, now), now))
 
     def ends(
-        self, slot: Slot, alarm: Alarm, target: AlertTarget, now: float, *, presumed: bool = False
-    ) -> list[Letter]:
+        self, slot: AlertSlot, alarm: Alert, target: AlertTarget, now: float, *, presumed: bool = False
+    ) -> list[QueuedAlert]:
         """It is over; that is said where the beginning was, or is `presumed` to have been."""
         sent = self._sent.get(slot)
         waiting = self._letters.get(slot)
@@ -83,15 +83,15 @@ class Outbox:
                 self._letters.pop(slot)
             if not (sent.open if sent is not None else presumed):
                 return []
-        return self._put(Letter(slot, alarm, target, True, now, now))
+        return self._put(QueuedAlert(slot, alarm, target, True, now, now))
 
-    def withdraw(self, slot: Slot, now: float) -> None:
+    def withdraw(self, slot: AlertSlot, now: float) -> None:
         """It is over for somebody who hears of beginnings only: what was put off is not said after all."""
         waiting = self._letters.get(slot)
         if waiting is not None and not waiting.tries and waiting.due > now:
             del self._letters[slot]
 
-    def take(self, now: float, most: int) -> Iterator[Letter]:
+    def take(self, now: float, most: int) -> Iterator[QueuedAlert]:
         """What is due; each is under way until `sent` or `failed` is told of it."""
         due = [one for one in self._letters.values() if one.due <= now and one.slot not in self._under_way]
         for letter in due[: max(0, most)]:
@@ -102,13 +102,13 @@ class Outbox:
         waiting = (one.due for one in self._letters.values() if one.slot not in self._under_way)
         return min(waiting, default=math.inf)
 
-    def sent(self, letter: Letter, now: float) -> None:
+    def sent(self, letter: QueuedAlert, now: float) -> None:
         self._done(letter)
         before = self._sent.get(letter.slot)
         told, at = (letter.alarm.message, now) if not letter.over else ("", 0.0)
         if letter.over and before is not None:  # what was said last is still not to be said again at once
             told, at = before.message, before.at
-        self._sent[letter.slot] = _Sent(told, at, not letter.over)
+        self._sent[letter.slot] = _SentAlert(told, at, not letter.over)
         self._sent.move_to_end(letter.slot)
         while len(self._sent) > 4 * self._capacity:
             self._sent.popitem(last=False)
@@ -116,7 +116,9 @@ class Outbox:
             times = self._recent.setdefault((letter.slot.resource, letter.slot.target), deque(maxlen=BURST))
             times.append(now)
 
-    def failed(self, letter: Letter, now: float, *, final: bool = False, after: float | None = None) -> bool:
+    def failed(
+        self, letter: QueuedAlert, now: float, *, final: bool = False, after: float | None = None
+    ) -> bool:
         """Whether it is given up; else it comes back after a pause, or what took its place comes."""
         letter.tries += 1
         pause = max(PAUSES[min(letter.tries, len(PAUSES)) - 1], after or 0.0)
@@ -140,10 +142,10 @@ class Outbox:
         for known in [known for known in self._recent if known[0] == resource]:
             del self._recent[known]
 
-    def _put(self, letter: Letter) -> list[Letter]:
+    def _put(self, letter: QueuedAlert) -> list[QueuedAlert]:
         self._letters.pop(letter.slot, None)
         self._letters[letter.slot] = letter
-        dropped: list[Letter] = []
+        dropped: list[QueuedAlert] = []
         for old in list(self._letters.values()):
             if len(self._letters) <= self._capacity:
                 break
@@ -151,14 +153,14 @@ class Outbox:
                 dropped.append(self._letters.pop(old.slot))
         return dropped
 
-    def _not_before(self, slot: Slot, alarm: Alarm, now: float) -> float:
+    def _not_before(self, slot: AlertSlot, alarm: Alert, now: float) -> float:
         sent = self._sent.get(slot)
         same = sent is not None and sent.message == alarm.message
         due = sent.at + WINDOW if same and sent is not None else now
         times = self._recent.get((slot.resource, slot.target))
         return max(now, due, times[0] + WINDOW if times is not None and len(times) == BURST else now)
 
-    def _done(self, letter: Letter) -> None:
+    def _done(self, letter: QueuedAlert) -> None:
         """Unless something newer has taken its place meanwhile."""
         self._under_way.discard(letter.slot)
         if self._letters.get(letter.slot) is letter:

@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stoker.controller.alerting.alerts import Alarm
+from stoker.controller.alerting.alerts import Alert
 from stoker.controller.alerting.formats import body_for
-from stoker.controller.cache.secrets import SecretReader
+from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.http_client import Answer, EgressRefused, Request, call
-from stoker.kube.client.client import Client
+from stoker.http_client import EgressRefused, ServiceRequest, ServiceResponse, call
+from stoker.kube.client.client import KubeClient
 
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 TIMEOUT = 10.0
@@ -30,19 +30,19 @@ _AGAIN = (408, 425, 429)
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class AlertSender:
     """Tells services."""
 
-    client: Client
+    client: KubeClient
     pagerduty: str = PAGERDUTY
     timeout: float = TIMEOUT
 
-    async def send(self, namespace: str, target: AlertTarget, alarm: Alarm, *, over: bool) -> None:
+    async def send(self, namespace: str, target: AlertTarget, alarm: Alert, *, over: bool) -> None:
         """Raises Retry where trying again may help, Stalled where it does not."""
         secret = await self._secret(namespace, target)
         address = self.pagerduty if target.kind is AlertKind.PAGERDUTY else _address(secret)
         body = msgspec.json.encode(body_for(target.kind, alarm, over=over, key=secret))
-        request = Request(
+        request = ServiceRequest(
             address,
             "POST",
             {"Content-Type": "application/json"},
@@ -64,7 +64,7 @@ class Sender:
         if target.secret is None:
             raise Stalled("the target names no Secret", reason=Reason.INVALID_SPEC)
         try:
-            return await SecretReader(self.client, namespace).value(target.secret)
+            return await NamespaceSecretReader(self.client, namespace).value(target.secret)
         except Stalled as error:  # somebody may be about to make it
             raise Retry(error.message, reason=error.reason) from None
 
@@ -88,7 +88,7 @@ def _address(secret: Secret) -> str:
     return text
 
 
-def _refusal(answer: Answer, host: str) -> StokerError:
+def _refusal(answer: ServiceResponse, host: str) -> StokerError:
     sentence = f"{host} answered with status {answer.status}"
     if answer.status >= 500 or answer.status in _AGAIN:
         return Retry(sentence, after=answer.wait, reason=Reason.ALERT_FAILED)

@@ -5,33 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stoker.controller.bidirectional.branch_name import is_direct
-from stoker.controller.bidirectional.commit import Recorded
+from stoker.controller.bidirectional.commit import RecordedChangeSet
 from stoker.controller.bidirectional.holds import holds_after
-from stoker.controller.bidirectional.types import Ask, Standing
-from stoker.domain.git_objects import Note, shown
-from stoker.domain.protocol import ChangesAnswer, ChangeSet, ChangesResult
+from stoker.controller.bidirectional.types import BidirectionalRequest, GatewayChangesState
+from stoker.domain.git_objects import PathNote, shown
+from stoker.domain.protocol import ChangeSet, ChangeSetReply, ChangeSetResult
 from stoker.domain.reasons import Reason
 
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeSetOutcome:
     """What became of something."""
 
-    answer: ChangesAnswer | None
+    answer: ChangeSetReply | None
     """None: the one before stays."""
-    standing: Standing
+    standing: GatewayChangesState
 
 
 def outcome_of(
-    ask: Ask,
+    ask: BidirectionalRequest,
     branch: str,
     changes: ChangeSet,
-    recorded: Recorded,
-    last: ChangesAnswer | None,
-    before: Standing,
-) -> Outcome:
+    recorded: RecordedChangeSet,
+    last: ChangeSetReply | None,
+    before: GatewayChangesState,
+) -> ChangeSetOutcome:
     """Of a set that was recorded, as far as it may be; `last` and `before` are how it stood until now."""
     held = last.holds if last is not None else ()
     refused = tuple(dict.fromkeys(note.path for note in recorded.refused))
@@ -46,16 +46,16 @@ def outcome_of(
         *verdict.kept,
     }
     everything = len(refused) == len(changes.files) and bool(refused)
-    answer = ChangesAnswer(
+    answer = ChangeSetReply(
         changes.id,
-        ChangesResult.REFUSED if everything else ChangesResult.RECORDED,
+        ChangeSetResult.REFUSED if everything else ChangeSetResult.RECORDED,
         _sentence(recorded.refused, [*(one.path for one in verdict.conflicts), *verdict.kept]),
         refused,
         holds,
         _over(last, ended=recorded.anew and bool(before.branch)),
     )
     stays = not direct and (open_before or bool(verdict.edits))
-    standing = Standing(
+    standing = GatewayChangesState(
         branch if stays else "",
         before.request if open_before else "",
         tuple(sorted(conflicts)) if stays or verdict.refused else (),
@@ -63,22 +63,24 @@ def outcome_of(
         _reason(refused, conflicts),
         answer.message,
     )
-    return Outcome(answer, standing)
+    return ChangeSetOutcome(answer, standing)
 
 
-def refusal(set_id: str, why: str, before: ChangesAnswer | None, standing: Standing) -> Outcome:
+def refusal(
+    set_id: str, why: str, before: ChangeSetReply | None, standing: GatewayChangesState
+) -> ChangeSetOutcome:
     """Of a set that cannot be read, or of which nothing may go; what is held stays so."""
     holds = before.holds if before is not None else ()
-    answer = ChangesAnswer(set_id, ChangesResult.REFUSED, why, (), holds, _over(before))
-    return Outcome(answer, replace(standing, reason=Reason.CHANGE_REFUSED, message=why))
+    answer = ChangeSetReply(set_id, ChangeSetResult.REFUSED, why, (), holds, _over(before))
+    return ChangeSetOutcome(answer, replace(standing, reason=Reason.CHANGE_REFUSED, message=why))
 
 
-def freed(answer: ChangesAnswer | None) -> ChangesAnswer | None:
+def freed(answer: ChangeSetReply | None) -> ChangeSetReply | None:
     """Once a request is over nothing is held for it, and what it had no room for may be asked again."""
     return replace(answer, holds=(), over=answer.id) if answer is not None else None
 
 
-def _over(last: ChangesAnswer | None, *, ended: bool = False) -> str:
+def _over(last: ChangeSetReply | None, *, ended: bool = False) -> str:
     """What was said of a request that is over stays said: its agent may not have read it yet."""
     if last is None:
         return ""
@@ -91,7 +93,7 @@ def _reason(refused: tuple[str, ...], conflicts: set[str]) -> Reason | None:
     return Reason.CHANGE_REFUSED if refused else None
 
 
-def _sentence(refused: tuple[Note, ...], conflicts: list[str]) -> str:
+def _sentence(refused: tuple[PathNote, ...], conflicts: list[str]) -> str:
     parts = []
     if conflicts:
         parts.append(f"changed in git as well: {_some([shown(path) for path in conflicts])}")
@@ -105,15 +107,17 @@ def _some(words: list[str]) -> str:
     return ", ".join(words[:_SHOWN]) + more
 
 
-def well(standing: Standing, url: str, warning: str = "") -> Standing:
+def well(standing: GatewayChangesState, url: str, warning: str = "") -> GatewayChangesState:
     """With an open request; what was said about conflicts and refusals stays said."""
     reason = _reason(standing.refused, set(standing.conflicts))
     message = standing.message if reason is not None else ""
     return replace(standing, request=url, reason=reason, message=message or warning)
 
 
-def over(standing: Standing) -> Standing:
+def over(standing: GatewayChangesState) -> GatewayChangesState:
     """Nothing is proposed any more; what git did not get is still named."""
     if not standing.refused:
-        return Standing()
-    return Standing(refused=standing.refused, reason=Reason.CHANGE_REFUSED, message=standing.message)
+        return GatewayChangesState()
+    return GatewayChangesState(
+        refused=standing.refused, reason=Reason.CHANGE_REFUSED, message=standing.message
+    )

@@ -13,7 +13,7 @@ import re
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import GatewayIntent
-from stoker.domain.intent.policies import Bidirectional
+from stoker.domain.intent.policies import BidirectionalPolicy
 from stoker.domain.refs import GitRef
 from stoker.engine.transform.template_language import render, template
 
@@ -22,7 +22,7 @@ _NAMES_GATEWAY = frozenset({"GatewayName", "PodName"})
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def branch_for(intent: GatewayIntent, policy: Bidirectional, followed: GitRef) -> str:
+def branch_for(intent: GatewayIntent, policy: BidirectionalPolicy, followed: GitRef) -> str:
     """Without `refs/heads/`; raises where no branch comes out of it."""
     compiled = template(policy.target_branch)
     short = followed.removeprefix(_HEADS)
@@ -50,7 +50,7 @@ def branch_for(intent: GatewayIntent, policy: Bidirectional, followed: GitRef) -
     return branch
 
 
-def is_direct(policy: Bidirectional, followed: GitRef) -> bool:
+def is_direct(policy: BidirectionalPolicy, followed: GitRef) -> bool:
     """Whether changes go to the followed branch itself."""
     return not policy.create_pr and policy.target_branch.removeprefix(_HEADS) == followed.removeprefix(_HEADS)
 

@@ -16,50 +16,56 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from stoker.controller.bidirectional.guardrails import Rules
-from stoker.controller.bidirectional.messages import Origin, commit_of, is_ours_alone
-from stoker.controller.bidirectional.rebase import STUCK, CaughtUp, catch_up, lacking
-from stoker.controller.bidirectional.three_way_decision import Verdict, Versions, compare, doubtful, reviewed
+from stoker.controller.bidirectional.guardrails import GuardrailRules
+from stoker.controller.bidirectional.messages import ChangeSetOrigin, commit_of, is_ours_alone
+from stoker.controller.bidirectional.rebase import STUCK, RebasedBranch, catch_up, lacking
+from stoker.controller.bidirectional.three_way_decision import (
+    FileVersions,
+    MergeDecision,
+    compare,
+    doubtful,
+    reviewed,
+)
 from stoker.domain.errors import StokerError
-from stoker.domain.git_objects import BlobId, Note
-from stoker.domain.protocol import Action, ChangedFile, ChangeSet
+from stoker.domain.git_objects import BlobId, PathNote
+from stoker.domain.protocol import ChangeAction, ChangedFile, ChangeSet
 from stoker.domain.refs import CommitId
 from stoker.engine.transform.three_way_text_merge import merge3
-from stoker.git.commit.proposal_branch import Ground, InTheWay, Proposals, Proposed
+from stoker.git.commit.proposal_branch import ProposalBase, ProposalBlocked, ProposalBranches, PushedProposal
 from stoker.git.commit.push import PushBehind
 from stoker.git.errors import GitFailed
 
 MAX_REPLAYS = 5
 
-Decided = Callable[[Ground], Awaitable[bool]]
+ProposalDecidedCheck = Callable[[ProposalBase], Awaitable[bool]]
 """Whether what stands on the branch was merged or turned down already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedChangeSet:
     """What git has now."""
 
-    ground: Ground
+    ground: ProposalBase
     """As it was when the push was made."""
     tip: CommitId | None
     """Of the branch."""
-    verdict: Verdict
+    verdict: MergeDecision
     anew: bool
     """The branch was begun anew: what it proposed before is over."""
-    refused: tuple[Note, ...]
+    refused: tuple[PathNote, ...]
     """Files of the set that git did not get, by live path."""
 
 
 async def record(
-    proposals: Proposals,
+    proposals: ProposalBranches,
     branch: str,
     changes: ChangeSet,
-    rules: Rules,
-    origin: Origin,
+    rules: GuardrailRules,
+    origin: ChangeSetOrigin,
     *,
     takes_conflicts: bool,
-    decided: Decided,
-) -> Recorded:
+    decided: ProposalDecidedCheck,
+) -> RecordedChangeSet:
     """Have all that may go to git there; raises where git cannot be reached, and nothing is half done."""
     judged = rules.judge(changes.files)
     for again in range(MAX_REPLAYS + 1):
@@ -67,15 +73,15 @@ async def record(
             ground = await proposals.look(branch)
             try:
                 anew = ground.branch is not None and await decided(ground)
-                step = _Step(proposals, branch, changes, judged.taken, origin, takes_conflicts)
+                step = _CommitAttempt(proposals, branch, changes, judged.taken, origin, takes_conflicts)
                 counted = rules.opens_requests and not anew
                 beyond = await step.beyond(ground, rules.most_files) if counted else ()
                 step = replace(step, files=tuple(one for one in judged.taken if one not in beyond))
                 full = f"is more than the {rules.most_files} files that the open request may have"
-                left_out = (*judged.refused, *(Note(one.path, full) for one in beyond))
+                left_out = (*judged.refused, *(PathNote(one.path, full) for one in beyond))
                 verdict, proposed = await step.take(ground, anew=anew)
                 if proposed is None:
-                    return Recorded(ground, ground.branch, verdict, anew, left_out + verdict.refused)
+                    return RecordedChangeSet(ground, ground.branch, verdict, anew, left_out + verdict.refused)
             except StokerError as error:
                 if again < MAX_REPLAYS and await _came_too_late(proposals, branch, ground, error):
                     continue
@@ -84,11 +90,13 @@ async def record(
                 raise
             in_the_way = _by_place(proposed.refused, judged.taken)
             refused = (*left_out, *verdict.refused, *in_the_way)
-            return Recorded(ground, proposed.tip, verdict, anew, refused)
+            return RecordedChangeSet(ground, proposed.tip, verdict, anew, refused)
     raise AssertionError("the last attempt either returns or raises")
 
 
-async def _came_too_late(proposals: Proposals, branch: str, ground: Ground, error: StokerError) -> bool:
+async def _came_too_late(
+    proposals: ProposalBranches, branch: str, ground: ProposalBase, error: StokerError
+) -> bool:
     """Whether somebody pushed meanwhile, to our branch or to the ref.
 
     Once no ref leads there any more, git cannot know that the server has what we built on, and
@@ -103,17 +111,17 @@ async def _came_too_late(proposals: Proposals, branch: str, ground: Ground, erro
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _CommitAttempt:
     """One attempt, on the ground as it was looked at."""
 
-    proposals: Proposals
+    proposals: ProposalBranches
     branch: str
     changes: ChangeSet
     files: tuple[ChangedFile, ...]
-    origin: Origin
+    origin: ChangeSetOrigin
     takes_conflicts: bool
 
-    async def beyond(self, ground: Ground, most: int) -> tuple[ChangedFile, ...]:
+    async def beyond(self, ground: ProposalBase, most: int) -> tuple[ChangedFile, ...]:
         """Those with which the branch would propose more files than a request may have; all or none."""
         if ground.branch in (None, ground.tip):
             return ()
@@ -132,12 +140,14 @@ class _Step:
             else ()
         )
 
-    async def take(self, ground: Ground, *, anew: bool, up: bool = True) -> tuple[Verdict, Proposed | None]:
+    async def take(
+        self, ground: ProposalBase, *, anew: bool, up: bool = True
+    ) -> tuple[MergeDecision, PushedProposal | None]:
         """What is to be done, and what became of it; None where nothing is. `up`: the branch may catch up."""
         below = None if anew else ground.branch
         paths = [one.repo_path for one in self.files]
         git = await self.proposals.versions(ground.tip, paths)
-        there: Versions | None = None
+        there: FileVersions | None = None
         if below is not None:
             there = await self.proposals.versions(below, paths)
         shared = below not in (None, ground.tip) and not is_ours_alone(await self.proposals.raw(below))
@@ -145,11 +155,11 @@ class _Step:
         caught, stuck = await self._caught_up(ground, behind, git) if behind and up else (None, not up)
         files = self.files
         if stuck:
-            files = tuple(one for one in files if one not in behind or one.action is not Action.DELETED)
+            files = tuple(one for one in files if one not in behind or one.action is not ChangeAction.DELETED)
         if caught is not None:
             there = caught.files(paths, git)
         verdict = await self._compared(files, git, there, caught, shared=shared)
-        notes = tuple(Note(one.path, STUCK) for one in self.files if one not in files)
+        notes = tuple(PathNote(one.path, STUCK) for one in self.files if one not in files)
         verdict = replace(verdict, refused=verdict.refused + notes)
         if not verdict.edits:
             return verdict, None
@@ -158,26 +168,26 @@ class _Step:
             proposed = await self.proposals.propose(
                 self.branch, commit, ground, anew=anew, up=caught.up if caught is not None else None
             )
-        except InTheWay:
+        except ProposalBlocked:
             return await self.take(ground, anew=anew, up=False)
         return verdict, proposed
 
     async def _caught_up(
-        self, ground: Ground, behind: tuple[ChangedFile, ...], git: Versions
-    ) -> tuple[CaughtUp | None, bool]:
+        self, ground: ProposalBase, behind: tuple[ChangedFile, ...], git: FileVersions
+    ) -> tuple[RebasedBranch | None, bool]:
         """The branch with all that the ref has, if that is needed; whether it is and cannot be done."""
         found = await catch_up(self.proposals, self.branch, ground, behind, git, merged)
-        return (found, False) if isinstance(found, CaughtUp) else (None, found is None)
+        return (found, False) if isinstance(found, RebasedBranch) else (None, found is None)
 
     async def _compared(
         self,
         files: tuple[ChangedFile, ...],
-        git: Versions,
-        branch: Versions | None,
-        caught: CaughtUp | None,
+        git: FileVersions,
+        branch: FileVersions | None,
+        caught: RebasedBranch | None,
         *,
         shared: bool,
-    ) -> Verdict:
+    ) -> MergeDecision:
         contents: dict[str, bytes] = dict(caught.contents) if caught is not None else {}
         for one in doubtful(files, git):
             there = git.get(one.repo_path)
@@ -196,7 +206,7 @@ class _Step:
         return replace(verdict, kept=tuple(path for path in caught.conflicts if path not in ours))
 
 
-async def _readable(proposals: Proposals, blobs: tuple[BlobId, BlobId]) -> dict[str, bytes]:
+async def _readable(proposals: ProposalBranches, blobs: tuple[BlobId, BlobId]) -> dict[str, bytes]:
     """A server that gives out no single objects leaves a conflict what it is."""
     try:
         return {str(blob): content for blob, content in (await proposals.contents(blobs)).items()}
@@ -222,6 +232,6 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-def _by_place(notes: tuple[Note, ...], files: tuple[ChangedFile, ...]) -> tuple[Note, ...]:
+def _by_place(notes: tuple[PathNote, ...], files: tuple[ChangedFile, ...]) -> tuple[PathNote, ...]:
     places = {one.repo_path: one.path for one in files}
-    return tuple(Note(places[note.path], note.why) for note in notes if note.path in places)
+    return tuple(PathNote(places[note.path], note.why) for note in notes if note.path in places)

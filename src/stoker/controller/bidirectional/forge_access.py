@@ -6,24 +6,24 @@ in with; for a GitHub App that is the token which was made for it.
 
 from __future__ import annotations
 
-from stoker.controller.bidirectional.proposal import AccessOf, ForgeOf
-from stoker.controller.cache.secrets import SecretReader
+from stoker.controller.bidirectional.proposal import ForgeFactory, ProposalAccessReader
+from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.policies import Bidirectional
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.policies import BidirectionalPolicy
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.reasons import Reason
 from stoker.forges import Forge, forge_for
-from stoker.git.auth.credentials import Password
-from stoker.kube.client.client import Client
+from stoker.git.auth.credentials import GitPassword
+from stoker.kube.client.client import KubeClient
 
 
-def forge_reader(client: Client, access: AccessOf) -> ForgeOf:
-    async def forge(namespace: str, source: Source, policy: Bidirectional) -> Forge:
+def forge_reader(client: KubeClient, access: ProposalAccessReader) -> ForgeFactory:
+    async def forge(namespace: str, source: SourceIntent, policy: BidirectionalPolicy) -> Forge:
         wanted = policy.forge
         given = await access(namespace, source)
         if wanted is not None and wanted.token is not None:
-            token = await SecretReader(client, namespace).value(wanted.token)
-        elif isinstance(given.login, Password):
+            token = await NamespaceSecretReader(client, namespace).value(wanted.token)
+        elif isinstance(given.login, GitPassword):
             token = given.login.password
         else:
             raise Stalled(

@@ -14,52 +14,52 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stoker.controller.bidirectional.automation_files import why_closed
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.intent.intent import GatewayIntent
-from stoker.domain.intent.policies import Bidirectional
-from stoker.domain.protocol import Action, ChangedFile
-from stoker.engine.layout.desired_files import Route
-from stoker.engine.layout.protected_paths import Protection
-from stoker.engine.match.globs import Globs
+from stoker.domain.intent.policies import BidirectionalPolicy
+from stoker.domain.protocol import ChangeAction, ChangedFile
+from stoker.engine.layout.desired_files import MappingRoute
+from stoker.engine.layout.protected_paths import ProtectedPaths
+from stoker.engine.match.globs import GlobSet
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GuardrailResult:
     """A set, sorted."""
 
     taken: tuple[ChangedFile, ...]
-    refused: tuple[Note, ...]
+    refused: tuple[PathNote, ...]
     """By live path."""
 
 
-class Rules:
+class GuardrailRules:
     """What one gateway may send."""
 
-    def __init__(self, intent: GatewayIntent, policy: Bidirectional) -> None:
-        self._watched = Globs(policy.watch_paths)
-        self._excluded = Globs(policy.excludes)
-        self._protection = Protection(intent.files.excludes)
-        routes = (Route.of(mapping, intent.values) for mapping in intent.files.mappings)
+    def __init__(self, intent: GatewayIntent, policy: BidirectionalPolicy) -> None:
+        self._watched = GlobSet(policy.watch_paths)
+        self._excluded = GlobSet(policy.excludes)
+        self._protection = ProtectedPaths(intent.files.excludes)
+        routes = (MappingRoute.of(mapping, intent.values) for mapping in intent.files.mappings)
         # A mapping of the whole repository would let a gateway name any file in it.
         self._routes = tuple(route for route in routes if route.source)
         self._most_bytes = policy.max_file_bytes
         self.most_files = policy.max_files_per_pr
         self.opens_requests = policy.create_pr
 
-    def judge(self, files: Sequence[ChangedFile]) -> Judged:
+    def judge(self, files: Sequence[ChangedFile]) -> GuardrailResult:
         taken: list[ChangedFile] = []
-        refused: list[Note] = []
+        refused: list[PathNote] = []
         places: set[str] = set()
         for one in sorted(files, key=lambda it: it.path):
             why = self._why_not(one) or ("comes twice" if one.repo_path in places else "")
             if not why and len(taken) >= self.most_files:
                 why = f"is more than the {self.most_files} files that a pull request may have"
             if why:
-                refused.append(Note(one.path, why))
+                refused.append(PathNote(one.path, why))
             else:
                 places.add(one.repo_path)
                 taken.append(one)
-        return Judged(tuple(taken), tuple(refused))
+        return GuardrailResult(tuple(taken), tuple(refused))
 
     def origins(self, path: str) -> Iterator[str]:
         """Files of the repository that may stand behind a live path."""
@@ -72,7 +72,7 @@ class Rules:
             return "is excluded by the guardrails"
         if self._protection.covers(one.path):
             return "is excluded, or a place that the gateway keeps for itself"
-        if one.action is Action.WRITTEN and len(one.content) > self._most_bytes:
+        if one.action is ChangeAction.WRITTEN and len(one.content) > self._most_bytes:
             return f"has {len(one.content)} bytes; {self._most_bytes} are allowed"
         if one.repo_path not in self.origins(one.path):
             return f"does not come from {one.repo_path} by any mapping of this gateway"

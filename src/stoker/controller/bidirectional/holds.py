@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from stoker.domain.errors import Retry
 from stoker.domain.intent.policies import ConflictStrategy
-from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.protocol import ChangeSetReply
 from stoker.domain.reasons import Reason
 
 MAX_BYTES = 192 << 10
@@ -32,14 +32,14 @@ def holds_after(
 
 
 def never_fits(
-    answers: Mapping[str, ChangesAnswer], target: str, holds: Iterable[str], gateways: int = 1
+    answers: Mapping[str, ChangeSetReply], target: str, holds: Iterable[str], gateways: int = 1
 ) -> bool:
     """Whether there is no room for them even when nothing else waits for review."""
     return _size_of_paths(holds) > _common(_room(answers, target), gateways)
 
 
 def check_room(
-    answers: Mapping[str, ChangesAnswer], target: str, holds: Iterable[str], gateways: int = 1
+    answers: Mapping[str, ChangeSetReply], target: str, holds: Iterable[str], gateways: int = 1
 ) -> None:
     """Raises where a set has to wait because too much waits for review already.
 
@@ -57,12 +57,12 @@ def check_room(
         )
 
 
-def size_of(answer: ChangesAnswer) -> int:
+def size_of(answer: ChangeSetReply) -> int:
     """About what it takes in the map."""
     return 200 + len(answer.message) + _size_of_paths(answer.holds + answer.refused)
 
 
-def _room(answers: Mapping[str, ChangesAnswer], target: str) -> int:
+def _room(answers: Mapping[str, ChangeSetReply], target: str) -> int:
     """For what is held; the answers of others take their part, whatever they hold."""
     others = (answer for name, answer in answers.items() if name != target)
     return MAX_BYTES - sum(size_of(one) - _size_of_paths(one.holds) for one in others)

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stoker.controller.bidirectional.types import Parcel, RawChangeSet
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import Kept, ResourceKey, belongs_to, head_of
-from stoker.controller.owned.apply_objects import Writer
+from stoker.controller.bidirectional.types import RawChangeSet, ReceivedChangeSet
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import CachedResource, ResourceKey, belongs_to, head_of
+from stoker.controller.owned.apply_objects import OwnedObjectWriter
 from stoker.domain.protocol import CHANGE_MAPS
 from stoker.domain.protocol.names import changes_map
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.watch.store import ObjectKey
@@ -30,31 +30,31 @@ DECODING = "stoker.io/decoding-change-set"
 """Annotation of a ConfigMap: the change set that a controller decodes, and which process does."""
 
 
-class _Meta(msgspec.Struct):
+class _InboxMeta(msgspec.Struct):
     annotations: dict[str, str] = {}
 
 
-class _Contents(msgspec.Struct, rename="camel"):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
+class _InboxContents(msgspec.Struct, rename="camel"):
+    metadata: _InboxMeta = msgspec.field(default_factory=_InboxMeta)
     binary_data: dict[str, msgspec.Raw] = {}
 
 
-class Reader(Protocol):
+class InboxReader(Protocol):
     """Reads change sets out of the ConfigMaps, and marks there which one is being decoded."""
 
-    async def read(self, key: ResourceKey, parcel: Parcel) -> RawChangeSet | None:
+    async def read(self, key: ResourceKey, parcel: ReceivedChangeSet) -> RawChangeSet | None:
         """The parts of a set; None where one is gone meanwhile."""
         ...
 
-    async def mark(self, key: ResourceKey, parcel: Parcel, attempt: str) -> None:
+    async def mark(self, key: ResourceKey, parcel: ReceivedChangeSet, attempt: str) -> None:
         """Store the mark of an attempt to decode where the next leader sees it; empty: it ended."""
         ...
 
 
-class Postbox:
+class ChangeSetInbox:
     """The maps of all resources."""
 
-    def __init__(self, observed: Observed, client: Client, writer: Writer) -> None:
+    def __init__(self, observed: ControllerInformers, client: KubeClient, writer: OwnedObjectWriter) -> None:
         self._observed = observed
         self._client = client
         self._writer = writer
@@ -68,7 +68,7 @@ class Postbox:
                 found[name] = tuple(seen.sizes)
         return found
 
-    async def prepare(self, key: ResourceKey, kept: Kept) -> None:
+    async def prepare(self, key: ResourceKey, kept: CachedResource) -> None:
         """Make those that are missing."""
         for name in names_of(key):
             where = ObjectKey(key.object.namespace, name)
@@ -79,12 +79,12 @@ class Postbox:
             elif not belongs_to(seen.metadata, key, kept):
                 await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, body)
 
-    async def read(self, key: ResourceKey, parcel: Parcel) -> RawChangeSet | None:
+    async def read(self, key: ResourceKey, parcel: ReceivedChangeSet) -> RawChangeSet | None:
         parts: dict[tuple[str, str], bytes] = {}
         attempt = ""
         for name in dict.fromkeys(name for name, _ in parcel.chunks):
             try:
-                found = await self._client.get(CONFIG_MAPS, name, key.object.namespace, into=_Contents)
+                found = await self._client.get(CONFIG_MAPS, name, key.object.namespace, into=_InboxContents)
             except NotFound:
                 return None
             if name == parcel.chunks[0][0]:
@@ -96,7 +96,7 @@ class Postbox:
             return None
         return RawChangeSet(tuple(parts[place] for place in parcel.chunks), attempt)
 
-    async def mark(self, key: ResourceKey, parcel: Parcel, attempt: str) -> None:
+    async def mark(self, key: ResourceKey, parcel: ReceivedChangeSet, attempt: str) -> None:
         body = {"metadata": {"annotations": {DECODING: attempt or None}}}
         await self._patch(key, parcel.chunks[0][0], body)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from stoker.controller.bidirectional.types import Parcel
+from stoker.controller.bidirectional.types import ReceivedChangeSet
 from stoker.domain.protocol.change_set_codec import MAX_CHUNKS
 
 _KEY = re.compile(r"(?P<gateway>.+)\.(?P<set>\d{8}-\d{6}(?:-\d{1,4})?)\.(?P<number>\d)")
 
 
-def parcels_in(maps: Mapping[str, Collection[str]]) -> tuple[Parcel, ...]:
+def parcels_in(maps: Mapping[str, Collection[str]]) -> tuple[ReceivedChangeSet, ...]:
     """All sets, oldest first; `maps` has the keys of each map."""
     found: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
     for name, keys in maps.items():
@@ -25,7 +25,7 @@ def parcels_in(maps: Mapping[str, Collection[str]]) -> tuple[Parcel, ...]:
                 parts = found.setdefault((said["set"], said["gateway"]), {})
                 parts.setdefault(int(said["number"]), (name, key))
     return tuple(
-        Parcel(
+        ReceivedChangeSet(
             gateway,
             set_id,
             tuple(parts[number] for number in sorted(parts)),

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stoker.controller.bidirectional.three_way_decision import Verdict
+from stoker.controller.bidirectional.three_way_decision import MergeDecision
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.git_objects import inert
-from stoker.domain.intent.intent import Identity
+from stoker.domain.intent.intent import ResourceIdentity
 from stoker.domain.intent.policies import ConflictStrategy
-from stoker.domain.protocol import Action, ChangedFile, ChangeSet
-from stoker.git.commit.types import Author, FileEdit, NewCommit
+from stoker.domain.protocol import ChangeAction, ChangedFile, ChangeSet
+from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit
 
 DOMAIN = "stoker.invalid"
-COMMITTER = Author("Stoker", f"controller@{DOMAIN}")
+COMMITTER = CommitAuthor("Stoker", f"controller@{DOMAIN}")
 MAX_LISTED = 200
 _SHARED = "Branch-Shared: yes"
 
-_WORDS = {Action.WRITTEN: "changed", Action.DELETED: "deleted"}
+_WORDS = {ChangeAction.WRITTEN: "changed", ChangeAction.DELETED: "deleted"}
 _THEN = {
     ConflictStrategy.GIT_WINS: "Until this is merged, syncs put git's version on the gateway.",
     ConflictStrategy.GATEWAY_WINS: "As long as this is open, syncs leave these files on the gateway alone.",
@@ -32,14 +32,16 @@ _THEN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ChangeSetOrigin:
     """Where a set comes from."""
 
-    resource: Identity
+    resource: ResourceIdentity
     gateway: str
 
 
-def commit_of(changes: ChangeSet, verdict: Verdict, origin: Origin, *, shared: bool = False) -> NewCommit:
+def commit_of(
+    changes: ChangeSet, verdict: MergeDecision, origin: ChangeSetOrigin, *, shared: bool = False
+) -> NewCommit:
     """The same set on the same ground is the same commit, whoever makes it and when.
 
     `shared`: others have written to the branch, which every later commit on it goes on saying.
@@ -47,7 +49,7 @@ def commit_of(changes: ChangeSet, verdict: Verdict, origin: Origin, *, shared: b
     edits = tuple(
         FileEdit(path, content, path in verdict.programs) for path, content in sorted(verdict.edits.items())
     )
-    author = Author(f"Gateway {inert(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}")
+    author = CommitAuthor(f"Gateway {inert(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}")
     message = _message(changes, verdict, origin) + (f"\n{_SHARED}" if shared else "")
     return NewCommit(author, COMMITTER, message, edits, _when(changes))
 
@@ -61,17 +63,17 @@ def is_ours_alone(commit: bytes) -> bool:
     )
 
 
-def title_of(origin: Origin) -> str:
+def title_of(origin: ChangeSetOrigin) -> str:
     return f"Changes from gateway {inert(origin.gateway)}"
 
 
 def description_of(
-    origin: Origin,
+    origin: ChangeSetOrigin,
     followed: str,
     strategy: ConflictStrategy,
     *,
     changes: ChangeSet | None = None,
-    verdict: Verdict | None = None,
+    verdict: MergeDecision | None = None,
     conflicts: Sequence[str] = (),
 ) -> str:
     """For the person who reviews; without a set only what holds for all of them."""
@@ -102,7 +104,7 @@ def description_of(
     return "\n".join(lines).strip() + "\n"
 
 
-def _table(verdict: Verdict) -> list[str]:
+def _table(verdict: MergeDecision) -> list[str]:
     lines = ["| file | place on the gateway | |", "|---|---|---|"]
     lines += [
         f"| {_code(one.repo_path)} | {_code(one.path)} | {_word(one, verdict)} |"
@@ -113,7 +115,7 @@ def _table(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _message(changes: ChangeSet, verdict: Verdict, origin: Origin) -> str:
+def _message(changes: ChangeSet, verdict: MergeDecision, origin: ChangeSetOrigin) -> str:
     listed = [f"{_word(one, verdict)}: {inert(one.repo_path)}" for one in verdict.changed[:MAX_LISTED]]
     if len(verdict.changed) > MAX_LISTED:
         listed.append(f"and {len(verdict.changed) - MAX_LISTED} more")
@@ -127,8 +129,8 @@ def _message(changes: ChangeSet, verdict: Verdict, origin: Origin) -> str:
     return "\n".join([title_of(origin), "", *listed, "", *trailers])
 
 
-def _word(one: ChangedFile, verdict: Verdict) -> str:
-    word = "added" if not one.base and one.action is Action.WRITTEN else _WORDS[one.action]
+def _word(one: ChangedFile, verdict: MergeDecision) -> str:
+    word = "added" if not one.base and one.action is ChangeAction.WRITTEN else _WORDS[one.action]
     if one.changes_mode and one.blob == one.base:
         word = "made executable" if one.executable else "made not executable"
     if one in verdict.conflicts:

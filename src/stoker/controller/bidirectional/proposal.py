@@ -16,33 +16,38 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from stoker.controller.bidirectional.answers import Outcome, freed, outcome_of, over, refusal, well
+from stoker.controller.bidirectional.answers import ChangeSetOutcome, freed, outcome_of, over, refusal, well
 from stoker.controller.bidirectional.branch_name import branch_for, is_direct
-from stoker.controller.bidirectional.commit import Recorded, record
-from stoker.controller.bidirectional.guardrails import Rules
+from stoker.controller.bidirectional.commit import RecordedChangeSet, record
+from stoker.controller.bidirectional.guardrails import GuardrailRules
 from stoker.controller.bidirectional.holds import MAX_REFUSED_BYTES, check_room, holds_after, never_fits
-from stoker.controller.bidirectional.inbox import Reader
-from stoker.controller.bidirectional.messages import Origin, description_of, title_of
-from stoker.controller.bidirectional.pull_request import Course, Requests
-from stoker.controller.bidirectional.types import Ask, Parcel, Sender, Standing
+from stoker.controller.bidirectional.inbox import InboxReader
+from stoker.controller.bidirectional.messages import ChangeSetOrigin, description_of, title_of
+from stoker.controller.bidirectional.pull_request import BranchPullRequests, ProposalState
+from stoker.controller.bidirectional.types import (
+    BidirectionalRequest,
+    ChangeSetSender,
+    GatewayChangesState,
+    ReceivedChangeSet,
+)
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.intent.intent import GatewayIntent
-from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
-from stoker.domain.intent.source import Source
-from stoker.domain.protocol import ChangesAnswer, ChangeSet
-from stoker.domain.protocol.change_set_codec import Chunk, complete, decode
+from stoker.domain.intent.policies import BidirectionalPolicy, ConflictStrategy
+from stoker.domain.intent.source import SourceIntent
+from stoker.domain.protocol import ChangeSet, ChangeSetReply
+from stoker.domain.protocol.change_set_codec import ChangeSetChunk, complete, decode
 from stoker.forges import Forge
-from stoker.git.auth.credentials import Access
-from stoker.git.commit.proposal_branch import Ground, Proposals
+from stoker.git.auth.credentials import RepoAccess
+from stoker.git.commit.proposal_branch import ProposalBase, ProposalBranches
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.telemetry.logs import get_logger
 
-AccessOf = Callable[[str, Source], Awaitable[Access]]
+ProposalAccessReader = Callable[[str, SourceIntent], Awaitable[RepoAccess]]
 """What opens a source for a namespace, as its Secrets are now."""
-ForgeOf = Callable[[str, Source, Bidirectional], Awaitable[Forge]]
+ForgeFactory = Callable[[str, SourceIntent, BidirectionalPolicy], Awaitable[Forge]]
 """Where the pull requests of a source are; raises `Stalled` where there can be none."""
 
 PROCESS = secrets.token_hex(8)
@@ -51,19 +56,19 @@ PROCESS = secrets.token_hex(8)
 log = get_logger(__name__)
 
 
-Answered = Callable[[Outcome], None]
+OutcomeListener = Callable[[ChangeSetOutcome], None]
 
 
-class Carrier:
+class ChangeSetProcessor:
     """Does the work; one call for a resource at a time."""
 
     def __init__(
         self,
         git: GitRunner,
         cache: Path,
-        access: AccessOf,
-        forges: ForgeOf,
-        reader: Reader,
+        access: ProposalAccessReader,
+        forges: ForgeFactory,
+        reader: InboxReader,
         clock: Clock,
         *,
         opened: Callable[[ResourceKey], None] = lambda key: None,
@@ -82,15 +87,15 @@ class Carrier:
     async def carry(
         self,
         key: ResourceKey,
-        ask: Ask,
-        sender: Sender,
-        parcel: Parcel,
-        answers: Mapping[str, ChangesAnswer],
-        before: Standing | None,
-        answered: Answered,
+        ask: BidirectionalRequest,
+        sender: ChangeSetSender,
+        parcel: ReceivedChangeSet,
+        answers: Mapping[str, ChangeSetReply],
+        before: GatewayChangesState | None,
+        answered: OutcomeListener,
     ) -> bool:
         """Take a set to git and tell `answered`; False while parts of it are missing."""
-        standing = before if before is not None else Standing()
+        standing = before if before is not None else GatewayChangesState()
         try:
             changes = await self._decoded(key, sender, parcel)
         except InvalidValue as error:
@@ -100,7 +105,7 @@ class Carrier:
             return False
         intent = sender.intent()
         ask = _own(ask, intent)
-        rules, branch = Rules(intent, ask.policy), branch_for(intent, ask.policy, ask.source.ref)
+        rules, branch = GuardrailRules(intent, ask.policy), branch_for(intent, ask.policy, ask.source.ref)
         judged = rules.judge(changes.files)
         if sum(len(note.path.encode()) for note in judged.refused) > MAX_REFUSED_BYTES:
             message = f"{len(judged.refused)} files may not go to git, more than can be named"
@@ -119,7 +124,7 @@ class Carrier:
         if to_hold:
             holds = holds_after(ask.policy.conflicts, held, new)
             check_room(answers, sender.target, holds, len(ask.senders))
-        origin = Origin(key.identity, sender.name)
+        origin = ChangeSetOrigin(key.identity, sender.name)
         recorded = await self._record(key, ask, branch, changes, rules, origin)
         outcome = outcome_of(ask, branch, changes, recorded, last, standing)
         log.info(
@@ -138,7 +143,9 @@ class Carrier:
             answered(await self._requested(key, ask, origin, outcome.standing, changes, recorded))
         return True
 
-    async def _decoded(self, key: ResourceKey, sender: Sender, parcel: Parcel) -> ChangeSet | None:
+    async def _decoded(
+        self, key: ResourceKey, sender: ChangeSetSender, parcel: ReceivedChangeSet
+    ) -> ChangeSet | None:
         """The set, None while it is not whole; raises `InvalidValue` for what is none.
 
         A set that ends the process is decoded once: the attempt is marked in the ConfigMap before,
@@ -147,7 +154,7 @@ class Carrier:
         raw = await self._reader.read(key, parcel)
         if raw is None:
             return None
-        chunks = [Chunk.parse(part) for part in raw.parts]
+        chunks = [ChangeSetChunk.parse(part) for part in raw.parts]
         if not complete(chunks):
             return None
         digest = sha256(b"".join(chunk.digest.encode() for chunk in chunks)).hexdigest()
@@ -169,13 +176,13 @@ class Carrier:
     async def follow(
         self,
         key: ResourceKey,
-        ask: Ask,
-        sender: Sender | None,
-        answer: ChangesAnswer | None,
-        standing: Standing,
+        ask: BidirectionalRequest,
+        sender: ChangeSetSender | None,
+        answer: ChangeSetReply | None,
+        standing: GatewayChangesState,
         *,
         behind: bool = False,
-    ) -> Outcome:
+    ) -> ChangeSetOutcome:
         """Look after what is open; `sender` is None while its pod is away.
 
         `behind`: the gateway may not apply the resource's commit yet.
@@ -186,42 +193,44 @@ class Carrier:
             ask = _own(ask, intent)
             branch = branch or branch_for(intent, ask.policy, ask.source.ref)
         if not branch:
-            return Outcome(None, standing)
+            return ChangeSetOutcome(None, standing)
         standing = replace(standing, branch=branch)
         proposals = self._proposals(key, ask)
         async with proposals.held():
             ground = await proposals.look(branch)
             over_by_itself = await self._is_in(proposals, ground, ask, sender, answer)
         requests, why = await self._requests(key, ask, ground, branch)
-        course = Course.CLOSED if ground.branch is None else Course.WANTED
+        course = ProposalState.CLOSED if ground.branch is None else ProposalState.WANTED
         if requests is not None:
             course, request = await requests.course(ground)
-            if course is Course.OPEN and request is not None:
-                return Outcome(None, well(standing, request.url))
-        if course is Course.WANTED and over_by_itself:
-            course = Course.MERGED
-        if course is Course.MERGED and ask.commit is not None and (behind or ask.commit != ground.tip):
+            if course is ProposalState.OPEN and request is not None:
+                return ChangeSetOutcome(None, well(standing, request.url))
+        if course is ProposalState.WANTED and over_by_itself:
+            course = ProposalState.MERGED
+        if course is ProposalState.MERGED and ask.commit is not None and (behind or ask.commit != ground.tip):
             # No hold ends before the gateway may have the merge, or it would go back first.
-            return Outcome(None, standing)
-        if course in (Course.MERGED, Course.CLOSED):
-            return Outcome(freed(answer), over(standing))
+            return ChangeSetOutcome(None, standing)
+        if course in (ProposalState.MERGED, ProposalState.CLOSED):
+            return ChangeSetOutcome(freed(answer), over(standing))
         if requests is None:
-            return Outcome(None, replace(standing, request="", reason=None, message=why))
-        origin = Origin(key.identity, sender.name if sender is not None else branch.rpartition("/")[2])
+            return ChangeSetOutcome(None, replace(standing, request="", reason=None, message=why))
+        origin = ChangeSetOrigin(
+            key.identity, sender.name if sender is not None else branch.rpartition("/")[2]
+        )
         return await self._put(key, ask, origin, standing, requests)
 
     async def _record(
         self,
         key: ResourceKey,
-        ask: Ask,
+        ask: BidirectionalRequest,
         branch: str,
         changes: ChangeSet,
-        rules: Rules,
-        origin: Origin,
-    ) -> Recorded:
+        rules: GuardrailRules,
+        origin: ChangeSetOrigin,
+    ) -> RecordedChangeSet:
         direct = is_direct(ask.policy, ask.source.ref)
 
-        async def decided(ground: Ground) -> bool:
+        async def decided(ground: ProposalBase) -> bool:
             if direct:
                 return False
             requests, _ = await self._requests(key, ask, ground, branch)
@@ -240,27 +249,27 @@ class Carrier:
     async def _requested(
         self,
         key: ResourceKey,
-        ask: Ask,
-        origin: Origin,
-        standing: Standing,
+        ask: BidirectionalRequest,
+        origin: ChangeSetOrigin,
+        standing: GatewayChangesState,
         changes: ChangeSet,
-        recorded: Recorded,
-    ) -> Outcome:
+        recorded: RecordedChangeSet,
+    ) -> ChangeSetOutcome:
         requests, why = await self._requests(key, ask, recorded.ground, standing.branch)
         if requests is None:
-            return Outcome(None, replace(standing, message=standing.message or why))
+            return ChangeSetOutcome(None, replace(standing, message=standing.message or why))
         return await self._put(key, ask, origin, standing, requests, changes, recorded)
 
     async def _put(
         self,
         key: ResourceKey,
-        ask: Ask,
-        origin: Origin,
-        standing: Standing,
-        requests: Requests,
+        ask: BidirectionalRequest,
+        origin: ChangeSetOrigin,
+        standing: GatewayChangesState,
+        requests: BranchPullRequests,
         changes: ChangeSet | None = None,
-        recorded: Recorded | None = None,
-    ) -> Outcome:
+        recorded: RecordedChangeSet | None = None,
+    ) -> ChangeSetOutcome:
         body = description_of(
             origin,
             requests.base,
@@ -274,11 +283,11 @@ class Carrier:
         if new:
             self._opened(key)
             log.info("request.opened", key=str(key), branch=standing.branch, url=request.url)
-        return Outcome(None, well(standing, request.url, request.warning))
+        return ChangeSetOutcome(None, well(standing, request.url, request.warning))
 
     async def _requests(
-        self, key: ResourceKey, ask: Ask, ground: Ground, branch: str
-    ) -> tuple[Requests | None, str]:
+        self, key: ResourceKey, ask: BidirectionalRequest, ground: ProposalBase, branch: str
+    ) -> tuple[BranchPullRequests | None, str]:
         """None with the reason where branches are only pushed."""
         if not ask.policy.create_pr:
             return None, ""
@@ -288,42 +297,42 @@ class Carrier:
             forge = await self._forges(key.object.namespace, ask.source, ask.policy)
         except Stalled as error:
             return None, f"pushed only: {error.message}"
-        return Requests(forge, branch, ground.followed), ""
+        return BranchPullRequests(forge, branch, ground.followed), ""
 
     async def _is_in(
         self,
-        proposals: Proposals,
-        ground: Ground,
-        ask: Ask,
-        sender: Sender | None,
-        answer: ChangesAnswer | None,
+        proposals: ProposalBranches,
+        ground: ProposalBase,
+        ask: BidirectionalRequest,
+        sender: ChangeSetSender | None,
+        answer: ChangeSetReply | None,
     ) -> bool:
         """Whether the ref has by itself what the branch proposes, as far as anything is held for it."""
         if ground.branch in (None, ground.tip):
             return ground.branch is not None
         if sender is None or answer is None or not answer.holds:
             return False
-        rules = Rules(sender.intent(), ask.policy)
+        rules = GuardrailRules(sender.intent(), ask.policy)
         paths = {origin for path in answer.holds for origin in rules.origins(path)}
         ours = await proposals.versions(ground.branch, paths) if ground.branch is not None else {}
         return ours == await proposals.versions(ground.tip, paths)
 
-    def _proposals(self, key: ResourceKey, ask: Ask) -> Proposals:
-        async def access() -> Access:
+    def _proposals(self, key: ResourceKey, ask: BidirectionalRequest) -> ProposalBranches:
+        async def access() -> RepoAccess:
             return await self._access(key.object.namespace, ask.source)
 
         remote = Remote(self._git, ask.source.url, access)
-        return Proposals(remote, self._cache, ask.source.ref, clock=self._clock)
+        return ProposalBranches(remote, self._cache, ask.source.ref, clock=self._clock)
 
 
-def _own(ask: Ask, intent: GatewayIntent) -> Ask:
+def _own(ask: BidirectionalRequest, intent: GatewayIntent) -> BidirectionalRequest:
     """A gateway with a ref of its own proposes its changes to that one."""
     if not intent.ref_overridden:
         return ask
     return replace(ask, source=ask.source._replace(ref=intent.source.ref), commit=None)
 
 
-def _unpacked(chunks: list[Chunk], sender: Sender) -> ChangeSet:
+def _unpacked(chunks: list[ChangeSetChunk], sender: ChangeSetSender) -> ChangeSet:
     """Raises `InvalidValue` for a set that is damaged, or is another gateway's."""
     changes = decode(chunks)
     if changes.gateway not in (sender.name, sender.target, sender.key):

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from stoker.domain.errors import StokerError
-from stoker.forges import Forge, PullRequest, PullRequestDraft, RequestState
-from stoker.git.commit.proposal_branch import Ground
+from stoker.forges import Forge, PullRequest, PullRequestDraft, PullRequestState
+from stoker.git.commit.proposal_branch import ProposalBase
 
 
-class Course(Enum):
+class ProposalState(Enum):
     """Where a proposal stands."""
 
     OPEN = "open"
@@ -27,36 +27,38 @@ class Course(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class BranchPullRequests:
     """The requests of one branch into the branch that is followed."""
 
     forge: Forge
     branch: str
     base: str
 
-    async def course(self, ground: Ground) -> tuple[Course, PullRequest | None]:
+    async def course(self, ground: ProposalBase) -> tuple[ProposalState, PullRequest | None]:
         found = await self.forge.find(self.branch, self.base)
-        if found is not None and found.state is RequestState.OPEN:
-            return Course.OPEN, found
+        if found is not None and found.state is PullRequestState.OPEN:
+            return ProposalState.OPEN, found
         over = found is not None and (ground.branch is None or found.head == ground.branch)
         if found is None or not over:
-            return (Course.CLOSED if ground.branch is None else Course.WANTED), None
-        return (Course.MERGED if found.state is RequestState.MERGED else Course.CLOSED), found
+            return (ProposalState.CLOSED if ground.branch is None else ProposalState.WANTED), None
+        return (
+            ProposalState.MERGED if found.state is PullRequestState.MERGED else ProposalState.CLOSED
+        ), found
 
-    async def decided(self, ground: Ground) -> bool:
+    async def decided(self, ground: ProposalBase) -> bool:
         """Whether what stands on the branch is over; where nobody can say, it is not."""
         try:
             course, _ = await self.course(ground)
         except StokerError:
             return False
-        return course in (Course.MERGED, Course.CLOSED)
+        return course in (ProposalState.MERGED, ProposalState.CLOSED)
 
     async def put(
         self, title: str, body: str, labels: tuple[str, ...], *, fresh: bool
     ) -> tuple[PullRequest, bool]:
         """Have one open that says this; whether it is new. The branch is `fresh`: there can be none yet."""
         found = None if fresh else await self.forge.find(self.branch, self.base)
-        if found is not None and found.state is RequestState.OPEN:
+        if found is not None and found.state is PullRequestState.OPEN:
             return await self.forge.update(found.number, title=title, body=body, labels=labels), False
         draft = PullRequestDraft(self.branch, self.base, title, body, labels)
         return await self.forge.create(draft), True

@@ -14,28 +14,34 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stoker.controller.bidirectional.three_way_decision import Merge, Versions
+from stoker.controller.bidirectional.three_way_decision import FileVersions, TextMerge
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import BlobId, FileVersion, TreeChange, blob_of
 from stoker.domain.protocol import ChangedFile
-from stoker.git.commit.proposal_branch import Ground, Own, Proposals, PutTogether, Upon
+from stoker.git.commit.proposal_branch import (
+    MergedFile,
+    ProposalBase,
+    ProposalBranches,
+    ProposalChanges,
+    ProposedFiles,
+)
 
-Read = Callable[[Collection[BlobId]], Awaitable[Mapping[BlobId, bytes]]]
+ContentsReader = Callable[[Collection[BlobId]], Awaitable[Mapping[BlobId, bytes]]]
 
 STUCK = "came to the ref after the branch began, which cannot be brought up to it: merge or close it first"
 
 
 @dataclass(frozen=True, slots=True)
-class CaughtUp:
+class RebasedBranch:
     """A branch as it is once it has what the ref has."""
 
-    up: Upon
+    up: ProposedFiles
     conflicts: tuple[str, ...] = ()
     """Files of the repository that both have changed."""
     contents: Mapping[str, bytes] = field(default_factory=dict)
     """Of what was put together, by blob id; nobody else has these yet."""
 
-    def files(self, paths: Collection[str], git: Versions) -> dict[str, FileVersion]:
+    def files(self, paths: Collection[str], git: FileVersions) -> dict[str, FileVersion]:
         """What it has at some paths, of which `git` knows those of the ref."""
         found = dict(git)
         digits = next((len(one.blob) for one in git.values()), 40)
@@ -49,7 +55,7 @@ class CaughtUp:
         return found
 
 
-def lacking(files: Sequence[ChangedFile], git: Versions, branch: Versions) -> tuple[ChangedFile, ...]:
+def lacking(files: Sequence[ChangedFile], git: FileVersions, branch: FileVersions) -> tuple[ChangedFile, ...]:
     """Those that are to change something which the ref has and the branch has not."""
     return tuple(
         one
@@ -59,14 +65,15 @@ def lacking(files: Sequence[ChangedFile], git: Versions, branch: Versions) -> tu
 
 
 async def catch_up(
-    proposals: Proposals,
+    proposals: ProposalBranches,
     branch: str,
-    ground: Ground,
+    ground: ProposalBase,
     wanted: Sequence[ChangedFile],
-    git: Versions,
-    merge: Merge,
-) -> CaughtUp | Own | None:
-    """The branch with what the ref has; `Own` where the files in question were there when it began.
+    git: FileVersions,
+    merge: TextMerge,
+) -> RebasedBranch | ProposalChanges | None:
+    """The branch with what the ref has; `ProposalChanges` where the files in question were there when it
+    began.
 
     None: nobody can say what the branch has of its own, or it is nothing that can be carried over.
     """
@@ -81,10 +88,10 @@ async def catch_up(
 
 
 async def carried(
-    changes: Sequence[TreeChange], theirs: Mapping[str, FileVersion], read: Read, merge: Merge
-) -> CaughtUp:
+    changes: Sequence[TreeChange], theirs: Mapping[str, FileVersion], read: ContentsReader, merge: TextMerge
+) -> RebasedBranch:
     """What a branch has changed, onto what the ref has now."""
-    up: dict[str, FileVersion | PutTogether | None] = {}
+    up: dict[str, FileVersion | MergedFile | None] = {}
     conflicts: list[str] = []
     contents: dict[str, bytes] = {}
     for path, before, after in changes:
@@ -99,14 +106,18 @@ async def carried(
             conflicts.append(path)
             continue
         up[path] = together
-        if isinstance(together, PutTogether) and there is not None:
+        if isinstance(together, MergedFile) and there is not None:
             contents[blob_of(together.content, digits=len(there.blob))] = together.content
-    return CaughtUp(up, tuple(conflicts), contents)
+    return RebasedBranch(up, tuple(conflicts), contents)
 
 
 async def _together(
-    before: FileVersion | None, there: FileVersion | None, after: FileVersion | None, read: Read, merge: Merge
-) -> FileVersion | PutTogether | None:
+    before: FileVersion | None,
+    there: FileVersion | None,
+    after: FileVersion | None,
+    read: ContentsReader,
+    merge: TextMerge,
+) -> FileVersion | MergedFile | None:
     if before is None or there is None or after is None:
         return None
     executable = after.executable if there.executable == before.executable else there.executable
@@ -121,4 +132,4 @@ async def _together(
         return None
     # Finding out which lines touch takes its time.
     content = await asyncio.to_thread(merge, *(known[blob] for blob in blobs))
-    return None if content is None else PutTogether(content, executable)
+    return None if content is None else MergedFile(content, executable)

@@ -10,12 +10,12 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stoker.controller.bidirectional.types import Ask, Parcel, Standing
+from stoker.controller.bidirectional.types import BidirectionalRequest, GatewayChangesState, ReceivedChangeSet
 from stoker.domain.errors import StokerError
-from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.protocol import ChangeSetReply
 
 
-class Rest(NamedTuple):
+class FailurePause(NamedTuple):
     """How often something failed, and until when it is left alone."""
 
     failures: int = 0
@@ -23,18 +23,18 @@ class Rest(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Desk:
+class BidirectionalState:
     """What is known of one resource."""
 
-    ask: Ask
-    answers: dict[str, ChangesAnswer]
-    standings: dict[str, Standing]
+    ask: BidirectionalRequest
+    answers: dict[str, ChangeSetReply]
+    standings: dict[str, GatewayChangesState]
     troubles: dict[str, StokerError] = field(default_factory=dict)
     """By target: what is in the way now."""
-    halves: set[Parcel] = field(default_factory=set)
+    halves: set[ReceivedChangeSet] = field(default_factory=set)
     """Looked at, and parts of them are still to come."""
-    since: dict[Parcel, float] = field(default_factory=dict)
-    stuck: dict[Parcel, Rest] = field(default_factory=dict)
+    since: dict[ReceivedChangeSet, float] = field(default_factory=dict)
+    stuck: dict[ReceivedChangeSet, FailurePause] = field(default_factory=dict)
     """Sets that did not go; each waits for itself, and keeps nobody else's."""
     look_at: float = 0.0
     """When open requests are looked after next."""
@@ -43,9 +43,9 @@ class Desk:
     task: asyncio.Task[None] | None = None
 
 
-def waiting(desk: Desk) -> list[Parcel]:
+def waiting(desk: BidirectionalState) -> list[ReceivedChangeSet]:
     """The oldest set of each gateway that has no answer yet."""
-    found: dict[str, Parcel] = {}
+    found: dict[str, ReceivedChangeSet] = {}
     for parcel in desk.ask.parcels:
         sender = desk.ask.senders.get(parcel.gateway_key)
         if sender is None or is_unfit(desk, parcel):
@@ -57,28 +57,28 @@ def waiting(desk: Desk) -> list[Parcel]:
     return list(found.values())
 
 
-def rest(desk: Desk, parcel: Parcel) -> Rest:
-    return desk.stuck.get(parcel, Rest())
+def rest(desk: BidirectionalState, parcel: ReceivedChangeSet) -> FailurePause:
+    return desk.stuck.get(parcel, FailurePause())
 
 
-def held(desk: Desk) -> int:
+def held(desk: BidirectionalState) -> int:
     """How many files agents are told to leave alone."""
     return sum(len(answer.holds) for answer in desk.answers.values())
 
 
-def is_unfit(desk: Desk, parcel: Parcel) -> bool:
+def is_unfit(desk: BidirectionalState, parcel: ReceivedChangeSet) -> bool:
     """Whether nothing can be made of it as it is."""
     return parcel.gateway_key not in desk.ask.senders or not parcel.complete or parcel in desk.halves
 
 
-def followed(desk: Desk) -> list[str]:
+def followed(desk: BidirectionalState) -> list[str]:
     """Gateways whose changes somebody has still to decide about."""
     holding = [target for target, answer in desk.answers.items() if answer.holds]
     proposed = [target for target, standing in desk.standings.items() if standing.branch]
     return sorted({*holding, *proposed})
 
 
-def differs(old: Ask, new: Ask) -> bool:
+def differs(old: BidirectionalRequest, new: BidirectionalRequest) -> bool:
     """In something that ends all pauses."""
     return (old.policy, old.source, old.commit, old.secrets, old.behind) != (
         new.policy,

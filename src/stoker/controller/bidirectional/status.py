@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stoker.api.spec.status import GatewayStatus, OwnChanges, SyncStatus
-from stoker.controller.bidirectional.types import Accepted, Standing
-from stoker.controller.cache.gateways import Fleet, Gateway
+from stoker.api.spec.status import GatewayChangesStatus, GatewayStatus, SyncStatus
+from stoker.controller.bidirectional.types import BidirectionalResult, GatewayChangesState
+from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
 from stoker.controller.cache.pods import AgentState
-from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.protocol import ChangeSetReply
 from stoker.domain.reasons import Reason
 
 MAX_PATHS = 20
 _SHOWN = 5
-_NOTHING = Standing()
+_NOTHING = GatewayChangesState()
 _LONGEST_WORD, _LONGEST_LINE = 253, 1024
 # What a gateway sent is the trouble, and nothing keeps the others.
 _OF_ITS_OWN = frozenset({None, Reason.CONFLICT_DETECTED, Reason.CHANGE_REFUSED})
 
 
-def standings_in(status: SyncStatus, fleet: Fleet) -> dict[str, Standing]:
+def standings_in(status: SyncStatus, fleet: GatewayFleet) -> dict[str, GatewayChangesState]:
     """What an earlier leader wrote down, by target."""
     written = {(one.name, one.pod_name): one for one in status.discovered_gateways or ()}
     found = {}
@@ -35,8 +35,8 @@ def standings_in(status: SyncStatus, fleet: Fleet) -> dict[str, Standing]:
 
 
 def changes_of(
-    gateway: Gateway, standing: Standing | None, answer: ChangesAnswer | None
-) -> OwnChanges | None:
+    gateway: FleetGateway, standing: GatewayChangesState | None, answer: ChangeSetReply | None
+) -> GatewayChangesStatus | None:
     """What the agent says of its gateway, and what is known here."""
     said = gateway.report.changes if gateway.report is not None else None
     here = standing or _NOTHING
@@ -48,7 +48,7 @@ def changes_of(
     if not (pending or refused or held or here.branch or reason or message):
         return None
     paths = here.conflicts or (said.paths if said is not None else ()) or here.refused
-    return OwnChanges(
+    return GatewayChangesStatus(
         pending=pending or None,
         refused=refused or None,
         held=held or None,
@@ -60,7 +60,7 @@ def changes_of(
     )
 
 
-def watching(fleet: Fleet, standings: Mapping[str, Standing]) -> tuple[bool, Reason, str]:
+def watching(fleet: GatewayFleet, standings: Mapping[str, GatewayChangesState]) -> tuple[bool, Reason, str]:
     """The condition BidirectionalReady."""
     stuck = [
         (target, standing)
@@ -81,7 +81,7 @@ def watching(fleet: Fleet, standings: Mapping[str, Standing]) -> tuple[bool, Rea
     return True, Reason.WATCHERS_ACTIVE, message
 
 
-def conflicting(accepted: Accepted) -> tuple[bool, Reason, str]:
+def conflicting(accepted: BidirectionalResult) -> tuple[bool, Reason, str]:
     """The condition ConflictDetected."""
     told = [
         f"{target} ({_some(standing.conflicts)})"
@@ -93,9 +93,9 @@ def conflicting(accepted: Accepted) -> tuple[bool, Reason, str]:
     return True, Reason.CONFLICT_DETECTED, f"git and the gateway changed the same files: {_some(told)}"
 
 
-def _read(entry: GatewayStatus, changes: OwnChanges) -> Standing:
+def _read(entry: GatewayStatus, changes: GatewayChangesStatus) -> GatewayChangesState:
     conflict = changes.reason == Reason.CONFLICT_DETECTED
-    return Standing(
+    return GatewayChangesState(
         branch=changes.branch or "",
         request=changes.pull_request or "",
         conflicts=changes.paths or () if conflict else (),

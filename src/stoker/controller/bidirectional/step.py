@@ -10,31 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from stoker.api.to_intent import Surroundings, gateway_intent_for
-from stoker.controller.bidirectional.inbox import Postbox
+from stoker.api.to_intent import IntentContext, gateway_intent_for
+from stoker.controller.bidirectional.inbox import ChangeSetInbox
 from stoker.controller.bidirectional.inbox_keys import parcels_in, strays_in
 from stoker.controller.bidirectional.status import standings_in
-from stoker.controller.bidirectional.types import Accepted, Ask, Sender
-from stoker.controller.bidirectional.worker import Acceptor
-from stoker.controller.cache.informers import Observed
+from stoker.controller.bidirectional.types import BidirectionalRequest, BidirectionalResult, ChangeSetSender
+from stoker.controller.bidirectional.worker import BidirectionalWorker
+from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.context import Context, known
-from stoker.controller.owned.configmaps import Publisher
-from stoker.controller.spec.references import Validator
-from stoker.domain.protocol import Mode, Target
+from stoker.controller.context import ReconcileContext, known
+from stoker.controller.owned.configmaps import ConfigMapPublisher
+from stoker.controller.spec.references import ReferenceValidator
+from stoker.domain.protocol import GatewayTarget, SyncMode
 from stoker.domain.refs import CommitId
 
 
-class WayBack:
+class BidirectionalSteps:
     """The steps."""
 
     def __init__(
         self,
-        observed: Observed,
-        publisher: Publisher,
-        validator: Validator,
-        postbox: Postbox,
-        acceptor: Acceptor,
+        observed: ControllerInformers,
+        publisher: ConfigMapPublisher,
+        validator: ReferenceValidator,
+        postbox: ChangeSetInbox,
+        acceptor: BidirectionalWorker,
         cluster_name: str,
     ) -> None:
         self._observed = observed
@@ -44,21 +44,21 @@ class WayBack:
         self._acceptor = acceptor
         self._cluster_name = cluster_name
 
-    async def prepare(self, context: Context) -> None:
+    async def prepare(self, context: ReconcileContext) -> None:
         if is_on(context):
             await self._postbox.prepare(context.key, context.kept)
 
-    def accept(self, context: Context) -> Accepted:
+    def accept(self, context: ReconcileContext) -> BidirectionalResult:
         """What agents are told of what they sent."""
         if not is_on(context):
             self._acceptor.forget(context.key)
-            return Accepted()
+            return BidirectionalResult()
         before = accepted_in(context)
         if context.paused_by:
             return before
         return self._acceptor.look(context.key, self._ask(context), before)
 
-    async def empty(self, context: Context) -> None:
+    async def empty(self, context: ReconcileContext) -> None:
         """Take out of the maps what agents were told of."""
         if not is_on(context) or context.paused_by:
             return
@@ -73,20 +73,20 @@ class WayBack:
     def forget(self, key: ResourceKey) -> None:
         self._acceptor.forget(key)
 
-    def _ask(self, context: Context) -> Ask:
+    def _ask(self, context: ReconcileContext) -> BidirectionalRequest:
         understood, effective = known(context.understood), known(context.effective)
         intent = understood.intent
         profiles = self._observed.profiles_in(context.key.object.namespace)
-        around = Surroundings(profiles, self._cluster_name, len(context.fleet.gateways) <= 1)
+        around = IntentContext(profiles, self._cluster_name, len(context.fleet.gateways) <= 1)
         commit = context.what.commit if context.what is not None else None
-        return Ask(
+        return BidirectionalRequest(
             policy=intent.policies.bidirectional,
             source=intent.source._replace(ref=effective.ref),
             commit=commit,
             interval=intent.polling.interval if intent.polling.enabled else None,
             secrets=self._validator.secret_versions(context.key, understood),
             senders={
-                one.key: Sender(
+                one.key: ChangeSetSender(
                     one.key,
                     one.target,
                     one.name,
@@ -99,18 +99,20 @@ class WayBack:
         )
 
 
-def behind(orders: Mapping[str, Target], commit: CommitId | None) -> frozenset[str]:
+def behind(orders: Mapping[str, GatewayTarget], commit: CommitId | None) -> frozenset[str]:
     """Who may not apply the commit yet."""
-    return frozenset(name for name, one in orders.items() if one.commit != commit or one.mode is Mode.PLAN)
+    return frozenset(
+        name for name, one in orders.items() if one.commit != commit or one.mode is SyncMode.PLAN
+    )
 
 
-def accepted_in(context: Context) -> Accepted:
+def accepted_in(context: ReconcileContext) -> BidirectionalResult:
     """What this pass has found; before it came that far, what the one before has written down."""
     if context.accepted is not None:
         return context.accepted
     answers = context.published.changes if context.published is not None else {}
-    return Accepted(answers, standings_in(context.status, context.fleet))
+    return BidirectionalResult(answers, standings_in(context.status, context.fleet))
 
 
-def is_on(context: Context) -> bool:
+def is_on(context: ReconcileContext) -> bool:
     return context.understood is not None and context.understood.intent.policies.bidirectional.enabled

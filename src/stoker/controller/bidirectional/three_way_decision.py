@@ -19,17 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stoker.domain.git_objects import FileVersion, Note
-from stoker.domain.protocol import Action, ChangedFile
+from stoker.domain.git_objects import FileVersion, PathNote
+from stoker.domain.protocol import ChangeAction, ChangedFile
 
-Versions = Mapping[str, FileVersion]
+FileVersions = Mapping[str, FileVersion]
 """By repository path."""
-Merge = Callable[[bytes, bytes, bytes], bytes | None]
+TextMerge = Callable[[bytes, bytes, bytes], bytes | None]
 """Base, git's, the gateway's → all changes in one, or None where they touch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MergeDecision:
     """What is to be done about a set."""
 
     edits: Mapping[str, bytes | None]
@@ -39,7 +39,7 @@ class Verdict:
     conflicts: tuple[ChangedFile, ...]
     merged: tuple[ChangedFile, ...]
     """Both sides are in them."""
-    refused: tuple[Note, ...] = ()
+    refused: tuple[PathNote, ...] = ()
     """By live path."""
     kept: tuple[str, ...] = ()
     """Files of the repository, proposed before, that the ref has changed as well since: in conflict."""
@@ -47,12 +47,14 @@ class Verdict:
     """Those of the edits that shall be executable."""
 
 
-def doubtful(files: Sequence[ChangedFile], git: Versions) -> tuple[ChangedFile, ...]:
+def doubtful(files: Sequence[ChangedFile], git: FileVersions) -> tuple[ChangedFile, ...]:
     """Those that both sides changed, each in its own way."""
     return tuple(one for one in files if blob_at(git, one.repo_path) not in (one.blob, one.base))
 
 
-def reviewed(files: Sequence[ChangedFile], git: Versions, branch: Versions | None) -> tuple[ChangedFile, ...]:
+def reviewed(
+    files: Sequence[ChangedFile], git: FileVersions, branch: FileVersions | None
+) -> tuple[ChangedFile, ...]:
     """Those of which a branch that others write as well has a version of its own."""
     if branch is None:
         return ()
@@ -65,14 +67,14 @@ def reviewed(files: Sequence[ChangedFile], git: Versions, branch: Versions | Non
 
 def compare(
     files: Sequence[ChangedFile],
-    git: Versions,
-    branch: Versions | None,
+    git: FileVersions,
+    branch: FileVersions | None,
     contents: Mapping[str, bytes],
-    merge: Merge,
+    merge: TextMerge,
     *,
     takes_conflicts: bool,
     shared: bool = False,
-) -> Verdict:
+) -> MergeDecision:
     """`git` and `branch` have what is at the ref's commit and on the branch that is built on.
 
     `contents` is what is known of the blobs behind doubts. `shared`: others have written to the branch.
@@ -82,14 +84,14 @@ def compare(
     changed: list[ChangedFile] = []
     conflicts: list[ChangedFile] = []
     merged: list[ChangedFile] = []
-    refused: list[Note] = []
+    refused: list[PathNote] = []
     uncertain, touched = set(doubtful(files, git)), set(reviewed(files, git, branch) if shared else ())
     for one in files:
         there = blob_at(git, one.repo_path)
         executable = _executable(one, git, branch if shared else None)
         if _has(git, one, executable) and (branch is None or _has(branch, one, executable)):
             continue
-        wanted = one.content if one.action is Action.WRITTEN else None
+        wanted = one.content if one.action is ChangeAction.WRITTEN else None
         if one in uncertain:
             together = _together(one, there, contents, merge)
             if together is not None:
@@ -99,7 +101,7 @@ def compare(
                 conflicts.append(one)
             else:
                 conflicts.append(one)
-                refused.append(Note(one.path, "was changed in git as well"))
+                refused.append(PathNote(one.path, "was changed in git as well"))
                 continue
         if one in touched and branch is not None:
             both = _beside(one, blob_at(branch, one.repo_path), wanted, contents, merge)
@@ -112,7 +114,7 @@ def compare(
         if executable and wanted is not None:
             programs.add(one.repo_path)
         changed.append(one)
-    return Verdict(
+    return MergeDecision(
         edits,
         tuple(changed),
         tuple(conflicts),
@@ -122,20 +124,20 @@ def compare(
     )
 
 
-def blob_at(versions: Versions, path: str) -> str:
+def blob_at(versions: FileVersions, path: str) -> str:
     """Its blob id; empty where no file is."""
     found = versions.get(path)
     return str(found.blob) if found is not None else ""
 
 
-def _has(versions: Versions, one: ChangedFile, executable: bool) -> bool:
+def _has(versions: FileVersions, one: ChangedFile, executable: bool) -> bool:
     found = versions.get(one.repo_path)
     if found is None or not one.blob:
         return found is None and not one.blob
     return (str(found.blob), found.executable) == (one.blob, executable)
 
 
-def _executable(one: ChangedFile, git: Versions, reviewed: Versions | None) -> bool:
+def _executable(one: ChangedFile, git: FileVersions, reviewed: FileVersions | None) -> bool:
     """Whether it shall be; `reviewed` is the branch where others have written to it."""
     if one.changes_mode or not one.base:
         return one.executable
@@ -145,14 +147,14 @@ def _executable(one: ChangedFile, git: Versions, reviewed: Versions | None) -> b
     return found.executable if found is not None else one.executable
 
 
-def _together(one: ChangedFile, there: str, contents: Mapping[str, bytes], merge: Merge) -> bytes | None:
-    if one.action is not Action.WRITTEN or one.base not in contents or there not in contents:
+def _together(one: ChangedFile, there: str, contents: Mapping[str, bytes], merge: TextMerge) -> bytes | None:
+    if one.action is not ChangeAction.WRITTEN or one.base not in contents or there not in contents:
         return None
     return merge(contents[one.base], contents[there], one.content)
 
 
 def _beside(
-    one: ChangedFile, there: str, wanted: bytes | None, contents: Mapping[str, bytes], merge: Merge
+    one: ChangedFile, there: str, wanted: bytes | None, contents: Mapping[str, bytes], merge: TextMerge
 ) -> bytes | None:
     """With what somebody made of it on the branch; what was taken back is no change that could go with it."""
     taken_back = one.blob == one.base and not one.changes_mode

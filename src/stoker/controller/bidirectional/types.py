@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stoker.domain.intent.intent import GatewayIntent
-from stoker.domain.intent.policies import Bidirectional
-from stoker.domain.intent.source import Source
-from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.intent.policies import BidirectionalPolicy
+from stoker.domain.intent.source import SourceIntent
+from stoker.domain.protocol import ChangeSetReply
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class ChangeSetSender:
     """A gateway that may have something to say."""
 
     key: str
@@ -27,7 +27,7 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ReceivedChangeSet:
     """One set of changes as it lies in the maps, unread."""
 
     gateway_key: str
@@ -48,27 +48,27 @@ class RawChangeSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class BidirectionalRequest:
     """Everything that one resource wants at one time."""
 
-    policy: Bidirectional
-    source: Source
+    policy: BidirectionalPolicy
+    source: SourceIntent
     """With the ref that is followed."""
     commit: CommitId | None
     """Where the ref is, as far as that is known; another one is a reason to look after open requests."""
     interval: float | None
     secrets: tuple[str, ...] = ()
     """Versions of the Secrets that open it; others are a reason to try again at once."""
-    senders: Mapping[str, Sender] = field(default_factory=dict)
+    senders: Mapping[str, ChangeSetSender] = field(default_factory=dict)
     """By key."""
-    parcels: tuple[Parcel, ...] = ()
+    parcels: tuple[ReceivedChangeSet, ...] = ()
     """Oldest first."""
     behind: frozenset[str] = frozenset()
     """Targets that may not apply the commit yet: they wait for a gate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GatewayChangesState:
     """How it stands with the changes of one gateway."""
 
     branch: str = ""
@@ -85,10 +85,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class BidirectionalResult:
     """What became of everything so far."""
 
-    answers: Mapping[str, ChangesAnswer] = field(default_factory=dict)
+    answers: Mapping[str, ChangeSetReply] = field(default_factory=dict)
     """By target."""
-    standings: Mapping[str, Standing] = field(default_factory=dict)
+    standings: Mapping[str, GatewayChangesState] = field(default_factory=dict)
     """By target."""

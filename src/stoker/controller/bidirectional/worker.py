@@ -19,15 +19,29 @@ import random as chance
 from collections.abc import Callable
 from dataclasses import replace
 
-from stoker.controller.bidirectional.answers import Outcome
-from stoker.controller.bidirectional.proposal import Carrier
-from stoker.controller.bidirectional.state import Desk, Rest, differs, followed, held, is_unfit, rest, waiting
-from stoker.controller.bidirectional.types import Accepted, Ask, Parcel, Standing
+from stoker.controller.bidirectional.answers import ChangeSetOutcome
+from stoker.controller.bidirectional.proposal import ChangeSetProcessor
+from stoker.controller.bidirectional.state import (
+    BidirectionalState,
+    FailurePause,
+    differs,
+    followed,
+    held,
+    is_unfit,
+    rest,
+    waiting,
+)
+from stoker.controller.bidirectional.types import (
+    BidirectionalRequest,
+    BidirectionalResult,
+    GatewayChangesState,
+    ReceivedChangeSet,
+)
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.priority_semaphore import Turns
+from stoker.controller.priority_semaphore import HostLimiter
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.protocol import ChangeSetReply
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.result import understood
 from stoker.kube.runtime.workqueue import WorkQueue
@@ -45,12 +59,12 @@ MOST_ANSWERS = 500
 log = get_logger(__name__)
 
 
-class Acceptor:
+class BidirectionalWorker:
     """Works for all resources of a term."""
 
     def __init__(
         self,
-        carrier: Carrier,
+        carrier: ChangeSetProcessor,
         clock: Clock,
         *,
         found: Callable[[ResourceKey], None],
@@ -61,9 +75,9 @@ class Acceptor:
         self._clock = clock
         self._found = found
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.1, random=random)
-        self._desks: dict[ResourceKey, Desk] = {}
+        self._desks: dict[ResourceKey, BidirectionalState] = {}
         self._timers: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
-        self._places = Turns(AT_ONCE)
+        self._places = HostLimiter(AT_ONCE)
 
     async def run(self) -> None:
         """Come back to what has to wait, until cancelled."""
@@ -79,11 +93,13 @@ class Acceptor:
         finally:
             await self.close()
 
-    def look(self, key: ResourceKey, ask: Ask, before: Accepted) -> Accepted:
+    def look(
+        self, key: ResourceKey, ask: BidirectionalRequest, before: BidirectionalResult
+    ) -> BidirectionalResult:
         """What has become of everything; `before` is what an earlier leader left behind."""
         desk = self._desks.get(key)
         if desk is None:
-            desk = Desk(ask, dict(before.answers), dict(before.standings))
+            desk = BidirectionalState(ask, dict(before.answers), dict(before.standings))
             self._desks[key] = desk
         elif differs(desk.ask, ask):
             desk.look_at = 0.0
@@ -96,7 +112,7 @@ class Acceptor:
         self._go_on(key, desk)
         return self._said(desk)
 
-    def settled(self, key: ResourceKey, published: dict[str, ChangesAnswer]) -> list[Parcel]:
+    def settled(self, key: ResourceKey, published: dict[str, ChangeSetReply]) -> list[ReceivedChangeSet]:
         """What may be taken out of the maps: answered where agents can read it, or nobody's."""
         desk = self._desks.get(key)
         if desk is None:
@@ -121,18 +137,18 @@ class Acceptor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _said(self, desk: Desk) -> Accepted:
+    def _said(self, desk: BidirectionalState) -> BidirectionalResult:
         standings = dict(desk.standings)
         for target, error in desk.troubles.items():
-            standing = standings.get(target, Standing())
+            standing = standings.get(target, GatewayChangesState())
             standings[target] = replace(standing, reason=error.reason, message=error.message)
         targets = {sender.target for sender in desk.ask.senders.values()}
         answers = desk.answers
         if len(answers) > MOST_ANSWERS:  # those who are gone and hold nothing need none
             answers = {name: one for name, one in answers.items() if name in targets or one.holds}
-        return Accepted(dict(answers), standings)
+        return BidirectionalResult(dict(answers), standings)
 
-    def _go_on(self, key: ResourceKey, desk: Desk) -> None:
+    def _go_on(self, key: ResourceKey, desk: BidirectionalState) -> None:
         if desk.task is not None:
             return
         now = self._clock.monotonic()
@@ -147,12 +163,12 @@ class Acceptor:
         if unfit:
             self._timers.add_after(key, max(1.0, min(unfit)))
 
-    def _stale(self, desk: Desk) -> list[Parcel]:
+    def _stale(self, desk: BidirectionalState) -> list[ReceivedChangeSet]:
         now = self._clock.monotonic()
         unfit = (parcel for parcel in desk.ask.parcels if is_unfit(desk, parcel))
         return [parcel for parcel in unfit if now - desk.since[parcel] >= STALE]
 
-    async def _work(self, key: ResourceKey, desk: Desk) -> None:
+    async def _work(self, key: ResourceKey, desk: BidirectionalState) -> None:
         try:
             async with self._places.turn():
                 await self._carry_all(key, desk)
@@ -167,13 +183,13 @@ class Acceptor:
         if self._desks.get(key) is desk:
             self._found(key)
 
-    async def _carry_all(self, key: ResourceKey, desk: Desk) -> None:
+    async def _carry_all(self, key: ResourceKey, desk: BidirectionalState) -> None:
         now = self._clock.monotonic()
         for parcel in [one for one in waiting(desk) if rest(desk, one).until <= now]:
             sender = desk.ask.senders[parcel.gateway_key]
             target = sender.target
 
-            def answered(outcome: Outcome, target: str = target) -> None:
+            def answered(outcome: ChangeSetOutcome, target: str = target) -> None:
                 self._keep(key, desk, target, outcome)
 
             try:
@@ -189,7 +205,7 @@ class Acceptor:
                 desk.stuck[parcel] = self._rest(failures, self._trouble(key, desk, target, error))
                 desk.look_at = 0.0  # it may have got as far as the forge
 
-    async def _follow_all(self, key: ResourceKey, desk: Desk) -> None:
+    async def _follow_all(self, key: ResourceKey, desk: BidirectionalState) -> None:
         ask = desk.ask
         desk.look_at = self._clock.monotonic() + (ask.interval or LOOK_AFTER)
         senders = {sender.target: sender for sender in ask.senders.values()}
@@ -202,7 +218,7 @@ class Acceptor:
                     ask,
                     senders.get(target),
                     desk.answers.get(target),
-                    desk.standings.get(target, Standing()),
+                    desk.standings.get(target, GatewayChangesState()),
                     behind=target in ask.behind,
                 )
                 if target not in stuck:  # else that is what a person has to hear of
@@ -214,23 +230,27 @@ class Acceptor:
         if failed is not None:
             desk.look_at = self._rest(desk.lost, failed).until
 
-    def _keep(self, key: ResourceKey, desk: Desk, target: str, outcome: Outcome) -> None:
+    def _keep(
+        self, key: ResourceKey, desk: BidirectionalState, target: str, outcome: ChangeSetOutcome
+    ) -> None:
         if outcome.answer is not None:
             desk.answers[target] = outcome.answer
-        if outcome.standing == Standing():
+        if outcome.standing == GatewayChangesState():
             desk.standings.pop(target, None)
         else:
             desk.standings[target] = outcome.standing
         if self._desks.get(key) is desk:
             self._found(key)
 
-    def _trouble(self, key: ResourceKey, desk: Desk, target: str, error: Exception) -> StokerError:
+    def _trouble(
+        self, key: ResourceKey, desk: BidirectionalState, target: str, error: Exception
+    ) -> StokerError:
         known = understood(error)
         log.warning("changes.waiting", key=str(key), gateway=target, reason=known.reason, error=known.message)
         desk.troubles[target] = known
         return known
 
-    def _rest(self, failures: int, error: StokerError) -> Rest:
+    def _rest(self, failures: int, error: StokerError) -> FailurePause:
         asked = error.after if isinstance(error, Retry) and error.after is not None else 0.0
         pause = max(self._backoff.delay(failures), min(asked, LONGEST_PAUSE))
-        return Rest(failures, self._clock.monotonic() + pause)
+        return FailurePause(failures, self._clock.monotonic() + pause)

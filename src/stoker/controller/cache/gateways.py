@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stoker.api.to_intent.annotation_values import object_name
-from stoker.api.to_intent.pod_facts import Annotation, Key, gateway_name, status_key
-from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.api.to_intent.pod_facts import PodAnnotation, PodAnnotationKey, gateway_name, status_key
+from stoker.controller.cache.pods import AgentState, CachedPod
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol import GatewayReport, StatusKeyMode, SyncStatus
+from stoker.domain.protocol import GatewayReport, StatusKeyMode, SyncState
 
 PER_MAP = 20
 """An apply costs by the managers that an object has (DECISIONS part 0, 6)."""
@@ -26,10 +26,10 @@ SMALL_AGAIN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
+class FleetGateway:
     """One pod of a resource."""
 
-    pod: SeenPod
+    pod: CachedPod
     name: str
     key: str
     """Of its report in the status map."""
@@ -49,27 +49,27 @@ class Gateway:
     def is_at(self, commit: str) -> bool:
         """Whether it is done with this commit; with a ref of its own it is where it wants to be."""
         report = self.report
-        if report is None or report.sync_status is not SyncStatus.SYNCED:
+        if report is None or report.sync_status is not SyncState.SYNCED:
             return False
         return bool(self.override) or (bool(commit) and report.synced_commit == commit)
 
     @property
     def failed(self) -> bool:
-        return self.report is not None and self.report.sync_status is SyncStatus.ERROR
+        return self.report is not None and self.report.sync_status is SyncState.ERROR
 
 
-class Neighbour(NamedTuple):
+class NeighbourGateway(NamedTuple):
     """A gateway of any resource of a namespace, and the commit that it shall be at."""
 
-    gateway: Gateway
+    gateway: FleetGateway
     commit: str
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class GatewayFleet:
     """All gateways of a resource."""
 
-    gateways: tuple[Gateway, ...] = ()
+    gateways: tuple[FleetGateway, ...] = ()
     """Those that can be expected to be there, by name."""
     mode: StatusKeyMode = StatusKeyMode.GATEWAY
     accounts: tuple[str, ...] = ()
@@ -80,18 +80,18 @@ class Fleet:
     """The names of those pods."""
 
     @property
-    def without_agent(self) -> tuple[Gateway, ...]:
+    def without_agent(self) -> tuple[FleetGateway, ...]:
         return tuple(one for one in self.gateways if one.pod.agent is AgentState.NONE)
 
 
-def fleet_of(pods: Sequence[SeenPod], reports: Mapping[str, GatewayReport]) -> Fleet:
+def fleet_of(pods: Sequence[CachedPod], reports: Mapping[str, GatewayReport]) -> GatewayFleet:
     """Put pods and reports together."""
     active = [pod for pod in pods if pod.active]
     names = {pod.name: _name(pod) for pod in pods}
     counts = Counter(names[pod.name] for pod in active)
     mode = StatusKeyMode.POD if any(count > 1 for count in counts.values()) else StatusKeyMode.GATEWAY
 
-    def gateway(pod: SeenPod) -> Gateway:
+    def gateway(pod: CachedPod) -> FleetGateway:
         name = names[pod.name]
         key = status_key(pod.name if mode is StatusKeyMode.POD else name)
         own = reports.get(key)
@@ -100,12 +100,12 @@ def fleet_of(pods: Sequence[SeenPod], reports: Mapping[str, GatewayReport]) -> F
             # Nor is what somebody says in its name under a key of his own.
             said = (reports.get(status_key(each)) for each in (pod.name, name))
             own = next((one for one in said if one is not None and one.pod_name == pod.name), None)
-        return Gateway(
+        return FleetGateway(
             pod=pod,
             name=name,
             key=key,
             profile=_profile(pod),
-            override=pod.annotated(Key.REF_OVERRIDE),
+            override=pod.annotated(PodAnnotationKey.REF_OVERRIDE),
             mistake=_mistake(pod),
             report=own,
             target=pod.name if mode is StatusKeyMode.POD else name,
@@ -114,7 +114,7 @@ def fleet_of(pods: Sequence[SeenPod], reports: Mapping[str, GatewayReport]) -> F
     gateways = sorted(map(gateway, active), key=lambda one: (one.name, one.pod.name))
     staying = [pod for pod in pods if not pod.finished]
     keys = {status_key(each) for pod in staying for each in (pod.name, names[pod.name])}
-    return Fleet(
+    return GatewayFleet(
         gateways=tuple(gateways),
         mode=mode,
         accounts=tuple(sorted({pod.account for pod in staying if _may_have_agent(pod)})),
@@ -142,26 +142,26 @@ def shards_for(keys: Sequence[str], before: Mapping[str, int]) -> dict[str, int]
     return {key: placed[key] for key in sorted(placed)}
 
 
-def _name(pod: SeenPod) -> str:
+def _name(pod: CachedPod) -> str:
     try:
         return gateway_name(pod.facts)
     except InvalidValue:
         return pod.name
 
 
-def _profile(pod: SeenPod) -> str:
-    named = pod.facts.annotation(Key.SYNC_PROFILE)
+def _profile(pod: CachedPod) -> str:
+    named = pod.facts.annotation(PodAnnotationKey.SYNC_PROFILE)
     try:
         return object_name(named) if named is not None else ""
     except InvalidValue:
         return ""
 
 
-def _mistake(pod: SeenPod) -> str:
+def _mistake(pod: CachedPod) -> str:
     """Only what makes the pod somebody else than it wants to be; the rest is the agent's to report."""
     try:
         gateway_name(pod.facts)
-        named: Annotation | None = pod.facts.annotation(Key.SYNC_PROFILE)
+        named: PodAnnotation | None = pod.facts.annotation(PodAnnotationKey.SYNC_PROFILE)
         if named is not None:
             object_name(named)
     except InvalidValue as error:
@@ -169,5 +169,5 @@ def _mistake(pod: SeenPod) -> str:
     return ""
 
 
-def _may_have_agent(pod: SeenPod) -> bool:
+def _may_have_agent(pod: CachedPod) -> bool:
     return pod.agent is not AgentState.NONE or pod.wants_agent

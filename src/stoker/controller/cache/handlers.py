@@ -16,51 +16,51 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
-from stoker.api.to_intent.pod_facts import Key
-from stoker.controller.cache.informers import Observed, listen
+from stoker.api.to_intent.pod_facts import PodAnnotationKey
+from stoker.controller.cache.informers import ControllerInformers, listen
 from stoker.controller.cache.objects import (
     SYNCED_KINDS,
-    Kept,
+    CachedClaim,
+    CachedConfigMap,
+    CachedResource,
+    CachedRole,
+    CachedRoleBinding,
+    CachedSecretHeader,
     ResourceKey,
-    SeenBinding,
-    SeenClaim,
-    SeenMap,
-    SeenRole,
-    SeenSecret,
 )
-from stoker.controller.cache.pods import NAMELESS, SeenPod
+from stoker.controller.cache.pods import NAMELESS, CachedPod
 from stoker.controller.cache.reports import report_in
-from stoker.controller.cache.store import Shelf
+from stoker.controller.cache.store import WriteThroughCache
 from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 
-_Ours = SeenMap | SeenRole | SeenBinding | SeenClaim
-Made = TypeVar("Made", SeenRole, SeenBinding, SeenClaim)
+_CachedOwned = CachedConfigMap | CachedRole | CachedRoleBinding | CachedClaim
+CachedOwnedT = TypeVar("CachedOwnedT", CachedRole, CachedRoleBinding, CachedClaim)
 
 _OURS = ("stoker.io/", "sync.ignition.io/")
 _BARE = frozenset({APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN})
 
 
-class Sink(NamedTuple):
+class KeySink(NamedTuple):
     """Where keys go."""
 
     now: Callable[[ResourceKey], None]
     soon: Callable[[ResourceKey], None]
     profile: Callable[[ObjectKey], None]
 
-    def only(self, may: Callable[[str], bool]) -> Sink:
+    def only(self, may: Callable[[str], bool]) -> KeySink:
         """Takes the keys of these namespaces and drops all others."""
 
         def within(take: Callable[[ResourceKey], None]) -> Callable[[ResourceKey], None]:
             return lambda key: take(key) if may(key.object.namespace) else None
 
         profile = self.profile
-        return Sink(
+        return KeySink(
             within(self.now), within(self.soon), lambda key: profile(key) if may(key.namespace) else None
         )
 
 
-class References:
+class SecretReferences:
     """Which resources name which Secrets, as the last pass over each has found."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class References:
         return tuple(self._users.get(secret, ()))
 
 
-class Waiting:
+class WaitingResources:
     """Resources of which a gateway waits for others, which may be another resource's."""
 
     def __init__(self) -> None:
@@ -103,16 +103,16 @@ class Waiting:
         self._keys.discard(key)
 
 
-class Concerns:
+class WatchHandlers:
     """Listens to everything that is observed and passes keys on."""
 
-    def __init__(self, observed: Observed, references: References) -> None:
+    def __init__(self, observed: ControllerInformers, references: SecretReferences) -> None:
         self._observed = observed
         self.references = references
-        self.waiting = Waiting()
+        self.waiting = WaitingResources()
         self.unseen: set[ResourceKey] = set()
         """Those that went out of our sight without being deleted; who looks after them takes them out."""
-        self._sink: Sink | None = None
+        self._sink: KeySink | None = None
         for kind, shelf in observed.resources.items():
             listen(shelf, self._on_resource(kind))
         listen(observed.bases, self._on_base)
@@ -125,7 +125,7 @@ class Concerns:
         listen(observed.secrets, self._on_secret)
         listen(observed.pause, self._on_pause)
 
-    def tell(self, sink: Sink) -> None:
+    def tell(self, sink: KeySink) -> None:
         """Begin a term, or go on with more namespaces: everything is to be looked at once."""
         self._sink = sink
         for key in self._observed.every():
@@ -153,8 +153,8 @@ class Concerns:
             for key in keys:
                 self._sink.profile(key)
 
-    def _on_resource(self, kind: str) -> Callable[[Change[Kept]], None]:
-        def on_change(change: Change[Kept]) -> None:
+    def _on_resource(self, kind: str) -> Callable[[ObjectChange[CachedResource]], None]:
+        def on_change(change: ObjectChange[CachedResource]) -> None:
             if change.new is None and self._sink is not None and _is_tied(change.old):
                 self.unseen.add(ResourceKey(kind, change.key))
             if change.old is None or change.new is None or asks_for_more(change.old, change.new):
@@ -166,11 +166,11 @@ class Concerns:
 
         return on_change
 
-    def _on_base(self, change: Change[Kept]) -> None:
+    def _on_base(self, change: ObjectChange[CachedResource]) -> None:
         if self._sink is not None:
             self._now(list(self._observed.heirs(change.key)))
 
-    def _on_profile(self, change: Change[Kept]) -> None:
+    def _on_profile(self, change: ObjectChange[CachedResource]) -> None:
         if self._sink is None:
             return
         before, after = change.old, change.new
@@ -180,23 +180,23 @@ class Concerns:
         # Whoever depends on it, or is in a circle with it, has to be judged anew.
         self._profiles((change.key, *self._profiles_in(change.key.namespace)))
 
-    def _on_pod(self, change: Change[SeenPod | None]) -> None:
+    def _on_pod(self, change: ObjectChange[CachedPod | None]) -> None:
         if self._sink is None or change.old == change.new:
             return
         for pod in (change.old, change.new):
             if pod is not None:
                 self._now(list(self._meant_by(pod)))
-                named = pod.annotated(Key.SYNC_PROFILE)
+                named = pod.annotated(PodAnnotationKey.SYNC_PROFILE)
                 self._profiles((ObjectKey(pod.namespace, named),) if named else ())
 
-    def _meant_by(self, pod: SeenPod) -> Iterator[ResourceKey]:
+    def _meant_by(self, pod: CachedPod) -> Iterator[ResourceKey]:
         if pod.resource == NAMELESS:
             yield from self._observed.every(pod.namespace)
             return
         for kind in (pod.resource_kind,) if pod.resource_kind in SYNCED_KINDS else SYNCED_KINDS:
             yield ResourceKey(kind, ObjectKey(pod.namespace, pod.resource))
 
-    def _on_map(self, change: Change[SeenMap]) -> None:
+    def _on_map(self, change: ObjectChange[CachedConfigMap]) -> None:
         if self._sink is None:
             return
         for key in _owners(change.key.namespace, change.new or change.old):
@@ -219,37 +219,39 @@ class Concerns:
     def _profiles_in(self, namespace: str) -> list[ObjectKey]:
         return [key for key in self._observed.profiles.each() if key.namespace == namespace]
 
-    def _on_ours(self, shelf: Shelf[Made]) -> Callable[[Change[Made]], None]:
+    def _on_ours(
+        self, shelf: WriteThroughCache[CachedOwnedT]
+    ) -> Callable[[ObjectChange[CachedOwnedT]], None]:
         """What somebody else did to an object that we make is undone."""
 
-        def on_change(change: Change[Made]) -> None:
+        def on_change(change: ObjectChange[CachedOwnedT]) -> None:
             if self._sink is not None and not shelf.is_echo(change):
                 self._now(list(_owners(change.key.namespace, change.new or change.old)))
 
         return on_change
 
-    def _on_secret(self, change: Change[SeenSecret]) -> None:
+    def _on_secret(self, change: ObjectChange[CachedSecretHeader]) -> None:
         if change.old is None or change.new is None or change.old.version != change.new.version:
             self._now(self.references.users(change.key))
 
-    def _on_pause(self, change: Change[SeenMap]) -> None:
+    def _on_pause(self, change: ObjectChange[CachedConfigMap]) -> None:
         if self._sink is not None:
             self._now(list(self._observed.every()))
 
 
-def _is_tied(old: Kept | None) -> bool:
+def _is_tied(old: CachedResource | None) -> bool:
     """Whether something holds it that nobody was about to take off."""
     meta = old.header.metadata if old is not None else None
     return meta is not None and meta.deletion_timestamp is None and bool(meta.finalizers)
 
 
-def _got_changes(change: Change[SeenMap]) -> bool:
+def _got_changes(change: ObjectChange[CachedConfigMap]) -> bool:
     """Whether a gateway has sent something for git; somebody waits for that."""
     before = change.old.sizes if change.old is not None else {}
     return change.new is not None and not change.new.sizes.keys() <= before.keys()
 
 
-def asks_for_more(old: Kept, new: Kept) -> bool:
+def asks_for_more(old: CachedResource, new: CachedResource) -> bool:
     """Whether a resource changed in something that is wanted, and not only in what was said about it."""
     before, after = old.header.metadata, new.header.metadata
     return (
@@ -273,7 +275,7 @@ def _calm(text: str) -> object:
     return text if report is None else report.without_heartbeat()
 
 
-def _commit(seen: SeenMap | None) -> str:
+def _commit(seen: CachedConfigMap | None) -> str:
     return (seen.data or {}).get("commit", "") if seen is not None else ""
 
 
@@ -281,7 +283,7 @@ def _asked(annotations: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in annotations.items() if name.startswith(_OURS) or name in _BARE}
 
 
-def _owners(namespace: str, seen: _Ours | None) -> Iterator[ResourceKey]:
+def _owners(namespace: str, seen: _CachedOwned | None) -> Iterator[ResourceKey]:
     labels = seen.metadata.labels if seen is not None else {}
     kind, name = labels.get(CR_KIND_LABEL, ""), labels.get(CR_NAME_LABEL, "")
     if name:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent import base_wanted_by
 from stoker.api.to_intent.inheritance import base_allows
@@ -27,13 +27,13 @@ from stoker.controller.cache.objects import (
     BASES,
     PROFILES,
     SYNCED_KINDS,
-    Kept,
+    CachedClaim,
+    CachedConfigMap,
+    CachedResource,
+    CachedRole,
+    CachedRoleBinding,
+    CachedSecretHeader,
     ResourceKey,
-    SeenBinding,
-    SeenClaim,
-    SeenMap,
-    SeenRole,
-    SeenSecret,
     keep_binding,
     keep_claim,
     keep_map,
@@ -42,17 +42,17 @@ from stoker.controller.cache.objects import (
     keep_secret,
     read,
 )
-from stoker.controller.cache.pods import SeenPod, by_namespace, by_resource, keep_pod
-from stoker.controller.cache.store import Shelf
+from stoker.controller.cache.pods import CachedPod, by_namespace, by_resource, keep_pod
+from stoker.controller.cache.store import WriteThroughCache
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import CR_NAME_LABEL
 from stoker.domain.shards import ALL, Shard
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, Resource
-from stoker.kube.watch.namespace_access import Reach, nobody
-from stoker.kube.watch.reflector import Listener, Reflector
+from stoker.kube.client.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, ApiResource
+from stoker.kube.watch.namespace_access import NamespaceAccess, nobody
+from stoker.kube.watch.reflector import ChangeListener, Reflector
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
@@ -65,7 +65,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class WatchScope:
     """What is looked at."""
 
     home: str
@@ -81,10 +81,10 @@ class Scope:
     answered for all resources, whichever replica they reach."""
 
 
-class Observed:
+class ControllerInformers:
     """The stores behind all passes."""
 
-    def __init__(self, client: Client, scope: Scope, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, scope: WatchScope, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._namespaces: Collection[str | None] = scope.namespaces or (None,)
@@ -93,32 +93,36 @@ class Observed:
         self._wanted = None if scope.shard == ALL else _in_shard(scope.shard)
         self.listed = asyncio.Event()
         """Every kind has been listed once, but in namespaces that refuse us everything."""
-        self.reach = Reach(scope.home)
+        self.reach = NamespaceAccess(scope.home)
         self.recovered: Callable[[], None] = nobody
         """Told that a watch is open again: the API server was away, and what failed meanwhile may go well."""
-        self.resources: Mapping[str, Shelf[Kept]] = {
+        self.resources: Mapping[str, WriteThroughCache[CachedResource]] = {
             name: self._shelf(rest(kind), keep_object, labels=scope.labels)
             for name, kind in SYNCED_KINDS.items()
         }
         self.bases = self._shelf(rest(BASES), keep_object)
         self.profiles = self._shelf(rest(PROFILES), keep_object, scopes=self._own)
-        self.pods: Shelf[SeenPod | None] = self._shelf(
+        self.pods: WriteThroughCache[CachedPod | None] = self._shelf(
             PODS, keep_pod, scopes=self._own, indexes={"resource": by_resource, "namespace": by_namespace}
         )
-        self.maps: Shelf[SeenMap] = self._of_ours(CONFIG_MAPS, keep_map)
-        self.roles: Shelf[SeenRole] = self._of_ours(ROLES, keep_role)
-        self.bindings: Shelf[SeenBinding] = self._of_ours(ROLE_BINDINGS, keep_binding)
+        self.maps: WriteThroughCache[CachedConfigMap] = self._of_ours(CONFIG_MAPS, keep_map)
+        self.roles: WriteThroughCache[CachedRole] = self._of_ours(ROLES, keep_role)
+        self.bindings: WriteThroughCache[CachedRoleBinding] = self._of_ours(ROLE_BINDINGS, keep_binding)
         self.shared_volumes = scope.shared_volumes
-        self.claims: Shelf[SeenClaim] = self._of_ours(CLAIMS, keep_claim, watched=scope.shared_volumes)
-        self.secrets: Shelf[SeenSecret] = self._shelf(SECRETS, keep_secret, metadata_only=True)
-        self.pause: Shelf[SeenMap] = self._shelf(
+        self.claims: WriteThroughCache[CachedClaim] = self._of_ours(
+            CLAIMS, keep_claim, watched=scope.shared_volumes
+        )
+        self.secrets: WriteThroughCache[CachedSecretHeader] = self._shelf(
+            SECRETS, keep_secret, metadata_only=True
+        )
+        self.pause: WriteThroughCache[CachedConfigMap] = self._shelf(
             CONFIG_MAPS, keep_map, scopes=(scope.home,), fields=f"metadata.name={PAUSE_MAP}"
         )
         self._pause_key = ObjectKey(scope.home, PAUSE_MAP)
         self.reach.watch(self.reflectors)
 
     @property
-    def shelves(self) -> tuple[Shelf[Any], ...]:
+    def shelves(self) -> tuple[WriteThroughCache[Any], ...]:
         return (
             *self.resources.values(),
             self.bases,
@@ -156,7 +160,7 @@ class Observed:
         """Nobody works any more."""
         self.recovered = self.reach.lit = nobody
 
-    def find(self, key: ResourceKey) -> Kept | None:
+    def find(self, key: ResourceKey) -> CachedResource | None:
         return self.resources[key.kind].get(key.object)
 
     def every(self, namespace: str | None = None) -> Iterator[ResourceKey]:
@@ -199,7 +203,7 @@ class Observed:
                     found[key.name] = profile
         return found
 
-    def pods_of(self, key: ResourceKey) -> list[SeenPod]:
+    def pods_of(self, key: ResourceKey) -> list[CachedPod]:
         """The pods that belong to a resource, in every phase (C-073)."""
         namespace, name = key.object
         named = [pod for _, pod in self.pods.find("resource", f"{namespace}/{name}") if pod is not None]
@@ -213,7 +217,7 @@ class Observed:
         """Whether a pod there leaves it open which resource it means."""
         return any(True for _ in self.pods.find("resource", f"{namespace}/*"))
 
-    def _meant(self, pod: SeenPod, key: ResourceKey) -> bool:
+    def _meant(self, pod: CachedPod, key: ResourceKey) -> bool:
         if pod.resource_kind:
             return pod.resource_kind == key.kind
         others = (kind for kind in self.resources if kind != key.kind)
@@ -225,13 +229,15 @@ class Observed:
         paused = seen is not None and (seen.data or {}).get("paused", "").strip() == "true"
         return f"ConfigMap {self._pause_key} pauses everything" if paused else ""
 
-    def _of_ours(self, resource: Resource, keep: Callable[[bytes], T], *, watched: bool = True) -> Shelf[T]:
+    def _of_ours(
+        self, resource: ApiResource, keep: Callable[[bytes], T], *, watched: bool = True
+    ) -> WriteThroughCache[T]:
         """What is made for resources carries a label of ours."""
         return self._shelf(resource, keep, scopes=self._own if watched else (), labels=CR_NAME_LABEL)
 
     def _shelf(
         self,
-        resource: Resource,
+        resource: ApiResource,
         keep: Callable[[bytes], T],
         *,
         scopes: Collection[str | None] | None = None,
@@ -239,7 +245,7 @@ class Observed:
         fields: str | None = None,
         metadata_only: bool = False,
         indexes: Mapping[str, Callable[[ObjectKey, T], Iterator[str]]] | None = None,
-    ) -> Shelf[T]:
+    ) -> WriteThroughCache[T]:
         def reflector(namespace: str | None) -> Reflector[T]:
             return Reflector(
                 self._client,
@@ -258,7 +264,9 @@ class Observed:
                 clock=self._clock,
             )
 
-        return Shelf([reflector(each) for each in (self._namespaces if scopes is None else scopes)], keep)
+        return WriteThroughCache(
+            [reflector(each) for each in (self._namespaces if scopes is None else scopes)], keep
+        )
 
 
 def _in_shard(shard: Shard) -> Callable[[ObjectKey], bool]:
@@ -274,12 +282,12 @@ def _profile(raw: bytes) -> SyncProfile | None:
         return None
 
 
-def listen(shelf: Shelf[T], listener: Listener[T]) -> None:
+def listen(shelf: WriteThroughCache[T], listener: ChangeListener[T]) -> None:
     for reflector in shelf.reflectors:
         reflector.listen(listener)
 
 
-def _unreadable(resource: Resource) -> Callable[[ObjectKey, Exception], None]:
+def _unreadable(resource: ApiResource) -> Callable[[ObjectKey, Exception], None]:
     def refused(key: ObjectKey, error: Exception) -> None:
         kind = type(error).__name__ if not isinstance(error, msgspec.ValidationError) else str(error)
         log.warning("object.unreadable", kind=resource.kind, key=str(key), error=kind)

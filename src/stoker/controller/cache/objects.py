@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.registry import KINDS
 from stoker.api.to_intent import MODELS
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.protocol import labels_of
 from stoker.domain.reasons import Reason
-from stoker.kube.client.objects import HeaderMeta
+from stoker.kube.client.objects import ObjectHeaderMeta
 from stoker.kube.events.series import ObjectRef
 from stoker.kube.watch.store import ObjectKey
 
@@ -28,13 +28,13 @@ BASES = next(kind for kind in KINDS if kind.model is IgnitionSyncBase)
 PROFILES = next(kind for kind in KINDS if kind.model is SyncProfile)
 
 
-class Owner(msgspec.Struct, frozen=True):
+class OwnerUid(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-class OwnedMeta(HeaderMeta, frozen=True, rename="camel", gc=False):
+class OwnedMeta(ObjectHeaderMeta, frozen=True, rename="camel", gc=False):
     finalizers: tuple[str, ...] = ()
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[OwnerUid, ...] = ()
 
 
 class OwnedHeader(msgspec.Struct, frozen=True, gc=False):
@@ -42,7 +42,7 @@ class OwnedHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedResource:
     """One object of our own kinds as it came: one that cannot be read must still get a status."""
 
     header: OwnedHeader
@@ -60,15 +60,15 @@ class ResourceKey:
         return f"{self.kind} {self.object}"
 
     @property
-    def door(self) -> FrontDoor:
-        return FrontDoor(self.kind)
+    def door(self) -> SyncResourceKind:
+        return SyncResourceKind(self.kind)
 
     @property
-    def identity(self) -> Identity:
-        return Identity(self.door, self.object.namespace, self.object.name)
+    def identity(self) -> ResourceIdentity:
+        return ResourceIdentity(self.door, self.object.namespace, self.object.name)
 
 
-class SeenMap(msgspec.Struct, frozen=True):
+class CachedConfigMap(msgspec.Struct, frozen=True):
     """A ConfigMap; of what is binary in it only the names and how much it is."""
 
     metadata: OwnedMeta = OwnedMeta()
@@ -76,36 +76,36 @@ class SeenMap(msgspec.Struct, frozen=True):
     sizes: dict[str, int] = {}
 
 
-class _WholeMap(msgspec.Struct, frozen=True, rename="camel"):
+class _FullConfigMap(msgspec.Struct, frozen=True, rename="camel"):
     metadata: OwnedMeta = OwnedMeta()
     data: dict[str, str] | None = None
     binary_data: dict[str, msgspec.Raw] | None = None
 
 
-class SeenRole(msgspec.Struct, frozen=True):
+class CachedRole(msgspec.Struct, frozen=True):
     metadata: OwnedMeta = OwnedMeta()
     rules: list[dict[str, Any]] | None = None
 
 
-class SeenBinding(msgspec.Struct, frozen=True, rename="camel"):
+class CachedRoleBinding(msgspec.Struct, frozen=True, rename="camel"):
     metadata: OwnedMeta = OwnedMeta()
     role_ref: dict[str, str] = {}
     subjects: list[dict[str, str]] | None = None
 
 
-class ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
+class CachedClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
     storage_class_name: str | None = None
     resources: dict[str, dict[str, Any]] = {}
 
 
-class SeenClaim(msgspec.Struct, frozen=True):
+class CachedClaim(msgspec.Struct, frozen=True):
     """A PersistentVolumeClaim."""
 
     metadata: OwnedMeta = OwnedMeta()
-    spec: ClaimSpec = ClaimSpec()
+    spec: CachedClaimSpec = CachedClaimSpec()
 
 
-class SeenSecret(msgspec.Struct, frozen=True):
+class CachedSecretHeader(msgspec.Struct, frozen=True):
     """The head of a Secret; what it holds never comes here."""
 
     uid: str
@@ -120,17 +120,17 @@ _header = msgspec.json.Decoder(OwnedHeader)
 _OURS = ("stoker.io/", "sync.ignition.io/")
 
 
-def keep_object(raw: bytes) -> Kept:
-    return Kept(_header.decode(raw), raw)
+def keep_object(raw: bytes) -> CachedResource:
+    return CachedResource(_header.decode(raw), raw)
 
 
-_whole_map = msgspec.json.Decoder(_WholeMap)
-keep_role = msgspec.json.Decoder(SeenRole).decode
-keep_claim = msgspec.json.Decoder(SeenClaim).decode
-keep_binding = msgspec.json.Decoder(SeenBinding).decode
+_whole_map = msgspec.json.Decoder(_FullConfigMap)
+keep_role = msgspec.json.Decoder(CachedRole).decode
+keep_claim = msgspec.json.Decoder(CachedClaim).decode
+keep_binding = msgspec.json.Decoder(CachedRoleBinding).decode
 
 
-def keep_map(raw: bytes) -> SeenMap:
+def keep_map(raw: bytes) -> CachedConfigMap:
     """Of a ConfigMap its first keys; binary values can be a megabyte and are read when they are needed.
 
     Keys beyond the first come into view when those before them are removed.
@@ -138,17 +138,17 @@ def keep_map(raw: bytes) -> SeenMap:
     whole = _whole_map.decode(raw)
     data = None if whole.data is None else dict(islice(whole.data.items(), MAX_KEYS))
     binary = islice((whole.binary_data or {}).items(), MAX_KEYS)
-    return SeenMap(whole.metadata, data, {name: memoryview(value).nbytes for name, value in binary})
+    return CachedConfigMap(whole.metadata, data, {name: memoryview(value).nbytes for name, value in binary})
 
 
-def keep_secret(raw: bytes) -> SeenSecret:
+def keep_secret(raw: bytes) -> CachedSecretHeader:
     """Annotations of others may hold the Secret itself (`last-applied-configuration`): left out."""
     meta = _header.decode(raw).metadata
     ours = {name: value for name, value in meta.annotations.items() if name.startswith(_OURS)}
-    return SeenSecret(meta.uid, meta.resource_version, ours)
+    return CachedSecretHeader(meta.uid, meta.resource_version, ours)
 
 
-def read(kept: Kept, model: type[M]) -> M:
+def read(kept: CachedResource, model: type[M]) -> M:
     """The whole object; one that does not fit its own schema is refused with the path of the field."""
     try:
         return msgspec.json.decode(kept.raw, type=model)
@@ -156,7 +156,9 @@ def read(kept: Kept, model: type[M]) -> M:
         raise InvalidValue(f"the resource cannot be read: {error}", reason=Reason.INVALID_SPEC) from None
 
 
-def head_of(key: ResourceKey, kept: Kept, name: str, more: dict[str, str] | None = None) -> dict[str, Any]:
+def head_of(
+    key: ResourceKey, kept: CachedResource, name: str, more: dict[str, str] | None = None
+) -> dict[str, Any]:
     """The metadata of an object that belongs to a resource and goes away with it."""
     return {
         "name": name,
@@ -166,7 +168,7 @@ def head_of(key: ResourceKey, kept: Kept, name: str, more: dict[str, str] | None
     }
 
 
-def owner_reference(key: ResourceKey, kept: Kept) -> dict[str, Any]:
+def owner_reference(key: ResourceKey, kept: CachedResource) -> dict[str, Any]:
     return {
         "apiVersion": SYNCED_KINDS[key.kind].api_version,
         "kind": key.kind,
@@ -176,14 +178,14 @@ def owner_reference(key: ResourceKey, kept: Kept) -> dict[str, Any]:
     }
 
 
-def belongs_to(metadata: OwnedMeta, key: ResourceKey, kept: Kept) -> bool:
+def belongs_to(metadata: OwnedMeta, key: ResourceKey, kept: CachedResource) -> bool:
     """Whether an object carries our labels and our owner reference."""
     owned = any(owner.uid == kept.header.metadata.uid for owner in metadata.owner_references)
     labels = labels_of(key.door, key.object.name)
     return owned and all(metadata.labels.get(name) == value for name, value in labels.items())
 
 
-def ref_to(key: ResourceKey, kept: Kept) -> ObjectRef:
+def ref_to(key: ResourceKey, kept: CachedResource) -> ObjectRef:
     """The resource as an Event names it."""
     metadata = kept.header.metadata
     kind = SYNCED_KINDS[key.kind]

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, Key, PodFacts
+from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, PodAnnotationKey, PodFacts
 from stoker.domain.injection import AGENTS
 from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL
 from stoker.kube.watch.store import ObjectKey
@@ -35,7 +35,7 @@ class AgentState(StrEnum):
     LOST = "lost"
 
 
-class SeenPod(msgspec.Struct, frozen=True):
+class CachedPod(msgspec.Struct, frozen=True):
     """A pod of ours."""
 
     name: str
@@ -60,24 +60,24 @@ class SeenPod(msgspec.Struct, frozen=True):
 
     @property
     def wants_agent(self) -> bool:
-        asked = self.facts.annotation(Key.INJECT)
+        asked = self.facts.annotation(PodAnnotationKey.INJECT)
         return asked is not None and asked.value != "false"
 
-    def annotated(self, key: Key) -> str:
+    def annotated(self, key: PodAnnotationKey) -> str:
         found = self.facts.annotation(key)
         return "" if found is None else found.value
 
     @property
     def resource(self) -> str:
         """The name of the resource that it belongs to: the injector's label, else what it says itself."""
-        return self.labels.get(CR_NAME_LABEL) or self.annotated(Key.CR_NAME) or NAMELESS
+        return self.labels.get(CR_NAME_LABEL) or self.annotated(PodAnnotationKey.CR_NAME) or NAMELESS
 
     @property
     def resource_kind(self) -> str:
-        return self.labels.get(CR_KIND_LABEL) or self.annotated(Key.CR_KIND)
+        return self.labels.get(CR_KIND_LABEL) or self.annotated(PodAnnotationKey.CR_KIND)
 
 
-def keep_pod(raw: bytes) -> SeenPod | None:
+def keep_pod(raw: bytes) -> CachedPod | None:
     """What is remembered of a pod; nothing of one that is none of ours."""
     if not any(mark in raw for mark in _MARKS):
         return None
@@ -88,7 +88,7 @@ def keep_pod(raw: bytes) -> SeenPod | None:
         for name, value in (meta.annotations or {}).items()
         if name.startswith((PREFIX, LEGACY_PREFIX))
     }
-    seen = SeenPod(
+    seen = CachedPod(
         name=meta.name,
         namespace=meta.namespace,
         labels=meta.labels or {},
@@ -102,22 +102,22 @@ def keep_pod(raw: bytes) -> SeenPod | None:
     return seen if ours else None
 
 
-def by_resource(_: ObjectKey, pod: SeenPod | None) -> Iterator[str]:
+def by_resource(_: ObjectKey, pod: CachedPod | None) -> Iterator[str]:
     """For an index: pods by the resource that they name."""
     if pod is not None:
         yield f"{pod.namespace}/{pod.resource}"
 
 
-def by_namespace(_: ObjectKey, pod: SeenPod | None) -> Iterator[str]:
+def by_namespace(_: ObjectKey, pod: CachedPod | None) -> Iterator[str]:
     if pod is not None:
         yield pod.namespace
 
 
-class _Shape(msgspec.Struct, frozen=True, rename="camel"):
+class _PodShape(msgspec.Struct, frozen=True, rename="camel"):
     pass
 
 
-class _Meta(_Shape, frozen=True):
+class _CachedPodMeta(_PodShape, frozen=True):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] | None = None
@@ -125,52 +125,52 @@ class _Meta(_Shape, frozen=True):
     deletion_timestamp: str | None = None
 
 
-class _Container(_Shape, frozen=True):
+class _CachedContainer(_PodShape, frozen=True):
     name: str = ""
 
 
-class _Spec(_Shape, frozen=True):
-    containers: tuple[_Container, ...] | None = None
-    init_containers: tuple[_Container, ...] | None = None
+class _CachedPodSpec(_PodShape, frozen=True):
+    containers: tuple[_CachedContainer, ...] | None = None
+    init_containers: tuple[_CachedContainer, ...] | None = None
     service_account_name: str = ""
 
 
-class _Waiting(_Shape, frozen=True):
+class _ContainerWaiting(_PodShape, frozen=True):
     reason: str = ""
 
 
-class _Terminated(_Shape, frozen=True):
+class _ContainerTerminated(_PodShape, frozen=True):
     exit_code: int = 0
 
 
-class _State(_Shape, frozen=True):
-    waiting: _Waiting | None = None
-    terminated: _Terminated | None = None
+class _ContainerState(_PodShape, frozen=True):
+    waiting: _ContainerWaiting | None = None
+    terminated: _ContainerTerminated | None = None
 
 
-class _ContainerStatus(_Shape, frozen=True):
+class _ContainerStatus(_PodShape, frozen=True):
     name: str = ""
     ready: bool = False
     started: bool | None = None
-    state: _State = _State()
+    state: _ContainerState = _ContainerState()
 
 
-class _Status(_Shape, frozen=True):
+class _CachedPodStatus(_PodShape, frozen=True):
     phase: str = ""
     container_statuses: tuple[_ContainerStatus, ...] | None = None
     init_container_statuses: tuple[_ContainerStatus, ...] | None = None
 
 
-class _Pod(_Shape, frozen=True):
-    metadata: _Meta
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+class _WatchedPod(_PodShape, frozen=True):
+    metadata: _CachedPodMeta
+    spec: _CachedPodSpec = _CachedPodSpec()
+    status: _CachedPodStatus = _CachedPodStatus()
 
 
-_decode = msgspec.json.Decoder(_Pod).decode
+_decode = msgspec.json.Decoder(_WatchedPod).decode
 
 
-def _agent_state(pod: _Pod) -> AgentState:
+def _agent_state(pod: _WatchedPod) -> AgentState:
     spec, status = pod.spec, pod.status
     names = {one.name for one in (*(spec.containers or ()), *(spec.init_containers or ()))} & AGENTS
     if not names:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
-from stoker.controller.cache.objects import ResourceKey, SeenMap
-from stoker.controller.cache.store import Shelf
+from stoker.controller.cache.objects import CachedConfigMap, ResourceKey
+from stoker.controller.cache.store import WriteThroughCache
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import GatewayReport, status_map
 from stoker.domain.protocol.report import MAX_READ_BYTES
@@ -27,7 +27,7 @@ MOST_CACHED_BYTES = 16 << 20
 """Four thousand reports of the largest size that agents write."""
 
 
-class _Parsed(NamedTuple):
+class _ParsedReport(NamedTuple):
     report: GatewayReport | None
     size: int
 
@@ -38,7 +38,7 @@ class ReportCache:
     def __init__(self, most: int = MOST_CACHED, most_bytes: int = MOST_CACHED_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._parsed: OrderedDict[bytes, _Parsed] = OrderedDict()
+        self._parsed: OrderedDict[bytes, _ParsedReport] = OrderedDict()
         self.bytes = 0
         """Of the texts that the cached reports were made from."""
 
@@ -59,7 +59,7 @@ class ReportCache:
             report = GatewayReport.parse(text)
         except InvalidValue:
             report = None
-        self._parsed[digest] = _Parsed(report, len(content))
+        self._parsed[digest] = _ParsedReport(report, len(content))
         self.bytes += len(content)
         while len(self._parsed) > self._most or self.bytes > self._most_bytes:
             _, dropped = self._parsed.popitem(last=False)
@@ -72,8 +72,8 @@ report_in = _CACHE.parse
 
 
 def status_maps(
-    maps: Shelf[SeenMap], key: ResourceKey, shards: int = MOST_SHARDS
-) -> Iterator[tuple[int, SeenMap]]:
+    maps: WriteThroughCache[CachedConfigMap], key: ResourceKey, shards: int = MOST_SHARDS
+) -> Iterator[tuple[int, CachedConfigMap]]:
     """The status maps of a resource that are there, by number."""
     for shard in range(shards + 1):
         seen = maps.get(ObjectKey(key.object.namespace, status_map(key.door, key.object.name, shard)))
@@ -81,7 +81,7 @@ def status_maps(
             yield shard, seen
 
 
-def entries(maps: Shelf[SeenMap], key: ResourceKey) -> Mapping[str, GatewayReport]:
+def entries(maps: WriteThroughCache[CachedConfigMap], key: ResourceKey) -> Mapping[str, GatewayReport]:
     """All reports by their key; where two maps have the same one, the later sign of life counts."""
     found: dict[str, GatewayReport] = {}
     for _, seen in status_maps(maps, key):

@@ -14,32 +14,32 @@ from collections.abc import Callable
 import msgspec
 
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
+from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey, SourceIntent
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import TOKEN_USER, Access, Login, Password, SshKey
-from stoker.git.auth.github_app import AppTokens, GitHubApp, TokenRights
-from stoker.kube.client.client import Client
+from stoker.git.auth.credentials import TOKEN_USER, GitLogin, GitPassword, GitSshKey, RepoAccess
+from stoker.git.auth.github_app import GitHubApp, GitHubAppTokens, TokenRights
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.objects import HeaderMeta
+from stoker.kube.client.objects import ObjectHeaderMeta
 from stoker.kube.client.resources import SECRETS
 from stoker.kube.watch.store import ObjectKey
 
 
-class _SecretObject(msgspec.Struct):
+class _SourceSecret(msgspec.Struct):
     """As much of a Secret as is needed; it lives no longer than one call."""
 
     data: dict[str, str] = {}
-    metadata: HeaderMeta = HeaderMeta()
+    metadata: ObjectHeaderMeta = ObjectHeaderMeta()
 
 
-class KeyNames:
+class SecretKeyNames:
     """Which keys Secrets have; what stands under them is not remembered.
 
     The watch tells when a Secret changes, so each version is asked for once.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._known: dict[ObjectKey, tuple[str, frozenset[str]]] = {}
 
@@ -48,7 +48,7 @@ class KeyNames:
         known = self._known.get(secret)
         if known is not None and known[0] == version:
             return known[1]
-        found = await self._client.get(SECRETS, secret.name, secret.namespace, into=_SecretObject)
+        found = await self._client.get(SECRETS, secret.name, secret.namespace, into=_SourceSecret)
         names = frozenset(name for name, value in found.data.items() if value)
         self._known[secret] = found.metadata.resource_version, names
         return names
@@ -59,10 +59,10 @@ class KeyNames:
             del self._known[secret]
 
 
-class SecretReader:
+class NamespaceSecretReader:
     """Reads Secrets of one namespace."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
 
@@ -71,35 +71,35 @@ class SecretReader:
 
     async def access(
         self,
-        source: Source,
-        apps: AppTokens,
+        source: SourceIntent,
+        apps: GitHubAppTokens,
         rights: TokenRights = TokenRights.READ,
         *,
         require_known_hosts: bool = False,
-    ) -> Access:
+    ) -> RepoAccess:
         """What git needs to reach a source, as the Secrets are now; `rights` are those of an app's token."""
         ca = None if source.ca is None else (await self.value(source.ca)).reveal_bytes()
         app = await self._app(source.auth)
         if app is not None:
             return await apps.access(app, source.url, rights, ca=ca, proxy=source.proxy)
         login = await self._login(source.auth)
-        return Access(login, ca=ca, proxy=source.proxy, require_known_hosts=require_known_hosts)
+        return RepoAccess(login, ca=ca, proxy=source.proxy, require_known_hosts=require_known_hosts)
 
-    async def _login(self, auth: GitAuth) -> Login | None:
+    async def _login(self, auth: GitAuthPolicy) -> GitLogin | None:
         """Nothing where no login was asked for."""
-        if auth.kind is AuthKind.NONE or auth.secret is None:
+        if auth.kind is GitAuthKind.NONE or auth.secret is None:
             return None
-        if auth.kind is AuthKind.SSH:
+        if auth.kind is GitAuthKind.SSH:
             hosts = None if auth.known_hosts is None else await self.value(auth.known_hosts)
-            return SshKey(await self.value(auth.secret), None if hosts is None else hosts.reveal_bytes())
-        if auth.kind is AuthKind.BASIC:
+            return GitSshKey(await self.value(auth.secret), None if hosts is None else hosts.reveal_bytes())
+        if auth.kind is GitAuthKind.BASIC:
             values = await self._values(auth.secret.name, "username", "password")
             username, password = (self._line(value, auth.secret.name) for value in values)
-            return Password(username.reveal(), password)
-        return Password(TOKEN_USER, self._line(await self.value(auth.secret), auth.secret.name))
+            return GitPassword(username.reveal(), password)
+        return GitPassword(TOKEN_USER, self._line(await self.value(auth.secret), auth.secret.name))
 
-    async def _app(self, auth: GitAuth) -> GitHubApp | None:
-        if auth.kind is not AuthKind.GITHUB_APP or auth.secret is None:
+    async def _app(self, auth: GitAuthPolicy) -> GitHubApp | None:
+        if auth.kind is not GitAuthKind.GITHUB_APP or auth.secret is None:
             return None
         if auth.app_id is None or auth.installation_id is None:
             raise Stalled("git.auth.githubApp names no app or no installation", reason=Reason.INVALID_SPEC)
@@ -107,7 +107,7 @@ class SecretReader:
 
     async def _values(self, name: str, *keys: str) -> list[Secret]:
         try:
-            found = await self._client.get(SECRETS, name, self._namespace, into=_SecretObject)
+            found = await self._client.get(SECRETS, name, self._namespace, into=_SourceSecret)
         except NotFound:
             raise no_secret(self._namespace, name) from None
         return [self._decoded(found, name, key) for key in keys]
@@ -119,7 +119,7 @@ class SecretReader:
             raise Stalled(f"{where} holds more or other than a line of text", reason=Reason.INVALID_VALUE)
         return value
 
-    def _decoded(self, found: _SecretObject, name: str, key: str) -> Secret:
+    def _decoded(self, found: _SourceSecret, name: str, key: str) -> Secret:
         if not found.data.get(key):
             raise no_key(self._namespace, SecretKey(name, key))
         try:

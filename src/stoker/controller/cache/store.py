@@ -17,27 +17,27 @@ import msgspec
 
 from stoker.kube.client.errors import NotFound
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change, Entry, ObjectKey
+from stoker.kube.watch.store import CacheEntry, ObjectChange, ObjectKey
 from stoker.kube.watch.watch_events import read_item
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Written(Generic[T]):
+class _OwnWrite(Generic[T]):
     over: frozenset[str]
     """The version that the watch showed then, and those that we have written since; empty for nothing."""
     version: str
     value: T | None
 
 
-class Shelf(Generic[T]):
+class WriteThroughCache(Generic[T]):
     """One kind over all scopes that are watched."""
 
     def __init__(self, reflectors: Sequence[Reflector[T]], keep: Callable[[bytes], T]) -> None:
         self.reflectors = tuple(reflectors)
         self._keep = keep
-        self._written: dict[ObjectKey, _Written[T]] = {}
+        self._written: dict[ObjectKey, _OwnWrite[T]] = {}
         self._echoes: dict[ObjectKey, str] = {}
         for reflector in self.reflectors:
             reflector.listen(self._on_change)
@@ -72,7 +72,7 @@ class Shelf(Generic[T]):
         value, version = self._keep(raw), read_item(raw).resource_version
         self._echoes[key] = version
         if _version(self._entry(key)) in before:
-            self._written[key] = _Written(before, version, value)
+            self._written[key] = _OwnWrite(before, version, value)
         return value
 
     async def remove(self, key: ObjectKey, request: Awaitable[None]) -> None:
@@ -81,9 +81,9 @@ class Shelf(Generic[T]):
         with suppress(NotFound):
             await request
         if _version(self._entry(key)) in before:
-            self._written[key] = _Written(before, "", None)
+            self._written[key] = _OwnWrite(before, "", None)
 
-    def is_echo(self, change: Change[T]) -> bool:
+    def is_echo(self, change: ObjectChange[T]) -> bool:
         """Whether the watch only tells us of our own write."""
         return change.new is not None and change.resource_version == self._echoes.get(change.key)
 
@@ -91,7 +91,7 @@ class Shelf(Generic[T]):
         self._written.clear()
         self._echoes.clear()
 
-    def _on_change(self, change: Change[T]) -> None:
+    def _on_change(self, change: ObjectChange[T]) -> None:
         written = self._written.get(change.key)
         if written is not None and change.resource_version not in written.over:
             del self._written[change.key]
@@ -104,7 +104,7 @@ class Shelf(Generic[T]):
         before = self._written.get(key)
         return frozenset({now, *((*before.over, before.version) if before is not None else ())})
 
-    def _entry(self, key: ObjectKey) -> Entry[T] | None:
+    def _entry(self, key: ObjectKey) -> CacheEntry[T] | None:
         for reflector in self.reflectors:
             if reflector.namespace in (None, key.namespace):
                 entry = reflector.store.entry(key)
@@ -113,5 +113,5 @@ class Shelf(Generic[T]):
         return None
 
 
-def _version(entry: Entry[T] | None) -> str:
+def _version(entry: CacheEntry[T] | None) -> str:
     return "" if entry is None else entry.resource_version

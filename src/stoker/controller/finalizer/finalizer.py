@@ -21,17 +21,17 @@ from contextlib import suppress
 
 import msgspec
 
-from stoker.controller.cache.gateways import Fleet, fleet_of
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.cache.gateways import GatewayFleet, fleet_of
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey
 from stoker.controller.cache.pods import AgentState
 from stoker.controller.cache.reports import entries
 from stoker.controller.finalizer.finalizer_removal import finalizer, read, untie
-from stoker.controller.owned.configmaps import Publisher
+from stoker.controller.owned.configmaps import ConfigMapPublisher
 from stoker.domain.clock import Clock, parse_rfc3339
 from stoker.domain.errors import Wait
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.kinds import rest
 from stoker.telemetry.logs import get_logger
@@ -47,9 +47,9 @@ class Finalizer:
 
     def __init__(
         self,
-        observed: Observed,
-        client: Client,
-        publisher: Publisher,
+        observed: ControllerInformers,
+        client: KubeClient,
+        publisher: ConfigMapPublisher,
         clock: Clock,
         *,
         manager: str,
@@ -69,7 +69,7 @@ class Finalizer:
         self._enabled = enabled
         self._leaving: dict[ResourceKey, float] = {}
 
-    async def ensure(self, key: ResourceKey, kept: Kept) -> Kept:
+    async def ensure(self, key: ResourceKey, kept: CachedResource) -> CachedResource:
         """The resource with our finalizer on it, or without it where finalizers are not enabled."""
         finalizers = kept.header.metadata.finalizers
         if (finalizer(key) in finalizers) is self._enabled:
@@ -77,7 +77,7 @@ class Finalizer:
         others = tuple(name for name in finalizers if name != finalizer(key))
         return await self._write(key, kept, (*others, finalizer(key)) if self._enabled else others)
 
-    async def part(self, key: ResourceKey, kept: Kept) -> None:
+    async def part(self, key: ResourceKey, kept: CachedResource) -> None:
         """Let a deleted resource go, or raise Wait while agents have not answered."""
         finalizers = kept.header.metadata.finalizers
         if finalizer(key) not in finalizers:
@@ -113,7 +113,7 @@ class Finalizer:
         fleet = fleet_of(self._observed.pods_of(key), entries(self._observed.maps, key))
         return silent_in(fleet)
 
-    def _left(self, kept: Kept, since: float) -> float:
+    def _left(self, kept: CachedResource, since: float) -> float:
         """Seconds left by the server's clock or by ours, whichever is over first."""
         own = PATIENCE - (self._clock.monotonic() - since)
         told = kept.header.metadata.deletion_timestamp
@@ -121,7 +121,9 @@ class Finalizer:
             return own
         return min(own, PATIENCE - (self._clock.now() - parse_rfc3339(told)).total_seconds())
 
-    async def _write(self, key: ResourceKey, kept: Kept, finalizers: tuple[str, ...]) -> Kept:
+    async def _write(
+        self, key: ResourceKey, kept: CachedResource, finalizers: tuple[str, ...]
+    ) -> CachedResource:
         metadata = {"finalizers": list(finalizers), "resourceVersion": kept.header.metadata.resource_version}
         patch = self._client.patch(
             rest(SYNCED_KINDS[key.kind]),
@@ -134,7 +136,7 @@ class Finalizer:
         return await self._observed.resources[key.kind].write(key.object, patch)
 
 
-def silent_in(fleet: Fleet) -> tuple[str, ...]:
+def silent_in(fleet: GatewayFleet) -> tuple[str, ...]:
     """Agents that are alive and have not said goodbye."""
     return tuple(
         one.name

@@ -11,10 +11,10 @@ from contextlib import suppress
 
 from stoker.controller.cache.objects import SYNCED_KINDS, OwnedHeader, ResourceKey
 from stoker.domain.errors import Retry
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Conflict, NotFound
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 
 TRIES = 5
 
@@ -23,7 +23,7 @@ def finalizer(key: ResourceKey) -> str:
     return f"{SYNCED_KINDS[key.kind].group}/finalizer"
 
 
-async def untie(client: Client, key: ResourceKey, found: OwnedHeader) -> bool:
+async def untie(client: KubeClient, key: ResourceKey, found: OwnedHeader) -> bool:
     """Take it off; whether it was there. One that changes at the same moment is read again."""
     resource, (namespace, name) = rest(SYNCED_KINDS[key.kind]), key.object
     for _ in range(TRIES):
@@ -34,7 +34,7 @@ async def untie(client: Client, key: ResourceKey, found: OwnedHeader) -> bool:
         patch = {"metadata": {"finalizers": left, "resourceVersion": meta.resource_version}}
         with suppress(NotFound):
             try:
-                await client.patch(resource, patch, name, namespace, into=Header)
+                await client.patch(resource, patch, name, namespace, into=ObjectHeader)
             except Conflict:
                 found = await read(client, key) or OwnedHeader()
                 continue
@@ -42,7 +42,7 @@ async def untie(client: Client, key: ResourceKey, found: OwnedHeader) -> bool:
     raise Retry(f"{key} cannot be let go of: it changed each time")
 
 
-async def read(client: Client, key: ResourceKey, labels: str = "") -> OwnedHeader | None:
+async def read(client: KubeClient, key: ResourceKey, labels: str = "") -> OwnedHeader | None:
     """The resource, where there is one and it fits the labels; we may list, and not get."""
     resource, (namespace, name) = rest(SYNCED_KINDS[key.kind]), key.object
     only = await client.list(

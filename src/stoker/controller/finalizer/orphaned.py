@@ -25,7 +25,7 @@ from stoker.controller.cache.objects import SYNCED_KINDS, OwnedHeader, OwnedMeta
 from stoker.controller.finalizer.finalizer_removal import finalizer
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden
 from stoker.kube.client.kinds import rest
 from stoker.kube.watch.store import ObjectKey
@@ -37,27 +37,27 @@ PAUSE = 30.0
 log = get_logger(__name__)
 
 
-class _OfMetadata(msgspec.Struct, frozen=True):
+class _FinalizersField(msgspec.Struct, frozen=True):
     finalizers: dict[str, object] = msgspec.field(name="f:finalizers", default_factory=dict)
 
 
-class _Fields(msgspec.Struct, frozen=True):
-    metadata: _OfMetadata = msgspec.field(name="f:metadata", default=_OfMetadata())
+class _ManagedFields(msgspec.Struct, frozen=True):
+    metadata: _FinalizersField = msgspec.field(name="f:metadata", default=_FinalizersField())
 
 
-class _Managed(msgspec.Struct, frozen=True):
+class _ManagedFieldsEntry(msgspec.Struct, frozen=True):
     manager: str = ""
-    fields: _Fields = msgspec.field(name="fieldsV1", default=_Fields())
+    fields: _ManagedFields = msgspec.field(name="fieldsV1", default=_ManagedFields())
 
 
-class _TiedMeta(OwnedMeta, frozen=True, rename="camel"):
-    managed_fields: tuple[_Managed, ...] = ()
+class _FinalizedMeta(OwnedMeta, frozen=True, rename="camel"):
+    managed_fields: tuple[_ManagedFieldsEntry, ...] = ()
 
 
-class TiedHeader(OwnedHeader, frozen=True):
+class FinalizedHeader(OwnedHeader, frozen=True):
     """The head of a resource with who wrote what of it."""
 
-    metadata: _TiedMeta = _TiedMeta()
+    metadata: _FinalizedMeta = _FinalizedMeta()
 
 
 def manager_of(home: str) -> str:
@@ -65,18 +65,18 @@ def manager_of(home: str) -> str:
     return f"stoker-controller/{home}"
 
 
-def tied_by(manager: str, key: ResourceKey, found: TiedHeader) -> bool:
+def tied_by(manager: str, key: ResourceKey, found: FinalizedHeader) -> bool:
     """Whether that installation, and no other, has put the finalizer there."""
     mark, noted = f'v:"{finalizer(key)}"', found.metadata.managed_fields
     return {one.manager for one in noted if mark in one.fields.metadata.finalizers} == {manager}
 
 
-class Leftovers:
+class OrphanedFinalizers:
     """Looks at the beginning of a term, and again when there is more to work on."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         clock: Clock,
         manager: str,
         namespaces: Collection[str],
@@ -115,9 +115,9 @@ class Leftovers:
                 if tied_by(self._manager, key, one) and not self._seen(key):
                     self._found(key)
 
-    async def _listed(self, kind: str, scope: str | None) -> list[TiedHeader]:
+    async def _listed(self, kind: str, scope: str | None) -> list[FinalizedHeader]:
         try:
-            return await self._client.list(rest(SYNCED_KINDS[kind]), scope, into=TiedHeader)
+            return await self._client.list(rest(SYNCED_KINDS[kind]), scope, into=FinalizedHeader)
         except Forbidden:
             if scope is None:
                 raise

@@ -24,16 +24,16 @@ from itertools import product
 
 from stoker.controller.cache.objects import SYNCED_KINDS, ResourceKey
 from stoker.controller.finalizer.finalizer_removal import TRIES, untie
-from stoker.controller.finalizer.orphaned import TiedHeader, tied_by
+from stoker.controller.finalizer.orphaned import FinalizedHeader, tied_by
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Conflict, Forbidden, NotFound
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import LEASES, NAMESPACES
-from stoker.kube.leader.lease import Lease, Terms, claimed, unique_identity
+from stoker.kube.leader.lease import Lease, LeaseTerms, claimed, unique_identity
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
@@ -43,12 +43,12 @@ HOLD = 120
 log = get_logger(__name__)
 
 
-class LettingGo:
+class UninstallCleanup:
     """Runs once and ends."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         clock: Clock,
         *,
         leases: Collection[ObjectKey],
@@ -79,7 +79,7 @@ class LettingGo:
             raise Stalled("; ".join(held), reason=Reason.RBAC_DENIED)
         return count
 
-    async def _ours(self, kind: str, scope: str | None) -> Mapping[ResourceKey, TiedHeader]:
+    async def _ours(self, kind: str, scope: str | None) -> Mapping[ResourceKey, FinalizedHeader]:
         """Those that fit, and those that we have tied when they did."""
         fitting = await self._listed(kind, scope, self._labels)
         others = await self._listed(kind, scope, None) if self._labels else {}
@@ -87,9 +87,11 @@ class LettingGo:
 
     async def _listed(
         self, kind: str, scope: str | None, labels: str | None
-    ) -> dict[ResourceKey, TiedHeader]:
+    ) -> dict[ResourceKey, FinalizedHeader]:
         try:
-            found = await self._client.list(rest(SYNCED_KINDS[kind]), scope, into=TiedHeader, labels=labels)
+            found = await self._client.list(
+                rest(SYNCED_KINDS[kind]), scope, into=FinalizedHeader, labels=labels
+            )
         except NotFound:
             return {}  # somebody was quicker, and has taken the CRD with all that was of it
         except Forbidden as error:
@@ -97,7 +99,7 @@ class LettingGo:
             return {}
         return {ResourceKey(kind, ObjectKey(one.metadata.namespace, one.metadata.name)): one for one in found}
 
-    async def _untied(self, key: ResourceKey, one: TiedHeader) -> bool:
+    async def _untied(self, key: ResourceKey, one: FinalizedHeader) -> bool:
         try:
             return await untie(self._client, key, one)
         except Forbidden as error:
@@ -109,7 +111,7 @@ class LettingGo:
         if scope is None:
             return error.message
         try:
-            found = await self._client.get(NAMESPACES, scope, into=Header)
+            found = await self._client.get(NAMESPACES, scope, into=ObjectHeader)
         except NotFound:
             log.info("namespace.gone", namespace=scope)
             return ""
@@ -125,7 +127,7 @@ class LettingGo:
 
     async def _seize(self, lease: ObjectKey) -> float:
         """Take a lease whoever holds it; seconds until its holder has stopped in any case."""
-        terms = Terms(unique_identity(), HOLD, HOLD / 4)
+        terms = LeaseTerms(unique_identity(), HOLD, HOLD / 4)
         namespace, name = lease
         for _ in range(TRIES):
             try:

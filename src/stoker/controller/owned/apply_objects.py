@@ -12,29 +12,29 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from stoker.controller.cache.objects import OwnedMeta
-from stoker.controller.cache.store import Shelf
-from stoker.kube.client.client import Client
+from stoker.controller.cache.store import WriteThroughCache
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import AlreadyExists
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.watch.store import ObjectKey
 
 
-class Owned(Protocol):
+class OwnedObject(Protocol):
     @property
     def metadata(self) -> OwnedMeta: ...
 
 
-T = TypeVar("T", bound=Owned)
+T = TypeVar("T", bound=OwnedObject)
 
 
-class Writer:
+class OwnedObjectWriter:
     """Creates, replaces and patches, and puts the answer on the shelf."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def put(self, shelf: Shelf[T], resource: Resource, body: dict[str, Any]) -> T:
+    async def put(self, shelf: WriteThroughCache[T], resource: ApiResource, body: dict[str, Any]) -> T:
         """The object exactly so: what else stood in it is gone."""
         key = ObjectKey(body["metadata"]["namespace"], body["metadata"]["name"])
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
@@ -45,13 +45,13 @@ class Writer:
                 request = self._client.create(resource, whole, key.namespace, into=msgspec.Raw)
                 return await shelf.write(key, request)
             except AlreadyExists:
-                found = await self._client.get(resource, key.name, key.namespace, into=Header)
+                found = await self._client.get(resource, key.name, key.namespace, into=ObjectHeader)
                 version = found.metadata.resource_version
         whole["metadata"] = {**body["metadata"], "resourceVersion": version}
         request = self._client.replace(resource, whole, key.name, key.namespace, into=msgspec.Raw)
         return await shelf.write(key, request)
 
-    async def create(self, shelf: Shelf[T], resource: Resource, body: dict[str, Any]) -> None:
+    async def create(self, shelf: WriteThroughCache[T], resource: ApiResource, body: dict[str, Any]) -> None:
         """The object, unless it is there; what others wrote into it stays and only its head is put right."""
         key = ObjectKey(body["metadata"]["namespace"], body["metadata"]["name"])
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
@@ -61,7 +61,9 @@ class Writer:
         except AlreadyExists:
             await self.patch(shelf, resource, key, {"metadata": body["metadata"]})
 
-    async def patch(self, shelf: Shelf[T], resource: Resource, key: ObjectKey, body: dict[str, Any]) -> None:
+    async def patch(
+        self, shelf: WriteThroughCache[T], resource: ApiResource, key: ObjectKey, body: dict[str, Any]
+    ) -> None:
         """A merge patch; against the version that was seen, where one was."""
         seen = shelf.get(key)
         if seen is not None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from stoker.controller.cache.gateways import Fleet, Neighbour, fleet_of
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import Kept, ResourceKey, SeenMap, belongs_to, head_of
+from stoker.controller.cache.gateways import GatewayFleet, NeighbourGateway, fleet_of
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import CachedConfigMap, CachedResource, ResourceKey, belongs_to, head_of
 from stoker.controller.cache.reports import entries, report_in, status_maps
-from stoker.controller.owned.apply_objects import Writer
+from stoker.controller.owned.apply_objects import OwnedObjectWriter
 from stoker.controller.owned.metadata import parsed
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol import Metadata, check_signature, metadata_map, signed, status_map, unsigned
+from stoker.domain.protocol import AgentMetadata, check_signature, metadata_map, signed, status_map, unsigned
 from stoker.domain.protocol.signature import RESOURCE_UID
 from stoker.domain.secrets import Secret
 from stoker.kube.client.resources import CONFIG_MAPS
@@ -27,20 +27,20 @@ from stoker.kube.watch.store import ObjectKey
 
 FORGET_AFTER = 30.0
 
-SigningKey = Callable[[str], Awaitable[Secret | None]]
+MetadataKeyReader = Callable[[str], Awaitable[Secret | None]]
 """What the maps of a namespace are signed with; None: they are not."""
 
 
-class Publisher:
+class ConfigMapPublisher:
     """Writes maps."""
 
     def __init__(
         self,
-        observed: Observed,
-        writer: Writer,
+        observed: ControllerInformers,
+        writer: OwnedObjectWriter,
         clock: Clock,
         *,
-        signing_key: SigningKey | None = None,
+        signing_key: MetadataKeyReader | None = None,
         forget_after: float = FORGET_AFTER,
     ) -> None:
         self._observed = observed
@@ -51,21 +51,21 @@ class Publisher:
         self._gone: dict[ResourceKey, dict[str, float]] = {}
         self._sequences: dict[ObjectKey, int] = {}
 
-    def published(self, key: ResourceKey) -> Metadata | None:
+    def published(self, key: ResourceKey) -> AgentMetadata | None:
         """What agents are told now; None where that is nothing, or nothing sensible."""
         seen = self._observed.maps.get(_metadata_key(key))
         return parsed(seen.data) if seen is not None else None
 
-    def neighbours(self, namespace: str, but: ResourceKey | None = None) -> Iterator[Neighbour]:
+    def neighbours(self, namespace: str, but: ResourceKey | None = None) -> Iterator[NeighbourGateway]:
         """All gateways of a namespace, whichever resource they belong to."""
         for key in list(self._observed.every(namespace)):
             if key != but:
                 published = self.published(key)
                 commit = str(published.commit or "") if published is not None else ""
                 fleet = fleet_of(self._observed.pods_of(key), entries(self._observed.maps, key))
-                yield from (Neighbour(one, commit) for one in fleet.gateways)
+                yield from (NeighbourGateway(one, commit) for one in fleet.gateways)
 
-    async def prepare(self, key: ResourceKey, kept: Kept, shards: Mapping[str, int]) -> int:
+    async def prepare(self, key: ResourceKey, kept: CachedResource, shards: Mapping[str, int]) -> int:
         """Make the status maps that are needed; the highest number that there is."""
         there = dict(status_maps(self._observed.maps, key))
         for shard in sorted({0, *shards.values()}):
@@ -80,7 +80,7 @@ class Publisher:
                 await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, body)
         return max({0, *there, *shards.values()})
 
-    async def publish(self, key: ResourceKey, kept: Kept, metadata: Metadata) -> bool:
+    async def publish(self, key: ResourceKey, kept: CachedResource, metadata: AgentMetadata) -> bool:
         """Tell the agents, unless they know; whether anything was written."""
         where = _metadata_key(key)
         data = await self._signed(metadata.data(), where, kept.header.metadata.uid)
@@ -104,7 +104,7 @@ class Publisher:
             await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, {"data": data})
         return True
 
-    async def tidy(self, key: ResourceKey, fleet: Fleet, shards: Mapping[str, int]) -> float | None:
+    async def tidy(self, key: ResourceKey, fleet: GatewayFleet, shards: Mapping[str, int]) -> float | None:
         """Take out the reports of those that are gone; seconds until there is more to take out."""
         now = self._clock.monotonic()
         before = self._gone.pop(key, {})
@@ -131,7 +131,12 @@ class Publisher:
         self._sequences.pop(_metadata_key(key), None)
 
     def _strangers(
-        self, key: ResourceKey, seen: SeenMap, shard: int, fleet: Fleet, shards: Mapping[str, int]
+        self,
+        key: ResourceKey,
+        seen: CachedConfigMap,
+        shard: int,
+        fleet: GatewayFleet,
+        shards: Mapping[str, int],
     ) -> list[str]:
         """Keys of pods that are gone, and second copies of a report that has moved to another map."""
         found = []

@@ -13,35 +13,35 @@ from typing import Any
 
 import msgspec
 
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import Kept, ResourceKey
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import CachedResource, ResourceKey
 from stoker.controller.owned import fetcher_manifests as pods
 from stoker.controller.owned.shared_volume import LOOK_EVERY
 from stoker.domain.clock import Clock
-from stoker.domain.injection import Installation
+from stoker.domain.injection import AgentInstallation
 from stoker.domain.intent.intent import ResourceIntent
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import DEPLOYMENTS, ROLE_BINDINGS, ROLES, Resource
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import DEPLOYMENTS, ROLE_BINDINGS, ROLES, ApiResource
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
 MANAGER = "stoker-controller"
 
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
 log = get_logger(__name__)
 
 
 class FetcherDeployments:
-    """The `Fetcher` of `stoker.controller.owned.shared_volume`."""
+    """The `VolumeFetcher` of `stoker.controller.owned.shared_volume`."""
 
     def __init__(
         self,
-        observed: Observed,
-        client: Client,
-        installation: Installation,
+        observed: ControllerInformers,
+        client: KubeClient,
+        installation: AgentInstallation,
         clock: Clock,
         pull_secrets: Sequence[str] = (),
     ) -> None:
@@ -53,7 +53,9 @@ class FetcherDeployments:
         self._pull_secrets = tuple(pull_secrets)
         self._looked: dict[ResourceKey, float] = {}
 
-    async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent, claim: str) -> None:
+    async def provide(
+        self, key: ResourceKey, kept: CachedResource, intent: ResourceIntent, claim: str
+    ) -> None:
         account, role = pods.account(key, kept), pods.role(key, kept)
         deployment = pods.fetcher_deployment(key, kept, intent, self._installation, claim, self._pull_secrets)
         digest = pods.digest_of(account, role, deployment)
@@ -89,17 +91,17 @@ class FetcherDeployments:
         if now - self._looked.get(key, -LOOK_EVERY) < LOOK_EVERY:
             return True
         try:
-            await self._client.get(DEPLOYMENTS, where.name, where.namespace, into=Header)
+            await self._client.get(DEPLOYMENTS, where.name, where.namespace, into=ObjectHeader)
         except NotFound:
             return False
         self._looked[key] = now
         return True
 
-    async def _apply(self, resource: Resource, where: ObjectKey, body: dict[str, Any]) -> msgspec.Raw:
+    async def _apply(self, resource: ApiResource, where: ObjectKey, body: dict[str, Any]) -> msgspec.Raw:
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         return await self._client.apply(
             resource, whole, where.name, where.namespace, manager=MANAGER, into=msgspec.Raw
         )
 
-    async def _delete(self, resource: Resource, where: ObjectKey) -> None:
+    async def _delete(self, resource: ApiResource, where: ObjectKey) -> None:
         await self._client.delete(resource, where.name, where.namespace)

@@ -13,13 +13,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stoker.controller.cache.objects import Kept, ResourceKey, head_of
-from stoker.domain.injection import Installation, image_for, secrets_of
-from stoker.domain.intent.intent import FrontDoor, ResourceIntent
+from stoker.controller.cache.objects import CachedResource, ResourceKey, head_of
+from stoker.domain.injection import AgentInstallation, image_for, secrets_of
+from stoker.domain.intent.intent import ResourceIntent, SyncResourceKind
 from stoker.domain.protocol import metadata_map
 from stoker.domain.secret_volumes import secret_volume, secrets_volume
 
-Json = dict[str, Any]
+ManifestJson = dict[str, Any]
 
 CONTAINER = "fetcher"
 DIGEST = "stoker.io/fetcher-digest"
@@ -28,7 +28,7 @@ HEALTH_PORT = 8082
 METRICS_PORT = 8083
 USER = 65532
 
-_PREFIX = {FrontDoor.STOKER: "stoker", FrontDoor.IGNITION_SYNC: "ignition-sync"}
+_PREFIX = {SyncResourceKind.STOKER: "stoker", SyncResourceKind.IGNITION_SYNC: "ignition-sync"}
 _COMPONENT = {"app.kubernetes.io/component": "fetcher"}
 # A first clone of a large repository takes its time, and the pod is not to be ended for it.
 _STARTS_WITHIN = 3600
@@ -39,11 +39,11 @@ def fetcher_name(key: ResourceKey) -> str:
     return f"{_PREFIX[key.door]}-fetcher-{key.object.name}"
 
 
-def account(key: ResourceKey, kept: Kept) -> Json:
+def account(key: ResourceKey, kept: CachedResource) -> ManifestJson:
     return {"metadata": _head(key, kept), "automountServiceAccountToken": False}
 
 
-def role(key: ResourceKey, kept: Kept) -> Json:
+def role(key: ResourceKey, kept: CachedResource) -> ManifestJson:
     rule = {
         "apiGroups": [""],
         "resources": ["configmaps"],
@@ -53,7 +53,7 @@ def role(key: ResourceKey, kept: Kept) -> Json:
     return {"metadata": _head(key, kept), "rules": [rule]}
 
 
-def binding(key: ResourceKey, kept: Kept, digest: str) -> Json:
+def binding(key: ResourceKey, kept: CachedResource, digest: str) -> ManifestJson:
     name = fetcher_name(key)
     return {
         "metadata": {**_head(key, kept), "annotations": {DIGEST: digest}},
@@ -64,12 +64,12 @@ def binding(key: ResourceKey, kept: Kept, digest: str) -> Json:
 
 def fetcher_deployment(
     key: ResourceKey,
-    kept: Kept,
+    kept: CachedResource,
     intent: ResourceIntent,
-    installation: Installation,
+    installation: AgentInstallation,
     claim: str,
     pull_secrets: Sequence[str] = (),
-) -> Json:
+) -> ManifestJson:
     """One pod at a time: two that write would wait for each other."""
     labels = {
         "app.kubernetes.io/name": "stoker",
@@ -107,14 +107,14 @@ def fetcher_deployment(
     }
 
 
-def digest_of(*bodies: Json) -> str:
+def digest_of(*bodies: ManifestJson) -> str:
     return hashlib.sha256(json.dumps(bodies, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _container(
-    key: ResourceKey, intent: ResourceIntent, installation: Installation, mounts: list[Json]
-) -> Json:
-    def look(path: str) -> Json:
+    key: ResourceKey, intent: ResourceIntent, installation: AgentInstallation, mounts: list[ManifestJson]
+) -> ManifestJson:
+    def look(path: str) -> ManifestJson:
         return {"httpGet": {"path": path, "port": HEALTH_PORT}, "periodSeconds": _PERIOD}
 
     return {
@@ -156,8 +156,12 @@ def _container(
     }
 
 
-def _volumes(intent: ResourceIntent, installation: Installation, claim: str) -> Iterator[tuple[Json, Json]]:
-    def entry(name: str, path: str, source: Json, *, writable: bool = False) -> tuple[Json, Json]:
+def _volumes(
+    intent: ResourceIntent, installation: AgentInstallation, claim: str
+) -> Iterator[tuple[ManifestJson, ManifestJson]]:
+    def entry(
+        name: str, path: str, source: ManifestJson, *, writable: bool = False
+    ) -> tuple[ManifestJson, ManifestJson]:
         mount = {"name": name, "mountPath": path, **({} if writable else {"readOnly": True})}
         return mount, {"name": name, **source}
 
@@ -171,5 +175,5 @@ def _volumes(intent: ResourceIntent, installation: Installation, claim: str) -> 
         yield entry("secrets", "/etc/stoker/secrets", secrets_volume(needed.trust))
 
 
-def _head(key: ResourceKey, kept: Kept) -> Json:
+def _head(key: ResourceKey, kept: CachedResource) -> ManifestJson:
     return head_of(key, kept, fetcher_name(key), _COMPONENT)

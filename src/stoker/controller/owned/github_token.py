@@ -17,15 +17,15 @@ from typing import Any
 
 import msgspec
 
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import Kept, ResourceKey, head_of
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import CachedResource, ResourceKey, head_of
 from stoker.domain.errors import Stalled
 from stoker.domain.injection import MANAGED_BY_STOKER, MINTED_KEY, minted_secret
 from stoker.domain.intent.intent import ResourceIntent
-from stoker.domain.intent.source import AuthKind
+from stoker.domain.intent.source import GitAuthKind
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import SECRETS
 from stoker.kube.watch.store import ObjectKey
 
@@ -34,17 +34,21 @@ RENEW_EVERY = 240.0
 DIGEST = "stoker.io/token-digest"
 
 
-class Minter:
+class GitHubTokenWriter:
     """Writes tokens into Secrets."""
 
-    def __init__(self, observed: Observed, client: Client, namespaces: tuple[str, ...]) -> None:
+    def __init__(
+        self, observed: ControllerInformers, client: KubeClient, namespaces: tuple[str, ...]
+    ) -> None:
         self._observed = observed
         self._client = client
         self._namespaces = frozenset(namespaces)
 
-    async def mint(self, key: ResourceKey, kept: Kept, intent: ResourceIntent, token: Secret | None) -> None:
+    async def mint(
+        self, key: ResourceKey, kept: CachedResource, intent: ResourceIntent, token: Secret | None
+    ) -> None:
         """Hand the token on; raises where that is not allowed."""
-        if intent.source.auth.kind is not AuthKind.GITHUB_APP:
+        if intent.source.auth.kind is not GitAuthKind.GITHUB_APP:
             return
         namespace = key.object.namespace
         if namespace not in self._namespaces:
@@ -71,7 +75,9 @@ class Minter:
         await self._observed.secrets.write(where, request)
 
     @staticmethod
-    def _body(key: ResourceKey, kept: Kept, name: str, token: Secret, digest: str) -> dict[str, Any]:
+    def _body(
+        key: ResourceKey, kept: CachedResource, name: str, token: Secret, digest: str
+    ) -> dict[str, Any]:
         head = {**head_of(key, kept, name, MANAGED_BY_STOKER), "annotations": {DIGEST: digest}}
         data = {MINTED_KEY: base64.b64encode(token.reveal_bytes()).decode()}
         return {"apiVersion": "v1", "kind": "Secret", "metadata": head, "type": "Opaque", "data": data}

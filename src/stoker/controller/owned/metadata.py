@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from stoker.api.agent_spec import AgentSpec, encode
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.meta import SecretKeyRef
-from stoker.api.spec.git import GitAuth, TokenAuth
+from stoker.api.spec.git import GitAuthSpec, TokenAuth
 from stoker.api.to_intent.annotation_requests import (
     APPROVED_AT,
     APPROVED_BY,
@@ -26,15 +26,15 @@ from stoker.api.to_intent.annotation_requests import (
     APPROVED_REF,
     RELEASED,
 )
-from stoker.controller.cache.gateways import Fleet
-from stoker.controller.rollout import Release
-from stoker.controller.spec.load import Understood
+from stoker.controller.cache.gateways import GatewayFleet
+from stoker.controller.rollout import RolloutDecision
+from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.errors import InvalidValue
 from stoker.domain.injection import MINTED_KEY, minted_secret
 from stoker.domain.intent.intent import ResourceIntent
-from stoker.domain.intent.policies import Rollback
-from stoker.domain.intent.source import AuthKind, SecretKey
-from stoker.domain.protocol import Metadata, RollbackRequest
+from stoker.domain.intent.policies import RollbackTarget
+from stoker.domain.intent.source import GitAuthKind, SecretKey
+from stoker.domain.protocol import AgentMetadata, RollbackRequest
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 
 # What asks for a sync is the controller's business, and changes with every webhook.
@@ -42,7 +42,7 @@ _FOR_AGENTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN, RELEASED)
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class InstallationOptions:
     """What holds for all resources."""
 
     cluster_name: str = ""
@@ -50,7 +50,7 @@ class Installation:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class CommitDelivery:
     """A commit on its way: which, by which ref, and why now."""
 
     commit: CommitId | None = None
@@ -64,33 +64,35 @@ def delivery(
     found: CommitId | None,
     ref: GitRef,
     url: RepoUrl,
-    published: Metadata | None,
+    published: AgentMetadata | None,
     *,
     trigger: str,
     now: str,
     traceparent: str = "",
-) -> Delivery:
+) -> CommitDelivery:
     """What is delivered from now on; `found` is None while the ref is not resolved."""
     before = published if published is not None and published.git_url == url else None
     if found is None:
         if before is None or before.commit is None:
-            return Delivery(None, ref)
-        return Delivery(before.commit, before.ref, before.trigger, before.triggered_at, before.traceparent)
+            return CommitDelivery(None, ref)
+        return CommitDelivery(
+            before.commit, before.ref, before.trigger, before.triggered_at, before.traceparent
+        )
     if before is not None and (before.commit, before.ref) == (found, ref):
-        return Delivery(found, ref, before.trigger, before.triggered_at, before.traceparent)
-    return Delivery(found, ref, trigger, now, traceparent)
+        return CommitDelivery(found, ref, before.trigger, before.triggered_at, before.traceparent)
+    return CommitDelivery(found, ref, trigger, now, traceparent)
 
 
 def instructions(
-    understood: Understood,
-    fleet: Fleet,
-    what: Delivery,
-    release: Release,
+    understood: LoadedSpec,
+    fleet: GatewayFleet,
+    what: CommitDelivery,
+    release: RolloutDecision,
     shards: Mapping[str, int],
     *,
     paused: bool,
-    installation: Installation,
-) -> Metadata:
+    installation: InstallationOptions,
+) -> AgentMetadata:
     """The whole map."""
     intent = understood.intent
     resource = understood.settled.resource
@@ -102,7 +104,7 @@ def instructions(
         alone=len(fleet.gateways) <= 1,
         require_known_hosts=installation.require_known_hosts,
     )
-    return Metadata(
+    return AgentMetadata(
         commit=what.commit,
         ref=what.ref,
         trigger=what.trigger,
@@ -124,28 +126,28 @@ def instructions(
     )
 
 
-def login_for_agents(intent: ResourceIntent) -> tuple[AuthKind, SecretKey | None]:
+def login_for_agents(intent: ResourceIntent) -> tuple[GitAuthKind, SecretKey | None]:
     """An app's own key stays here: agents get the token that is made with it (C-027)."""
     auth = intent.source.auth
-    if auth.kind is AuthKind.GITHUB_APP:
+    if auth.kind is GitAuthKind.GITHUB_APP:
         minted = minted_secret(intent.identity.door, intent.identity.name)
-        return AuthKind.TOKEN, SecretKey(minted, MINTED_KEY)
+        return GitAuthKind.TOKEN, SecretKey(minted, MINTED_KEY)
     return auth.kind, auth.secret
 
 
-def rollback_request(asked: Rollback) -> RollbackRequest | None:
+def rollback_request(asked: RollbackTarget) -> RollbackRequest | None:
     """Carried out once for each distinct value (C-119)."""
     if asked.to_commit is not None:
         return RollbackRequest(str(asked.to_commit), to_commit=asked.to_commit)
     return RollbackRequest(asked.to_snapshot, to_snapshot=asked.to_snapshot) if asked.to_snapshot else None
 
 
-def parsed(data: Mapping[str, str] | None) -> Metadata | None:
+def parsed(data: Mapping[str, str] | None) -> AgentMetadata | None:
     """What a map says; one that somebody spoilt says nothing."""
     if not data:
         return None
     try:
-        return Metadata.parse(data)
+        return AgentMetadata.parse(data)
     except InvalidValue:
         return None
 
@@ -156,11 +158,11 @@ def _lean(resource: Model, intent: ResourceIntent) -> Model:
     kept = {name: value for name, value in asked.items() if name.rpartition("/")[2] in _FOR_AGENTS}
     metadata = msgspec.structs.replace(resource.metadata, annotations=kept or None)
     spec = known.spec
-    if intent.source.auth.kind is AuthKind.GITHUB_APP:
+    if intent.source.auth.kind is GitAuthKind.GITHUB_APP:
         _, secret = login_for_agents(intent)
         assert secret is not None  # noqa: S101 - a minted token always has its Secret
         token = TokenAuth(secret_ref=SecretKeyRef(name=secret.name, key=secret.key))
-        git = msgspec.structs.replace(spec.git, auth=GitAuth(token=token))
+        git = msgspec.structs.replace(spec.git, auth=GitAuthSpec(token=token))
         spec = msgspec.structs.replace(spec, git=git)
     lean: Model = msgspec.structs.replace(known, metadata=metadata, spec=spec)
     return lean

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.api.registry import Kind
-from stoker.controller.cache.gateways import Fleet
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import PROFILES, Kept, ResourceKey, belongs_to, head_of
-from stoker.controller.owned.apply_objects import Writer
-from stoker.domain.intent.intent import FrontDoor
+from stoker.api.registry import CustomResourceKind
+from stoker.controller.cache.gateways import GatewayFleet
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import PROFILES, CachedResource, ResourceKey, belongs_to, head_of
+from stoker.controller.owned.apply_objects import OwnedObjectWriter
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol import CHANGE_MAPS, metadata_map, status_map
 from stoker.domain.protocol.names import changes_map
 from stoker.kube.client.resources import ROLE_BINDINGS, ROLES
 from stoker.kube.watch.store import ObjectKey
 
-_PREFIX = {FrontDoor.STOKER: "stoker", FrontDoor.IGNITION_SYNC: "ignition-sync"}
+_PREFIX = {SyncResourceKind.STOKER: "stoker", SyncResourceKind.IGNITION_SYNC: "ignition-sync"}
 
 
 def role_name(key: ResourceKey) -> str:
@@ -30,7 +30,7 @@ def role_name(key: ResourceKey) -> str:
 
 
 def rules_for(
-    key: ResourceKey, shards: int, profiles: Kind = PROFILES, *, changes: bool = False
+    key: ResourceKey, shards: int, profiles: CustomResourceKind = PROFILES, *, changes: bool = False
 ) -> list[dict[str, Any]]:
     """What an agent needs; `shards` is the highest number of a status map."""
     name = key.object.name
@@ -58,20 +58,26 @@ def rules_for(
     ]
 
 
-def subjects_for(key: ResourceKey, fleet: Fleet) -> list[dict[str, str]]:
+def subjects_for(key: ResourceKey, fleet: GatewayFleet) -> list[dict[str, str]]:
     namespace = key.object.namespace
     return [{"kind": "ServiceAccount", "name": name, "namespace": namespace} for name in fleet.accounts]
 
 
-class Granter:
+class AgentRbac:
     """Keeps Role and RoleBinding of a resource as they should be."""
 
-    def __init__(self, observed: Observed, writer: Writer) -> None:
+    def __init__(self, observed: ControllerInformers, writer: OwnedObjectWriter) -> None:
         self._observed = observed
         self._writer = writer
 
     async def grant(
-        self, key: ResourceKey, kept: Kept, fleet: Fleet, shards: int, *, changes: bool = False
+        self,
+        key: ResourceKey,
+        kept: CachedResource,
+        fleet: GatewayFleet,
+        shards: int,
+        *,
+        changes: bool = False,
     ) -> None:
         name = role_name(key)
         where = ObjectKey(key.object.namespace, name)

@@ -4,7 +4,7 @@ Without `spec.storage`, or with a volume that only one pod can mount (C-021), ea
 keeps its own clone and nothing is made here. Otherwise there is a claim of the papers'
 name, which holds repository content and no signals (R-STOR-07), and a fetcher that fills
 it; who mounts it does so read-only. What the fetcher is made of is handed in, so that
-another way to fill or to serve a clone is another `Fetcher` and no other step. A claim
+another way to fill or to serve a clone is another `VolumeFetcher` and no other step. A claim
 that nobody asks for any more goes: everything in it stands in git.
 """
 
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import Kept, ResourceKey, SeenClaim, belongs_to, head_of
-from stoker.controller.owned.apply_objects import Writer
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import CachedClaim, CachedResource, ResourceKey, belongs_to, head_of
+from stoker.controller.owned.apply_objects import OwnedObjectWriter
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.injection import shared_claim
-from stoker.domain.intent.delivery import SharedVolume
+from stoker.domain.intent.delivery import SharedVolumePolicy
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.quantities import parse_quantity
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import CLAIMS
 from stoker.kube.watch.store import ObjectKey
 
@@ -32,10 +32,12 @@ LOOK_EVERY = 300.0
 """Seconds between two looks at what is not watched, such as the fetcher's Deployment."""
 
 
-class Fetcher(Protocol):
+class VolumeFetcher(Protocol):
     """Whatever fills the claim of a resource."""
 
-    async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent, claim: str) -> None:
+    async def provide(
+        self, key: ResourceKey, kept: CachedResource, intent: ResourceIntent, claim: str
+    ) -> None:
         """Have it run; called in every pass over a resource with a shared volume."""
         ...
 
@@ -44,7 +46,7 @@ class Fetcher(Protocol):
         ...
 
 
-def claim_for(key: ResourceKey, kept: Kept, volume: SharedVolume) -> dict[str, Any]:
+def claim_for(key: ResourceKey, kept: CachedResource, volume: SharedVolumePolicy) -> dict[str, Any]:
     """The claim. An empty class is left out: written down, nothing would be provisioned (C-019)."""
     spec: dict[str, Any] = {
         "accessModes": [str(volume.access_mode)],
@@ -56,18 +58,22 @@ def claim_for(key: ResourceKey, kept: Kept, volume: SharedVolume) -> dict[str, A
     return {"metadata": head_of(key, kept, shared_claim(key.object.name), labels), "spec": spec}
 
 
-class Storekeeper:
+class SharedVolumeClaims:
     """Keeps the claim of a resource as it should be."""
 
     def __init__(
-        self, observed: Observed, client: Client, writer: Writer, fetcher: Fetcher | None = None
+        self,
+        observed: ControllerInformers,
+        client: KubeClient,
+        writer: OwnedObjectWriter,
+        fetcher: VolumeFetcher | None = None,
     ) -> None:
         self._observed = observed
         self._client = client
         self._writer = writer
         self._fetcher = fetcher
 
-    async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent) -> float | None:
+    async def provide(self, key: ResourceKey, kept: CachedResource, intent: ResourceIntent) -> float | None:
         """Seconds until it is to be looked at again; None where nothing is kept."""
         if not self._observed.shared_volumes:
             return None
@@ -94,10 +100,10 @@ class Storekeeper:
     async def _adjust(
         self,
         key: ResourceKey,
-        kept: Kept,
+        kept: CachedResource,
         where: ObjectKey,
-        claim: SeenClaim,
-        volume: SharedVolume,
+        claim: CachedClaim,
+        volume: SharedVolumePolicy,
         body: dict[str, Any],
     ) -> None:
         """Of a claim that exists only its size can change, and only grow."""
@@ -116,7 +122,7 @@ class Storekeeper:
         if patch:
             await self._writer.patch(self._observed.claims, CLAIMS, where, patch)
 
-    async def _remove(self, where: ObjectKey, claim: SeenClaim) -> None:
+    async def _remove(self, where: ObjectKey, claim: CachedClaim) -> None:
         request = self._client.delete(CLAIMS, where.name, where.namespace, uid=claim.metadata.uid)
         await self._observed.claims.remove(where, request)
 
@@ -129,7 +135,7 @@ def _quantity(size: int) -> str:
     return str(size)
 
 
-def _bytes(claim: SeenClaim) -> int:
+def _bytes(claim: CachedClaim) -> int:
     """What it asks for; what cannot be read was written by somebody who knows better."""
     asked = claim.spec.resources.get("requests", {}).get("storage", "0")
     try:

@@ -9,31 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.api.to_intent.pod_facts import Key
-from stoker.controller.cache.gateways import Fleet
+from stoker.api.to_intent.pod_facts import PodAnnotationKey
+from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.cache.pods import AgentState
-from stoker.controller.spec.load import Understood
+from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.intent import ResourceIntent
 
-SidecarOf = Callable[[ResourceIntent, str], str]
+SidecarDigest = Callable[[ResourceIntent, str], str]
 """The digest for a resource and the image that a pod asks for (empty: none of its own)."""
 
 
-def outdated_in(sidecar: SidecarOf | None) -> Callable[[Understood, Fleet], tuple[str, ...]]:
+def outdated_in(sidecar: SidecarDigest | None) -> Callable[[LoadedSpec, GatewayFleet], tuple[str, ...]]:
     """Names the pods that no longer fit."""
 
-    def names(understood: Understood, fleet: Fleet) -> tuple[str, ...]:
+    def names(understood: LoadedSpec, fleet: GatewayFleet) -> tuple[str, ...]:
         if sidecar is None:
             return ()
         wanted: dict[str, str] = {}
         found = []
         for gateway in fleet.gateways:
             pod = gateway.pod
-            stamped = pod.annotated(Key.INJECTED)
+            stamped = pod.annotated(PodAnnotationKey.INJECTED)
             if pod.agent is AgentState.NONE or not stamped:
                 continue
-            image = pod.annotated(Key.AGENT_IMAGE)
+            image = pod.annotated(PodAnnotationKey.AGENT_IMAGE)
             if image not in wanted:
                 wanted[image] = _digest(sidecar, understood.intent, image)
             if wanted[image] not in ("", stamped):
@@ -43,7 +43,7 @@ def outdated_in(sidecar: SidecarOf | None) -> Callable[[Understood, Fleet], tupl
     return names
 
 
-def _digest(sidecar: SidecarOf, intent: ResourceIntent, image: str) -> str:
+def _digest(sidecar: SidecarDigest, intent: ResourceIntent, image: str) -> str:
     """Empty where nothing would be injected at all: the pod has what it has, and admission says the rest."""
     try:
         return sidecar(intent, image)

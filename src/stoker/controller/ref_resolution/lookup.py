@@ -18,16 +18,20 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from stoker.controller.priority_semaphore import Turns
-from stoker.controller.ref_resolution.shared_lookup import Found, Looks, Wanted
+from stoker.controller.priority_semaphore import HostLimiter
+from stoker.controller.ref_resolution.shared_lookup import (
+    SharedLookupRequest,
+    SharedLookupResult,
+    SharedLookups,
+)
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.intent.source import AuthKind, Source
+from stoker.domain.intent.source import GitAuthKind, SourceIntent
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, RepoUrl, without_userinfo
 from stoker.domain.secrets import Secret
-from stoker.engine.artifact_source import Credentials
-from stoker.git.auth.credentials import Access, AccessReader, Password, always, credentials_of
+from stoker.engine.artifact_source import ArtifactCredentials
+from stoker.git.auth.credentials import GitPassword, RepoAccess, RepoAccessReader, always, credentials_of
 from stoker.git.errors import SourceAuthFailed
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
@@ -38,12 +42,12 @@ from stoker.kube.runtime.result import understood
 AT_ONCE = 16
 PER_HOST = 4
 
-AccessOf = Callable[[str, Source], Awaitable[Access]]
+SourceAccessReader = Callable[[str, SourceIntent], Awaitable[RepoAccess]]
 """What opens a source for a namespace, as its Secrets are now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RefLookupResult:
     """Where the ref is, or why that is not known."""
 
     commit: CommitId | None = None
@@ -53,23 +57,23 @@ class Answer:
     asked_for: bool = False
     """Somebody's request was the reason to look, and not the clock or the spec."""
 
-    def says_the_same(self, other: Answer | None) -> bool:
+    def says_the_same(self, other: RefLookupResult | None) -> bool:
         return other is not None and _said(self) == _said(other)
 
 
-class Told(NamedTuple):
+class TimedRefLookupResult(NamedTuple):
     """An answer, how long the source took, and when it had said so by the clock's `monotonic`."""
 
-    answer: Answer
+    answer: RefLookupResult
     seconds: float
     at: float
 
 
-class Asking(NamedTuple):
+class RefLookupRequest(NamedTuple):
     """How a question is put."""
 
     namespace: str
-    source: Source
+    source: SourceIntent
     since: float
     """What was found before is no answer."""
     hurried: bool
@@ -79,7 +83,7 @@ class Asking(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Course:
+class _LookupProgress:
     """How one question goes."""
 
     began: float
@@ -87,21 +91,21 @@ class _Course:
     token: Secret | None = None
 
 
-class Answerer:
+class RefLookup:
     """Asks repositories, registries and buckets."""
 
-    def __init__(self, git: GitRunner, access: AccessOf, clock: Clock, timeout: float) -> None:
+    def __init__(self, git: GitRunner, access: SourceAccessReader, clock: Clock, timeout: float) -> None:
         self._git = git
         self._access = access
         self._clock = clock
         self._timeout = timeout
-        self._places = Turns(AT_ONCE)
-        self._hosts: defaultdict[str, Turns] = defaultdict(lambda: Turns(PER_HOST))
-        self._looks = Looks(self._look, clock)
+        self._places = HostLimiter(AT_ONCE)
+        self._hosts: defaultdict[str, HostLimiter] = defaultdict(lambda: HostLimiter(PER_HOST))
+        self._looks = SharedLookups(self._look, clock)
 
-    async def ask(self, asking: Asking) -> Told:
+    async def ask(self, asking: RefLookupRequest) -> TimedRefLookupResult:
         """Never raises; what went wrong is the answer."""
-        course = _Course(self._clock.monotonic())
+        course = _LookupProgress(self._clock.monotonic())
         commit: CommitId | None = None
         trouble: StokerError | None = None
         try:
@@ -109,9 +113,11 @@ class Answerer:
         except Exception as error:
             trouble = understood(error)
         ended = course.ended if course.ended is not None else self._clock.monotonic()
-        return Told(Answer(commit, trouble, course.token), ended - course.began, ended)
+        return TimedRefLookupResult(
+            RefLookupResult(commit, trouble, course.token), ended - course.began, ended
+        )
 
-    async def _commit(self, asking: Asking, course: _Course) -> CommitId:
+    async def _commit(self, asking: RefLookupRequest, course: _LookupProgress) -> CommitId:
         source = asking.source
         login = self._login(asking, course)
         if asking.keeps is not None:
@@ -126,10 +132,12 @@ class Answerer:
         if not names:
             async with self._place(asking):
                 course.began = self._clock.monotonic()
-                if source.auth.kind is AuthKind.GITHUB_APP:
+                if source.auth.kind is GitAuthKind.GITHUB_APP:
                     await login()  # an id needs nobody's answer, but its gateways need the token
                 return await resolve(remote, source.ref)
-        found = await self._found(asking, login, Wanted(names, asking.since, asking.hurried, asking.again_in))
+        found = await self._found(
+            asking, login, SharedLookupRequest(names, asking.since, asking.hurried, asking.again_in)
+        )
         course.began, course.ended = found.begun, found.ended
         if found.error is not None:
             raise found.error.with_traceback(None)  # others raise it too
@@ -139,7 +147,9 @@ class Answerer:
                 await prove(remote, source.ref, name, target)
         return target
 
-    async def _found(self, asking: Asking, login: AccessReader, wanted: Wanted) -> Found:
+    async def _found(
+        self, asking: RefLookupRequest, login: RepoAccessReader, wanted: SharedLookupRequest
+    ) -> SharedLookupResult:
         """As `Remote.git` does: a refusal is worth one look for another login."""
         url, turn = asking.source.url, partial(self._turn, host_of(asking.source.url))
         async with self._place(asking):
@@ -153,21 +163,21 @@ class Answerer:
             renewed = await login()
         return found if renewed == access else await self._looks.ask(url, renewed, wanted, turn)
 
-    async def _look(self, url: RepoUrl, access: Access, names: Collection[str]) -> Mapping[str, CommitId]:
+    async def _look(self, url: RepoUrl, access: RepoAccess, names: Collection[str]) -> Mapping[str, CommitId]:
         async with self._in_time(url):
             return await list_refs(Remote(self._git, url, always(access)), names)
 
-    def _login(self, asking: Asking, course: _Course) -> AccessReader:
-        async def read() -> Access:
+    def _login(self, asking: RefLookupRequest, course: _LookupProgress) -> RepoAccessReader:
+        async def read() -> RepoAccess:
             given = await self._access(asking.namespace, asking.source)
-            if asking.source.auth.kind is AuthKind.GITHUB_APP and isinstance(given.login, Password):
+            if asking.source.auth.kind is GitAuthKind.GITHUB_APP and isinstance(given.login, GitPassword):
                 course.token = given.login.password
             return given
 
         return read
 
     @asynccontextmanager
-    async def _place(self, asking: Asking) -> AsyncIterator[None]:
+    async def _place(self, asking: RefLookupRequest) -> AsyncIterator[None]:
         """The time that a source has to answer begins when it is asked, not when somebody queues for it."""
         url = asking.source.url
         async with self._turn(host_of(url), asking.hurried), self._in_time(url):
@@ -191,17 +201,17 @@ class Answerer:
             raise Retry(sentence, reason=Reason.SOURCE_UNREACHABLE) from None
 
 
-async def _resolved(source: Source, access: AccessReader) -> CommitId:
+async def _resolved(source: SourceIntent, access: RepoAccessReader) -> CommitId:
     """What a tag or prefix of a registry or a bucket means now; nothing of it is pulled here."""
     from stoker.artifacts.origin import open_origin  # noqa: PLC0415 - most follow repositories
 
-    async def credentials() -> Credentials:
+    async def credentials() -> ArtifactCredentials:
         return credentials_of(await access())
 
     return await open_origin(source.url, credentials).resolve(source.ref)
 
 
-def _said(answer: Answer) -> tuple[object, ...]:
+def _said(answer: RefLookupResult) -> tuple[object, ...]:
     error = answer.error
     return answer.commit, answer.token, None if error is None else (error.reason, error.message)
 

@@ -23,13 +23,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.ref_resolution.lookup import AccessOf, Answer, Answerer, Asking, host_of
+from stoker.controller.ref_resolution.lookup import (
+    RefLookup,
+    RefLookupRequest,
+    RefLookupResult,
+    SourceAccessReader,
+    host_of,
+)
 from stoker.domain.clock import Clock
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.refs import CommitId
 from stoker.git.process.runner import GitRunner
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.client.errors import ApiError, Unreachable
+from stoker.kube.client.errors import ApiError, ApiServerUnreachable
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry import tracing
@@ -45,10 +51,10 @@ SPREAD = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RefQuestion:
     """What is asked, and everything whose change is a reason to ask anew."""
 
-    source: Source
+    source: SourceIntent
     """With the ref that is followed."""
     request: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
@@ -56,8 +62,8 @@ class Question:
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
-    question: Question
+class _RefQuestionState:
+    question: RefQuestion
     interval: float | None
     """None: it is put once."""
     since: float
@@ -67,7 +73,7 @@ class _Asked:
     hurried: bool = False
     """Something changed, and somebody waits for what follows."""
     asked_for: bool = False
-    answer: Answer | None = None
+    answer: RefLookupResult | None = None
     commit: CommitId | None = None
     """Where the ref was found last; a failure does not forget it."""
     answered: float = 0.0
@@ -79,13 +85,13 @@ class _Asked:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Resolver:
+class RefResolver:
     """Puts questions to git."""
 
     def __init__(
         self,
         git: GitRunner,
-        access: AccessOf,
+        access: SourceAccessReader,
         clock: Clock,
         *,
         found: Callable[[ResourceKey], None],
@@ -94,12 +100,12 @@ class Resolver:
         random: Callable[[], float] = chance.random,
     ) -> None:
         """`found` is told of answers that nobody waited for, `timed` how long each took."""
-        self._answerer = Answerer(git, access, clock, timeout)
+        self._answerer = RefLookup(git, access, clock, timeout)
         self._clock = clock
         self._found = found
         self._timed = timed
         self._random = random
-        self._asked: dict[ResourceKey, _Asked] = {}
+        self._asked: dict[ResourceKey, _RefQuestionState] = {}
         self._polls: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
         self._slow: dict[str, set[ResourceKey]] = defaultdict(set)
 
@@ -114,8 +120,8 @@ class Resolver:
             await self.close()
 
     async def look(
-        self, key: ResourceKey, question: Question, interval: float | None, *, follows: bool = True
-    ) -> Answer | None:
+        self, key: ResourceKey, question: RefQuestion, interval: float | None, *, follows: bool = True
+    ) -> RefLookupResult | None:
         """The newest answer; None while there is none to this question. `interval` None: asked once.
 
         Where nobody `follows` the ref, the interval only renews the login that comes with the answer.
@@ -125,7 +131,7 @@ class Resolver:
             anew = asked is not None and asked.question.request != question.request
             changed = asked is not None
             self.forget(key)
-            asked = self._asked[key] = _Asked(
+            asked = self._asked[key] = _RefQuestionState(
                 question,
                 interval,
                 self._clock.monotonic(),
@@ -149,7 +155,7 @@ class Resolver:
         """The API server is back: whose login could not be read is asked about again."""
         for key, asked in self._asked.items():
             error = asked.answer.error if asked.answer is not None else None
-            if isinstance(error, Unreachable | ApiError):
+            if isinstance(error, ApiServerUnreachable | ApiError):
                 self._plan(key, asked, self._clock.monotonic())
 
     def rest(self, key: ResourceKey) -> None:
@@ -180,16 +186,16 @@ class Resolver:
         elif ahead < math.inf:
             self._polls.add_after(key, ahead)
 
-    def _plan(self, key: ResourceKey, asked: _Asked, due: float) -> None:
+    def _plan(self, key: ResourceKey, asked: _RefQuestionState, due: float) -> None:
         asked.due = due
         if asked.task is None and asked.answer is not None and due < math.inf:
             self._polls.add_after(key, max(0.0, due - self._clock.monotonic()))
 
-    def _begin(self, key: ResourceKey, asked: _Asked) -> None:
+    def _begin(self, key: ResourceKey, asked: _RefQuestionState) -> None:
         asked.done.clear()
         asked.task = asyncio.create_task(self._ask(key, asked), name=f"resolve {key}")
 
-    async def _wait(self, asked: _Asked) -> None:
+    async def _wait(self, asked: _RefQuestionState) -> None:
         """Not where a host is known to keep everybody waiting."""
         if self._slow.get(host_of(asked.question.source.url)):
             return
@@ -201,7 +207,7 @@ class Resolver:
         finally:
             asked.waiters -= 1
 
-    async def _ask(self, key: ResourceKey, asked: _Asked) -> None:
+    async def _ask(self, key: ResourceKey, asked: _RefQuestionState) -> None:
         host = host_of(asked.question.source.url)
         mark = asyncio.get_running_loop().call_later(PATIENCE, self._slow[host].add, key)
         try:
@@ -215,11 +221,11 @@ class Resolver:
             asked.done.set()
         self._keep(key, asked, replace(told.answer, asked_for=asked.asked_for), told.at)
 
-    def _asking(self, key: ResourceKey, asked: _Asked) -> Asking:
+    def _asking(self, key: ResourceKey, asked: _RefQuestionState) -> RefLookupRequest:
         """A poll is answered by what was found since half of its time was over."""
         now = self._clock.monotonic()
         half = 0.0 if asked.answer is None else min(now - asked.answered, asked.interval or math.inf) / 2
-        return Asking(
+        return RefLookupRequest(
             namespace=key.object.namespace,
             source=asked.question.source,
             since=max(asked.since, now - half),
@@ -228,7 +234,7 @@ class Resolver:
             keeps=None if asked.follows else asked.commit,
         )
 
-    def _keep(self, key: ResourceKey, asked: _Asked, answer: Answer, at: float) -> None:
+    def _keep(self, key: ResourceKey, asked: _RefQuestionState, answer: RefLookupResult, at: float) -> None:
         news = not answer.says_the_same(asked.answer)
         first = asked.answer is None
         asked.answer, asked.answered = answer, at
@@ -239,7 +245,7 @@ class Resolver:
         if news and not asked.waiters:
             self._found(key)
 
-    def _pause(self, asked: _Asked, *, first: bool = False) -> float:
+    def _pause(self, asked: _RefQuestionState, *, first: bool = False) -> float:
         interval = asked.interval
         if not asked.failures:
             if interval is None:

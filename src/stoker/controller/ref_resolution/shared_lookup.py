@@ -29,7 +29,7 @@ from typing import NamedTuple
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId, RepoUrl
-from stoker.git.auth.credentials import Access, Password, SshKey
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess
 from stoker.git.remote.resolve import are_usual
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.runtime.result import understood
@@ -40,12 +40,12 @@ MAX_NAMES = 128
 """Of one look: git compares each with every ref that the server lists."""
 MAX_KEPT = 4096
 
-Look = Callable[[RepoUrl, Access, Collection[str]], Awaitable[Mapping[str, CommitId]]]
-Turn = Callable[[bool], AbstractAsyncContextManager[None]]
+RefLister = Callable[[RepoUrl, RepoAccess, Collection[str]], Awaitable[Mapping[str, CommitId]]]
+LookupTurn = Callable[[bool], AbstractAsyncContextManager[None]]
 """A place at the host; whoever is in a hurry gets it first."""
 
 
-class Found(NamedTuple):
+class SharedLookupResult(NamedTuple):
     """What one look has found; times are of the clock's `monotonic`."""
 
     begun: float
@@ -58,7 +58,7 @@ class Found(NamedTuple):
         return self.begun > since and self.names.issuperset(names)
 
 
-class Wanted(NamedTuple):
+class SharedLookupRequest(NamedTuple):
     """What is asked for."""
 
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Round:
+class _SharedLookupRun:
     """A look that waits for its turn, or is under way."""
 
     names: frozenset[str]
@@ -78,18 +78,18 @@ class _Round:
     hurried: bool
     begun: float = -math.inf
     waiters: int = 0
-    task: asyncio.Task[Found] = field(init=False)
+    task: asyncio.Task[SharedLookupResult] = field(init=False)
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _LookupGroup:
     """All who look in the same way."""
 
     wanted: dict[str, float] = field(default_factory=dict)
     """Names, those that were asked for longest ago first, and until when they are worth a look."""
-    found: Found | None = None
-    waiting: _Round | None = None
-    running: _Round | None = None
+    found: SharedLookupResult | None = None
+    waiting: _SharedLookupRun | None = None
+    running: _SharedLookupRun | None = None
 
     def idle(self, now: float) -> bool:
         return (
@@ -97,16 +97,18 @@ class _Group:
         )
 
 
-class Looks:
+class SharedLookups:
     """The looks of this process."""
 
-    def __init__(self, look: Look, clock: Clock) -> None:
+    def __init__(self, look: RefLister, clock: Clock) -> None:
         self._look = look
         self._clock = clock
         self._key = secrets.token_bytes(32)
-        self._groups: dict[tuple[str, str], _Group] = {}
+        self._groups: dict[tuple[str, str], _LookupGroup] = {}
 
-    async def ask(self, url: RepoUrl, access: Access, wanted: Wanted, turn: Turn) -> Found:
+    async def ask(
+        self, url: RepoUrl, access: RepoAccess, wanted: SharedLookupRequest, turn: LookupTurn
+    ) -> SharedLookupResult:
         """What a look tells that began late enough; its error is for the caller to raise."""
         group = self._group(url, access, wanted.names)
         self._remember(group, wanted)
@@ -114,7 +116,7 @@ class Looks:
             return group.found
         joined = _joinable(group, wanted)
         if joined is None:
-            joined = _Round(frozenset(wanted.names), wanted.since, wanted.hurried)
+            joined = _SharedLookupRun(frozenset(wanted.names), wanted.since, wanted.hurried)
             before, group.waiting = group.running, joined
             joined.task = asyncio.create_task(self._run(group, joined, before, turn, url, access))
         joined.waiters += 1
@@ -127,8 +129,14 @@ class Looks:
                 joined.task.cancel()
 
     async def _run(
-        self, group: _Group, mine: _Round, before: _Round | None, turn: Turn, url: RepoUrl, access: Access
-    ) -> Found:
+        self,
+        group: _LookupGroup,
+        mine: _SharedLookupRun,
+        before: _SharedLookupRun | None,
+        turn: LookupTurn,
+        url: RepoUrl,
+        access: RepoAccess,
+    ) -> SharedLookupResult:
         try:
             if before is not None:
                 with suppress(TimeoutError):
@@ -148,34 +156,36 @@ class Looks:
             group.found = found
         return found
 
-    async def _found(self, url: RepoUrl, access: Access, names: frozenset[str], begun: float) -> Found:
+    async def _found(
+        self, url: RepoUrl, access: RepoAccess, names: frozenset[str], begun: float
+    ) -> SharedLookupResult:
         refs: Mapping[str, CommitId] = {}
         trouble: StokerError | None = None
         try:
             refs = await self._look(url, access, names)
         except Exception as error:
             trouble = understood(error)
-        return Found(begun, self._clock.monotonic(), names, refs, trouble)
+        return SharedLookupResult(begun, self._clock.monotonic(), names, refs, trouble)
 
-    def _remember(self, group: _Group, wanted: Wanted) -> None:
+    def _remember(self, group: _LookupGroup, wanted: SharedLookupRequest) -> None:
         until = self._clock.monotonic() + 2 * wanted.again_in
         for name in wanted.names:
             group.wanted.pop(name, None)
             group.wanted[name] = until
 
-    def _names(self, group: _Group, asked: frozenset[str]) -> frozenset[str]:
+    def _names(self, group: _LookupGroup, asked: frozenset[str]) -> frozenset[str]:
         """What was asked for, and as much as fits of what will be; who asked longest ago asks soonest."""
         now = self._clock.monotonic()
         group.wanted = {name: until for name, until in group.wanted.items() if until >= now}
         others = [name for name in group.wanted if name not in asked]
         return asked.union(others[: max(0, MAX_NAMES - len(asked))])
 
-    def _group(self, url: RepoUrl, access: Access, names: Collection[str]) -> _Group:
+    def _group(self, url: RepoUrl, access: RepoAccess, names: Collection[str]) -> _LookupGroup:
         # What is neither a branch nor a tag is looked for in another list of the server's.
         key = alike(self._key, url, access), "" if are_usual(names) else "\n".join(names)
         found = self._groups.pop(key, None)
         if found is None:
-            found = _Group()
+            found = _LookupGroup()
             now = self._clock.monotonic()
             for old in [old for old, group in self._groups.items() if group.idle(now)]:
                 del self._groups[old]
@@ -185,7 +195,7 @@ class Looks:
         return found
 
 
-def alike(key: bytes, url: RepoUrl, access: Access) -> str:
+def alike(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
     """The same for two who look at the same place, in the same way, as the same; nothing can be read from it.
 
     More than `stoker.git.auth.credentials.identity` tells apart: there it is what somebody
@@ -197,17 +207,17 @@ def alike(key: bytes, url: RepoUrl, access: Access) -> str:
     return digest.hexdigest()
 
 
-def _told_apart_by(access: Access) -> Iterator[bytes | None]:
+def _told_apart_by(access: RepoAccess) -> Iterator[bytes | None]:
     yield from (access.ca, access.proxy.encode(), access.subject.encode())
     yield b"known" if access.require_known_hosts else b"any"
     login = access.login
-    if isinstance(login, Password):
+    if isinstance(login, GitPassword):
         yield from (b"password", login.username.encode(), login.password.reveal_bytes())
-    elif isinstance(login, SshKey):
+    elif isinstance(login, GitSshKey):
         yield from (b"ssh", login.key.reveal_bytes(), login.known_hosts)
 
 
-def _joinable(group: _Group, wanted: Wanted) -> _Round | None:
+def _joinable(group: _LookupGroup, wanted: SharedLookupRequest) -> _SharedLookupRun | None:
     """A look that others asked for and that answers this too."""
     running, waiting = group.running, group.waiting
     if running is not None and running.begun > wanted.since and running.names.issuperset(wanted.names):
@@ -221,7 +231,7 @@ def _joinable(group: _Group, wanted: Wanted) -> _Round | None:
     return waiting
 
 
-def _leave(group: _Group, mine: _Round) -> None:
+def _leave(group: _LookupGroup, mine: _SharedLookupRun) -> None:
     if group.waiting is mine:
         group.waiting = None
     if group.running is mine:

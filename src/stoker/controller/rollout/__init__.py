@@ -5,21 +5,27 @@
     dependency_order   weights and dependencies, one graph
     sync_concurrency   how many at once, how many a minute
 
-All of it is pure: `decide.release` turns a `Situation` into a `Release`. State is
+All of it is pure: `decide.release` turns a `RolloutInputs` into a `RolloutDecision`. State is
 kept in the resource's status or in the metadata ConfigMap, so that a new leader
 continues where the last one stopped.
 """
 
 from stoker.controller.rollout.decide import release
 from stoker.controller.rollout.dependency_order import all_before, why_waiting
-from stoker.controller.rollout.inputs import Checked, CheckUp, Held, Release, Situation
+from stoker.controller.rollout.inputs import (
+    HeldGateway,
+    RolloutDecision,
+    RolloutInputs,
+    StageHealthCheck,
+    StageHealthResult,
+)
 
 __all__ = [
-    "CheckUp",
-    "Checked",
-    "Held",
-    "Release",
-    "Situation",
+    "HeldGateway",
+    "RolloutDecision",
+    "RolloutInputs",
+    "StageHealthCheck",
+    "StageHealthResult",
     "all_before",
     "release",
     "why_waiting",

@@ -29,10 +29,10 @@ import msgspec
 
 from stoker.api.spec.status import ApprovalRequest
 from stoker.api.spec.status import SyncStatus as Status
-from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.inputs import Situation
+from stoker.controller.rollout.gateways import RolloutMember
+from stoker.controller.rollout.inputs import RolloutInputs
 from stoker.domain.clock import parse_rfc3339, rfc3339, rfc3339_micro
-from stoker.domain.intent.annotation_requests import APPROVAL_AHEAD, GivenApproval
+from stoker.domain.intent.annotation_requests import APPROVAL_AHEAD, ApprovalGrant
 from stoker.domain.reasons import ConditionType
 from stoker.kube.runtime.conditions import find
 
@@ -40,7 +40,7 @@ _SOON = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class ApprovalState:
     """Where a request stands."""
 
     request: ApprovalRequest | None
@@ -56,44 +56,44 @@ def digest_of(plans: Mapping[str, str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def agree(situation: Situation, waiting: Sequence[Member], stage: str | None) -> Agreement:
+def agree(situation: RolloutInputs, waiting: Sequence[RolloutMember], stage: str | None) -> ApprovalState:
     """Whether those who wait may go; they are all whom nobody has agreed to yet."""
     before = situation.request
     before = before if before is not None and before.stage == stage else None
     if not waiting:
-        return Agreement(situation.request, granted=True)
+        return ApprovalState(situation.request, granted=True)
     if before is not None and before.state == "Approved" and situation.requests.approval is None:
         said = f"the approval by {(before.approved_by or '')[:80]!r} was withdrawn"
         request = msgspec.structs.replace(_planning(situation, stage), message=said)
-        return Agreement(request, granted=False, again_in=_SOON)
+        return ApprovalState(request, granted=False, again_in=_SOON)
     again = before is not None and before.state == "Expired" and before.request != (situation.asked or None)
     before = None if again else before
     plans = {one.target: digest for one in waiting if (digest := _digest(one))}
     if len(plans) < len(waiting):
         if before is None and all(one.gateway.report is None for one in waiting):
-            return Agreement(situation.request, granted=False)  # first syncs, as far as anybody knows
+            return ApprovalState(situation.request, granted=False)  # first syncs, as far as anybody knows
         if before is not None and before.state != "Planning":
-            return Agreement(before, granted=False, again_in=_until(before, situation.now))
-        return Agreement(_planning(situation, stage), granted=False)
+            return ApprovalState(before, granted=False, again_in=_until(before, situation.now))
+        return ApprovalState(_planning(situation, stage), granted=False)
     digest = digest_of(plans)
     if before is None or before.digest != digest:
         before = _requested(situation, stage, waiting, digest)
     if before.state == "Approved":
-        return Agreement(before, granted=True, plans=plans)
+        return ApprovalState(before, granted=True, plans=plans)
     return _judged(situation, before, plans)
 
 
-def _judged(situation: Situation, request: ApprovalRequest, plans: Mapping[str, str]) -> Agreement:
+def _judged(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[str, str]) -> ApprovalState:
     lapsed = request.state == "Expired" or situation.now >= _moment(request.expires_at)
     why = why_not(situation, request, plans)
     given = situation.requests.approval
     if lapsed:
         late = "the request has lapsed; ask for a sync to make it anew" if given and not why else why
         said = msgspec.structs.replace(request, state="Expired", message=late or None)
-        return Agreement(said, granted=False)
+        return ApprovalState(said, granted=False)
     if given is None or why:
         said = msgspec.structs.replace(request, message=why or None)
-        return Agreement(said, granted=False, again_in=_until(request, situation.now))
+        return ApprovalState(said, granted=False, again_in=_until(request, situation.now))
     said = msgspec.structs.replace(
         request,
         state="Approved",
@@ -101,10 +101,10 @@ def _judged(situation: Situation, request: ApprovalRequest, plans: Mapping[str, 
         approved_at=rfc3339_micro(given.at),
         message=None,
     )
-    return Agreement(said, granted=True, plans=plans)
+    return ApprovalState(said, granted=True, plans=plans)
 
 
-def why_not(situation: Situation, request: ApprovalRequest, plans: Mapping[str, str]) -> str:
+def why_not(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[str, str]) -> str:
     """Why an approval that is there does not count; empty where it does, or there is none."""
     given, named = situation.requests.approval, situation.requests.approved_plans
     if given is None:
@@ -121,7 +121,7 @@ def why_not(situation: Situation, request: ApprovalRequest, plans: Mapping[str, 
     return ""
 
 
-def ahead(given: GivenApproval | None, before: Status, now: datetime) -> str:
+def ahead(given: ApprovalGrant | None, before: Status, now: datetime) -> str:
     """What is said of an approval that lies in the future, or did when it was seen first; else empty.
 
     It is remembered by being said: in the request, or in the condition while nothing is asked.
@@ -136,11 +136,11 @@ def ahead(given: GivenApproval | None, before: Status, now: datetime) -> str:
     return said if any(said in (one or "") for one in told) else ""
 
 
-def _ahead(situation: Situation) -> str:
+def _ahead(situation: RolloutInputs) -> str:
     return ahead(situation.requests.approval, situation.before, situation.now)
 
 
-def remembering(situation: Situation, request: ApprovalRequest | None) -> ApprovalRequest | None:
+def remembering(situation: RolloutInputs, request: ApprovalRequest | None) -> ApprovalRequest | None:
     """The request, with what has to be known later of an approval from the future."""
     ahead = _ahead(situation)
     if request is None or request.message or not ahead:
@@ -153,7 +153,7 @@ def is_for_something_else(message: str | None) -> bool:
     return bool(message) and not (message or "").endswith("is older than the request")
 
 
-def _planning(situation: Situation, stage: str | None) -> ApprovalRequest:
+def _planning(situation: RolloutInputs, stage: str | None) -> ApprovalRequest:
     return ApprovalRequest(
         commit=str(situation.commit),
         ref=situation.ref or None,
@@ -164,7 +164,7 @@ def _planning(situation: Situation, stage: str | None) -> ApprovalRequest:
     )
 
 
-def _begins(situation: Situation) -> datetime:
+def _begins(situation: RolloutInputs) -> datetime:
     """When a new request begins to wait: after every approval that was used, by whatever clock it was given.
 
     Otherwise one that was given by a clock ahead of ours would count for the next request as well.
@@ -176,7 +176,7 @@ def _begins(situation: Situation) -> datetime:
 
 
 def _requested(
-    situation: Situation, stage: str | None, waiting: Sequence[Member], digest: str
+    situation: RolloutInputs, stage: str | None, waiting: Sequence[RolloutMember], digest: str
 ) -> ApprovalRequest:
     plans = [one.plan for one in waiting if one.plan is not None]
     return msgspec.structs.replace(
@@ -191,7 +191,7 @@ def _requested(
     )
 
 
-def _digest(member: Member) -> str:
+def _digest(member: RolloutMember) -> str:
     return member.plan.digest if member.plan is not None else member.agreed
 
 

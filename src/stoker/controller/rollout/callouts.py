@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from stoker.api.spec.status import ApprovalRequest
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.rollout import Checked, CheckUp
+from stoker.controller.rollout import StageHealthCheck, StageHealthResult
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.http_client import Request, call
+from stoker.http_client import ServiceRequest, call
 from stoker.kube.runtime.backoff import Backoff
 
 ANSWER_WITHIN = 10.0
@@ -31,38 +31,38 @@ LARGEST_PAGE = 4 << 20
 ATTEMPTS = 10
 PAUSES = Backoff(base=1.0, ceiling=300.0, jitter=0.2)
 
-SecretOf = Callable[[str, SecretKey], Awaitable[Secret]]
+SecretKeyReader = Callable[[str, SecretKey], Awaitable[Secret]]
 """What stands in a Secret of a namespace now."""
-Say = Callable[[ResourceKey, bool, Reason, str], None]
+CalloutReporter = Callable[[ResourceKey, bool, Reason, str], None]
 """Tells a person: about which resource, whether it is a warning, and what."""
 
 
-class Announcement(NamedTuple):
+class ApprovalNotice(NamedTuple):
     """Who is told of which request."""
 
     url: str
     body: bytes
 
 
-class Examiner:
+class StageHealthChecker:
     """Makes health checks; what gateways are known by is believed here as well."""
 
-    def __init__(self, clock: Clock, secret: SecretOf) -> None:
+    def __init__(self, clock: Clock, secret: SecretKeyReader) -> None:
         self._clock = clock
         self._secret = secret
 
-    async def check(self, key: ResourceKey, what: CheckUp) -> Checked:
+    async def check(self, key: ResourceKey, what: StageHealthCheck) -> StageHealthResult:
         """One health check."""
         until = self._clock.monotonic() + ANSWER_WITHIN
         while True:
             left = until - self._clock.monotonic()
             trouble = await self._trouble_with(key, what, max(left, ASK_AGAIN))
             if not trouble or not what.last or until - self._clock.monotonic() <= ASK_AGAIN:
-                return Checked(what, trouble)
+                return StageHealthResult(what, trouble)
             await self._clock.sleep(ASK_AGAIN)
 
-    async def _trouble_with(self, key: ResourceKey, what: CheckUp, seconds: float) -> str:
-        request = Request(
+    async def _trouble_with(self, key: ResourceKey, what: StageHealthCheck, seconds: float) -> str:
+        request = ServiceRequest(
             what.url,
             timeout=seconds,
             max_reply=LARGEST_PAGE,
@@ -79,7 +79,7 @@ class Examiner:
         return "" if answer.status == 200 else f"{request.host} answered {answer.status}"
 
 
-def announcement(key: ResourceKey, url: str, request: ApprovalRequest) -> Announcement:
+def announcement(key: ResourceKey, url: str, request: ApprovalRequest) -> ApprovalNotice:
     """What the service is told; the same request always makes the same text."""
     told = {
         "kind": key.kind,
@@ -96,20 +96,20 @@ def announcement(key: ResourceKey, url: str, request: ApprovalRequest) -> Announ
         "expiresAt": request.expires_at,
     }
     kept = {name: value for name, value in told.items() if value is not None}
-    return Announcement(url, json.dumps(kept, sort_keys=True).encode())
+    return ApprovalNotice(url, json.dumps(kept, sort_keys=True).encode())
 
 
-class Announcer:
+class ApprovalNotifier:
     """Tells services of requests."""
 
-    def __init__(self, clock: Clock, say: Say) -> None:
+    def __init__(self, clock: Clock, say: CalloutReporter) -> None:
         self._clock = clock
         self._say = say
 
-    async def tell(self, key: ResourceKey, what: Announcement) -> bool:
+    async def tell(self, key: ResourceKey, what: ApprovalNotice) -> bool:
         """Whether the service has taken it."""
         headers = {"Content-Type": "application/json"}
-        request = Request(
+        request = ServiceRequest(
             what.url,
             method="POST",
             headers=headers,

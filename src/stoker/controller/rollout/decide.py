@@ -3,61 +3,65 @@
 A gateway is let go when somebody agreed to its plan (where that is asked for), its stage
 is open, everybody before it is done, and there is room. Who waits is told to stay at the
 order that it has, or to plan the commit and write nothing. Pure; whatever it needs to know
-of an earlier pass comes in with the `Situation`.
+of an earlier pass comes in with the `RolloutInputs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stoker.api.spec.status import StageProgress
+from stoker.api.spec.status import StageStatus
 from stoker.controller.rollout import progress as rollout_progress
 from stoker.controller.rollout import stages as rollout_stages
-from stoker.controller.rollout.approval import Agreement, agree, remembering
-from stoker.controller.rollout.dependency_order import Order, needs
-from stoker.controller.rollout.gateways import Member, bound_to_plan, members_of, orders_for_the_absent
-from stoker.controller.rollout.inputs import Held, Release, Situation
-from stoker.controller.rollout.stages import Plan, Walk
+from stoker.controller.rollout.approval import ApprovalState, agree, remembering
+from stoker.controller.rollout.dependency_order import RolloutOrder, needs
+from stoker.controller.rollout.gateways import RolloutMember, bound_to_plan, members_of, orders_for_the_absent
+from stoker.controller.rollout.inputs import HeldGateway, RolloutDecision, RolloutInputs
+from stoker.controller.rollout.stages import StageEvaluation, StagePlan
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.delivery import Stage
-from stoker.domain.protocol import Mode, Target
+from stoker.domain.intent.delivery import StagePolicy
+from stoker.domain.protocol import GatewayTarget, SyncMode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
 _SOON = 0.1
 
 
-def release(situation: Situation) -> Release:
+def release(situation: RolloutInputs) -> RolloutDecision:
     """The decision."""
-    return Release() if situation.commit is None else _Deciding(situation, situation.commit).release()
+    return (
+        RolloutDecision()
+        if situation.commit is None
+        else _RolloutDecider(situation, situation.commit).release()
+    )
 
 
-class _Deciding:
+class _RolloutDecider:
     """One decision in the making."""
 
-    def __init__(self, situation: Situation, commit: CommitId) -> None:
+    def __init__(self, situation: RolloutInputs, commit: CommitId) -> None:
         self._situation = situation
         self._commit = commit
         self._members = members_of(situation, commit)
         self._stages = rollout_stages.plan_for(situation, self._members, needs(situation, self._members))
-        self._order = Order(situation, self._members, self._stages.number)
+        self._order = RolloutOrder(situation, self._members, self._stages.number)
         self._waiting = [one for one in self._members if not (one.done or one.let_go or one.free)]
         self._waits = {one.target for one in self._waiting}
         self._request = situation.request
         self._plans: dict[str, str] = {}
-        self._targets: dict[str, Target] = {}
-        self._held: list[Held] = []
+        self._targets: dict[str, GatewayTarget] = {}
+        self._held: list[HeldGateway] = []
         self._times: list[float] = []
 
-    def release(self) -> Release:
+    def release(self) -> RolloutDecision:
         situation = self._situation
         if situation.gated:
             self._targets |= dict(orders_for_the_absent(situation, self._commit))
         for gateway in bound_to_plan(situation):
-            self._targets[gateway.target] = Target(self._commit, Mode.PLAN)
+            self._targets[gateway.target] = GatewayTarget(self._commit, SyncMode.PLAN)
             if gateway.report is not None and gateway.report.pending_plan is not None:
                 why = "an approval, which a ref of its own cannot get"
-                self._held.append(Held(gateway.name, why, Reason.PENDING_APPROVAL))
+                self._held.append(HeldGateway(gateway.name, why, Reason.PENDING_APPROVAL))
         for one in self._members:
             if one.target not in self._waits:
                 self._keep_going(one)
@@ -65,10 +69,10 @@ class _Deciding:
         if uncovered and not self._take(agree(situation, uncovered, None)):
             for one in self._waiting:
                 self._hold(one, "an approval", Reason.PENDING_APPROVAL, planning=True)
-            return self._made(situation.progress, Walk(), begun=0)
+            return self._made(situation.progress, StageEvaluation(), begun=0)
         return self._by_turns()
 
-    def _by_turns(self) -> Release:
+    def _by_turns(self) -> RolloutDecision:
         situation, stages = self._situation, self._stages
         before = rollout_progress.begin(situation, self._members, stages)
         known = {one.name: one for one in before.stages or ()}
@@ -93,11 +97,13 @@ class _Deciding:
             progress if rollout_progress.is_kept(situation) else None, walked, begun=len(turns.free)
         )
 
-    def _made(self, progress: rollout_progress.Progress | None, walked: Walk, *, begun: int) -> Release:
+    def _made(
+        self, progress: rollout_progress.RolloutProgress | None, walked: StageEvaluation, *, begun: int
+    ) -> RolloutDecision:
         situation = self._situation
         times = [*self._times, *([walked.again_in] if walked.again_in is not None else [])]
         growing, again_in = rollout_progress.growth(progress, situation.now)
-        return Release(
+        return RolloutDecision(
             targets=self._targets,
             held=tuple(self._held),
             ordered=self._order.profiles or bool(situation.deployment.order),
@@ -111,20 +117,22 @@ class _Deciding:
             growing=growing,
         )
 
-    def _keep_going(self, member: Member) -> None:
+    def _keep_going(self, member: RolloutMember) -> None:
         """Whoever was let go keeps the plan that was approved for it; one that is done needs none."""
         if member.done or member.gateway.synced_commit == self._commit or not member.let_go:
             self._release(member, "")
         else:
             self._let_go(member)
 
-    def _take(self, agreement: Agreement) -> bool:
+    def _take(self, agreement: ApprovalState) -> bool:
         self._request = agreement.request
         self._plans |= agreement.plans
         self._times += [agreement.again_in] if agreement.again_in is not None else []
         return agreement.granted
 
-    def _is_agreed(self, stage: Stage, crew: Sequence[Member], before: StageProgress | None) -> bool:
+    def _is_agreed(
+        self, stage: StagePolicy, crew: Sequence[RolloutMember], before: StageStatus | None
+    ) -> bool:
         """Whether a stage that asks for it was approved; also one that has begun, unless a plan changed."""
         begun = before is not None and before.state in ("Syncing", "Soaking")
         asking = [one for one in crew if one.target in self._waits and not (begun and one.agreed)]
@@ -135,7 +143,7 @@ class _Deciding:
             return False
         return self._take(agree(self._situation, asking, stage.name))
 
-    def _may(self, member: Member, stages: Plan, walked: Walk) -> bool:
+    def _may(self, member: RolloutMember, stages: StagePlan, walked: StageEvaluation) -> bool:
         if stages.stages:
             number = stages.number[member.name]
             if not walked.opens(number):
@@ -146,30 +154,30 @@ class _Deciding:
             self._hold(member, why, Reason.DEPENDENCY_WAITING)
         return not why
 
-    def _hold_for_stage(self, member: Member, walked: Walk, stage: StageProgress) -> None:
+    def _hold_for_stage(self, member: RolloutMember, walked: StageEvaluation, stage: StageStatus) -> None:
         if stage.state == "Approval":
             self._hold(member, f"an approval of stage {stage.name}", Reason.PENDING_APPROVAL, planning=True)
         else:
             failed = ", which failed" if walked.failed else ""
             self._hold(member, f"stage {walked.current}{failed}", Reason.WAITING_FOR_STAGE)
 
-    def _hold(self, member: Member, why: str, reason: Reason, *, planning: bool = False) -> None:
-        self._held.append(Held(member.name, why, reason))
+    def _hold(self, member: RolloutMember, why: str, reason: Reason, *, planning: bool = False) -> None:
+        self._held.append(HeldGateway(member.name, why, reason))
         agreed = self._plans.get(member.target, member.agreed)
         if planning or agreed:
-            self._targets[member.target] = Target(self._commit, Mode.PLAN, agreed)
+            self._targets[member.target] = GatewayTarget(self._commit, SyncMode.PLAN, agreed)
         else:  # who has nothing to stay at has said nothing yet, and its agent knows whether it has files
-            self._targets[member.target] = member.stays_at or Target(self._commit, Mode.PLAN)
+            self._targets[member.target] = member.stays_at or GatewayTarget(self._commit, SyncMode.PLAN)
 
-    def _let_go(self, member: Member) -> None:
+    def _let_go(self, member: RolloutMember) -> None:
         self._release(member, self._plans.get(member.target, member.agreed))
 
-    def _release(self, member: Member, plan: str) -> None:
+    def _release(self, member: RolloutMember, plan: str) -> None:
         """Let the gateway apply the commit. Where a change takes an approval, its agent demands an order."""
         if plan or self._situation.takes_approval(member.name):
-            self._targets[member.target] = Target(self._commit, Mode.APPLY, plan)
+            self._targets[member.target] = GatewayTarget(self._commit, SyncMode.APPLY, plan)
 
-    def _trouble(self, walked: Walk) -> Stalled | None:
+    def _trouble(self, walked: StageEvaluation) -> Stalled | None:
         circle = self._order.circle(self._stages.names)
         if circle is not None:
             return circle
@@ -187,6 +195,6 @@ class _Deciding:
         return None
 
 
-def _asks(situation: Situation) -> bool:
+def _asks(situation: RolloutInputs) -> bool:
     """Whether anybody has to be asked at all."""
     return situation.approval.required or any(one.require_approval for one in situation.deployment.stages)

@@ -13,35 +13,39 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from stoker.controller.cache.gateways import Neighbour
-from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.inputs import Situation
+from stoker.controller.cache.gateways import NeighbourGateway
+from stoker.controller.rollout.gateways import RolloutMember
+from stoker.controller.rollout.inputs import RolloutInputs
 from stoker.domain.cycles import cycle_from
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.intent.delivery import OrderEntry
+from stoker.domain.intent.delivery import GatewayOrderPolicy
 from stoker.domain.reasons import Reason
 
 _SHOWN = 3
 _START = ""
 
 
-class Order:
+class RolloutOrder:
     """The order among the gateways of one release."""
 
-    def __init__(self, situation: Situation, members: Sequence[Member], stages: Mapping[str, int]) -> None:
+    def __init__(
+        self, situation: RolloutInputs, members: Sequence[RolloutMember], stages: Mapping[str, int]
+    ) -> None:
         """`stages` has the number of the stage of each gateway, by name."""
         self._members = members
         self._stages = stages
-        self._entries: dict[str, OrderEntry] = {one.gateway: one for one in situation.deployment.order}
+        self._entries: dict[str, GatewayOrderPolicy] = {
+            one.gateway: one for one in situation.deployment.order
+        }
         self._waits_for = situation.waits_for
         commit = str(situation.commit)
         self._everybody = [
-            *(Neighbour(one, commit) for one in situation.fleet.gateways),
+            *(NeighbourGateway(one, commit) for one in situation.fleet.gateways),
             *situation.others,
         ]
         self._of_profile: dict[str, str] = {}
-        self._by_name: defaultdict[str, list[Member]] = defaultdict(list)
-        self._late: defaultdict[int, list[Member]] = defaultdict(list)
+        self._by_name: defaultdict[str, list[RolloutMember]] = defaultdict(list)
+        self._late: defaultdict[int, list[RolloutMember]] = defaultdict(list)
         for one in members:
             self._by_name[one.name].append(one)
             if not one.done:
@@ -55,7 +59,7 @@ class Order:
         """Whether any gateway depends on another profile."""
         return any(self._waits_for.get(one.gateway.profile) for one in self._members)
 
-    def why_late(self, member: Member) -> str:
+    def why_late(self, member: RolloutMember) -> str:
         """For whom this gateway has to wait; empty when it is its turn."""
         entry = self._entries.get(member.name)
         for name in entry.depends_on if entry is not None else ():
@@ -66,7 +70,7 @@ class Order:
                 return f"gateway {name}"
         return self._of_heavier(member) or self._of_profiles(member.gateway.profile)
 
-    def _of_heavier(self, member: Member) -> str:
+    def _of_heavier(self, member: RolloutMember) -> str:
         stage = self._stage(member.name)
         heaviest = self._heaviest.get(stage, 0)
         if not self._entries or heaviest <= self._weight(member.name):
@@ -129,7 +133,7 @@ class Order:
         return self._stages.get(name, 0)
 
 
-def needs(situation: Situation, members: Sequence[Member]) -> dict[str, set[str]]:
+def needs(situation: RolloutInputs, members: Sequence[RolloutMember]) -> dict[str, set[str]]:
     """Whom each gateway depends on directly, by name; for the stages, which must not tear them apart."""
     of_profile: defaultdict[str, set[str]] = defaultdict(set)
     for one in members:
@@ -156,7 +160,7 @@ def all_before(profile: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[st
 
 
 def why_waiting(
-    everybody: Sequence[Neighbour], needed: Sequence[str], waits_for: Mapping[str, Sequence[str]]
+    everybody: Sequence[NeighbourGateway], needed: Sequence[str], waits_for: Mapping[str, Sequence[str]]
 ) -> str:
     """What is not done yet of the profiles that come before; empty when all is."""
     for name in needed:

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from stoker.controller.rollout.gateways import Member
+from stoker.controller.rollout.gateways import RolloutMember
 
 _CLUSTER = ".cluster.local"
 _ORDINAL = re.compile(r"-\d+$")
 
 
-def is_one_of(members: Iterable[Member], url: str) -> bool:
+def is_one_of(members: Iterable[RolloutMember], url: str) -> bool:
     """Whether the host is called like one of them, by itself or as a Service of its namespace."""
     try:
         host = (urlsplit(url).hostname or "").removesuffix(".").removesuffix(_CLUSTER)
@@ -26,7 +26,7 @@ def is_one_of(members: Iterable[Member], url: str) -> bool:
     return any(_is(member, host) for member in members)
 
 
-def _is(member: Member, host: str) -> bool:
+def _is(member: RolloutMember, host: str) -> bool:
     pod = member.gateway.pod
     names = {member.name.lower(), pod.name, _ORDINAL.sub("", pod.name)}  # a StatefulSet's pods are numbered
     if "." not in host:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stoker.controller.cache.gateways import Gateway
+from stoker.controller.cache.gateways import FleetGateway
 from stoker.controller.cache.pods import AgentState
-from stoker.controller.rollout.inputs import Situation
+from stoker.controller.rollout.inputs import RolloutInputs
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol import Metadata, Mode, PendingPlan, Target, is_digest
+from stoker.domain.protocol import AgentMetadata, GatewayTarget, PendingPlanReport, SyncMode, is_digest
 from stoker.domain.refs import CommitId
 
 MOST_AWAY = 500
@@ -24,12 +24,12 @@ MOST_AWAY = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RolloutMember:
     """One gateway on the way to a commit."""
 
-    gateway: Gateway
+    gateway: FleetGateway
     commit: CommitId
-    told: Target | None
+    told: GatewayTarget | None
     """The order that it has; None: nobody knows of one."""
 
     @property
@@ -51,11 +51,11 @@ class Member:
         A pod that follows one which had to plan has to plan as well; its agent knows whether there
         are files to be careful with.
         """
-        follows = self.gateway.report is None and self.told is not None and self.told.mode is Mode.PLAN
+        follows = self.gateway.report is None and self.told is not None and self.told.mode is SyncMode.PLAN
         return self.stays_at is None and not follows
 
     @property
-    def plan(self) -> PendingPlan | None:
+    def plan(self) -> PendingPlanReport | None:
         """What it would do, as it has reported for this commit."""
         report = self.gateway.report
         found = report.pending_plan if report is not None else None
@@ -77,20 +77,20 @@ class Member:
         if self.gateway.synced_commit == self.commit:
             return True
         told = self.told
-        if told is None or told.commit != self.commit or told.mode is not Mode.APPLY:
+        if told is None or told.commit != self.commit or told.mode is not SyncMode.APPLY:
             return False
         return not told.plan or bool(self.agreed)
 
     @property
-    def stays_at(self) -> Target | None:
+    def stays_at(self) -> GatewayTarget | None:
         """The order that it keeps while it waits."""
         synced = _commit(self.gateway)
         told = self.told
-        if told is not None and told.mode is Mode.APPLY and told.commit != self.commit:
+        if told is not None and told.mode is SyncMode.APPLY and told.commit != self.commit:
             if synced is None and self.gateway.report is not None:
                 return None
             return replace(told, plan="") if synced == told.commit else told
-        return Target(synced) if synced is not None else None
+        return GatewayTarget(synced) if synced is not None else None
 
     @property
     def busy(self) -> bool:
@@ -99,13 +99,13 @@ class Member:
         return not self.done and not self.gateway.failed and not lost
 
 
-def members_of(situation: Situation, commit: CommitId) -> list[Member]:
+def members_of(situation: RolloutInputs, commit: CommitId) -> list[RolloutMember]:
     """Everybody who takes the resource's commit; a gateway with a ref of its own does not."""
     gateways = [one for one in situation.fleet.gateways if not one.override]
-    return [Member(one, commit, _approved_order(one, situation, commit)) for one in gateways]
+    return [RolloutMember(one, commit, _approved_order(one, situation, commit)) for one in gateways]
 
 
-def bound_to_plan(situation: Situation) -> list[Gateway]:
+def bound_to_plan(situation: RolloutInputs) -> list[FleetGateway]:
     """Gateways with a ref of their own whose changes take an approval: they only plan.
 
     The agent holds to the same rule by itself, also while no controller runs.
@@ -113,7 +113,7 @@ def bound_to_plan(situation: Situation) -> list[Gateway]:
     return [one for one in situation.fleet.gateways if one.override and situation.takes_approval(one.name)]
 
 
-def orders_for_the_absent(situation: Situation, commit: CommitId) -> Iterator[tuple[str, Target]]:
+def orders_for_the_absent(situation: RolloutInputs, commit: CommitId) -> Iterator[tuple[str, GatewayTarget]]:
     """A pod that is being replaced comes back to the order that it had, and not to whatever is newest.
 
     A released gateway that has this commit already needs no order while it is away.
@@ -121,15 +121,17 @@ def orders_for_the_absent(situation: Situation, commit: CommitId) -> Iterator[tu
     there = {name for one in situation.fleet.gateways for name in (one.target, one.name, one.pod.name)}
     published = situation.published
     kept = published.targets if published is not None else {}
-    found = {name: target for name, target in kept.items() if name not in there and target != Target(commit)}
+    found = {
+        name: target for name, target in kept.items() if name not in there and target != GatewayTarget(commit)
+    }
     for one in situation.before.discovered_gateways or ():
         at = _parsed(one.synced_commit or "")
         if at is not None and at != commit and not {one.name, one.pod_name} & (there | found.keys()):
-            found[one.name] = Target(at)
+            found[one.name] = GatewayTarget(at)
     yield from sorted(found.items())[:MOST_AWAY]
 
 
-def told_to(gateway: Gateway, published: Metadata | None) -> Target | None:
+def told_to(gateway: FleetGateway, published: AgentMetadata | None) -> GatewayTarget | None:
     """The order that a gateway has; None where nobody knows of one."""
     if published is None:
         return None
@@ -140,18 +142,20 @@ def told_to(gateway: Gateway, published: Metadata | None) -> Target | None:
             return found
     if published.commit is None or gateway.report is None:
         return None  # nobody knows whether a pod that has said nothing was ever told
-    return Target(published.commit)
+    return GatewayTarget(published.commit)
 
 
-def _approved_order(gateway: Gateway, situation: Situation, commit: CommitId) -> Target | None:
+def _approved_order(
+    gateway: FleetGateway, situation: RolloutInputs, commit: CommitId
+) -> GatewayTarget | None:
     """The last order, only to be planned where it was released by an approval that was withdrawn since."""
     told = _last_order(gateway, situation, commit)
     if told is None or not told.plan or told.commit != commit or situation.requests.approval is not None:
         return told
-    return Target(commit, Mode.PLAN)
+    return GatewayTarget(commit, SyncMode.PLAN)
 
 
-def _last_order(gateway: Gateway, situation: Situation, commit: CommitId) -> Target | None:
+def _last_order(gateway: FleetGateway, situation: RolloutInputs, commit: CommitId) -> GatewayTarget | None:
     """As `told_to`; a pod that has said nothing yet may have files, and no gate may be open to it for that.
 
     Its agent knows whether it is a first sync, which it makes whatever it is told to plan (C-111).
@@ -162,10 +166,10 @@ def _last_order(gateway: Gateway, situation: Situation, commit: CommitId) -> Tar
     known = _known_order(gateway, situation)
     if known is not None and known.commit != commit:
         return known
-    return Target(commit, Mode.PLAN) if situation.takes_approval(gateway.name) else None
+    return GatewayTarget(commit, SyncMode.PLAN) if situation.takes_approval(gateway.name) else None
 
 
-def _known_order(gateway: Gateway, situation: Situation) -> Target | None:
+def _known_order(gateway: FleetGateway, situation: RolloutInputs) -> GatewayTarget | None:
     """Where the gateway was, or what it was told, before this pod."""
     published = situation.published
     if published is None:
@@ -173,11 +177,11 @@ def _known_order(gateway: Gateway, situation: Situation) -> Target | None:
     for one in situation.before.discovered_gateways or ():
         if one.name == gateway.name and gateway.target in (one.name, one.pod_name):
             at = _parsed(one.synced_commit or "") or published.commit
-            return Target(at) if at is not None else None
+            return GatewayTarget(at) if at is not None else None
     return None
 
 
-def _commit(gateway: Gateway) -> CommitId | None:
+def _commit(gateway: FleetGateway) -> CommitId | None:
     return _parsed(gateway.synced_commit)
 
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from stoker.api.spec.status import ApprovalRequest, ReleaseProgress
+from stoker.api.spec.status import ApprovalRequest, RolloutStatus
 from stoker.api.spec.status import SyncStatus as Status
-from stoker.controller.cache.gateways import Fleet, Neighbour
+from stoker.controller.cache.gateways import GatewayFleet, NeighbourGateway
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.annotation_requests import Requests
-from stoker.domain.intent.delivery import Approval, Deployment, RateLimit, takes_approval
-from stoker.domain.intent.policies import GatewayAccess
+from stoker.domain.intent.annotation_requests import ResourceRequests
+from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, RateLimitPolicy, takes_approval
+from stoker.domain.intent.policies import GatewayAccessPolicy
 from stoker.domain.intent.source import SecretKey
-from stoker.domain.protocol import Metadata, Target
+from stoker.domain.protocol import AgentMetadata, GatewayTarget
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
 
-class CheckUp(NamedTuple):
+class StageHealthCheck(NamedTuple):
     """A health check that is to be made; the same one is made once."""
 
     stage: str
@@ -38,15 +38,15 @@ class CheckUp(NamedTuple):
     """Whether a certificate has to be one that is believed."""
 
 
-class Checked(NamedTuple):
+class StageHealthResult(NamedTuple):
     """What came of a health check."""
 
-    what: CheckUp
+    what: StageHealthCheck
     trouble: str = ""
     """Why it counts as failed; empty: it passed."""
 
 
-class Held(NamedTuple):
+class HeldGateway(NamedTuple):
     """A gateway that waits, and for what."""
 
     gateway: str
@@ -55,29 +55,29 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class RolloutInputs:
     """Everything that a release depends on."""
 
-    fleet: Fleet
+    fleet: GatewayFleet
     commit: CommitId | None
     ref: str = ""
     now: datetime = datetime(2000, 1, 1, tzinfo=UTC)
-    deployment: Deployment = field(default_factory=Deployment)
-    rate_limit: RateLimit | None = None
-    approval: Approval = field(default_factory=Approval)
-    requests: Requests = field(default_factory=Requests)
+    deployment: DeploymentPolicy = field(default_factory=DeploymentPolicy)
+    rate_limit: RateLimitPolicy | None = None
+    approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
+    requests: ResourceRequests = field(default_factory=ResourceRequests)
     waits_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Every profile that exists, and whom it depends on."""
-    others: Sequence[Neighbour] = ()
+    others: Sequence[NeighbourGateway] = ()
     """Gateways of other resources, for whom a profile may wait."""
-    published: Metadata | None = None
+    published: AgentMetadata | None = None
     """What agents are told now; None where that is nothing, or of another repository."""
     before: Status = field(default_factory=Status)
-    gateway: GatewayAccess = field(default_factory=GatewayAccess)
+    gateway: GatewayAccessPolicy = field(default_factory=GatewayAccessPolicy)
     """How gateways are reached; of interest is whose certificates are believed."""
     asked: str = ""
     """The last request to sync; another word is another request."""
-    checked: Checked | None = None
+    checked: StageHealthResult | None = None
 
     @property
     def gated(self) -> bool:
@@ -92,7 +92,7 @@ class Situation:
         return takes_approval(gateway, self.approval, self.deployment)
 
     @property
-    def progress(self) -> ReleaseProgress | None:
+    def progress(self) -> RolloutStatus | None:
         """How far this commit has come so far."""
         found = self.before.release
         return found if found is not None and found.commit == self.commit else None
@@ -104,21 +104,21 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class RolloutDecision:
     """Who gets what."""
 
-    targets: Mapping[str, Target] = field(default_factory=dict)
+    targets: Mapping[str, GatewayTarget] = field(default_factory=dict)
     """Gateways that take another commit than the resource's, or may only plan it."""
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldGateway, ...] = ()
     """Gateways that do not have the commit because it is not their turn."""
     ordered: bool = False
     """Whether any gateway depends on others at all."""
     staged: bool = False
-    progress: ReleaseProgress | None = None
+    progress: RolloutStatus | None = None
     approval: ApprovalRequest | None = None
     trouble: Stalled | None = None
     """Why it does not go on before somebody acts."""
-    check_up: CheckUp | None = None
+    check_up: StageHealthCheck | None = None
     """A health check that is due."""
     again_in: float | None = None
     """Seconds until time alone changes something."""

@@ -12,18 +12,18 @@ from typing import TypeAlias
 
 import msgspec
 
-from stoker.api.spec.status import ReleaseProgress, StageProgress
+from stoker.api.spec.status import RolloutStatus, StageStatus
 from stoker.controller.rollout import sync_concurrency
-from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.inputs import Situation
-from stoker.controller.rollout.stages import Plan, Walk
+from stoker.controller.rollout.gateways import RolloutMember
+from stoker.controller.rollout.inputs import RolloutInputs
+from stoker.controller.rollout.stages import StageEvaluation, StagePlan
 from stoker.domain.clock import parse_rfc3339, rfc3339
 
-Progress: TypeAlias = ReleaseProgress
+RolloutProgress: TypeAlias = RolloutStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class RolloutQueue:
     """Who may begin now, and who stands in line."""
 
     free: frozenset[str] = frozenset()
@@ -33,34 +33,36 @@ class Turns:
     again_in: float | None = None
 
 
-def is_kept(situation: Situation) -> bool:
+def is_kept(situation: RolloutInputs) -> bool:
     """Whether there is anything to keep: most resources have neither stages, nor order, nor limits."""
     deployment = situation.deployment
     return bool(deployment.stages or deployment.order or situation.rate_limit is not None)
 
 
-def begin(situation: Situation, members: Sequence[Member], plan: Plan) -> Progress:
+def begin(situation: RolloutInputs, members: Sequence[RolloutMember], plan: StagePlan) -> RolloutProgress:
     """How it stands before this pass; a new commit begins anew, and so does a new request after a failure."""
     found = situation.progress
     asked = situation.asked or None
     failed = found is not None and any(one.state == "Failed" for one in found.stages or ())
     if found is not None and not (failed and found.request != asked):
         return found if failed else msgspec.structs.replace(found, request=asked)
-    made = ReleaseProgress(commit=str(situation.commit), started_at=rfc3339(situation.now), request=asked)
+    made = RolloutStatus(commit=str(situation.commit), started_at=rfc3339(situation.now), request=asked)
     there = {one.name for one in members}
     whole = all(set(stage.gateways) <= there for stage in plan.stages)
     if found is None and members and whole and all(one.done for one in members):
         # Everybody has it already: stages that are new in the spec have nothing to go through.
-        passed = tuple(StageProgress(name=stage.name, state="Passed") for stage in plan.stages)
+        passed = tuple(StageStatus(name=stage.name, state="Passed") for stage in plan.stages)
         return msgspec.structs.replace(made, stages=passed or None)
     return made
 
 
-def turns(situation: Situation, before: Progress, able: Sequence[Member], busy: int) -> Turns:
+def turns(
+    situation: RolloutInputs, before: RolloutProgress, able: Sequence[RolloutMember], busy: int
+) -> RolloutQueue:
     """Who of those that may go goes now; the others keep their places in the queue."""
     limit = situation.rate_limit
     if limit is None:
-        return Turns(frozenset(one.target for one in able), (), busy + sum(one.busy for one in able))
+        return RolloutQueue(frozenset(one.target for one in able), (), busy + sum(one.busy for one in able))
     waited = {name: place for place, name in enumerate(before.queue or ())}
     weights = {one.gateway: one.weight for one in situation.deployment.order}
     line = sorted(
@@ -74,7 +76,7 @@ def turns(situation: Situation, before: Progress, able: Sequence[Member], busy: 
     free, rest = line[:count], line[count:]
     only_time = rest and places > len(free)
     again_in = (room.again_in or sync_concurrency.SHORTEST) if only_time else None
-    return Turns(
+    return RolloutQueue(
         frozenset(one.target for one in free),
         tuple(one.target for one in rest)[: sync_concurrency.MOST],
         busy + sum(one.busy for one in free),
@@ -82,7 +84,9 @@ def turns(situation: Situation, before: Progress, able: Sequence[Member], busy: 
     )
 
 
-def ended(situation: Situation, before: Progress, walked: Walk, turn: Turns) -> Progress:
+def ended(
+    situation: RolloutInputs, before: RolloutProgress, walked: StageEvaluation, turn: RolloutQueue
+) -> RolloutProgress:
     """How it stands after this pass."""
     begun: tuple[str, ...] = tuple(_begun(situation))
     if turn.free and situation.rate_limit is not None:
@@ -100,7 +104,7 @@ def ended(situation: Situation, before: Progress, walked: Walk, turn: Turns) -> 
     )
 
 
-def growth(progress: Progress | None, now: datetime) -> tuple[bool, float | None]:
+def growth(progress: RolloutProgress | None, now: datetime) -> tuple[bool, float | None]:
     """Whether the queue has not become shorter for too long, and when to look again if not."""
     if progress is None or not progress.queue or progress.queued_since is None:
         return False, None
@@ -108,7 +112,7 @@ def growth(progress: Progress | None, now: datetime) -> tuple[bool, float | None
     return left < 0, left + sync_concurrency.SHORTEST if left >= 0 else None
 
 
-def _since(situation: Situation, queue: Sequence[str]) -> str | None:
+def _since(situation: RolloutInputs, queue: Sequence[str]) -> str | None:
     if not queue:
         return None
     earlier = situation.before.release
@@ -118,7 +122,7 @@ def _since(situation: Situation, queue: Sequence[str]) -> str | None:
     return rfc3339(situation.now)
 
 
-def _begun(situation: Situation) -> Sequence[str]:
+def _begun(situation: RolloutInputs) -> Sequence[str]:
     """Limits count over all commits."""
     earlier = situation.before.release
     return (earlier.begun or ()) if earlier is not None else ()

@@ -23,12 +23,12 @@ from typing import Literal
 
 import msgspec
 
-from stoker.api.spec.status import StageProgress
+from stoker.api.spec.status import StageStatus
 from stoker.controller.rollout.gateway_hosts import is_one_of
-from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.inputs import CheckUp, Situation
+from stoker.controller.rollout.gateways import RolloutMember
+from stoker.controller.rollout.inputs import RolloutInputs, StageHealthCheck
 from stoker.domain.clock import parse_rfc3339, rfc3339
-from stoker.domain.intent.delivery import Stage, Strategy
+from stoker.domain.intent.delivery import RolloutStrategy, StagePolicy
 from stoker.domain.reasons import Reason
 
 OTHERS = "(others)"
@@ -44,14 +44,14 @@ ASKED_EVERY = 15.0
 ASKED_TIMES = 20
 """Of a stage that waits for long."""
 
-_State = Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"]
+_StageState = Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StagePlan:
     """The stages in their order, and who is in which."""
 
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[StagePolicy, ...] = ()
     number: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -60,14 +60,14 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Walk:
+class StageEvaluation:
     """What a walk through the stages has found."""
 
-    stages: list[StageProgress] = field(default_factory=list)
+    stages: list[StageStatus] = field(default_factory=list)
     open: int = 0
     """Stages before this number may be let go."""
     failed: str = ""
-    check_up: CheckUp | None = None
+    check_up: StageHealthCheck | None = None
     again_in: float | None = None
 
     def opens(self, number: int) -> bool:
@@ -78,10 +78,12 @@ class Walk:
         return next((one.name for one in self.stages if one.state != "Passed"), "")
 
 
-def plan_for(situation: Situation, members: Sequence[Member], needs: Mapping[str, set[str]]) -> Plan:
+def plan_for(
+    situation: RolloutInputs, members: Sequence[RolloutMember], needs: Mapping[str, set[str]]
+) -> StagePlan:
     """Who is in which stage."""
-    if situation.deployment.strategy is not Strategy.CANARY or not situation.deployment.stages:
-        return Plan()
+    if situation.deployment.strategy is not RolloutStrategy.CANARY or not situation.deployment.stages:
+        return StagePlan()
     stages = situation.deployment.stages
     number: dict[str, int] = {}
     for index, stage in enumerate(stages):
@@ -97,24 +99,24 @@ def plan_for(situation: Situation, members: Sequence[Member], needs: Mapping[str
                 left.append(before)
     others = tuple(dict.fromkeys(one.name for one in members if one.name not in number))
     number |= dict.fromkeys(others, len(stages))
-    more = (Stage(OTHERS, others),) if others else ()
-    return Plan((*stages, *more), number)
+    more = (StagePolicy(OTHERS, others),) if others else ()
+    return StagePlan((*stages, *more), number)
 
 
 def walk(
-    situation: Situation,
-    plan: Plan,
-    members: Sequence[Member],
-    before: Mapping[str, StageProgress],
-    agreed: Callable[[Stage, Sequence[Member]], bool],
-) -> Walk:
+    situation: RolloutInputs,
+    plan: StagePlan,
+    members: Sequence[RolloutMember],
+    before: Mapping[str, StageStatus],
+    agreed: Callable[[StagePolicy, Sequence[RolloutMember]], bool],
+) -> StageEvaluation:
     """Go through the stages as far as they let us; `agreed` says whether a stage may begin."""
-    found = Walk()
+    found = StageEvaluation()
     going = True
     for index, stage in enumerate(plan.stages):
         crew = [one for one in members if plan.number[one.name] == index]
         if not going:
-            found.stages.append(StageProgress(name=stage.name, state="Waiting"))
+            found.stages.append(StageStatus(name=stage.name, state="Waiting"))
             continue
         told = _step(situation, stage, crew, before.get(stage.name), agreed, found)
         found.stages.append(told)
@@ -127,13 +129,13 @@ def walk(
 
 
 def _step(
-    situation: Situation,
-    stage: Stage,
-    crew: Sequence[Member],
-    before: StageProgress | None,
-    agreed: Callable[[Stage, Sequence[Member]], bool],
-    found: Walk,
-) -> StageProgress:
+    situation: RolloutInputs,
+    stage: StagePolicy,
+    crew: Sequence[RolloutMember],
+    before: StageStatus | None,
+    agreed: Callable[[StagePolicy, Sequence[RolloutMember]], bool],
+    found: StageEvaluation,
+) -> StageStatus:
     if before is not None and before.state in ("Passed", "Failed"):
         return before
     if stage.require_approval and not agreed(stage, crew):
@@ -151,15 +153,15 @@ def _step(
 
 
 def _soaked(
-    situation: Situation,
-    stage: Stage,
-    crew: Sequence[Member],
-    before: StageProgress | None,
-    found: Walk,
-) -> StageProgress:
+    situation: RolloutInputs,
+    stage: StagePolicy,
+    crew: Sequence[RolloutMember],
+    before: StageStatus | None,
+    found: StageEvaluation,
+) -> StageStatus:
     now = situation.now
     since = before.synced_at if before is not None and before.synced_at else rfc3339(now)
-    soaking = StageProgress(name=stage.name, state="Soaking", synced_at=since)
+    soaking = StageStatus(name=stage.name, state="Soaking", synced_at=since)
     waited = (now - parse_rfc3339(since)).total_seconds()
     left = stage.wait_after - waited
     if not stage.health_check_url:
@@ -167,7 +169,7 @@ def _soaked(
         return soaking if left > 0 else msgspec.structs.replace(soaking, state="Passed")
     every = max(ASKED_EVERY, stage.wait_after / ASKED_TIMES)
     number = max(0, int(waited // every)) if left > 0 else 0
-    check_up = CheckUp(
+    check_up = StageHealthCheck(
         stage.name,
         str(situation.commit),
         since,
@@ -194,15 +196,15 @@ def _soaked(
     return msgspec.structs.replace(soaking, state="Passed", checked_at=rfc3339(now))
 
 
-def _told(stage: Stage, state: _State, message: str | None = None) -> StageProgress:
-    return StageProgress(name=stage.name, state=state, message=message[:1024] if message else None)
+def _told(stage: StagePolicy, state: _StageState, message: str | None = None) -> StageStatus:
+    return StageStatus(name=stage.name, state=state, message=message[:1024] if message else None)
 
 
-def _is_believed(member: Member) -> bool:
+def _is_believed(member: RolloutMember) -> bool:
     return member.gateway.report is None or member.gateway.report.verified is not False
 
 
-def _has_failed(member: Member) -> bool:
+def _has_failed(member: RolloutMember) -> bool:
     report = member.gateway.report
     if report is None:
         return False
@@ -211,7 +213,7 @@ def _has_failed(member: Member) -> bool:
     return member.gateway.failed and report.commit == member.commit and report.reason not in _NO_VERDICT
 
 
-def _why_failed(member: Member) -> str:
+def _why_failed(member: RolloutMember) -> str:
     report = member.gateway.report
     if report is None:
         return f"gateway {member.name}"

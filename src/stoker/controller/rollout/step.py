@@ -10,31 +10,37 @@ import dataclasses
 
 import msgspec
 
-from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.context import Context, known
-from stoker.controller.health_checks_and_notices import Errands
-from stoker.controller.owned.configmaps import Publisher
-from stoker.controller.owned.metadata import Delivery
-from stoker.controller.rollout import Checked, CheckUp, Release, Situation, release
-from stoker.controller.rollout.callouts import Announcement, announcement
+from stoker.controller.context import ReconcileContext, known
+from stoker.controller.health_checks_and_notices import BackgroundTasks
+from stoker.controller.owned.configmaps import ConfigMapPublisher
+from stoker.controller.owned.metadata import CommitDelivery
+from stoker.controller.rollout import (
+    RolloutDecision,
+    RolloutInputs,
+    StageHealthCheck,
+    StageHealthResult,
+    release,
+)
+from stoker.controller.rollout.callouts import ApprovalNotice, announcement
 from stoker.controller.spec.effective_ref import last_request
 from stoker.controller.spec.references import dependencies_of
 from stoker.domain.clock import Clock, rfc3339
-from stoker.domain.protocol import Metadata, Target
+from stoker.domain.protocol import AgentMetadata, GatewayTarget
 from stoker.domain.refs import CommitId
 
 
-class Releaser:
+class RolloutStep:
     """Decides for one resource at a time."""
 
     def __init__(
         self,
-        observed: Observed,
-        publisher: Publisher,
+        observed: ControllerInformers,
+        publisher: ConfigMapPublisher,
         clock: Clock,
-        checks: Errands[CheckUp, Checked],
-        announcements: Errands[Announcement, bool],
+        checks: BackgroundTasks[StageHealthCheck, StageHealthResult],
+        announcements: BackgroundTasks[ApprovalNotice, bool],
     ) -> None:
         """`checks` are health checks of stages, `announcements` calls to those who are to approve."""
         self._observed = observed
@@ -43,7 +49,7 @@ class Releaser:
         self.checks = checks
         self.announcements = announcements
 
-    def release(self, context: Context, what: Delivery) -> Release:
+    def release(self, context: ReconcileContext, what: CommitDelivery) -> RolloutDecision:
         """Who gets what."""
         back_to = known(context.understood).intent.rollback.to_commit
         if back_to is not None:
@@ -56,12 +62,12 @@ class Releaser:
         self.checks.forget(key)
         self.announcements.forget(key)
 
-    def _decided(self, context: Context, what: Delivery) -> Release:
+    def _decided(self, context: ReconcileContext, what: CommitDelivery) -> RolloutDecision:
         intent, namespace = known(context.understood).intent, context.key.object.namespace
         waits_for = dependencies_of(self._observed.profiles_in(namespace))
         ordered = any(waits_for.get(one.profile) for one in context.fleet.gateways)
         published = context.published
-        situation = Situation(
+        situation = RolloutInputs(
             context.fleet,
             what.commit,
             str(what.ref or ""),
@@ -88,7 +94,7 @@ class Releaser:
             made = release(dataclasses.replace(situation, checked=checked))
         return self._announced(context, made)
 
-    def _announced(self, context: Context, made: Release) -> Release:
+    def _announced(self, context: ReconcileContext, made: RolloutDecision) -> RolloutDecision:
         """With the time at which those who are to approve were told, if they are to be told at all."""
         request, url = made.approval, known(context.understood).intent.approval.webhook_url
         if not url or request is None or request.state != "Pending" or request.announced_at:
@@ -100,11 +106,15 @@ class Releaser:
         return dataclasses.replace(made, approval=msgspec.structs.replace(request, announced_at=at))
 
 
-def _going_back(context: Context, commit: CommitId) -> Release:
+def _going_back(context: ReconcileContext, commit: CommitId) -> RolloutDecision:
     """Somebody asked for it, so it waits for nobody; the way forward again is a release like any other."""
-    return Release({one.target: Target(commit) for one in context.fleet.gateways if not one.override})
+    return RolloutDecision(
+        {one.target: GatewayTarget(commit) for one in context.fleet.gateways if not one.override}
+    )
 
 
-def _standing_still(context: Context, published: Metadata) -> Release:
+def _standing_still(context: ReconcileContext, published: AgentMetadata) -> RolloutDecision:
     """While it is paused nobody gets another order, and nothing is checked."""
-    return Release(published.targets, progress=context.status.release, approval=context.status.approval)
+    return RolloutDecision(
+        published.targets, progress=context.status.release, approval=context.status.approval
+    )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from stoker.domain.clock import parse_rfc3339
-from stoker.domain.intent.delivery import RateLimit
+from stoker.domain.intent.delivery import RateLimitPolicy
 
 MINUTE = 60.0
 COUNTED_FOR = timedelta(seconds=MINUTE + 1)
@@ -28,14 +28,14 @@ SHORTEST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class SyncCapacity:
     """How many may begin now, and when there may be room again if only time is wanting."""
 
     places: int
     again_in: float | None = None
 
 
-def places_at_once(limit: RateLimit, gateways: int) -> int:
+def places_at_once(limit: RateLimitPolicy, gateways: int) -> int:
     return limit.max_concurrent if limit.max_concurrent is not None else max(1, gateways // 2)
 
 
@@ -45,19 +45,19 @@ def recent(begun: Sequence[str], now: datetime) -> list[datetime]:
     return [one for one in times if now - one < COUNTED_FOR]
 
 
-def room(limit: RateLimit, begun: Sequence[datetime], now: datetime) -> Room:
+def room(limit: RateLimitPolicy, begun: Sequence[datetime], now: datetime) -> SyncCapacity:
     """How many may begin as far as the minute is concerned."""
     per_minute = limit.per_minute if limit.per_minute is not None else limit.burst
     if per_minute is None:
-        return Room(MOST)
+        return SyncCapacity(MOST)
     by_minute = per_minute - len(begun)
     if by_minute <= 0:
         oldest = begun[-per_minute] if per_minute else now
-        return Room(0, _seconds(oldest + COUNTED_FOR - now))
+        return SyncCapacity(0, _seconds(oldest + COUNTED_FOR - now))
     if limit.burst is None:
-        return Room(by_minute)
+        return SyncCapacity(by_minute)
     tokens, wait = _tokens(limit.burst, per_minute, begun, now)
-    return Room(min(by_minute, tokens), wait if tokens <= 0 else None)
+    return SyncCapacity(min(by_minute, tokens), wait if tokens <= 0 else None)
 
 
 def _tokens(burst: int, per_minute: int, begun: Sequence[datetime], now: datetime) -> tuple[int, float]:

@@ -50,7 +50,7 @@ def count_of(lease: Lease | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
+class _ShardClaim:
     """What another shard may still work on."""
 
     index: int
@@ -63,7 +63,7 @@ class _Claim:
         return owner_of(namespace, self.count) == self.index
 
 
-class Division:
+class ShardDivision:
     """How one term of one shard stands to all other shards."""
 
     def __init__(self, shard: Shard, found: Lease | None, duration: float) -> None:
@@ -71,14 +71,14 @@ class Division:
         self._shard = shard
         self._before = count_of(found)
         self._duration = duration
-        self._claims: dict[int, _Claim] | None = None
+        self._claims: dict[int, _ShardClaim] | None = None
         self._looked_at = 0.0
 
     def saw(self, leases: Iterable[Lease], at: float) -> None:
         """All Leases there are, read after ours was won; `at` is the moment after the answer came."""
         seen = {index: lease for lease in leases if (index := index_of(lease)) is not None}
         known = self._unseen(at) if self._claims is None else self._claims
-        claims: dict[int, _Claim] = {}
+        claims: dict[int, _ShardClaim] = {}
         for index in (known.keys() | seen.keys()) - {self._shard.index}:
             claim = self._claim(index, seen.get(index), known.get(index), at)
             if claim is not None:
@@ -103,22 +103,24 @@ class Division:
         """The shards that are waited for."""
         return tuple(f"{one.index}/{one.count}" for one in self._standing())
 
-    def _standing(self) -> list[_Claim]:
+    def _standing(self) -> list[_ShardClaim]:
         return [one for one in (self._claims or {}).values() if one.until > self._looked_at]
 
-    def _unseen(self, at: float) -> dict[int, _Claim]:
+    def _unseen(self, at: float) -> dict[int, _ShardClaim]:
         """Those whose Leases may have gone before anybody looked."""
         before = self._before
         if before is None or before == self._shard.count:
             return {}
-        return {index: _Claim(index, before, "", at + self._duration) for index in range(before)}
+        return {index: _ShardClaim(index, before, "", at + self._duration) for index in range(before)}
 
-    def _claim(self, index: int, lease: Lease | None, known: _Claim | None, at: float) -> _Claim | None:
+    def _claim(
+        self, index: int, lease: Lease | None, known: _ShardClaim | None, at: float
+    ) -> _ShardClaim | None:
         if lease is None:
             if known is None or not known.version or known.until <= at:
                 return known
             # Deleted under its holder, who notices at the next renewal.
-            return _Claim(index, known.count, "", at + self._duration)
+            return _ShardClaim(index, known.count, "", at + self._duration)
         count = count_of(lease)
         if count is None or not lease.holder or count == self._shard.count:
             return None
@@ -126,4 +128,4 @@ class Division:
             return known
         # The longer of both: the holder may run on other terms, and somebody may have edited them by hand.
         stands = max(self._duration, float(lease.spec.lease_duration_seconds or 0))
-        return _Claim(index, count, lease.version, at + stands)
+        return _ShardClaim(index, count, lease.version, at + stands)

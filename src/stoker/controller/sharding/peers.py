@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from stoker.controller.sharding.division import Division, lease_name
+from stoker.controller.sharding.division import ShardDivision, lease_name
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.shards import Shard
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import LEASES
 from stoker.kube.leader.lease import Lease
 from stoker.telemetry.logs import get_logger
-from stoker.telemetry.metrics import Reading
+from stoker.telemetry.metrics import MetricReading
 
 PAUSE = 2.0
 """Seconds between two looks."""
@@ -27,11 +27,16 @@ PAUSE = 2.0
 log = get_logger(__name__)
 
 
-class Lookout:
+class ShardPeers:
     """One term."""
 
     def __init__(
-        self, client: Client, home: str, division: Division, clock: Clock, changed: Callable[[], None]
+        self,
+        client: KubeClient,
+        home: str,
+        division: ShardDivision,
+        clock: Clock,
+        changed: Callable[[], None],
     ) -> None:
         """`changed` is called when there may be more to work on than before; `home` has the Leases."""
         self._client = client
@@ -73,16 +78,16 @@ class Lookout:
             self._changed()
 
 
-def shard_readings(shard: Shard, resources: int, waits_for: int) -> Iterator[Reading]:
+def shard_readings(shard: Shard, resources: int, waits_for: int) -> Iterator[MetricReading]:
     """A shard is called as its Lease, as everywhere in the metrics; there are sixteen at most."""
     labels = {"controller": lease_name(shard.index)}
-    yield Reading(
+    yield MetricReading(
         "ignition_sync_shard_resources",
         "Resources that this process works on as its shard's leader; 0 while it waits for the Lease.",
         resources,
         labels,
     )
-    yield Reading(
+    yield MetricReading(
         "ignition_sync_shard_waits",
         "Shards of another count that this shard waits for before it works on what was theirs.",
         waits_for,

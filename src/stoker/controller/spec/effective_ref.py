@@ -33,7 +33,7 @@ MANUAL = "manual"
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveRef:
     """What is followed, and what the status has to remember for the next time."""
 
     ref: GitRef
@@ -42,14 +42,16 @@ class Effective:
     """There is a request that no longer counts; its annotations are to go."""
 
 
-def effective_ref(spec_ref: GitRef, request: RefRequest | None, recorded: RequestedRef | None) -> Effective:
+def effective_ref(
+    spec_ref: GitRef, request: RefRequest | None, recorded: RequestedRef | None
+) -> EffectiveRef:
     """The ref to follow."""
     if request is None:
-        return Effective(spec_ref)
+        return EffectiveRef(spec_ref)
     at = rfc3339_micro(request.at) if request.at is not None else None
     known = recorded is not None and (recorded.ref, recorded.at) == (request.ref, at)
     if known and recorded is not None and recorded.spec_ref != spec_ref:
-        return Effective(spec_ref, expired=True)
+        return EffectiveRef(spec_ref, expired=True)
     followed = RequestedRef(
         ref=str(request.ref),
         at=at,
@@ -57,7 +59,7 @@ def effective_ref(spec_ref: GitRef, request: RefRequest | None, recorded: Reques
         source=request.source[:_LONGEST] or None,
         spec_ref=str(spec_ref),
     )
-    return Effective(request.ref, followed)
+    return EffectiveRef(request.ref, followed)
 
 
 def why_followed(recorded: RequestedRef | None) -> str:

@@ -12,24 +12,24 @@ from dataclasses import dataclass
 import msgspec
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.manifests.codec import to_wire
 from stoker.api.secret_references import secret_references
-from stoker.api.to_intent import Settled, intent_for, settle
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey, read
+from stoker.api.to_intent import SettledResource, intent_for, settle
+from stoker.controller.cache.informers import ControllerInformers
+from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey, read
 from stoker.controller.spec.unused_fields import IN_EFFECT, not_in_effect
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import ResourceIntent
-from stoker.domain.intent.source import AuthKind, SecretKey
+from stoker.domain.intent.source import GitAuthKind, SecretKey
 from stoker.domain.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class LoadedSpec:
     """What a resource means."""
 
-    settled: Settled[Model]
+    settled: SettledResource[Model]
     intent: ResourceIntent
     idle_fields: tuple[str, ...]
     """Set, and nothing runs for them."""
@@ -41,18 +41,18 @@ class Understood:
     """Names of all Secrets that spec, base and defaults name together, also those that only gateways read."""
 
 
-class Understanding:
+class SpecLoader:
     """Reads resources, and remembers what they meant."""
 
     def __init__(
-        self, observed: Observed, defaults: IgnitionSyncBaseSpec, *, shared_volumes: bool = False
+        self, observed: ControllerInformers, defaults: IgnitionSyncBaseSpec, *, shared_volumes: bool = False
     ) -> None:
         self._observed = observed
         self._defaults = defaults
         self._in_effect = IN_EFFECT | {"storage"} if shared_volumes else IN_EFFECT
-        self._kept: dict[ResourceKey, tuple[object, Understood]] = {}
+        self._kept: dict[ResourceKey, tuple[object, LoadedSpec]] = {}
 
-    def of(self, key: ResourceKey, kept: Kept) -> Understood:
+    def of(self, key: ResourceKey, kept: CachedResource) -> LoadedSpec:
         """Raises where the resource, or its base, is not what it should be."""
         resource = read(kept, SYNCED_KINDS[key.kind].model)
         base, base_raw = self._observed.base_for(resource)
@@ -66,7 +66,7 @@ class Understanding:
         refuse_local_source(intent)
         git = tuple(dict.fromkeys(for_git(intent)))
         secrets = tuple(dict.fromkeys((*git, *for_others(intent))))
-        understood = Understood(
+        understood = LoadedSpec(
             settled=settled,
             intent=intent,
             idle_fields=not_in_effect(resource, self._in_effect),
@@ -81,7 +81,7 @@ class Understanding:
         self._kept.pop(key, None)
 
 
-def secret_names(settled: Settled[Model], secrets: tuple[SecretKey, ...]) -> tuple[str, ...]:
+def secret_names(settled: SettledResource[Model], secrets: tuple[SecretKey, ...]) -> tuple[str, ...]:
     """The names for `status.secretNames`."""
     spec = msgspec.to_builtins(to_wire(settled.resource))["spec"]
     named = {name for namespace, name in secret_references(spec) if not namespace}
@@ -100,11 +100,11 @@ def refuse_local_source(intent: ResourceIntent) -> None:
 
 def for_git(intent: ResourceIntent) -> Iterator[SecretKey]:
     auth, source = intent.source.auth, intent.source
-    if auth.secret is not None and auth.kind is not AuthKind.NONE:
+    if auth.secret is not None and auth.kind is not GitAuthKind.NONE:
         yield auth.secret
-        if auth.kind is AuthKind.BASIC:
+        if auth.kind is GitAuthKind.BASIC:
             yield SecretKey(auth.secret.name, "username")
-        if auth.kind is AuthKind.SSH and auth.known_hosts is not None:
+        if auth.kind is GitAuthKind.SSH and auth.known_hosts is not None:
             yield auth.known_hosts
     if source.ca is not None:
         yield source.ca

@@ -11,34 +11,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.controller.cache.gateways import Fleet
-from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.gateways import GatewayFleet
+from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.cache.secrets import KeyNames, no_key, no_secret
-from stoker.controller.spec.load import Understood
+from stoker.controller.cache.secrets import SecretKeyNames, no_key, no_secret
+from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.clock import Clock
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden, NotFound
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import STORAGE_CLASSES
 from stoker.kube.watch.store import ObjectKey
 
 CLASS_KNOWN_FOR = 60.0
 
 
-class Validator:
+class ReferenceValidator:
     """Looks for what is named."""
 
-    def __init__(self, observed: Observed, client: Client, clock: Clock) -> None:
+    def __init__(self, observed: ControllerInformers, client: KubeClient, clock: Clock) -> None:
         self._observed = observed
         self._client = client
         self._clock = clock
-        self._keys = KeyNames(client)
+        self._keys = SecretKeyNames(client)
         self._classes: dict[str, float] = {}
 
     async def missing_keys(self, key: ResourceKey, wanted: tuple[SecretKey, ...]) -> dict[SecretKey, Stalled]:
@@ -64,7 +64,7 @@ class Validator:
         if not name or self._classes.get(name, 0.0) > now:
             return None
         try:
-            await self._client.get(STORAGE_CLASSES, name, into=Header)
+            await self._client.get(STORAGE_CLASSES, name, into=ObjectHeader)
         except Forbidden:
             return None  # where only some namespaces are watched nobody may look; the claim itself will say
         except NotFound:
@@ -79,7 +79,7 @@ class Validator:
         """Drop what is known of Secrets that nobody names any more."""
         self._keys.forget_others(named)
 
-    def secret_versions(self, key: ResourceKey, understood: Understood) -> tuple[str, ...]:
+    def secret_versions(self, key: ResourceKey, understood: LoadedSpec) -> tuple[str, ...]:
         """What changes when a Secret that opens the repository does."""
         names = dict.fromkeys(one.name for one in understood.git_secrets)
         seen = (self._observed.secrets.get(ObjectKey(key.object.namespace, name)) for name in names)
@@ -87,7 +87,7 @@ class Validator:
 
 
 def fleet_findings(
-    intent: ResourceIntent, fleet: Fleet, profiles: Mapping[str, SyncProfile]
+    intent: ResourceIntent, fleet: GatewayFleet, profiles: Mapping[str, SyncProfile]
 ) -> Iterator[StokerError]:
     """What is wrong with the gateways of a resource as a whole. Pure."""
     if intent.single_gateway and len(fleet.gateways) > 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 
 IN_EFFECT = frozenset(
     {

@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterator
 
 from stoker.api.spec.status import GatewayStatus, SyncHistoryEntry, SyncStatus
-from stoker.controller.context import Context
-from stoker.controller.status.events import NORMAL, WARNING, Told
+from stoker.controller.context import ReconcileContext
+from stoker.controller.status.events import NORMAL, WARNING, StatusEvent
 from stoker.domain.reasons import Reason
 from stoker.kube.runtime.conditions import LONGEST_MESSAGE
 
@@ -22,7 +22,7 @@ SUCCESS = "success"
 MOST_PROJECTS = 16
 
 
-def audited(context: Context, after: SyncStatus) -> Iterator[Told]:
+def audited(context: ReconcileContext, after: SyncStatus) -> Iterator[StatusEvent]:
     """One for each sync that the status before did not know, the oldest first."""
     before = {one.pod_name: one for one in context.status.discovered_gateways or ()}
     for gateway in after.discovered_gateways or ():
@@ -33,14 +33,14 @@ def audited(context: Context, after: SyncStatus) -> Iterator[Told]:
             # What is older was told before it was dropped from a history that is kept short.
             if _mark(entry) not in told and entry.timestamp >= newest:
                 well = entry.result == SUCCESS
-                yield Told(NORMAL if well else WARNING, Reason.AUDIT, _line(context, gateway, entry))
+                yield StatusEvent(NORMAL if well else WARNING, Reason.AUDIT, _line(context, gateway, entry))
 
 
 def _mark(entry: SyncHistoryEntry) -> tuple[str, str | None, str | None]:
     return entry.timestamp, entry.commit, entry.result
 
 
-def _line(context: Context, gateway: GatewayStatus, entry: SyncHistoryEntry) -> str:
+def _line(context: ReconcileContext, gateway: GatewayStatus, entry: SyncHistoryEntry) -> str:
     what = context.what
     delivered = what is not None and what.commit == entry.commit
     record = {

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stoker.api.meta import Condition
 from stoker.api.spec.status import GatewayStatus, SyncStatus
-from stoker.controller.context import Context
+from stoker.controller.context import ReconcileContext
 from stoker.controller.rollout.approval import is_for_something_else
 from stoker.controller.spec.effective_ref import why_followed
 from stoker.controller.status.metrics import took_back
@@ -46,7 +46,7 @@ _TOLD_ELSEWHERE = frozenset(
 )
 
 
-class Told(NamedTuple):
+class StatusEvent(NamedTuple):
     type: EventType
     reason: Reason
     message: str
@@ -75,7 +75,7 @@ _WORTH_TELLING: dict[tuple[Type, str, str], EventType] = {
 }
 
 
-def events_of(context: Context, after: SyncStatus) -> Iterator[Told]:
+def events_of(context: ReconcileContext, after: SyncStatus) -> Iterator[StatusEvent]:
     """What a person should know of the step from the status before to this one."""
     before = context.status
     yield from _said_once(context, before, after)
@@ -88,57 +88,57 @@ def events_of(context: Context, after: SyncStatus) -> Iterator[Told]:
     yield from _completed(before, after)
 
 
-def _said_once(context: Context, before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+def _said_once(context: ReconcileContext, before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     """What is to be said of a generation is said when a pass over it goes well that did not before."""
     understood = context.understood
     same = before.observed_generation == after.observed_generation
     if understood is None or not _went_well(after) or (same and _went_well(before)):
         return
     for notice in understood.intent.notices:
-        yield Told(WARNING, notice.reason, notice.message)
+        yield StatusEvent(WARNING, notice.reason, notice.message)
     if understood.idle_fields:
         message = f"without effect in this version: {', '.join(understood.idle_fields)}"
-        yield Told(WARNING, Reason.FEATURE_NOT_RUNNING, message)
+        yield StatusEvent(WARNING, Reason.FEATURE_NOT_RUNNING, message)
 
 
-def _requested(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+def _requested(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     """Another ref than the spec's is followed from now on, or the spec's again."""
     old, new = before.requested_ref, after.requested_ref
     if (old and old.ref) == (new and new.ref):
         return
     why = why_followed(new)
     if new is not None and why:
-        yield Told(NORMAL, Reason.REF_REQUESTED, f"ref {new.ref} is followed, {why}")
+        yield StatusEvent(NORMAL, Reason.REF_REQUESTED, f"ref {new.ref} is followed, {why}")
     elif why_followed(old):
-        yield Told(NORMAL, Reason.REF_REQUESTED, "spec.git.ref is followed again")
+        yield StatusEvent(NORMAL, Reason.REF_REQUESTED, "spec.git.ref is followed again")
 
 
-def _commit(context: Context, before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+def _commit(context: ReconcileContext, before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     old, new = before.last_sync_commit, after.last_sync_commit
     if new is None or old == new:
         return
     if old is None:
         message = f"the repository was reached: ref {after.last_sync_ref} is at {new[:8]}"
-        yield Told(NORMAL, Reason.REPO_CLONED, message)
+        yield StatusEvent(NORMAL, Reason.REPO_CLONED, message)
         return
     by = f", found by {context.what.trigger}" if context.what is not None and context.what.trigger else ""
     message = (
         f"the ref moved from {old[:8]} ({before.last_sync_ref}) to {new[:8]} ({after.last_sync_ref}){by}"
     )
-    yield Told(NORMAL, Reason.REF_UPDATED, message)
+    yield StatusEvent(NORMAL, Reason.REF_UPDATED, message)
 
 
-def _ready(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+def _ready(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     """Every error once, when it begins."""
     old, new = _condition(before, Type.READY), _condition(after, Type.READY)
     if new is None or new.status != "False" or new.reason in _TOLD_ELSEWHERE:
         return
     if old is None or (old.status, old.reason) != (new.status, new.reason):
         kind = NORMAL if new.reason == Reason.PAUSED else WARNING
-        yield Told(kind, Reason(new.reason), new.message)
+        yield StatusEvent(kind, Reason(new.reason), new.message)
 
 
-def _conditions(context: Context, before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+def _conditions(context: ReconcileContext, before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     for (type_, status, reason), kind in _WORTH_TELLING.items():
         old, new = _condition(before, type_), _condition(after, type_)
         if new is None or (new.status, new.reason) != (status, reason):
@@ -147,31 +147,31 @@ def _conditions(context: Context, before: SyncStatus, after: SyncStatus) -> Iter
             continue
         if type_ is Type.REF_SKEW and not any(one.override for one in context.fleet.gateways):
             continue  # they are on their way to a new ref
-        yield Told(kind, Reason(reason), new.message)
+        yield StatusEvent(kind, Reason(reason), new.message)
 
 
-def _approval(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+def _approval(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     """An approval that is for something else or withdrawn; a request that is made anew for a changed plan."""
     old, new = before.approval, after.approval
     if new is None:
         return
     if is_for_something_else(new.message) and (old is None or old.message != new.message):
-        yield Told(WARNING, Reason.APPROVAL_IGNORED, new.message or "")
+        yield StatusEvent(WARNING, Reason.APPROVAL_IGNORED, new.message or "")
         return
     same = old is not None and (old.commit, old.stage) == (new.commit, new.stage)
     if same and old is not None and old.state == "Approved" and new.state in ("Planning", "Pending"):
         message = f"the plan of commit {new.commit[:8]} is not the one that {old.approved_by} approved"
-        yield Told(WARNING, Reason.APPROVAL_IGNORED, message)
+        yield StatusEvent(WARNING, Reason.APPROVAL_IGNORED, message)
 
 
-def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...]) -> Iterator[Told]:
+def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...]) -> Iterator[StatusEvent]:
     known = {one.pod_name: one for one in before}
     for new in after:
         old = known.get(new.pod_name)
         commit = new.synced_commit if new.sync_status == "Synced" else None
         if commit and (old is None or old.synced_commit != commit or old.sync_status == "Error"):
             message = f"Gateway {new.name} synced to {commit[:8]} ({new.files_changed or 0} files changed)"
-            yield Told(NORMAL, Reason.SYNC_COMPLETED, message)
+            yield StatusEvent(NORMAL, Reason.SYNC_COMPLETED, message)
         yield from _request(old, new)
         yield from _taken_back(old, new)
         yield from _restored(old, new)
@@ -180,10 +180,10 @@ def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...
         if new.sync_status == "Error" and not failed_before:
             why = new.error_message or new.reason or "the agent gives no reason"
             message = f"Gateway {new.name} sync failed: {why}"
-            yield Told(WARNING, Reason.SYNC_FAILED, message, new.name, new.reason or "")
+            yield StatusEvent(WARNING, Reason.SYNC_FAILED, message, new.name, new.reason or "")
 
 
-def _taken_back(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+def _taken_back(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
     """The agent put back what was there before."""
     now = new.quarantine
     if now is None or not took_back(old, new):
@@ -191,20 +191,20 @@ def _taken_back(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]
     scan = now.reason == Reason.SCAN_FAILURE_AUTO_ROLLBACK
     reason = Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK
     message = f"Gateway {new.name} took commit {now.commit[:8]} back: {now.message or now.reason or reason}"
-    yield Told(WARNING, reason, message, new.name)
+    yield StatusEvent(WARNING, reason, message, new.name)
 
 
-def _restored(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+def _restored(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
     """The agent put back files that were changed on the gateway."""
     done = new.drift_restored
     if done is None or old is None or old.drift_restored == done:
         return
     named = ", ".join((done.paths or ())[:_PATHS_NAMED])
     message = f"Gateway {new.name} put back {done.files} files that were changed there: {named}"
-    yield Told(WARNING, Reason.DRIFT_RESTORED, message, new.name)
+    yield StatusEvent(WARNING, Reason.DRIFT_RESTORED, message, new.name)
 
 
-def _skipped(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+def _skipped(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
     """Content that the gateway does not get, by name; again only when it is other content."""
     if not new.skipped or (
         old is not None and (old.skipped, old.skipped_total) == (new.skipped, new.skipped_total)
@@ -213,24 +213,26 @@ def _skipped(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
     total = max(new.skipped_total or 0, len(new.skipped))
     more = f"; and {total - len(new.skipped)} more" if total > len(new.skipped) else ""
     message = f"Gateway {new.name} skipped {total} of what the repository or its mappings name: "
-    yield Told(WARNING, Reason.CONTENT_SKIPPED, f"{message}{'; '.join(new.skipped)}{more}", new.name)
+    yield StatusEvent(WARNING, Reason.CONTENT_SKIPPED, f"{message}{'; '.join(new.skipped)}{more}", new.name)
 
 
-def _request(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+def _request(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
     before = old.changes.pull_request if old is not None and old.changes is not None else None
     now = new.changes.pull_request if new.changes is not None else None
     if now and now != before:
-        yield Told(NORMAL, Reason.PR_CREATED, f"Gateway {new.name}: pull request {now} was opened")
+        yield StatusEvent(NORMAL, Reason.PR_CREATED, f"Gateway {new.name}: pull request {now} was opened")
 
 
-def _completed(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+def _completed(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     old, new = (_condition(one, Type.ALL_GATEWAYS_SYNCED) for one in (before, after))
     if new is None or new.reason != Reason.GATEWAYS_SYNCED or not after.last_sync_commit:
         return
     moved = before.last_sync_commit != after.last_sync_commit
     if old is None or old.reason != Reason.GATEWAYS_SYNCED or moved:
         count = len(after.discovered_gateways or ())
-        yield Told(NORMAL, Reason.SYNC_COMPLETED, f"{count} gateways synced to {after.last_sync_commit[:8]}")
+        yield StatusEvent(
+            NORMAL, Reason.SYNC_COMPLETED, f"{count} gateways synced to {after.last_sync_commit[:8]}"
+        )
 
 
 def _went_well(status: SyncStatus) -> bool:

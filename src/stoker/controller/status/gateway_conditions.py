@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 from stoker.api.spec.status import ApprovalRequest
 from stoker.controller.bidirectional.status import conflicting, watching
-from stoker.controller.bidirectional.types import Accepted
-from stoker.controller.cache.gateways import Fleet, Gateway
+from stoker.controller.bidirectional.types import BidirectionalResult
+from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
 from stoker.controller.cache.pods import AgentState
-from stoker.controller.rollout import Release
-from stoker.domain.protocol import SyncStatus
+from stoker.controller.rollout import RolloutDecision
+from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 
 SHOWN = 5
 
 
-class Verdict(NamedTuple):
+class ConditionVerdict(NamedTuple):
     """One condition; a status of None means that it does not apply and is taken away."""
 
     type: Type
@@ -32,15 +32,17 @@ class Verdict(NamedTuple):
     message: str = ""
 
 
-def all_synced(fleet: Fleet, commit: str, since: str = "", release: Release | None = None) -> Verdict:
+def all_synced(
+    fleet: GatewayFleet, commit: str, since: str = "", release: RolloutDecision | None = None
+) -> ConditionVerdict:
     """`since` is when the commit was told to the agents; who is held back says so."""
     gateways = fleet.gateways
     done = [one for one in gateways if one.is_at(commit)]
     message = f"{len(done)} of {len(gateways)} gateways synced"
     if not gateways:
-        return Verdict(Type.ALL_GATEWAYS_SYNCED, True, Reason.NO_GATEWAYS, message)
+        return ConditionVerdict(Type.ALL_GATEWAYS_SYNCED, True, Reason.NO_GATEWAYS, message)
     if len(done) == len(gateways):
-        return Verdict(Type.ALL_GATEWAYS_SYNCED, True, Reason.GATEWAYS_SYNCED, message)
+        return ConditionVerdict(Type.ALL_GATEWAYS_SYNCED, True, Reason.GATEWAYS_SYNCED, message)
     late = [one for one in gateways if not one.is_at(commit)]
     failed = any(one.failed for one in late)
     held = {one.gateway: one for one in release.held} if release is not None else {}
@@ -58,80 +60,92 @@ def all_synced(fleet: Fleet, commit: str, since: str = "", release: Release | No
             for one in late
         ]
     )
-    return Verdict(Type.ALL_GATEWAYS_SYNCED, False, reason, f"{message}: {told}")
+    return ConditionVerdict(Type.ALL_GATEWAYS_SYNCED, False, reason, f"{message}: {told}")
 
 
-def agents(fleet: Fleet) -> Verdict:
+def agents(fleet: GatewayFleet) -> ConditionVerdict:
     with_agent = [one for one in fleet.gateways if one.pod.agent is not AgentState.NONE]
     lost = [one.name for one in with_agent if one.pod.agent is AgentState.LOST]
     starting = [one.name for one in with_agent if one.pod.agent is AgentState.STARTING]
     if lost:
-        return Verdict(Type.AGENT_READY, False, Reason.AGENT_UNREACHABLE, f"no sign of life of {named(lost)}")
+        return ConditionVerdict(
+            Type.AGENT_READY, False, Reason.AGENT_UNREACHABLE, f"no sign of life of {named(lost)}"
+        )
     if starting:
-        return Verdict(Type.AGENT_READY, False, Reason.AGENT_STARTING, f"{named(starting)} is starting")
+        return ConditionVerdict(
+            Type.AGENT_READY, False, Reason.AGENT_STARTING, f"{named(starting)} is starting"
+        )
     if not with_agent:
-        return Verdict(
+        return ConditionVerdict(
             Type.AGENT_READY, True, Reason.NO_GATEWAYS, "no pod with an agent refers to this resource"
         )
-    return Verdict(Type.AGENT_READY, True, Reason.AGENT_HEALTHY, f"{len(with_agent)} agents are ready")
+    return ConditionVerdict(
+        Type.AGENT_READY, True, Reason.AGENT_HEALTHY, f"{len(with_agent)} agents are ready"
+    )
 
 
-def injected(fleet: Fleet, outdated: Sequence[str]) -> Verdict:
+def injected(fleet: GatewayFleet, outdated: Sequence[str]) -> ConditionVerdict:
     """An outdated agent works: it is told of, and nothing is wrong (a new image makes every one outdated)."""
     missing = [one.pod.name for one in fleet.without_agent]
     if missing:
         message = f"no agent in pod {named(missing)}: delete it, so that it is made anew"
-        return Verdict(Type.SIDECAR_INJECTED, False, Reason.SIDECAR_MISSING, message)
+        return ConditionVerdict(Type.SIDECAR_INJECTED, False, Reason.SIDECAR_MISSING, message)
     if outdated:
         message = (
             f"the agent of pod {named(outdated)} is not what would be injected now: restart it when it suits"
         )
-        return Verdict(Type.SIDECAR_INJECTED, True, Reason.SIDECAR_OUTDATED, message)
+        return ConditionVerdict(Type.SIDECAR_INJECTED, True, Reason.SIDECAR_OUTDATED, message)
     if not fleet.gateways:
-        return Verdict(Type.SIDECAR_INJECTED, True, Reason.NO_GATEWAYS, "no pod refers to this resource")
-    return Verdict(
+        return ConditionVerdict(
+            Type.SIDECAR_INJECTED, True, Reason.NO_GATEWAYS, "no pod refers to this resource"
+        )
+    return ConditionVerdict(
         Type.SIDECAR_INJECTED, True, Reason.SIDECAR_INJECTED, "every pod that asks for an agent has one"
     )
 
 
-def skew(fleet: Fleet, ref: str) -> Verdict:
+def skew(fleet: GatewayFleet, ref: str) -> ConditionVerdict:
     others = [
         f"{one.name} is at {one.report.synced_ref}" + (" by its annotation" if one.override else "")
         for one in fleet.gateways
         if one.report is not None and one.report.synced_ref not in ("", ref)
     ]
     if not ref or not others:
-        return Verdict(Type.REF_SKEW, False, Reason.NONE_FOUND, "every gateway follows the same ref")
-    return Verdict(
+        return ConditionVerdict(Type.REF_SKEW, False, Reason.NONE_FOUND, "every gateway follows the same ref")
+    return ConditionVerdict(
         Type.REF_SKEW, True, Reason.REF_SKEW_DETECTED, f"{named(others)}; the resource is at {ref}"
     )
 
 
-def drift(fleet: Fleet) -> Verdict:
+def drift(fleet: GatewayFleet) -> ConditionVerdict:
     drifted = [
         f"{one.name} ({one.report.drift.files} files: {', '.join(one.report.drift.paths[:3])})"
         for one in fleet.gateways
         if one.report is not None and one.report.drift is not None and one.report.drift.files
     ]
     if not drifted:
-        return Verdict(Type.DRIFT_DETECTED, False, Reason.NONE_FOUND, "no gateway reports foreign changes")
+        return ConditionVerdict(
+            Type.DRIFT_DETECTED, False, Reason.NONE_FOUND, "no gateway reports foreign changes"
+        )
     message = f"somebody else changed files of {named(drifted)}"
-    return Verdict(Type.DRIFT_DETECTED, True, Reason.GATEWAY_FILES_MODIFIED, message)
+    return ConditionVerdict(Type.DRIFT_DETECTED, True, Reason.GATEWAY_FILES_MODIFIED, message)
 
 
-def verified(fleet: Fleet) -> Verdict:
+def verified(fleet: GatewayFleet) -> ConditionVerdict:
     asked = [(one.name, one.report.verified) for one in fleet.gateways if one.report is not None]
     known = [(name, said) for name, said in asked if said is not None]
     doubtful = [name for name, said in known if not said]
     if doubtful:
         message = f"not confirmed by {named(doubtful)}"
-        return Verdict(Type.VERIFIED, False, Reason.NOT_VERIFIED, message)
+        return ConditionVerdict(Type.VERIFIED, False, Reason.NOT_VERIFIED, message)
     if not known:
-        return Verdict(Type.VERIFIED, None)
-    return Verdict(Type.VERIFIED, True, Reason.VERIFIED, f"{len(known)} gateways confirmed what they loaded")
+        return ConditionVerdict(Type.VERIFIED, None)
+    return ConditionVerdict(
+        Type.VERIFIED, True, Reason.VERIFIED, f"{len(known)} gateways confirmed what they loaded"
+    )
 
 
-def pending(fleet: Fleet, release: Release | None = None, ahead: str = "") -> Verdict:
+def pending(fleet: GatewayFleet, release: RolloutDecision | None = None, ahead: str = "") -> ConditionVerdict:
     """What waits for a person: a commit that somebody has to approve, or a single gateway's plan.
 
     `ahead` tells of an approval that was given before anything waits for it.
@@ -141,13 +155,13 @@ def pending(fleet: Fleet, release: Release | None = None, ahead: str = "") -> Ve
         return found
     if found.status:
         return found._replace(message=f"{ahead}; {found.message}")
-    return Verdict(Type.PENDING_APPROVAL, False, Reason.APPROVAL_IGNORED, ahead)
+    return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.APPROVAL_IGNORED, ahead)
 
 
-def _pending(fleet: Fleet, release: Release | None) -> Verdict:
+def _pending(fleet: GatewayFleet, release: RolloutDecision | None) -> ConditionVerdict:
     request = release.approval if release is not None else None
     if request is not None and request.state in ("Planning", "Pending"):
-        return Verdict(Type.PENDING_APPROVAL, True, Reason.PENDING_APPROVAL, _request(request))
+        return ConditionVerdict(Type.PENDING_APPROVAL, True, Reason.PENDING_APPROVAL, _request(request))
     plans = [
         f"{one.name} ({one.report.pending_plan.digest}: {one.report.pending_plan.reason})"
         for one in fleet.gateways
@@ -155,17 +169,19 @@ def _pending(fleet: Fleet, release: Release | None) -> Verdict:
     ]
     if request is not None and request.state == "Expired":
         message = f"commit {request.commit[:8]} was not approved before {request.expires_at}"
-        return Verdict(Type.PENDING_APPROVAL, False, Reason.APPROVAL_EXPIRED, message)
+        return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.APPROVAL_EXPIRED, message)
     if request is not None and all(_is_of(one, request.commit) for one in fleet.gateways):
         of = f"stage {request.stage} of " if request.stage else ""
         message = f"{of}commit {request.commit[:8]} was approved by {request.approved_by}"
-        return Verdict(Type.PENDING_APPROVAL, False, Reason.APPROVED, message)
+        return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.APPROVED, message)
     if not plans:
-        return Verdict(Type.PENDING_APPROVAL, False, Reason.NONE_FOUND, "no plan waits")
-    return Verdict(Type.PENDING_APPROVAL, True, Reason.PLAN_PENDING, f"a plan waits on {named(plans)}")
+        return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.NONE_FOUND, "no plan waits")
+    return ConditionVerdict(
+        Type.PENDING_APPROVAL, True, Reason.PLAN_PENDING, f"a plan waits on {named(plans)}"
+    )
 
 
-def _is_of(gateway: Gateway, commit: str) -> bool:
+def _is_of(gateway: FleetGateway, commit: str) -> bool:
     """Whether what a gateway has planned belongs to this commit's way, and not to files of others."""
     plan = gateway.report.pending_plan if gateway.report is not None else None
     return plan is None or (plan.commit == commit and plan.reason == Reason.PLAN_PENDING)
@@ -185,27 +201,27 @@ def _request(request: ApprovalRequest) -> str:
     )
 
 
-def dependencies(release: Release) -> Verdict:
+def dependencies(release: RolloutDecision) -> ConditionVerdict:
     held = [one for one in release.held if one.reason is Reason.DEPENDENCY_WAITING]
     if held:
         told = named([f"{one.gateway} waits for {one.why}" for one in held])
-        return Verdict(Type.DEPENDENCIES_MET, False, Reason.DEPENDENCY_WAITING, told)
+        return ConditionVerdict(Type.DEPENDENCIES_MET, False, Reason.DEPENDENCY_WAITING, told)
     if not release.ordered:
-        return Verdict(Type.DEPENDENCIES_MET, None)
+        return ConditionVerdict(Type.DEPENDENCIES_MET, None)
     message = "no gateway waits for another one"
-    return Verdict(Type.DEPENDENCIES_MET, True, Reason.DEPENDENCIES_SATISFIED, message)
+    return ConditionVerdict(Type.DEPENDENCIES_MET, True, Reason.DEPENDENCIES_SATISFIED, message)
 
 
-def canary(release: Release) -> Verdict:
+def canary(release: RolloutDecision) -> ConditionVerdict:
     if not release.staged:
-        return Verdict(Type.CANARY_STAGE_FAILED, None)
+        return ConditionVerdict(Type.CANARY_STAGE_FAILED, None)
     trouble = release.trouble
     if trouble is not None and trouble.reason is Reason.CANARY_STAGE_FAILED:
-        return Verdict(Type.CANARY_STAGE_FAILED, True, Reason.CANARY_STAGE_FAILED, trouble.message)
-    return Verdict(Type.CANARY_STAGE_FAILED, False, Reason.NONE_FOUND, "no stage has failed")
+        return ConditionVerdict(Type.CANARY_STAGE_FAILED, True, Reason.CANARY_STAGE_FAILED, trouble.message)
+    return ConditionVerdict(Type.CANARY_STAGE_FAILED, False, Reason.NONE_FOUND, "no stage has failed")
 
 
-def taken_back(fleet: Fleet, *, on: bool) -> Verdict:
+def taken_back(fleet: GatewayFleet, *, on: bool) -> ConditionVerdict:
     """Gateways that keep a commit out because they did not bear it."""
     quarantined = [
         (one.name, one.report.quarantine)
@@ -214,19 +230,23 @@ def taken_back(fleet: Fleet, *, on: bool) -> Verdict:
     ]
     if not quarantined:
         message = "no gateway has taken a commit back"
-        return Verdict(Type.AUTO_ROLLBACK_PERFORMED, False if on else None, Reason.NONE_FOUND, message)
+        return ConditionVerdict(
+            Type.AUTO_ROLLBACK_PERFORMED, False if on else None, Reason.NONE_FOUND, message
+        )
     scan = any(it.reason == Reason.SCAN_FAILURE_AUTO_ROLLBACK for _, it in quarantined)
     reason = Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK
     told = named([f"{name} ({it.message or it.commit[:8]})" for name, it in quarantined])
-    return Verdict(Type.AUTO_ROLLBACK_PERFORMED, True, reason, told)
+    return ConditionVerdict(Type.AUTO_ROLLBACK_PERFORMED, True, reason, told)
 
 
-def way_back(fleet: Fleet, accepted: Accepted, *, on: bool) -> Verdict:
-    return Verdict(Type.BIDIRECTIONAL_READY, *(watching(fleet, accepted.standings) if on else (None,)))
+def way_back(fleet: GatewayFleet, accepted: BidirectionalResult, *, on: bool) -> ConditionVerdict:
+    return ConditionVerdict(
+        Type.BIDIRECTIONAL_READY, *(watching(fleet, accepted.standings) if on else (None,))
+    )
 
 
-def conflicts(accepted: Accepted, *, on: bool) -> Verdict:
-    return Verdict(Type.CONFLICT_DETECTED, *(conflicting(accepted) if on else (None,)))
+def conflicts(accepted: BidirectionalResult, *, on: bool) -> ConditionVerdict:
+    return ConditionVerdict(Type.CONFLICT_DETECTED, *(conflicting(accepted) if on else (None,)))
 
 
 def named(names: Sequence[str]) -> str:
@@ -235,12 +255,12 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def _how_late(gateway: Gateway, since: str) -> str:
+def _how_late(gateway: FleetGateway, since: str) -> str:
     report = gateway.report
     if report is None:
         silent = "has no agent" if gateway.pod.agent is AgentState.NONE else "has not reported"
         return f"{gateway.name} {gateway.mistake or silent}"
-    if report.sync_status is SyncStatus.ERROR:
+    if report.sync_status is SyncState.ERROR:
         why = report.error_message or "it gives no reason"
         return f"{gateway.name} failed ({report.reason or Reason.SYNC_FAILED}: {why})"
     if report.reason:

@@ -15,23 +15,23 @@ import msgspec
 
 from stoker.api.spec.status import (
     DiffSummary,
-    DriftReport,
-    DriftRestored,
-    FileChange,
+    DriftRestoreStatus,
+    DriftStatus,
+    FileChangeStatus,
     GatewayStatus,
-    HeldProject,
-    PendingPlan,
-    Quarantine,
-    RollbackOutcome,
+    HeldProjectStatus,
+    PendingPlanStatus,
+    QuarantineStatus,
+    RollbackStatus,
     SnapshotInfo,
     SyncHistoryEntry,
 )
 from stoker.controller.bidirectional.status import changes_of
-from stoker.controller.bidirectional.types import Accepted
-from stoker.controller.cache.gateways import Gateway
+from stoker.controller.bidirectional.types import BidirectionalResult
+from stoker.controller.cache.gateways import FleetGateway
 from stoker.controller.cache.pods import AgentState
 from stoker.domain.clock import parse_rfc3339, rfc3339
-from stoker.domain.protocol import Diff, GatewayReport, HistoryEntry, RollbackRequest, SyncStatus
+from stoker.domain.protocol import DiffReport, GatewayReport, HistoryEntryReport, RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
 from stoker.snapshots.ids import belongs_to
 
@@ -51,10 +51,10 @@ _Result = Literal["Pending", "Succeeded", "Failed"]
 
 
 def gateway_statuses(
-    gateways: Sequence[Gateway], namespace: str, accepted: Accepted | None = None
+    gateways: Sequence[FleetGateway], namespace: str, accepted: BidirectionalResult | None = None
 ) -> tuple[GatewayStatus, ...]:
     """One entry for each, within the limits of a status."""
-    known = accepted or Accepted()
+    known = accepted or BidirectionalResult()
     entries = tuple(_with_changes(_entry(one, namespace), one, known) for one in gateways[:MAX_GATEWAYS])
     for smaller in (_whole, *_LEAST_WANTED):
         entries = tuple(smaller(entry) for entry in entries)
@@ -63,7 +63,9 @@ def gateway_statuses(
     return entries
 
 
-def rollback_outcome(request: RollbackRequest | None, gateways: Sequence[Gateway]) -> RollbackOutcome | None:
+def rollback_outcome(
+    request: RollbackRequest | None, gateways: Sequence[FleetGateway]
+) -> RollbackStatus | None:
     """What became of the request, over all gateways: it succeeded when it did so everywhere.
 
     A snapshot is one gateway's: the others have nothing to do with it.
@@ -74,14 +76,14 @@ def rollback_outcome(request: RollbackRequest | None, gateways: Sequence[Gateway
         gateways = [one for one in gateways if belongs_to(one.target or one.name, request.to_snapshot)]
         if not gateways:
             message = f"no gateway of this resource is called as snapshot {request.to_snapshot} says"
-            return RollbackOutcome(request=_word(request.id) or "", result="Failed", message=_line(message))
+            return RollbackStatus(request=_word(request.id) or "", result="Failed", message=_line(message))
     said = [one.report.rollback for one in gateways if one.report is not None and one.report.rollback]
     mine = [one for one in said if one.id == request.id]
     failed = next((one for one in mine if one.result == "Failed"), None)
     done = bool(gateways) and len(mine) == len(gateways) and all(one.result == "Succeeded" for one in mine)
     result: _Result = "Failed" if failed is not None else "Succeeded" if done else "Pending"
     times = [moment for one in gateways if one.report and (moment := _moment(one.report.synced_at))]
-    return RollbackOutcome(
+    return RollbackStatus(
         request=_word(request.id) or "",
         result=result,
         message=_line(failed.message) if failed is not None else None,
@@ -93,7 +95,7 @@ def last_sync(entries: Sequence[GatewayStatus]) -> str | None:
     return max((entry.last_sync_time for entry in entries if entry.last_sync_time), default=None)
 
 
-def _entry(gateway: Gateway, namespace: str) -> GatewayStatus:
+def _entry(gateway: FleetGateway, namespace: str) -> GatewayStatus:
     report = gateway.report
     if report is None:
         return GatewayStatus(
@@ -162,23 +164,23 @@ def _amount(size: int) -> str:
     return f"{amount}{unit}"
 
 
-def _quarantine(report: GatewayReport) -> Quarantine | None:
+def _quarantine(report: GatewayReport) -> QuarantineStatus | None:
     held = report.quarantine
     commit = _word(held.commit) if held is not None else None
     if held is None or commit is None:
         return None
-    return Quarantine(
+    return QuarantineStatus(
         commit=commit, reason=_word(held.reason), message=_line(held.message), since=_moment(held.since)
     )
 
 
-def _with_changes(entry: GatewayStatus, gateway: Gateway, known: Accepted) -> GatewayStatus:
+def _with_changes(entry: GatewayStatus, gateway: FleetGateway, known: BidirectionalResult) -> GatewayStatus:
     target = gateway.target
     changes = changes_of(gateway, known.standings.get(target), known.answers.get(target))
     return entry if changes is None else msgspec.structs.replace(entry, changes=changes)
 
 
-def _why_silent(gateway: Gateway) -> str:
+def _why_silent(gateway: FleetGateway) -> str:
     if gateway.mistake:
         return Reason.INVALID_VALUE
     if gateway.pod.agent is AgentState.NONE:
@@ -188,27 +190,28 @@ def _why_silent(gateway: Gateway) -> str:
 
 def _status(report: GatewayReport) -> Literal["Pending", "Syncing", "Synced", "Error"]:
     match report.sync_status:
-        case SyncStatus.SYNCED:
+        case SyncState.SYNCED:
             return "Synced"
-        case SyncStatus.SYNCING:
+        case SyncState.SYNCING:
             return "Syncing"
-        case SyncStatus.ERROR:
+        case SyncState.ERROR:
             return "Error"
         case _:
             return "Pending"
 
 
-def _held(report: GatewayReport) -> tuple[HeldProject, ...] | None:
+def _held(report: GatewayReport) -> tuple[HeldProjectStatus, ...] | None:
     return (
-        tuple(HeldProject(project=one.project, user=_word(one.user)) for one in report.held_projects) or None
+        tuple(HeldProjectStatus(project=one.project, user=_word(one.user)) for one in report.held_projects)
+        or None
     )
 
 
-def _plan(report: GatewayReport) -> PendingPlan | None:
+def _plan(report: GatewayReport) -> PendingPlanStatus | None:
     plan = report.pending_plan
     if plan is None or not plan.digest:
         return None
-    return PendingPlan(
+    return PendingPlanStatus(
         digest=plan.digest,
         reason=_word(plan.reason),
         files_added=plan.files_added,
@@ -217,21 +220,23 @@ def _plan(report: GatewayReport) -> PendingPlan | None:
     )
 
 
-def _drift(report: GatewayReport) -> DriftReport | None:
+def _drift(report: GatewayReport) -> DriftStatus | None:
     drift = report.drift
     if drift is None:
         return None
-    return DriftReport(files=drift.files, paths=drift.paths or None, detected_at=_moment(drift.detected_at))
+    return DriftStatus(files=drift.files, paths=drift.paths or None, detected_at=_moment(drift.detected_at))
 
 
-def _drift_restored(report: GatewayReport) -> DriftRestored | None:
+def _drift_restored(report: GatewayReport) -> DriftRestoreStatus | None:
     done = report.drift_restored
     if done is None:
         return None
-    return DriftRestored(files=done.files, paths=done.paths or None, restored_at=_moment(done.restored_at))
+    return DriftRestoreStatus(
+        files=done.files, paths=done.paths or None, restored_at=_moment(done.restored_at)
+    )
 
 
-def _history(entries: Sequence[HistoryEntry]) -> tuple[SyncHistoryEntry, ...] | None:
+def _history(entries: Sequence[HistoryEntryReport]) -> tuple[SyncHistoryEntry, ...] | None:
     kept = [
         SyncHistoryEntry(
             timestamp=moment,
@@ -250,7 +255,7 @@ def _history(entries: Sequence[HistoryEntry]) -> tuple[SyncHistoryEntry, ...] | 
     return tuple(kept) or None
 
 
-def _diff(diff: Diff | None) -> DiffSummary | None:
+def _diff(diff: DiffReport | None) -> DiffSummary | None:
     if diff is None:
         return None
     return DiffSummary(
@@ -261,7 +266,7 @@ def _diff(diff: Diff | None) -> DiffSummary | None:
         files_deleted=diff.files_deleted,
         projects_affected=diff.projects_affected or None,
         changes=tuple(
-            FileChange(path=one.path, action=action)
+            FileChangeStatus(path=one.path, action=action)
             for one in diff.changes
             if (action := _ACTIONS.get(one.action)) is not None
         )

@@ -19,7 +19,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.quantities import parse_duration
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.kube.runtime.conditions import find
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.telemetry.metrics import MetricReading, Metrics
 
 _VALUES = {"True": 1, "False": 0}
 _UNKNOWN = -1
@@ -29,7 +29,7 @@ _RESOURCE = ("namespace", "cr")
 _GATEWAY = (*_RESOURCE, "gateway")
 
 
-class Meter:
+class ControllerMetrics:
     """Takes statuses as they are written."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -85,7 +85,7 @@ class Meter:
             "Commits that a gateway took back by itself, by reason.",
             (*_GATEWAY, "reason"),
         )
-        self._stand: dict[ResourceKey, tuple[Reading, ...]] = {}
+        self._stand: dict[ResourceKey, tuple[MetricReading, ...]] = {}
         metrics.collect_from(lambda: chain.from_iterable(self._stand.values()))
 
     def opened_request(self, key: ResourceKey) -> None:
@@ -155,18 +155,18 @@ def took_back(before: GatewayStatus | None, now: GatewayStatus) -> bool:
     return new is not None and (old is None or (old.commit, old.since) != (new.commit, new.since))
 
 
-def _readings(key: ResourceKey, status: SyncStatus) -> Iterator[Reading]:
+def _readings(key: ResourceKey, status: SyncStatus) -> Iterator[MetricReading]:
     """Made once for each pass, because pages are asked for more often than statuses change."""
     labels = {"namespace": key.object.namespace, "cr": key.object.name}
     for condition in status.conditions or ():
-        yield Reading(
+        yield MetricReading(
             "ignition_sync_resource_condition",
             "A condition of a resource: 1 for True, 0 for False, -1 for Unknown.",
             _VALUES.get(condition.status, _UNKNOWN),
             {**labels, "condition": condition.type, "reason": condition.reason},
         )
     for name, one in _worst(status.discovered_gateways or ()).items():
-        yield Reading(
+        yield MetricReading(
             "ignition_sync_gateway_up_to_date",
             "1 while a gateway has what it shall have, else 0 and the reason.",
             _is_synced(one),

@@ -14,24 +14,24 @@ import msgspec
 
 from stoker.api.spec.status import SyncStatus
 from stoker.controller.bidirectional.step import accepted_in, is_on
-from stoker.controller.context import Context, known
+from stoker.controller.context import ReconcileContext, known
 from stoker.controller.owned.metadata import rollback_request
 from stoker.controller.rollout.approval import ahead
 from stoker.controller.spec.effective_ref import why_followed
 from stoker.controller.status import gateway_conditions
-from stoker.controller.status.gateway_conditions import Verdict
+from stoker.controller.status.gateway_conditions import ConditionVerdict
 from stoker.controller.status.gateways import gateway_statuses, last_sync, rollback_outcome
 from stoker.controller.status.webhook_condition import standing
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError, Wait
-from stoker.domain.intent.source import AuthKind, Source
+from stoker.domain.intent.source import GitAuthKind, SourceIntent
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.git.auth.ssh import UNVERIFIED
 from stoker.kube.client.errors import AlreadyExists, Conflict
 from stoker.kube.leader.fencing import LeadershipLost
 from stoker.kube.runtime.conditions import (
-    Conditions,
-    Moment,
+    ConditionStamp,
+    StatusConditions,
     fail,
     find,
     progress,
@@ -40,33 +40,33 @@ from stoker.kube.runtime.conditions import (
     settle,
     succeed,
 )
-from stoker.kube.runtime.steps import Outcome
+from stoker.kube.runtime.steps import StepsOutcome
 
 # Somebody was quicker; that says nothing about the resource, and the next pass is a moment away.
 _PASSING = (Conflict, AlreadyExists, LeadershipLost)
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class ReceiverState:
     """The receiver, as far as a resource's condition depends on it."""
 
     port: int | None = None
     operator_key: bool = False
 
 
-class Summarizer:
+class StatusSummarizer:
     """Makes statuses; the clock is for transition times."""
 
-    def __init__(self, clock: Clock, listener: Listener | None = None) -> None:
+    def __init__(self, clock: Clock, listener: ReceiverState | None = None) -> None:
         """Without a listener nothing is said about webhooks."""
         self._clock = clock
         self._listener = listener
 
-    def __call__(self, context: Context, outcome: Outcome) -> SyncStatus:
+    def __call__(self, context: ReconcileContext, outcome: StepsOutcome) -> SyncStatus:
         before, error = context.status, outcome.error
         if isinstance(error, _PASSING):
             return before
-        at = Moment(context.kept.header.metadata.generation, self._clock.now())
+        at = ConditionStamp(context.kept.header.metadata.generation, self._clock.now())
         conditions = before.conditions or ()
         status = msgspec.structs.replace(before, observed_generation=at.generation)
         if context.understood is not None:
@@ -78,7 +78,7 @@ class Summarizer:
         conditions = _repository(context, error, conditions, at)
         return msgspec.structs.replace(status, conditions=_ready(context, error, conditions, at))
 
-    def _with_gateways(self, context: Context, status: SyncStatus) -> SyncStatus:
+    def _with_gateways(self, context: ReconcileContext, status: SyncStatus) -> SyncStatus:
         effective, what = known(context.effective), context.what
         gateways = gateway_statuses(
             context.fleet.gateways, context.key.object.namespace, accepted_in(context)
@@ -101,7 +101,7 @@ class Summarizer:
             return status
         return msgspec.structs.replace(status, last_sync_ref=str(what.ref), last_sync_commit=str(what.commit))
 
-    def _verdicts(self, context: Context) -> Iterator[Verdict]:
+    def _verdicts(self, context: ReconcileContext) -> Iterator[ConditionVerdict]:
         fleet, what = context.fleet, context.what
         yield gateway_conditions.all_synced(
             fleet, wanted_commit(context), what.triggered_at if what is not None else "", context.release
@@ -129,10 +129,10 @@ class Summarizer:
             said = standing(
                 receiver, port=listener.port, operator_key=listener.operator_key, missing=context.missing
             )
-            yield Verdict(ConditionType.WEBHOOK_READY, said.ready, said.reason, said.message)
+            yield ConditionVerdict(ConditionType.WEBHOOK_READY, said.ready, said.reason, said.message)
 
 
-def _reached(context: Context) -> Literal["Cloning", "Cloned", "Error"] | None:
+def _reached(context: ReconcileContext) -> Literal["Cloning", "Cloned", "Error"] | None:
     """The papers' word for a repository that was reached (C-023); None while it is paused."""
     if context.paused_by:
         return None
@@ -141,22 +141,22 @@ def _reached(context: Context) -> Literal["Cloning", "Cloned", "Error"] | None:
     return "Error" if context.answer.error is not None else "Cloned"
 
 
-def wanted_commit(context: Context) -> str:
+def wanted_commit(context: ReconcileContext) -> str:
     """Where the gateways shall be; a request to go back comes before all else."""
     if context.understood is not None and context.understood.intent.rollback.to_commit is not None:
         return str(context.understood.intent.rollback.to_commit)
     return str(context.what.commit or "") if context.what is not None else ""
 
 
-def _given(conditions: Conditions, verdict: Verdict, at: Moment) -> Conditions:
+def _given(conditions: StatusConditions, verdict: ConditionVerdict, at: ConditionStamp) -> StatusConditions:
     if verdict.status is None:
         return remove(conditions, verdict.type)
     return put(conditions, verdict.type, verdict.status, verdict.reason, verdict.message, at=at)
 
 
 def _repository(
-    context: Context, error: StokerError | None, conditions: Conditions, at: Moment
-) -> Conditions:
+    context: ReconcileContext, error: StokerError | None, conditions: StatusConditions, at: ConditionStamp
+) -> StatusConditions:
     """Only the repository's own answer speaks here, or whatever kept it from being asked."""
     cloned, answer = ConditionType.REPO_CLONED, context.answer
     if answer is not None and answer.commit is not None and context.effective is not None:
@@ -173,7 +173,9 @@ def _repository(
     return conditions
 
 
-def _ready(context: Context, error: StokerError | None, conditions: Conditions, at: Moment) -> Conditions:
+def _ready(
+    context: ReconcileContext, error: StokerError | None, conditions: StatusConditions, at: ConditionStamp
+) -> StatusConditions:
     if context.paused_by and (error is None or error.reason is Reason.REF_RESOLVING):
         message = f"{context.paused_by}: the ref is not followed and nothing is synced"
         return settle(conditions, False, Reason.PAUSED, message, at=at)
@@ -192,7 +194,7 @@ def _ready(context: Context, error: StokerError | None, conditions: Conditions, 
     return succeed(conditions, reason, _ready_message(context), at=at)
 
 
-def _ready_message(context: Context) -> str:
+def _ready_message(context: ReconcileContext) -> str:
     what = context.what
     commit = what.commit.short if what is not None and what.commit is not None else "an unknown commit"
     count = len(context.fleet.gateways)
@@ -207,5 +209,5 @@ def _ready_message(context: Context) -> str:
     return "; ".join(parts)
 
 
-def _believes_any_server(source: Source) -> bool:
-    return source.auth.kind is AuthKind.SSH and source.auth.known_hosts is None
+def _believes_any_server(source: SourceIntent) -> bool:
+    return source.auth.kind is GitAuthKind.SSH and source.auth.known_hosts is None

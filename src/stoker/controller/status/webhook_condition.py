@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from stoker.domain.intent.delivery import Receiver
+from stoker.domain.intent.delivery import ReceiverPolicy
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 
 
-class Standing(NamedTuple):
+class WebhookCondition(NamedTuple):
     """The condition's value, reason and message."""
 
     ready: bool
@@ -24,23 +24,27 @@ class Standing(NamedTuple):
 
 
 def standing(
-    wanted: Receiver, *, port: int | None, operator_key: bool = False, missing: Collection[SecretKey] = ()
-) -> Standing:
+    wanted: ReceiverPolicy,
+    *,
+    port: int | None,
+    operator_key: bool = False,
+    missing: Collection[SecretKey] = (),
+) -> WebhookCondition:
     """`port` is where the receiver listens; `missing` are keys of Secrets that are not there."""
     if not wanted.enabled:
-        return Standing(False, Reason.WEBHOOK_DISABLED, "spec.webhook.enabled is false")
+        return WebhookCondition(False, Reason.WEBHOOK_DISABLED, "spec.webhook.enabled is false")
     if port is None:
-        return Standing(False, Reason.LISTENER_OFF, "the receiver is turned off")
+        return WebhookCondition(False, Reason.LISTENER_OFF, "the receiver is turned off")
     if wanted.port != port:
         message = f"spec.webhook.port is {wanted.port}, and the receiver listens on port {port} for all"
-        return Standing(False, Reason.PORT_MISMATCH, message)
+        return WebhookCondition(False, Reason.PORT_MISMATCH, message)
     named = [key for key in (wanted.hmac_key, wanted.bearer) if key is not None]
     absent = [key for key in named if key in missing]
     if absent:
         first = absent[0]
         message = f"Secret {first.name!r} with key {first.key!r}, which spec.webhook names, does not exist"
-        return Standing(False, Reason.SECRET_NOT_FOUND, message)
+        return WebhookCondition(False, Reason.SECRET_NOT_FOUND, message)
     if not named and not operator_key:
         message = "neither spec.webhook.secretRef nor bearerSecretRef nor a key of the operator is set"
-        return Standing(False, Reason.NO_CREDENTIAL, message)
-    return Standing(True, Reason.LISTENER_ACTIVE, f"Webhook listener active on port {port}")
+        return WebhookCondition(False, Reason.NO_CREDENTIAL, message)
+    return WebhookCondition(True, Reason.LISTENER_ACTIVE, f"Webhook listener active on port {port}")

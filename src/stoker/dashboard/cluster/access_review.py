@@ -18,9 +18,9 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Misconfigured, Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.config.credentials import bearer
 from stoker.telemetry.logs import get_logger
 
@@ -30,15 +30,15 @@ MOST_AT_ONCE = 16
 PATIENCE_SECONDS = 10.0
 LONGEST_TOKEN = 16 << 10
 
-_TOKENS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
-_ACCESS = Resource(
+_TOKENS = ApiResource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+_ACCESS = ApiResource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
 
 log = get_logger(__name__)
 
 
-class User(msgspec.Struct, frozen=True):
+class DashboardUser(msgspec.Struct, frozen=True):
     """Somebody, as the API server knows them."""
 
     username: str = ""
@@ -56,41 +56,41 @@ class User(msgspec.Struct, frozen=True):
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).digest()
 
 
-class _Identified(msgspec.Struct, frozen=True):
+class _TokenReviewStatus(msgspec.Struct, frozen=True):
     authenticated: bool = False
-    user: User = User()
+    user: DashboardUser = DashboardUser()
 
 
 class _TokenReview(msgspec.Struct, frozen=True):
-    status: _Identified = _Identified()
+    status: _TokenReviewStatus = _TokenReviewStatus()
 
 
-class _Verdict(msgspec.Struct, frozen=True):
+class _AccessReviewStatus(msgspec.Struct, frozen=True):
     allowed: bool = False
 
 
 class _AccessReview(msgspec.Struct, frozen=True):
-    status: _Verdict = _Verdict()
+    status: _AccessReviewStatus = _AccessReviewStatus()
 
 
-class Asked(NamedTuple):
+class AccessQuestion(NamedTuple):
     """One question: a verb, a kind, and where; no namespace is all of them."""
 
     verb: str
-    resource: Resource
+    resource: ApiResource
     namespace: str = ""
     name: str = ""
 
 
-class Reviews:
+class AccessReviews:
     """Asks with the dashboard's own account."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: KubeClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._slots = asyncio.Semaphore(MOST_AT_ONCE)
 
-    async def identified(self, token: Secret) -> User | None:
+    async def identified(self, token: Secret) -> DashboardUser | None:
         """Whose token it is; None: nobody's."""
         if not _is_token(token):
             return None
@@ -100,7 +100,7 @@ class Reviews:
         known = review.status.authenticated and review.status.user.username
         return review.status.user if known else None
 
-    async def allowed(self, subject: dict[str, Any], asked: Asked) -> bool:
+    async def allowed(self, subject: dict[str, Any], asked: AccessQuestion) -> bool:
         attributes = {
             "verb": asked.verb,
             "group": asked.resource.group,
@@ -113,7 +113,7 @@ class Reviews:
         async with self._slots:
             return (await self._answer(_ACCESS, body, _AccessReview)).status.allowed
 
-    async def _answer(self, resource: Resource, body: dict[str, Any], into: type[T]) -> T:
+    async def _answer(self, resource: ApiResource, body: dict[str, Any], into: type[T]) -> T:
         try:
             async with deadline(self._clock, PATIENCE_SECONDS):
                 return await self._client.create(resource, body, into=into)

@@ -11,18 +11,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from stoker.api.to_intent.annotation_requests import DASHBOARD
-from stoker.dashboard.interfaces import Refused, Visitor
-from stoker.dashboard.view_models import Action, Order
+from stoker.dashboard.interfaces import ActionRefused, Visitor
+from stoker.dashboard.view_models import ActionBody, DashboardAction
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Retry, StokerError
 from stoker.domain.refs import CommitId
 from stoker.fleet.approve import approve
 from stoker.fleet.approve_deletions import DESTINATION, approve_deletions
 from stoker.fleet.pause import PAUSE_MAP, hold, hold_everything, is_heeded
-from stoker.fleet.resource_name import KINDS, Named
+from stoker.fleet.resource_name import KINDS, ResourceName
 from stoker.fleet.rollback import ask
 from stoker.fleet.trigger import nudge
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import (
     ApiError,
@@ -34,7 +34,7 @@ from stoker.kube.client.errors import (
     Unauthorized,
 )
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.config.credentials import Fixed, Identity, bearer
+from stoker.kube.config.credentials import RequestIdentity, StaticCredentials, bearer
 from stoker.snapshots.ids import is_snapshot_id
 
 PATIENCE_SECONDS = 20.0
@@ -53,10 +53,10 @@ _STATUSES: tuple[tuple[type[StokerError], int], ...] = (
     (StokerError, 409),
 )
 
-Work = Callable[[Client], Awaitable[str]]
+ClusterAction = Callable[[KubeClient], Awaitable[str]]
 
 
-class ClusterHands:
+class ClusterActions:
     """Does what visitors ask for, as them."""
 
     def __init__(self, config: ClusterConfig, home: str, clock: Clock | None = None) -> None:
@@ -64,49 +64,51 @@ class ClusterHands:
         self._home = home
         self._clock = clock or SystemClock()
 
-    async def do(self, order: Order, visitor: Visitor) -> str:
+    async def do(self, order: ActionBody, visitor: Visitor) -> str:
         try:
             work = self._work(order)
             async with deadline(self._clock, PATIENCE_SECONDS), self._client(visitor) as client:
                 return await work(client)
         except TimeoutError:
-            raise Refused(502, "the API server did not answer in time; look whether it was done") from None
+            raise ActionRefused(
+                502, "the API server did not answer in time; look whether it was done"
+            ) from None
         except StokerError as error:
-            raise Refused(_status(error), error.message, error.reason) from None
+            raise ActionRefused(_status(error), error.message, error.reason) from None
 
-    def _client(self, visitor: Visitor) -> Client:
+    def _client(self, visitor: Visitor) -> KubeClient:
         """The same server, seen as the visitor and nobody else."""
-        identity = Identity(bearer(visitor.token, "the session"))
-        return Client(
-            replace(self._config, credentials=Fixed(identity), impersonate=()),
+        identity = RequestIdentity(bearer(visitor.token, "the session"))
+        return KubeClient(
+            replace(self._config, credentials=StaticCredentials(identity), impersonate=()),
             clock=self._clock,
             user_agent=NAME,
         )
 
-    def _work(self, order: Order) -> Work:
-        if order.action in (Action.STOP, Action.GO_ON):
-            return lambda client: self._stop(client, paused=order.action is Action.STOP)
+    def _work(self, order: ActionBody) -> ClusterAction:
+        if order.action in (DashboardAction.STOP, DashboardAction.GO_ON):
+            return lambda client: self._stop(client, paused=order.action is DashboardAction.STOP)
         named = _named(order)
         match order.action:
-            case Action.APPROVE:
+            case DashboardAction.APPROVE:
                 digest = order.digest
                 if not digest:
                     raise InvalidValue("an approval names the plan that was seen: its digest is missing")
                 if order.kind == DESTINATION:
                     return lambda client: approve_deletions(client, named, digest)
                 return lambda client: approve(client, named, digest, self._clock)
-            case Action.PAUSE | Action.RESUME:
-                return lambda client: hold(client, named, paused=order.action is Action.PAUSE)
-            case Action.SYNC:
+            case DashboardAction.PAUSE | DashboardAction.RESUME:
+                return lambda client: hold(client, named, paused=order.action is DashboardAction.PAUSE)
+            case DashboardAction.SYNC:
                 return lambda client: nudge(client, named, DASHBOARD, self._clock)
-            case Action.ROLLBACK:
+            case DashboardAction.ROLLBACK:
                 to = _target(order)
                 return lambda client: ask(client, named, to, gateway=order.gateway)
-            case Action.RELEASE:
+            case DashboardAction.RELEASE:
                 return lambda client: ask(client, named, None)
         raise InvalidValue(f"nobody knows how to {order.action}")
 
-    async def _stop(self, client: Client, *, paused: bool) -> str:
+    async def _stop(self, client: KubeClient, *, paused: bool) -> str:
         done = await hold_everything(client, self._home, paused=paused, manager=NAME)
         if not await is_heeded(client, self._home, self._clock):
             raise InvalidValue(
@@ -115,15 +117,15 @@ class ClusterHands:
         return done
 
 
-def _named(order: Order) -> Named:
-    if order.kind not in KINDS and (order.kind, order.action) != (DESTINATION, Action.APPROVE):
+def _named(order: ActionBody) -> ResourceName:
+    if order.kind not in KINDS and (order.kind, order.action) != (DESTINATION, DashboardAction.APPROVE):
         raise InvalidValue(f"{order.kind[:80]!r} is none of the kinds that something can be done to")
     if not order.namespace or not order.name:
         raise InvalidValue("the order does not say which resource is meant")
-    return Named(order.namespace, order.name, order.kind)
+    return ResourceName(order.namespace, order.name, order.kind)
 
 
-def _target(order: Order) -> str:
+def _target(order: ActionBody) -> str:
     """Where to go back to: one snapshot or one commit."""
     if bool(order.to_snapshot) == bool(order.to_commit):
         raise InvalidValue("say either a snapshot or a commit to go back to")

@@ -20,13 +20,19 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from stoker.dashboard.cluster.access_review import PATIENCE_SECONDS, Asked, Reviews, User, together
+from stoker.dashboard.cluster.access_review import (
+    PATIENCE_SECONDS,
+    AccessQuestion,
+    AccessReviews,
+    DashboardUser,
+    together,
+)
 from stoker.dashboard.cluster.kinds import ACTED_ON, ALL, PAUSE_MAP, WITH_RULES
-from stoker.dashboard.cluster.permissions import NOWHERE, Reach, Rights
-from stoker.dashboard.interfaces import Refused, Sight, Visitor
+from stoker.dashboard.cluster.permissions import NOWHERE, GrantedNamespaces, VisitorRights
+from stoker.dashboard.interfaces import ActionRefused, VisibleScope, Visitor
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.secrets import Secret
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.telemetry.logs import get_logger
@@ -44,7 +50,7 @@ MOST_NAMESPACES = 1_000
 log = get_logger(__name__)
 
 
-class Places(Protocol):
+class VisibleNamespaces(Protocol):
     """Where there is something to see."""
 
     def places(self, kind: str) -> Iterable[str]: ...
@@ -52,41 +58,41 @@ class Places(Protocol):
     async def looked(self) -> None: ...
 
 
-class _Known(NamedTuple):
+class _TokenOwner(NamedTuple):
     """Whose a token was."""
 
-    user: User
+    user: DashboardUser
     at: float
 
 
-class _Found(NamedTuple):
+class _ReviewedSight(NamedTuple):
     """How far somebody sees, and what was granted for that."""
 
-    sight: Sight
-    granted: tuple[Asked, ...]
+    sight: VisibleScope
+    granted: tuple[AccessQuestion, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _CachedSight:
     """How far a person sees; `asked` is the same task for all who want to know."""
 
-    asked: asyncio.Task[_Found]
+    asked: asyncio.Task[_ReviewedSight]
     at: float
     until: float
     """After that everything is asked."""
 
     @property
-    def granted(self) -> tuple[Asked, ...]:
+    def granted(self) -> tuple[AccessQuestion, ...]:
         return self.asked.result().granted if self.asked.done() and not _failed(self.asked) else ()
 
 
-class ClusterGate:
+class ClusterAuth:
     """Lets in whom the API server knows."""
 
     def __init__(
         self,
-        client: Client,
-        scene: Places,
+        client: KubeClient,
+        scene: VisibleNamespaces,
         home: str,
         clock: Clock | None = None,
         *,
@@ -94,13 +100,13 @@ class ClusterGate:
         kinds: Collection[str] = tuple(ALL),
     ) -> None:
         self._scene = scene
-        self._stop = Asked("patch", CONFIG_MAPS, home, PAUSE_MAP)
+        self._stop = AccessQuestion("patch", CONFIG_MAPS, home, PAUSE_MAP)
         self._clock = clock or SystemClock()
-        self._reviews = Reviews(client, self._clock)
+        self._reviews = AccessReviews(client, self._clock)
         self._sight_seconds = sight_seconds
         self._kinds = kinds
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
+        self._known: OrderedDict[bytes, _TokenOwner] = OrderedDict()
+        self._seen: OrderedDict[bytes, _CachedSight] = OrderedDict()
 
     def known(self, token: Secret) -> Visitor | None:
         """Who brought the token half a minute ago at most."""
@@ -117,19 +123,19 @@ class ClusterGate:
         user = await self._identified(token)
         return None if user is None else _visitor(user, token)
 
-    async def sight(self, visitor: Visitor) -> Sight:
+    async def sight(self, visitor: Visitor) -> VisibleScope:
         """As of a few seconds ago."""
         known = self._known.get(_digest(visitor.token))
         if known is not None and self._clock.monotonic() < known.at + self._pace():
-            user: User | None = known.user
+            user: DashboardUser | None = known.user
         else:
             user = await self._identified(visitor.token)
         if user is None or user.username != visitor.name:
-            raise Refused(401, "the token is no longer good: sign in again")
+            raise ActionRefused(401, "the token is no longer good: sign in again")
         # Shielded, for others may wait for the same answer.
         return (await asyncio.shield(self._asked_about(user))).sight
 
-    def _asked_about(self, user: User) -> asyncio.Task[_Found]:
+    def _asked_about(self, user: DashboardUser) -> asyncio.Task[_ReviewedSight]:
         key, now = user.key(), self._clock.monotonic()
         before = self._seen.pop(key, None)
         self._seen[key] = seen = self._asked_again(before, user, now)
@@ -141,16 +147,16 @@ class ClusterGate:
         """Whether the one who has not looked for longest has not looked for long."""
         return next(iter(self._seen.values())).until < now - KNOWN_SECONDS
 
-    def _asked_again(self, seen: _Seen | None, user: User, now: float) -> _Seen:
+    def _asked_again(self, seen: _CachedSight | None, user: DashboardUser, now: float) -> _CachedSight:
         """What is known of somebody, or what is being asked now."""
         if seen is None or (seen.asked.done() and (now >= seen.until or _failed(seen.asked))):
-            return _Seen(_begun(self._looked_up(user.subject())), now, now + self._sight_seconds)
+            return _CachedSight(_begun(self._looked_up(user.subject())), now, now + self._sight_seconds)
         granted = seen.granted
         if not granted or len(granted) > MOST_CONFIRMED or now < seen.at + self._pace():
             return seen
-        return _Seen(_begun(self._confirmed(user.subject(), seen.asked.result())), now, seen.until)
+        return _CachedSight(_begun(self._confirmed(user.subject(), seen.asked.result())), now, seen.until)
 
-    async def _looked_up(self, subject: dict[str, Any]) -> _Found:
+    async def _looked_up(self, subject: dict[str, Any]) -> _ReviewedSight:
         await self._settled()
         kinds = self._kinds
         *found, may_stop = await together(
@@ -159,9 +165,9 @@ class ClusterGate:
         lists = {kind: lists for kind, (lists, _) in zip(kinds, found, strict=True)}
         patches = {kind: patches for kind, (_, patches) in zip(kinds, found, strict=True) if kind in ACTED_ON}
         granted = [*_granted("list", lists), *_granted("patch", patches), *([self._stop] if may_stop else [])]
-        return _Found(Rights(lists, patches).sight(may_stop=may_stop), tuple(granted))
+        return _ReviewedSight(VisitorRights(lists, patches).sight(may_stop=may_stop), tuple(granted))
 
-    async def _confirmed(self, subject: dict[str, Any], found: _Found) -> _Found:
+    async def _confirmed(self, subject: dict[str, Any], found: _ReviewedSight) -> _ReviewedSight:
         """The same where all that was granted still is; otherwise whatever is true now."""
         still = await together([self._reviews.allowed(subject, one) for one in found.granted])
         return found if all(still) else await self._looked_up(subject)
@@ -178,19 +184,21 @@ class ClusterGate:
         questions = len(self._known) + sum(many for many in granted if many <= MOST_CONFIRMED)
         return min(self._sight_seconds, max(SOON_SECONDS, questions / QUESTIONS_A_SECOND))
 
-    async def _identified(self, token: Secret) -> User | None:
+    async def _identified(self, token: Secret) -> DashboardUser | None:
         key = _digest(token)
         self._known.pop(key, None)
         user = await self._reviews.identified(token)
         if user is None:
             return None
         now = self._clock.monotonic()
-        self._known[key] = _Known(user, now)
+        self._known[key] = _TokenOwner(user, now)
         while len(self._known) > MOST_KNOWN or next(iter(self._known.values())).at < now - KNOWN_SECONDS:
             self._known.popitem(last=False)
         return user
 
-    async def _of_kind(self, subject: dict[str, Any], kind: str) -> tuple[Reach, Reach]:
+    async def _of_kind(
+        self, subject: dict[str, Any], kind: str
+    ) -> tuple[GrantedNamespaces, GrantedNamespaces]:
         """Where somebody sees objects of a kind, and where they may change what they see."""
         places = sorted(self._scene.places(kind))
         if len(places) > MOST_NAMESPACES:
@@ -201,33 +209,37 @@ class ClusterGate:
         seen = [place for place in places if lists.has(place)]
         return lists, await self._reach(subject, "patch", kind, seen[:MOST_NAMESPACES])
 
-    async def _reach(self, subject: dict[str, Any], verb: str, kind: str, places: Sequence[str]) -> Reach:
-        if await self._reviews.allowed(subject, Asked(verb, WITH_RULES[kind])):
-            return Reach(everywhere=True)
+    async def _reach(
+        self, subject: dict[str, Any], verb: str, kind: str, places: Sequence[str]
+    ) -> GrantedNamespaces:
+        if await self._reviews.allowed(subject, AccessQuestion(verb, WITH_RULES[kind])):
+            return GrantedNamespaces(everywhere=True)
         answers = await together(
-            [self._reviews.allowed(subject, Asked(verb, WITH_RULES[kind], one)) for one in places]
+            [self._reviews.allowed(subject, AccessQuestion(verb, WITH_RULES[kind], one)) for one in places]
         )
-        return Reach(namespaces=frozenset(one for one, yes in zip(places, answers, strict=True) if yes))
+        return GrantedNamespaces(
+            namespaces=frozenset(one for one, yes in zip(places, answers, strict=True) if yes)
+        )
 
 
-def _granted(verb: str, reaches: dict[str, Reach]) -> Iterable[Asked]:
+def _granted(verb: str, reaches: dict[str, GrantedNamespaces]) -> Iterable[AccessQuestion]:
     for kind, reach in reaches.items():
         for place in ("",) if reach.everywhere else sorted(reach.namespaces):
-            yield Asked(verb, WITH_RULES[kind], place)
+            yield AccessQuestion(verb, WITH_RULES[kind], place)
 
 
-def _begun(work: Coroutine[Any, Any, _Found]) -> asyncio.Task[_Found]:
+def _begun(work: Coroutine[Any, Any, _ReviewedSight]) -> asyncio.Task[_ReviewedSight]:
     task = asyncio.create_task(work, name="dashboard sight")
     task.add_done_callback(_failed)
     return task
 
 
-def _failed(asked: asyncio.Task[_Found]) -> bool:
+def _failed(asked: asyncio.Task[_ReviewedSight]) -> bool:
     """Whether it has no answer, so that the next one asks anew; looked at, it is no unheard error."""
     return asked.cancelled() or asked.exception() is not None
 
 
-def _visitor(user: User, token: Secret) -> Visitor:
+def _visitor(user: DashboardUser, token: Secret) -> Visitor:
     return Visitor(user.username, user.groups or (), token)
 
 

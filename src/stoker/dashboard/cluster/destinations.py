@@ -9,10 +9,10 @@ import msgspec
 
 from stoker.api.kinds.destinations import GitDestinationStatus, HeldDeletions, WrittenCommit
 from stoker.dashboard.cluster.kinds import DESTINATION
-from stoker.dashboard.cluster.object_header import Head, Ref
+from stoker.dashboard.cluster.object_header import ReverserObjectMeta, ReverserObjectRef
 from stoker.dashboard.cluster.resources import id_of
-from stoker.dashboard.cluster.rules import SeenRule
-from stoker.dashboard.view_models import DestinationNow, Held, Written
+from stoker.dashboard.cluster.rules import CachedWatchRule
+from stoker.dashboard.view_models import CommitView, DestinationView, HeldDeletionsView
 from stoker.domain.reasons import ConditionType, Reason
 
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)s")
@@ -23,74 +23,74 @@ _WARNINGS = (
 )
 
 
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    repo_ref: Ref = Ref()
+class _DestinationSpec(msgspec.Struct, frozen=True, rename="camel"):
+    repo_ref: ReverserObjectRef = ReverserObjectRef()
     branch: str = ""
     base_folder: str = ""
     suspend: bool | None = None
 
 
-class _Body(msgspec.Struct, frozen=True):
-    metadata: Head
-    spec: _Spec = _Spec()
+class _DestinationBody(msgspec.Struct, frozen=True):
+    metadata: ReverserObjectMeta
+    spec: _DestinationSpec = _DestinationSpec()
     status: GitDestinationStatus = msgspec.field(default_factory=GitDestinationStatus)
 
 
-class _ConfigSpec(msgspec.Struct, frozen=True, rename="camel"):
+class _RepoConfigSpec(msgspec.Struct, frozen=True, rename="camel"):
     repo_url: str = ""
     suspend: bool | None = None
 
 
-class _Config(msgspec.Struct, frozen=True):
-    spec: _ConfigSpec = _ConfigSpec()
+class _RepoConfigBody(msgspec.Struct, frozen=True):
+    spec: _RepoConfigSpec = _RepoConfigSpec()
 
 
-class ConfigKey(NamedTuple):
+class RepoConfigKey(NamedTuple):
     """A GitRepoConfig by its name."""
 
     namespace: str
     name: str
 
 
-class SeenDestination(NamedTuple):
+class CachedDestination(NamedTuple):
     """What is kept of a destination; its repository is named by another object."""
 
-    now: DestinationNow
-    config: ConfigKey
+    now: DestinationView
+    config: RepoConfigKey
 
 
-class SeenConfig(NamedTuple):
+class CachedRepoConfig(NamedTuple):
     """What is kept of a repository."""
 
     repo: str
     suspended: bool
 
 
-class ShownDestination(NamedTuple):
+class JoinedDestination(NamedTuple):
     """A destination with what other objects say about it."""
 
-    destination: SeenDestination
-    config: SeenConfig | None
-    rules: tuple[SeenRule, ...] = ()
+    destination: CachedDestination
+    config: CachedRepoConfig | None
+    rules: tuple[CachedWatchRule, ...] = ()
 
 
-_body = msgspec.json.Decoder(_Body)
-_config = msgspec.json.Decoder(_Config)
+_body = msgspec.json.Decoder(_DestinationBody)
+_config = msgspec.json.Decoder(_RepoConfigBody)
 
 
-def seen_config(raw: bytes) -> SeenConfig:
+def seen_config(raw: bytes) -> CachedRepoConfig:
     spec = _config.decode(raw).spec
-    return SeenConfig(spec.repo_url, bool(spec.suspend))
+    return CachedRepoConfig(spec.repo_url, bool(spec.suspend))
 
 
-def seen_destination(raw: bytes) -> SeenDestination:
+def seen_destination(raw: bytes) -> CachedDestination:
     body = _body.decode(raw)
     of, spec, status = body.metadata, body.spec, body.status
     conditions = status.conditions or ()
     ready = next((one for one in conditions if one.type == ConditionType.READY), None)
     true = {one.type: one.message or "" for one in conditions if one.status == "True"}
     recent = status.recent_commits or ()
-    now = DestinationNow(
+    now = DestinationView(
         id=id_of(DESTINATION, of.namespace, of.name),
         namespace=of.namespace,
         name=of.name,
@@ -111,10 +111,10 @@ def seen_destination(raw: bytes) -> SeenDestination:
         warnings=tuple(true[one] for one in _WARNINGS if true.get(one)),
         held=_held(status.held_deletions),
     )
-    return SeenDestination(now, ConfigKey(spec.repo_ref.namespace or of.namespace, spec.repo_ref.name))
+    return CachedDestination(now, RepoConfigKey(spec.repo_ref.namespace or of.namespace, spec.repo_ref.name))
 
 
-def joined(one: SeenDestination, config: SeenConfig | None, *, may_see: bool) -> DestinationNow:
+def joined(one: CachedDestination, config: CachedRepoConfig | None, *, may_see: bool) -> DestinationView:
     """With what its repository says; its address is for those who may see that object, too."""
     if config is None:
         return one.now
@@ -125,12 +125,14 @@ def joined(one: SeenDestination, config: SeenConfig | None, *, may_see: bool) ->
     )
 
 
-def _held(one: HeldDeletions | None) -> Held | None:
-    return None if one is None else Held(count=one.count, digest=one.digest, paths=one.paths or ())
+def _held(one: HeldDeletions | None) -> HeldDeletionsView | None:
+    return (
+        None if one is None else HeldDeletionsView(count=one.count, digest=one.digest, paths=one.paths or ())
+    )
 
 
-def _written(one: WrittenCommit) -> Written:
-    return Written(commit=one.commit, author=one.author or "", subject=one.subject or "", at=one.time)
+def _written(one: WrittenCommit) -> CommitView:
+    return CommitView(commit=one.commit, author=one.author or "", subject=one.subject or "", at=one.time)
 
 
 def _seconds(waited: str | None) -> float | None:

@@ -9,41 +9,43 @@ import msgspec
 from stoker.domain.clock import parse_rfc3339, rfc3339
 
 
-class SeenStop(NamedTuple):
+class EmergencyStopState(NamedTuple):
     """Whether everything is held still, and since when."""
 
     active: bool
     since: str | None = None
 
 
-NOT_STOPPED = SeenStop(active=False)
+NOT_STOPPED = EmergencyStopState(active=False)
 
 
-class _Manager(msgspec.Struct, frozen=True):
+class _StopManager(msgspec.Struct, frozen=True):
     time: str | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _StopMetadata(msgspec.Struct, frozen=True, rename="camel"):
     creation_timestamp: str | None = None
-    managed_fields: tuple[_Manager, ...] | None = None
+    managed_fields: tuple[_StopManager, ...] | None = None
 
 
-class _Body(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+class _StopBody(msgspec.Struct, frozen=True):
+    metadata: _StopMetadata = _StopMetadata()
     data: dict[str, str] | None = None
 
 
-_body = msgspec.json.Decoder(_Body)
+_body = msgspec.json.Decoder(_StopBody)
 
 
-def seen_stop(raw: bytes) -> SeenStop:
+def seen_stop(raw: bytes) -> EmergencyStopState:
     """As the controller reads it; the API server notes when somebody last wrote it."""
     body = _body.decode(raw)
     if (body.data or {}).get("paused", "").strip() != "true":
         return NOT_STOPPED
     of = body.metadata
     times = [one.time for one in of.managed_fields or () if one.time]
-    return SeenStop(active=True, since=_latest([*times, *([of.creation_timestamp] if not times else [])]))
+    return EmergencyStopState(
+        active=True, since=_latest([*times, *([of.creation_timestamp] if not times else [])])
+    )
 
 
 def _latest(times: list[str | None]) -> str | None:

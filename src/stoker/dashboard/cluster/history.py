@@ -13,21 +13,21 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from stoker.api.spec.status import DiffSummary, GatewayStatus, SyncHistoryEntry
-from stoker.dashboard.view_models import ChangedPath, PassDiff, PassDone, SnapshotKept
+from stoker.dashboard.view_models import ChangedPathView, SnapshotView, SyncDiffView, SyncHistoryView
 
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _AMOUNT = re.compile(r"(\d{1,9})(B|kB|MB|GB|TB)")
 
 
-class Past(msgspec.Struct, frozen=True):
+class GatewayHistory(msgspec.Struct, frozen=True):
     """One gateway's."""
 
     gateway: str
-    history: tuple[PassDone, ...] = ()
-    snapshots: tuple[SnapshotKept, ...] = ()
+    history: tuple[SyncHistoryView, ...] = ()
+    snapshots: tuple[SnapshotView, ...] = ()
 
 
-_pasts = msgspec.json.Decoder(list[Past])
+_pasts = msgspec.json.Decoder(list[GatewayHistory])
 
 
 def packed(gateways: Iterable[GatewayStatus]) -> bytes:
@@ -36,19 +36,19 @@ def packed(gateways: Iterable[GatewayStatus]) -> bytes:
     return zlib.compress(msgspec.json.encode(pasts), 1) if pasts else b""
 
 
-def past_of(gateway: str, kept: bytes) -> Past:
+def past_of(gateway: str, kept: bytes) -> GatewayHistory:
     """One gateway's out of them."""
     found = _pasts.decode(zlib.decompress(kept)) if kept else []
-    return next((one for one in found if one.gateway == gateway), Past(gateway))
+    return next((one for one in found if one.gateway == gateway), GatewayHistory(gateway))
 
 
-def _past(one: GatewayStatus) -> Past:
+def _past(one: GatewayStatus) -> GatewayHistory:
     history = tuple(_entry(number, entry) for number, entry in enumerate(one.sync_history or (), 1))
-    return Past(one.name, history, tuple(_snapshots(one)))
+    return GatewayHistory(one.name, history, tuple(_snapshots(one)))
 
 
-def _entry(number: int, entry: SyncHistoryEntry) -> PassDone:
-    return PassDone(
+def _entry(number: int, entry: SyncHistoryEntry) -> SyncHistoryView:
+    return SyncHistoryView(
         number=number,
         timestamp=entry.timestamp,
         result=entry.result or "",
@@ -61,28 +61,28 @@ def _entry(number: int, entry: SyncHistoryEntry) -> PassDone:
     )
 
 
-def _diff(diff: DiffSummary) -> PassDiff:
-    return PassDiff(
+def _diff(diff: DiffSummary) -> SyncDiffView:
+    return SyncDiffView(
         from_commit=diff.from_commit or "",
         to_commit=diff.to_commit or "",
         added=diff.files_added or 0,
         modified=diff.files_modified or 0,
         deleted=diff.files_deleted or 0,
-        changes=tuple(ChangedPath(action=each.action, path=each.path) for each in diff.changes or ()),
+        changes=tuple(ChangedPathView(action=each.action, path=each.path) for each in diff.changes or ()),
     )
 
 
-def _snapshots(one: GatewayStatus) -> Iterator[SnapshotKept]:
+def _snapshots(one: GatewayStatus) -> Iterator[SnapshotView]:
     """The newest, of which the status tells, and those that its history names, as many as are kept."""
     newest = one.last_snapshot
     if newest is None:
         return
-    yield SnapshotKept(id=newest.id, size=_bytes(newest.size or ""), timestamp=newest.timestamp)
+    yield SnapshotView(id=newest.id, size=_bytes(newest.size or ""), timestamp=newest.timestamp)
     known = {newest.id}
     for entry in one.sync_history or ():
         if entry.snapshot_id and entry.snapshot_id not in known and len(known) < (one.snapshots_kept or 1):
             known.add(entry.snapshot_id)
-            yield SnapshotKept(id=entry.snapshot_id, timestamp=entry.timestamp)
+            yield SnapshotView(id=entry.snapshot_id, timestamp=entry.timestamp)
 
 
 def _bytes(amount: str) -> int:

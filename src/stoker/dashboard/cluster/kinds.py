@@ -6,7 +6,7 @@ from stoker.api.registry import KINDS as REGISTERED
 from stoker.fleet.pause import PAUSE_MAP
 from stoker.fleet.resource_name import KINDS
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.resources import ApiResource
 
 __all__ = [
     "ACTED_ON",
@@ -31,8 +31,8 @@ ACTED_ON = (*SYNCED, DESTINATION)
 
 _RESOURCES = {kind.name: rest(kind) for kind in REGISTERED}
 
-ALL: dict[str, Resource] = {
+ALL: dict[str, ApiResource] = {
     name: one for name, one in _RESOURCES.items() if name in (*KINDS, DESTINATION, CONFIG)
 }
-WITH_RULES: dict[str, Resource] = {**ALL, **{name: _RESOURCES[name] for name in (RULE, CLUSTER_RULE)}}
+WITH_RULES: dict[str, ApiResource] = {**ALL, **{name: _RESOURCES[name] for name in (RULE, CLUSTER_RULE)}}
 """Where what sends objects to destinations is looked at, too."""

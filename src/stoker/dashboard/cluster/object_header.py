@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 
-class Head(msgspec.Struct, frozen=True):
+class ReverserObjectMeta(msgspec.Struct, frozen=True):
     """The `metadata` of an object."""
 
     name: str
     namespace: str = ""
 
 
-class Ref(msgspec.Struct, frozen=True):
+class ReverserObjectRef(msgspec.Struct, frozen=True):
     """How one names another; without a namespace it is its own."""
 
     name: str = ""

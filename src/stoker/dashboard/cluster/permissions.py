@@ -7,14 +7,21 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stoker.dashboard.cluster.kinds import ACTED_ON, DESTINATION
-from stoker.dashboard.interfaces import Sight
-from stoker.dashboard.view_models import Action
+from stoker.dashboard.interfaces import VisibleScope
+from stoker.dashboard.view_models import DashboardAction
 
-BUTTONS = (Action.APPROVE, Action.PAUSE, Action.RESUME, Action.SYNC, Action.ROLLBACK, Action.RELEASE)
+BUTTONS = (
+    DashboardAction.APPROVE,
+    DashboardAction.PAUSE,
+    DashboardAction.RESUME,
+    DashboardAction.SYNC,
+    DashboardAction.ROLLBACK,
+    DashboardAction.RELEASE,
+)
 """Each of them is a patch of the resource."""
 
 
-class Reach(NamedTuple):
+class GrantedNamespaces(NamedTuple):
     """Where something is allowed."""
 
     everywhere: bool = False
@@ -24,18 +31,18 @@ class Reach(NamedTuple):
         return self.everywhere or namespace in self.namespaces
 
 
-NOWHERE = Reach()
+NOWHERE = GrantedNamespaces()
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
+class VisitorRights:
     """What one visitor may, as it was found a moment ago; equal ones are the same picture."""
 
-    lists: Mapping[str, Reach] = field(default_factory=dict)
+    lists: Mapping[str, GrantedNamespaces] = field(default_factory=dict)
     """By kind."""
-    patches: Mapping[str, Reach] = field(default_factory=dict)
+    patches: Mapping[str, GrantedNamespaces] = field(default_factory=dict)
 
-    def __call__(self, action: Action, namespace: str) -> bool:
+    def __call__(self, action: DashboardAction, namespace: str) -> bool:
         """Whether a button for it makes sense there, for one of the kinds at least."""
         return action in BUTTONS and any(self.acts(kind, namespace) for kind in ACTED_ON)
 
@@ -45,30 +52,32 @@ class Rights:
     def acts(self, kind: str, namespace: str) -> bool:
         return self.patches.get(kind, NOWHERE).has(namespace)
 
-    def sight(self, *, may_stop: bool) -> Sight:
+    def sight(self, *, may_stop: bool) -> VisibleScope:
         reaches = self.lists.values()
         namespaces = frozenset().union(*(one.namespaces for one in reaches))
-        return Sight(bool(reaches) and all(one.everywhere for one in reaches), namespaces, self, may_stop)
+        return VisibleScope(
+            bool(reaches) and all(one.everywhere for one in reaches), namespaces, self, may_stop
+        )
 
 
-def sees(sight: Sight, kind: str, namespace: str) -> bool:
+def sees(sight: VisibleScope, kind: str, namespace: str) -> bool:
     """A sight that our gate made knows of kinds; any other is taken at its word."""
-    return sight.may.sees(kind, namespace) if isinstance(sight.may, Rights) else sight.sees(namespace)
+    return sight.may.sees(kind, namespace) if isinstance(sight.may, VisitorRights) else sight.sees(namespace)
 
 
-def sees_any(sight: Sight, kind: str, namespace: str | None) -> bool:
+def sees_any(sight: VisibleScope, kind: str, namespace: str | None) -> bool:
     """Whether there is a namespace in which they would see this kind; with a name, whether it is this one."""
     if namespace is not None:
         return sees(sight, kind, namespace)
-    if isinstance(sight.may, Rights):
+    if isinstance(sight.may, VisitorRights):
         reach = sight.may.lists.get(kind, NOWHERE)
         return reach.everywhere or bool(reach.namespaces)
     return sight.everything or bool(sight.namespaces)
 
 
-def buttons(sight: Sight, kind: str, namespace: str) -> tuple[str, ...]:
+def buttons(sight: VisibleScope, kind: str, namespace: str) -> tuple[str, ...]:
     """What a visitor may do to a resource of this kind there."""
-    offered = (Action.APPROVE,) if kind == DESTINATION else BUTTONS
-    if isinstance(sight.may, Rights):
+    offered = (DashboardAction.APPROVE,) if kind == DESTINATION else BUTTONS
+    if isinstance(sight.may, VisitorRights):
         return tuple(map(str, offered)) if sight.may.acts(kind, namespace) else ()
     return tuple(str(one) for one in offered if sight.may(one, namespace))

@@ -7,29 +7,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.api.spec.delivery import Rollback as Wanted
-from stoker.api.spec.status import ApprovalRequest, GatewayStatus, ReleaseProgress
+from stoker.api.spec.delivery import RollbackSpec as Wanted
+from stoker.api.spec.status import ApprovalRequest, GatewayStatus, RolloutStatus
 from stoker.dashboard.cluster.history import packed
 from stoker.dashboard.view_models import (
-    Approval,
-    GatewayNow,
-    Holder,
-    PlannedGateway,
-    Release,
-    ResourceNow,
-    Rollback,
+    ApprovalView,
+    DesignerHoldView,
+    GatewayView,
+    PlannedGatewayView,
+    ResourceView,
+    RollbackView,
+    RolloutView,
 )
 from stoker.domain.reasons import Reason
 from stoker.fleet.approve import held_of
-from stoker.fleet.status import Body, Standing, standing_of
+from stoker.fleet.status import FleetResource, ResourceStatus, standing_of
 
-_body = msgspec.json.Decoder(Body)
+_body = msgspec.json.Decoder(FleetResource)
 
 
-class Seen(NamedTuple):
+class CachedSyncResource(NamedTuple):
     """What is kept of a resource; nobody's rights are in it yet."""
 
-    now: ResourceNow
+    now: ResourceView
     past: bytes
     """What its gateways have been through, small."""
 
@@ -38,17 +38,17 @@ def id_of(kind: str, namespace: str, name: str) -> str:
     return f"{namespace}/{kind}/{name}"
 
 
-def seen(kind: str, raw: bytes) -> Seen:
+def seen(kind: str, raw: bytes) -> CachedSyncResource:
     """Read an object of the API; one that does not fit is a ValidationError of msgspec."""
     standing = standing_of(kind, _body.decode(raw))
-    return Seen(shown(standing), packed(standing.gateways))
+    return CachedSyncResource(shown(standing), packed(standing.gateways))
 
 
-def shown(standing: Standing) -> ResourceNow:
+def shown(standing: ResourceStatus) -> ResourceView:
     status = standing.status
     ready, reason, message = standing.verdict()
     stages = _stages(standing)
-    return ResourceNow(
+    return ResourceView(
         id=id_of(standing.kind, standing.namespace, standing.name),
         namespace=standing.namespace,
         kind=standing.kind,
@@ -69,10 +69,10 @@ def shown(standing: Standing) -> ResourceNow:
     )
 
 
-def gateway(one: GatewayStatus, stage: str = "", back: Wanted | None = None) -> GatewayNow:
+def gateway(one: GatewayStatus, stage: str = "", back: Wanted | None = None) -> GatewayView:
     drift = one.drift
     held = one.held_projects or ()
-    return GatewayNow(
+    return GatewayView(
         name=one.name,
         pod=one.pod_name,
         state=one.sync_status or "Pending",
@@ -81,7 +81,7 @@ def gateway(one: GatewayStatus, stage: str = "", back: Wanted | None = None) -> 
         synced_at=one.last_sync_time,
         drift=drift.files if drift is not None else 0,
         drift_paths=(drift.paths or ()) if drift is not None else (),
-        held_by=tuple(Holder(user=each.user or "", project=each.project) for each in held),
+        held_by=tuple(DesignerHoldView(user=each.user or "", project=each.project) for each in held),
         taken_back=_is_back(one, back),
         reason=one.reason or "",
         message=_message(one),
@@ -108,20 +108,20 @@ def _message(one: GatewayStatus) -> str:
     return next((text for text in said if text), "")
 
 
-def _stages(standing: Standing) -> Mapping[str, str]:
+def _stages(standing: ResourceStatus) -> Mapping[str, str]:
     deployment = standing.spec.deployment
     stages = (deployment.stages or ()) if deployment is not None else ()
     return {name: stage.name for stage in stages for name in stage.gateways}
 
 
-def _approval(request: ApprovalRequest | None, standing: Standing) -> Approval | None:
+def _approval(request: ApprovalRequest | None, standing: ResourceStatus) -> ApprovalView | None:
     held = held_of(standing.status)
     if held and (request is None or request.state != "Pending"):
         return _held(held)
     if request is None:
         return None
     plans = [
-        PlannedGateway(
+        PlannedGatewayView(
             name=one.name,
             added=one.pending_plan.files_added or 0,
             modified=one.pending_plan.files_modified or 0,
@@ -130,7 +130,7 @@ def _approval(request: ApprovalRequest | None, standing: Standing) -> Approval |
         for one in standing.gateways
         if one.pending_plan is not None
     ]
-    return Approval(
+    return ApprovalView(
         state=request.state,
         commit=request.commit,
         ref=request.ref or "",
@@ -146,13 +146,13 @@ def _approval(request: ApprovalRequest | None, standing: Standing) -> Approval |
     )
 
 
-def _held(gateways: Sequence[GatewayStatus]) -> Approval:
+def _held(gateways: Sequence[GatewayStatus]) -> ApprovalView:
     """The first plan that the deletion guard holds; the next one is shown when it was approved."""
     plans = [(one, one.pending_plan) for one in gateways if one.pending_plan is not None]
     plan = min((plan for _, plan in plans), key=lambda plan: plan.digest)
     mine = [one for one, its in plans if its.digest == plan.digest]
     added, modified, deleted = plan.files_added or 0, plan.files_modified or 0, plan.files_deleted or 0
-    return Approval(
+    return ApprovalView(
         state="Pending",
         digest=plan.digest,
         message=next((one.error_message for one in mine if one.error_message), ""),
@@ -160,19 +160,19 @@ def _held(gateways: Sequence[GatewayStatus]) -> Approval:
         modified=modified,
         deleted=deleted,
         gateways=tuple(
-            PlannedGateway(name=one.name, added=added, modified=modified, deleted=deleted) for one in mine
+            PlannedGatewayView(name=one.name, added=added, modified=modified, deleted=deleted) for one in mine
         ),
     )
 
 
-def _rollback(standing: Standing) -> Rollback | None:
+def _rollback(standing: ResourceStatus) -> RollbackView | None:
     """The way back for as long as somebody asks for it."""
     wanted, outcome = standing.spec.rollback, standing.status.rollback
     to = (wanted.to_snapshot or wanted.to_commit) if wanted is not None else None
     if wanted is None or not to:
         return None
     known = outcome if outcome is not None and outcome.request == to else None
-    return Rollback(
+    return RollbackView(
         to_commit=wanted.to_commit or None,
         to_snapshot=wanted.to_snapshot or None,
         state=known.result if known is not None else "Pending",
@@ -180,7 +180,7 @@ def _rollback(standing: Standing) -> Rollback | None:
     )
 
 
-def _release(progress: ReleaseProgress | None) -> Release | None:
+def _release(progress: RolloutStatus | None) -> RolloutView | None:
     """How far a release is, while it is under way."""
     if progress is None:
         return None
@@ -190,6 +190,6 @@ def _release(progress: ReleaseProgress | None) -> Release | None:
         return None
     counts = f"{syncing} sync now, {waiting} wait for their turn" if waiting or syncing else ""
     said = (now.message or now.state) if now is not None else ""
-    return Release(
+    return RolloutView(
         stage=now.name if now is not None else "", message="; ".join(one for one in (said, counts) if one)
     )

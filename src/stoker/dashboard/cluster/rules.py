@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.api.kinds.resource import ConditionedStatus
-from stoker.dashboard.cluster.object_header import Head, Ref
+from stoker.dashboard.cluster.object_header import ReverserObjectMeta, ReverserObjectRef
 from stoker.domain.reasons import ConditionType, Reason
 
 HIDDEN = (
@@ -31,7 +31,7 @@ class DestinationKey(NamedTuple):
     name: str
 
 
-class SeenRule(NamedTuple):
+class CachedWatchRule(NamedTuple):
     """What is kept of a WatchRule or ClusterWatchRule."""
 
     kind: str
@@ -42,24 +42,24 @@ class SeenRule(NamedTuple):
     """Why not everything that it selects gets to its destination; what ails the destination is no part."""
 
 
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    destination_ref: Ref = Ref()
+class _RuleSpecPart(msgspec.Struct, frozen=True, rename="camel"):
+    destination_ref: ReverserObjectRef = ReverserObjectRef()
 
 
-class _Body(msgspec.Struct, frozen=True):
-    metadata: Head
-    spec: _Spec = _Spec()
+class _RuleBody(msgspec.Struct, frozen=True):
+    metadata: ReverserObjectMeta
+    spec: _RuleSpecPart = _RuleSpecPart()
     status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
 
 
-_body = msgspec.json.Decoder(_Body)
+_body = msgspec.json.Decoder(_RuleBody)
 
 
-def seen_rule(kind: str, raw: bytes) -> SeenRule:
+def seen_rule(kind: str, raw: bytes) -> CachedWatchRule:
     body = _body.decode(raw)
     of, ref = body.metadata, body.spec.destination_ref
     to = DestinationKey(ref.namespace or of.namespace, ref.name)
-    return SeenRule(kind, of.namespace, of.name, to, _trouble(body.status))
+    return CachedWatchRule(kind, of.namespace, of.name, to, _trouble(body.status))
 
 
 def _trouble(status: ConditionedStatus) -> str:
@@ -70,20 +70,24 @@ def _trouble(status: ConditionedStatus) -> str:
     return ""
 
 
-def troubles_of(rules: Iterable[SeenRule], may_see: Callable[[SeenRule], bool]) -> tuple[str, ...]:
+def troubles_of(
+    rules: Iterable[CachedWatchRule], may_see: Callable[[CachedWatchRule], bool]
+) -> tuple[str, ...]:
     """What is wrong with rules; of those that somebody may not see, that it is so and no more."""
     wrong = [one for one in rules if one.trouble]
     seen = [f"{one.kind} {one.name}: {one.trouble}" for one in wrong if may_see(one)]
     return (*seen, *([HIDDEN] if len(seen) < len(wrong) else []))
 
 
-class RuleBook:
+class RulesByDestination:
     """All rules, by where they send to."""
 
     def __init__(self) -> None:
-        self._by_destination: defaultdict[DestinationKey, dict[tuple[str, ...], SeenRule]] = defaultdict(dict)
+        self._by_destination: defaultdict[DestinationKey, dict[tuple[str, ...], CachedWatchRule]] = (
+            defaultdict(dict)
+        )
 
-    def replace(self, old: SeenRule | None, new: SeenRule | None) -> set[DestinationKey]:
+    def replace(self, old: CachedWatchRule | None, new: CachedWatchRule | None) -> set[DestinationKey]:
         """Take a rule in place of what it was; the destinations that this is about."""
         if old is not None:
             rules = self._by_destination[old.destination]
@@ -94,5 +98,5 @@ class RuleBook:
             self._by_destination[new.destination][new[:3]] = new
         return {one.destination for one in (old, new) if one is not None}
 
-    def of(self, destination: DestinationKey) -> tuple[SeenRule, ...]:
+    def of(self, destination: DestinationKey) -> tuple[CachedWatchRule, ...]:
         return tuple(rule for _, rule in sorted(self._by_destination.get(destination, {}).items()))

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from stoker.dashboard.cluster.actions import ClusterHands
-from stoker.dashboard.cluster.authenticator import ClusterGate
+from stoker.dashboard.cluster.actions import ClusterActions
+from stoker.dashboard.cluster.authenticator import ClusterAuth
 from stoker.dashboard.cluster.kinds import ALL, WITH_RULES
-from stoker.dashboard.cluster.view import ClusterScene
+from stoker.dashboard.cluster.view import ClusterViewSource
 from stoker.dashboard.keep_serving import kept_open
-from stoker.dashboard.metrics import Meter
-from stoker.dashboard.server import Dashboard, Settings
+from stoker.dashboard.metrics import DashboardMetrics
+from stoker.dashboard.server import DashboardOptions, DashboardServer
 from stoker.dashboard.server_tls import secured
 from stoker.domain.clock import Clock
 from stoker.http_server.rate_limit import networks
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import parse_address
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClusterDashboardOptions:
     """What a command line says about the dashboard of a process in a cluster, or Misconfigured."""
 
     address: str
@@ -64,7 +64,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def keep_serving(
-    wanted: Wanted, client: Client, clock: Clock, metrics: Metrics | None = None
+    wanted: ClusterDashboardOptions, client: KubeClient, clock: Clock, metrics: Metrics | None = None
 ) -> NoReturn:
     """Show the cluster until cancelled, and try again where that fails."""
     if wanted.is_in_the_clear():
@@ -73,21 +73,23 @@ async def keep_serving(
             address=wanted.address,
             why="tokens and pictures are not encrypted; let nobody come but through a proxy with TLS",
         )
-    meter = Meter(metrics)
+    meter = DashboardMetrics(metrics)
     await kept_open(lambda: serve(wanted, client, clock, meter), clock)
 
 
-async def serve(wanted: Wanted, client: Client, clock: Clock, meter: Meter | None = None) -> None:
+async def serve(
+    wanted: ClusterDashboardOptions, client: KubeClient, clock: Clock, meter: DashboardMetrics | None = None
+) -> None:
     """Show the cluster until cancelled; raises Misconfigured where nobody can listen at the address."""
     kinds = tuple(WITH_RULES if wanted.rules else ALL)
-    scene = ClusterScene(client, wanted.home, wanted.namespaces, clock, rules=wanted.rules)
+    scene = ClusterViewSource(client, wanted.home, wanted.namespaces, clock, rules=wanted.rules)
     async with (
         secured(wanted.cert_dir, clock) as tls,
-        Dashboard(
+        DashboardServer(
             scene,
-            ClusterHands(client.config, wanted.home, clock),
-            ClusterGate(client, scene, wanted.home, clock, kinds=kinds),
-            settings=Settings(wanted.address, trusted_proxies=wanted.trusted_proxies),
+            ClusterActions(client.config, wanted.home, clock),
+            ClusterAuth(client, scene, wanted.home, clock, kinds=kinds),
+            settings=DashboardOptions(wanted.address, trusted_proxies=wanted.trusted_proxies),
             tls=tls,
             clock=clock,
             meter=meter,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from stoker.dashboard.cluster.permissions import sees_any
-from stoker.dashboard.interfaces import Sight
+from stoker.dashboard.interfaces import VisibleScope
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import NotFound
@@ -25,7 +25,7 @@ STOP = "emergency stop"
 log = get_logger(__name__)
 
 
-class Lost(NamedTuple):
+class UnreadableKind(NamedTuple):
     """A kind that nobody has been able to look at for a while; no namespace is all of them."""
 
     kind: str
@@ -35,10 +35,10 @@ class Lost(NamedTuple):
         return f"{self.kind} in {self.namespace}" if self.namespace else self.kind
 
 
-class Blind(NamedTuple):
+class StaleKinds(NamedTuple):
     """All of them."""
 
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[UnreadableKind, ...] = ()
     everything: bool = False
     """Nothing that was ever read can be read now."""
 
@@ -54,7 +54,7 @@ class Blind(NamedTuple):
     def hides(self, kind: str, namespace: str) -> bool:
         return any(one.kind == kind and one.namespace in (None, namespace) for one in self.lost)
 
-    def told(self, sight: Sight) -> Iterator[str]:
+    def told(self, sight: VisibleScope) -> Iterator[str]:
         """What is missing from the picture of somebody who would see it."""
         for one in self.lost:
             if one.kind == STOP:
@@ -69,16 +69,18 @@ class Blind(NamedTuple):
             log.info("dashboard.sees_again")
 
 
-def blind_to(reflectors: Iterable[Reflector[Any]], now: float) -> Blind:
+def blind_to(reflectors: Iterable[Reflector[Any]], now: float) -> StaleKinds:
     read = [one for one in reflectors if one.health.synced]
     lost = [one for one in read if _is_lost(one, now)]
-    return Blind(tuple(sorted({_lost(one) for one in lost}, key=str)), bool(read) and len(lost) == len(read))
+    return StaleKinds(
+        tuple(sorted({_lost(one) for one in lost}, key=str)), bool(read) and len(lost) == len(read)
+    )
 
 
-def _lost(reflector: Reflector[Any]) -> Lost:
+def _lost(reflector: Reflector[Any]) -> UnreadableKind:
     if reflector.resource == CONFIG_MAPS:
-        return Lost(STOP)
-    return Lost(reflector.resource.kind, reflector.namespace)
+        return UnreadableKind(STOP)
+    return UnreadableKind(reflector.resource.kind, reflector.namespace)
 
 
 def _is_lost(reflector: Reflector[Any], now: float) -> bool:

@@ -19,15 +19,15 @@ from typing import Any, TypeAlias
 import msgspec
 
 from stoker.dashboard.cluster.destinations import (
-    ConfigKey,
-    SeenConfig,
-    SeenDestination,
-    ShownDestination,
+    CachedDestination,
+    CachedRepoConfig,
+    JoinedDestination,
+    RepoConfigKey,
     joined,
     seen_config,
     seen_destination,
 )
-from stoker.dashboard.cluster.emergency_stop import NOT_STOPPED, SeenStop, seen_stop
+from stoker.dashboard.cluster.emergency_stop import NOT_STOPPED, EmergencyStopState, seen_stop
 from stoker.dashboard.cluster.history import past_of
 from stoker.dashboard.cluster.kinds import (
     CLUSTER_RULE,
@@ -39,33 +39,46 @@ from stoker.dashboard.cluster.kinds import (
     WITH_RULES,
 )
 from stoker.dashboard.cluster.permissions import buttons, sees
-from stoker.dashboard.cluster.resources import Seen, id_of, seen
-from stoker.dashboard.cluster.rules import DestinationKey, RuleBook, SeenRule, seen_rule, troubles_of
-from stoker.dashboard.cluster.staleness import Blind, blind_to
-from stoker.dashboard.cluster.watches import Watches
-from stoker.dashboard.interfaces import CLUSTER, GatewayKey, Sight
-from stoker.dashboard.versioned_store import Versions
-from stoker.dashboard.view_models import Changes, DestinationNow, GatewayPast, Picture, ResourceNow, Stop
+from stoker.dashboard.cluster.resources import CachedSyncResource, id_of, seen
+from stoker.dashboard.cluster.rules import (
+    CachedWatchRule,
+    DestinationKey,
+    RulesByDestination,
+    seen_rule,
+    troubles_of,
+)
+from stoker.dashboard.cluster.staleness import StaleKinds, blind_to
+from stoker.dashboard.cluster.watches import DashboardWatches
+from stoker.dashboard.interfaces import CLUSTER, GatewayKey, VisibleScope
+from stoker.dashboard.versioned_store import ChangeLog
+from stoker.dashboard.view_models import (
+    ChangesView,
+    DashboardView,
+    DestinationView,
+    EmergencyStopView,
+    GatewayHistoryView,
+    ResourceView,
+)
 from stoker.domain.clock import Clock, SystemClock, rfc3339
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectChange
 
-Shown: TypeAlias = Seen | ShownDestination | SeenStop
+ClusterViewItem: TypeAlias = CachedSyncResource | JoinedDestination | EmergencyStopState
 
 LOOK_SECONDS = 5.0
 _STOP = "stop"
 
 
-class ClusterScene:
+class ClusterViewSource:
     """What can be seen of a cluster, or of some of its namespaces."""
 
     mode = CLUSTER
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         home: str,
         namespaces: Collection[str] = (),
         clock: Clock | None = None,
@@ -74,14 +87,14 @@ class ClusterScene:
     ) -> None:
         """`rules`: also look at what sends objects to destinations, which a reverser's account may read."""
         self._clock = clock or SystemClock()
-        self._shown: Versions[Shown] = Versions()
+        self._shown: ChangeLog[ClusterViewItem] = ChangeLog()
         self._shown.set(_STOP, NOT_STOPPED)
-        self._configs: dict[ConfigKey, SeenConfig] = {}
-        self._uses: defaultdict[ConfigKey, set[str]] = defaultdict(set)
+        self._configs: dict[RepoConfigKey, CachedRepoConfig] = {}
+        self._uses: defaultdict[RepoConfigKey, set[str]] = defaultdict(set)
         """The destinations of each repository."""
-        self._rules = RuleBook()
-        self._blind = Blind()
-        self._watches = Watches(client, namespaces, self._clock)
+        self._rules = RulesByDestination()
+        self._blind = StaleKinds()
+        self._watches = DashboardWatches(client, namespaces, self._clock)
         for kind in SYNCED:
             self._watches.add(WITH_RULES[kind], partial(seen, kind), self._resource(kind))
         self._watches.add(WITH_RULES[DESTINATION], seen_destination, self._destination)
@@ -120,20 +133,20 @@ class ClusterScene:
     async def changed(self, seen: int) -> int:
         return await self._shown.changed(seen)
 
-    def picture(self, sight: Sight) -> Picture:
+    def picture(self, sight: VisibleScope) -> DashboardView:
         self._blind.check()
         everything = [self._told(value, sight) for _, value in self._shown]
-        return Picture(
+        return DashboardView(
             version=self._shown.version,
             mode=self.mode,
             at=rfc3339(self._clock.now()),
-            stop=next((one for one in everything if isinstance(one, Stop)), Stop()),
-            resources=tuple(one for one in everything if isinstance(one, ResourceNow)),
-            destinations=tuple(one for one in everything if isinstance(one, DestinationNow)),
+            stop=next((one for one in everything if isinstance(one, EmergencyStopView)), EmergencyStopView()),
+            resources=tuple(one for one in everything if isinstance(one, ResourceView)),
+            destinations=tuple(one for one in everything if isinstance(one, DestinationView)),
             unseen=tuple(self._blind.told(sight)),
         )
 
-    def changes(self, seen: int, sight: Sight) -> Changes | None:
+    def changes(self, seen: int, sight: VisibleScope) -> ChangesView | None:
         self._blind.check()
         since = self._shown.since(seen)
         if since is None:
@@ -141,38 +154,40 @@ class ClusterScene:
         values = (self._shown.get(key) for key in since.changed)
         told = [self._told(value, sight) for value in values if value is not None]
         gone = [key for key in since.gone if _may_know(key, sight)]
-        return Changes(
+        return ChangesView(
             version=self._shown.version,
-            resources=tuple(one for one in told if isinstance(one, ResourceNow)),
+            resources=tuple(one for one in told if isinstance(one, ResourceView)),
             gone=tuple(key for key in gone if not _is_destination(key)),
-            destinations=tuple(one for one in told if isinstance(one, DestinationNow)),
+            destinations=tuple(one for one in told if isinstance(one, DestinationView)),
             gone_destinations=tuple(key for key in gone if _is_destination(key)),
-            stop=next((one for one in told if isinstance(one, Stop)), None),
+            stop=next((one for one in told if isinstance(one, EmergencyStopView)), None),
         )
 
-    def gateway(self, key: GatewayKey, sight: Sight) -> GatewayPast | None:
+    def gateway(self, key: GatewayKey, sight: VisibleScope) -> GatewayHistoryView | None:
         self._blind.check()
         found = self._shown.get(id_of(key.kind, key.namespace, key.name))
-        if not isinstance(found, Seen) or not self._sees(sight, key.kind, key.namespace):
+        if not isinstance(found, CachedSyncResource) or not self._sees(sight, key.kind, key.namespace):
             return None
         for one in found.now.gateways:
             if one.name == key.gateway:
                 past = past_of(key.gateway, found.past)
-                return GatewayPast(gateway=one, history=past.history, snapshots=past.snapshots)
+                return GatewayHistoryView(gateway=one, history=past.history, snapshots=past.snapshots)
         return None
 
-    def _told(self, value: Shown, sight: Sight) -> ResourceNow | DestinationNow | Stop | None:
+    def _told(
+        self, value: ClusterViewItem, sight: VisibleScope
+    ) -> ResourceView | DestinationView | EmergencyStopView | None:
         """As this visitor is told of it; None: not at all."""
-        if isinstance(value, SeenStop):
-            return Stop(active=value.active, since=value.since, may=sight.may_stop)
-        if isinstance(value, Seen):
+        if isinstance(value, EmergencyStopState):
+            return EmergencyStopView(active=value.active, since=value.since, may=sight.may_stop)
+        if isinstance(value, CachedSyncResource):
             now = value.now
             if not self._sees(sight, now.kind, now.namespace):
                 return None
             return msgspec.structs.replace(now, may=buttons(sight, now.kind, now.namespace))
         return self._told_of(value, sight)
 
-    def _told_of(self, shown: ShownDestination, sight: Sight) -> DestinationNow | None:
+    def _told_of(self, shown: JoinedDestination, sight: VisibleScope) -> DestinationView | None:
         destination, config, rules = shown
         if not self._sees(sight, DESTINATION, destination.now.namespace):
             return None
@@ -192,54 +207,54 @@ class ClusterScene:
         found = [one.health for one in self.reflectors if one.resource.kind in kinds]
         return bool(found) and all(one.synced and one.failing_since is None for one in found)
 
-    def _sees(self, sight: Sight, kind: str, namespace: str) -> bool:
+    def _sees(self, sight: VisibleScope, kind: str, namespace: str) -> bool:
         """Whether they may see it, and it can be seen."""
         return sees(sight, kind, namespace) and not self._blind.hides(kind, namespace)
 
     # What the cluster tells.
 
-    def _resource(self, kind: str) -> Callable[[Change[Seen]], None]:
-        def changed(change: Change[Seen]) -> None:
+    def _resource(self, kind: str) -> Callable[[ObjectChange[CachedSyncResource]], None]:
+        def changed(change: ObjectChange[CachedSyncResource]) -> None:
             self._put(id_of(kind, *change.key), change.new)
 
         return changed
 
-    def _destination(self, change: Change[SeenDestination]) -> None:
+    def _destination(self, change: ObjectChange[CachedDestination]) -> None:
         old, new, id_ = change.old, change.new, id_of(DESTINATION, *change.key)
         if old is not None:
             self._unused(old.config, id_)
         if new is not None:
             self._uses[new.config].add(id_)
         rules = self._rules.of(DestinationKey(*change.key))
-        self._put(id_, None if new is None else ShownDestination(new, self._configs.get(new.config), rules))
+        self._put(id_, None if new is None else JoinedDestination(new, self._configs.get(new.config), rules))
 
-    def _unused(self, config: ConfigKey, id_: str) -> None:
+    def _unused(self, config: RepoConfigKey, id_: str) -> None:
         self._uses[config].discard(id_)
         if not self._uses[config]:
             del self._uses[config]
 
-    def _config(self, change: Change[SeenConfig]) -> None:
-        key = ConfigKey(*change.key)
+    def _config(self, change: ObjectChange[CachedRepoConfig]) -> None:
+        key = RepoConfigKey(*change.key)
         if change.new is None:
             self._configs.pop(key, None)
         else:
             self._configs[key] = change.new
         for id_ in sorted(self._uses.get(key, ())):
             shown = self._shown.get(id_)
-            if isinstance(shown, ShownDestination):
+            if isinstance(shown, JoinedDestination):
                 self._put(id_, shown._replace(config=change.new))
 
-    def _rule(self, change: Change[SeenRule]) -> None:
+    def _rule(self, change: ObjectChange[CachedWatchRule]) -> None:
         for key in self._rules.replace(change.old, change.new):
             id_ = id_of(DESTINATION, *key)
             shown = self._shown.get(id_)
-            if isinstance(shown, ShownDestination):
+            if isinstance(shown, JoinedDestination):
                 self._put(id_, shown._replace(rules=self._rules.of(key)))
 
-    def _stop(self, change: Change[SeenStop]) -> None:
+    def _stop(self, change: ObjectChange[EmergencyStopState]) -> None:
         self._put(_STOP, change.new or NOT_STOPPED)
 
-    def _put(self, key: str, value: Shown | None) -> None:
+    def _put(self, key: str, value: ClusterViewItem | None) -> None:
         if value is None:
             self._shown.remove(key)
         else:
@@ -260,7 +275,7 @@ def _is_destination(key: str) -> bool:
     return key.split("/")[1:2] == [DESTINATION]
 
 
-def _may_know(key: str, sight: Sight) -> bool:
+def _may_know(key: str, sight: VisibleScope) -> bool:
     """Who could not see a thing does not hear that it is gone."""
     namespace, kind, _ = key.split("/")
     return sees(sight, kind, namespace)

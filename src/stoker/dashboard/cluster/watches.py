@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 from stoker.telemetry.logs import get_logger
 
 T = TypeVar("T")
@@ -27,10 +27,10 @@ PAGE = 50
 log = get_logger(__name__)
 
 
-class Watches:
+class DashboardWatches:
     """All of one scene."""
 
-    def __init__(self, client: Client, namespaces: Collection[str], clock: Clock) -> None:
+    def __init__(self, client: KubeClient, namespaces: Collection[str], clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._scopes: Collection[str | None] = namespaces or (None,)
@@ -40,7 +40,7 @@ class Watches:
         self.reflectors: list[Reflector[Any]] = []
 
     def add(
-        self, resource: Resource, keep: Callable[[bytes], T], changed: Callable[[Change[T]], None]
+        self, resource: ApiResource, keep: Callable[[bytes], T], changed: Callable[[ObjectChange[T]], None]
     ) -> None:
         """Look at a kind wherever this scene looks."""
         for namespace in self._scopes:
@@ -48,9 +48,9 @@ class Watches:
 
     def add_one(
         self,
-        resource: Resource,
+        resource: ApiResource,
         keep: Callable[[bytes], T],
-        changed: Callable[[Change[T]], None],
+        changed: Callable[[ObjectChange[T]], None],
         namespace: str | None,
         *,
         fields: str | None = None,
@@ -58,7 +58,7 @@ class Watches:
         what = _words(resource, namespace)
         self._unlisted.add(what)
 
-        def on_change(change: Change[T]) -> None:
+        def on_change(change: ObjectChange[T]) -> None:
             self._unseen.pop(what, None)
             changed(change)
 
@@ -87,7 +87,7 @@ class Watches:
         """Wait until each kind was listed once, or could not be."""
         await self._looked.wait()
 
-    def places(self, resource: Resource) -> set[str]:
+    def places(self, resource: ApiResource) -> set[str]:
         """The namespaces in which there is an object of this kind, or may be."""
         if None not in self._scopes:
             return {one for one in self._scopes if one is not None}
@@ -111,9 +111,9 @@ class Watches:
             log.warning("dashboard.unseen", kind=what, reason=error.reason, error=error.message)
 
 
-def _words(resource: Resource, namespace: str | None) -> str:
+def _words(resource: ApiResource, namespace: str | None) -> str:
     return f"{resource} in {namespace}" if namespace else str(resource)
 
 
-def _unreadable(resource: Resource, key: ObjectKey, error: Exception) -> None:
+def _unreadable(resource: ApiResource, key: ObjectKey, error: Exception) -> None:
     log.warning("dashboard.unreadable", kind=resource.kind, key=str(key), error=type(error).__name__)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from stoker.dashboard.interfaces import Refused, Visitor
-from stoker.dashboard.standalone.pending_actions import Desk, Errand
-from stoker.dashboard.standalone.view import LocalScene
-from stoker.dashboard.view_models import Action, Order
+from stoker.dashboard.interfaces import ActionRefused, Visitor
+from stoker.dashboard.standalone.pending_actions import PendingActions, PendingRollback
+from stoker.dashboard.standalone.view import LocalViewSource
+from stoker.dashboard.view_models import ActionBody, DashboardAction
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import Reason
@@ -23,13 +23,13 @@ from stoker.snapshots.ids import is_snapshot_id
 PATIENCE_SECONDS = 15.0
 
 
-class LocalHands:
+class LocalActions:
     """Nudges the watcher, with what it shall find on the desk."""
 
     def __init__(
         self,
-        desk: Desk,
-        scene: LocalScene,
+        desk: PendingActions,
+        scene: LocalViewSource,
         nudge: Callable[[], None],
         clock: Clock,
     ) -> None:
@@ -38,27 +38,27 @@ class LocalHands:
         self._nudge = nudge
         self._clock = clock
 
-    async def do(self, order: Order, visitor: Visitor) -> str:
-        if order.action is Action.STOP:
+    async def do(self, order: ActionBody, visitor: Visitor) -> str:
+        if order.action is DashboardAction.STOP:
             return self._stop()
-        if order.action is Action.GO_ON:
+        if order.action is DashboardAction.GO_ON:
             return self._go_on()
         self._check_subject(order)
         match order.action:
-            case Action.PAUSE:
+            case DashboardAction.PAUSE:
                 return self._pause()
-            case Action.RESUME:
+            case DashboardAction.RESUME:
                 return self._resume()
-            case Action.SYNC:
+            case DashboardAction.SYNC:
                 return self._sync()
-            case Action.APPROVE:
+            case DashboardAction.APPROVE:
                 return self._approve(order.digest or "")
-            case Action.ROLLBACK:
-                return await self._done(Errand(_target(order)))
+            case DashboardAction.ROLLBACK:
+                return await self._done(PendingRollback(_target(order)))
             case _:
-                return await self._done(Errand(""))
+                return await self._done(PendingRollback(""))
 
-    def _check_subject(self, order: Order) -> None:
+    def _check_subject(self, order: ActionBody) -> None:
         subject = self._scene.subject
         wanted = (order.namespace, order.kind, order.name)
         if wanted != (subject.namespace, subject.kind, subject.name) or order.gateway not in (
@@ -66,7 +66,7 @@ class LocalHands:
             "",
             subject.gateway,
         ):
-            raise Refused(404, "this process keeps another folder than that")
+            raise ActionRefused(404, "this process keeps another folder than that")
 
     def _stop(self) -> str:
         self._desk.stop()
@@ -90,7 +90,9 @@ class LocalHands:
 
     def _resume(self) -> str:
         if self._scene.subject.paused:
-            raise Refused(409, "the resource itself says paused; it is resumed in its file", Reason.PAUSED)
+            raise ActionRefused(
+                409, "the resource itself says paused; it is resumed in its file", Reason.PAUSED
+            )
         self._desk.paused = False
         self._changed()
         self._desk.note()
@@ -105,12 +107,12 @@ class LocalHands:
         self._must_follow()
         waiting = self._scene.waits_for
         if not waiting or digest != waiting:
-            raise Refused(409, "another plan waits now, or none; look at it again", Reason.PLAN_PENDING)
+            raise ActionRefused(409, "another plan waits now, or none; look at it again", Reason.PLAN_PENDING)
         self._desk.agree(digest)
         self._changed()
         return f"Approved: plan {digest[:12]} is carried out now, and no other."
 
-    async def _done(self, errand: Errand) -> str:
+    async def _done(self, errand: PendingRollback) -> str:
         self._desk.ask(errand)
         self._nudge()
         try:
@@ -121,23 +123,23 @@ class LocalHands:
 
     def _must_follow(self) -> None:
         if self._desk.stopped:
-            raise Refused(409, "everything is stopped; let it go on first", Reason.PAUSED)
+            raise ActionRefused(409, "everything is stopped; let it go on first", Reason.PAUSED)
         if self._desk.paused or self._scene.subject.paused:
-            raise Refused(409, "it is paused; resume it first", Reason.PAUSED)
+            raise ActionRefused(409, "it is paused; resume it first", Reason.PAUSED)
 
     def _changed(self) -> None:
         self._scene.refresh()
         self._nudge()
 
 
-def _target(order: Order) -> str:
+def _target(order: ActionBody) -> str:
     if bool(order.to_snapshot) == bool(order.to_commit):
-        raise Refused(400, "a way back leads to one snapshot or one commit")
+        raise ActionRefused(400, "a way back leads to one snapshot or one commit")
     if order.to_snapshot:
         if not is_snapshot_id(order.to_snapshot):
-            raise Refused(400, "that is not the name of a snapshot")
+            raise ActionRefused(400, "that is not the name of a snapshot")
         return order.to_snapshot
     try:
         return str(CommitId(order.to_commit or ""))
     except InvalidValue as error:
-        raise Refused(400, error.message, error.reason) from None
+        raise ActionRefused(400, error.message, error.reason) from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from stoker.agent.audit.audit_log import FILE, SUCCESS
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import StokerError
-from stoker.domain.protocol import GatewayReport, HistoryEntry
+from stoker.domain.protocol import GatewayReport, HistoryEntryReport
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STATE
 from stoker.fs.data_folder import DataFolder, enter, open_regular
@@ -23,7 +23,7 @@ MOST = 100
 _LONGEST = 300
 
 
-def history(data_dir: Path) -> tuple[HistoryEntry, ...]:
+def history(data_dir: Path) -> tuple[HistoryEntryReport, ...]:
     """Newest first; nothing where nothing was ever written down."""
     try:
         lines = _tail(data_dir).splitlines()
@@ -33,7 +33,7 @@ def history(data_dir: Path) -> tuple[HistoryEntry, ...]:
     return tuple(found[:MOST])
 
 
-def remembered(gateway: str, entries: tuple[HistoryEntry, ...]) -> GatewayReport:
+def remembered(gateway: str, entries: tuple[HistoryEntryReport, ...]) -> GatewayReport:
     """What stays true of a process before this one."""
     last = next((one for one in entries if one.result == SUCCESS), None)
     if last is None:
@@ -56,14 +56,14 @@ def _tail(data_dir: Path) -> bytes:
             os.close(state)
 
 
-def _entry(line: bytes) -> HistoryEntry | None:
+def _entry(line: bytes) -> HistoryEntryReport | None:
     try:
         said = json.loads(line)
         result = _text(said, "result")
         if result in ("", Reason.PAUSED):
             return None
         changed = said.get("filesChanged", 0)
-        return HistoryEntry(
+        return HistoryEntryReport(
             timestamp=f"{parse_rfc3339(_text(said, 'timestamp')):%Y-%m-%dT%H:%M:%SZ}",
             commit=_text(said, "commit"),
             ref=_text(said, "ref"),

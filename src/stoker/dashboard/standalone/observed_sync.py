@@ -1,6 +1,6 @@
 """The watcher's passes, seen: each is told to the board, and what lies on the desk is done in its turn.
 
-Stands between the watcher and the data folder's keeper (`stoker.agent.loop.loop.Keeping`).
+Stands between the watcher and the data folder's keeper (`stoker.agent.loop.loop.SyncableFolder`).
 It decides nothing about files: a way back is what `stoker rollback` does, done here, so
 that it is never at work beside a pass.
 """
@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoker.agent.loop.log_dedup import Drifted
+from stoker.agent.loop.log_dedup import DriftedFiles
 from stoker.agent.rollback.report import stayed
-from stoker.agent.rollback.rollback import Undoing
-from stoker.agent.rollback.state import HAND, Pin, Quarantine
-from stoker.agent.status.fields import Attended
-from stoker.agent.status.status_report import Board
+from stoker.agent.rollback.rollback import FolderRollback
+from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackPin
+from stoker.agent.status.fields import GatewayOutcomeFields
+from stoker.agent.status.status_report import CurrentReport
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.dashboard.standalone.pending_actions import Desk, Errand, HeldRollback
+from stoker.dashboard.standalone.pending_actions import HeldRollback, PendingActions, PendingRollback
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
@@ -27,20 +27,20 @@ from stoker.engine.plan.ledger import Ledger
 from stoker.snapshots.types import Snapshot
 
 
-class Folder(Protocol):
+class ObservedFolder(Protocol):
     """A data folder with its gateway, as the command line keeps it."""
 
     @property
-    def undoing(self) -> Undoing | None: ...
+    def undoing(self) -> FolderRollback | None: ...
     @property
-    def outcome(self) -> Attended | None: ...
+    def outcome(self) -> GatewayOutcomeFields | None: ...
     @property
     def ledger(self) -> Ledger | None: ...
     async def sync(self, *, walk: bool = True, dry_run: bool = False) -> SyncReport: ...
-    async def verify(self) -> Drifted: ...
+    async def verify(self) -> DriftedFiles: ...
 
 
-class Ways(Protocol):
+class RollbackCommands(Protocol):
     """The ways back of a data folder, as `stoker rollback` goes them."""
 
     async def go_back(self, to: str, approved: str) -> SyncReport:
@@ -56,24 +56,24 @@ class Ways(Protocol):
         ...
 
     @property
-    def pin(self) -> Pin | None:
+    def pin(self) -> RollbackPin | None:
         """Where somebody went back to."""
         ...
 
     @property
-    def quarantine(self) -> Quarantine | None:
+    def quarantine(self) -> QuarantineRecord | None:
         """What was taken back by itself."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ObservedSync:
     """What the watcher may do now."""
 
-    folder: Folder
-    ways: Ways
-    board: Board
-    desk: Desk
+    folder: ObservedFolder
+    ways: RollbackCommands
+    board: CurrentReport
+    desk: PendingActions
     ref: GitRef
     following: bool
     """False: it is paused, and turns for the sake of an errand alone."""
@@ -103,12 +103,12 @@ class Shown:
         self.looked(report.files_changed > 0)
         return report
 
-    async def verify(self) -> Drifted:
+    async def verify(self) -> DriftedFiles:
         drift = await self.folder.verify()
         self.board.drifted(drift)
         return drift
 
-    async def _gone_back(self, errand: Errand) -> SyncReport:
+    async def _gone_back(self, errand: PendingRollback) -> SyncReport:
         self.board.syncing()
         try:
             report = await self.ways.go_back(errand.to, errand.approved)

@@ -12,12 +12,12 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stoker.dashboard.interfaces import Refused
+from stoker.dashboard.interfaces import ActionRefused
 from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.guards import HeldPlan
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.state_files import StateFiles
 from stoker.telemetry.logs import get_logger
 
 STOPPED = "dashboard-stopped"
@@ -29,7 +29,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Errand:
+class PendingRollback:
     """A way back, or its end: done once, in the watcher's turn."""
 
     to: str
@@ -56,13 +56,13 @@ class HeldRollback(NamedTuple):
     held: HeldPlan
 
 
-class Desk:
+class PendingActions:
     """Between the hands and the watcher."""
 
-    def __init__(self, clock: Clock, marks: Marks) -> None:
+    def __init__(self, clock: Clock, marks: StateFiles) -> None:
         self._clock = clock
         self._marks = marks
-        self._errand: Errand | None = None
+        self._errand: PendingRollback | None = None
         self.paused = False
         self.stopped_since = ""
         self._remember()
@@ -91,7 +91,7 @@ class Desk:
         """Nothing begins any more; what waits is sent back."""
         self.stopped_since = self.stopped_since or rfc3339(self._clock.now())
         if self._errand is not None:
-            self._errand.fail(Refused(409, "everything was stopped before it began", Reason.PAUSED))
+            self._errand.fail(ActionRefused(409, "everything was stopped before it began", Reason.PAUSED))
             self._errand = None
         self.held_rollback = None
 
@@ -101,15 +101,15 @@ class Desk:
     def agree(self, digest: str) -> None:
         rollback = self.held_rollback
         if rollback is not None and rollback.held.plan.digest == digest:
-            self.ask(Errand(rollback.to, approved=digest))
+            self.ask(PendingRollback(rollback.to, approved=digest))
         else:
             self.approved |= {digest}
 
-    def ask(self, errand: Errand) -> None:
+    def ask(self, errand: PendingRollback) -> None:
         if self.stopped:
-            raise Refused(409, "everything is stopped; let it go on first", Reason.PAUSED)
+            raise ActionRefused(409, "everything is stopped; let it go on first", Reason.PAUSED)
         if self._errand is not None:
-            raise Refused(409, "another way back waits for its turn already", Reason.SYNC_IN_PROGRESS)
+            raise ActionRefused(409, "another way back waits for its turn already", Reason.SYNC_IN_PROGRESS)
         self._errand = errand
         self.held_rollback = None
 
@@ -118,10 +118,10 @@ class Desk:
         """Whether a way back waits for its turn."""
         return self._errand is not None and bool(self._errand.to)
 
-    def way_back(self) -> Errand | None:
+    def way_back(self) -> PendingRollback | None:
         return self._taken() if self.goes_back else None
 
-    def release(self) -> Errand | None:
+    def release(self) -> PendingRollback | None:
         return None if self.goes_back else self._taken()
 
     def _remember(self) -> None:
@@ -133,7 +133,7 @@ class Desk:
         if stopped is not None:
             self.stopped_since = _moment(stopped) or rfc3339(self._clock.now())
 
-    def _taken(self) -> Errand | None:
+    def _taken(self) -> PendingRollback | None:
         errand, self._errand = self._errand, None
         return errand
 

@@ -7,37 +7,42 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from stoker.agent.desired_state import Address
+from stoker.agent.desired_state import ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.loop.loop import Assignment
-from stoker.agent.status.status_report import Board, Posting
+from stoker.agent.loop.loop import SyncAssignment
+from stoker.agent.status.status_report import AddressedReport, CurrentReport
 from stoker.dashboard.standalone import history
-from stoker.dashboard.standalone.actions import LocalHands
-from stoker.dashboard.standalone.observed_sync import Folder, Shown, Ways
-from stoker.dashboard.standalone.pending_actions import Desk
-from stoker.dashboard.standalone.view import Held, LocalScene, Subject
+from stoker.dashboard.standalone.actions import LocalActions
+from stoker.dashboard.standalone.observed_sync import ObservedFolder, ObservedSync, RollbackCommands
+from stoker.dashboard.standalone.pending_actions import PendingActions
+from stoker.dashboard.standalone.view import FolderHold, FolderSubject, LocalViewSource
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import GitRef
 from stoker.engine.layout.protected_paths import STATE
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.state_files import StateFiles
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 
-class Stage:
+class StandaloneDashboard:
     """One data folder; lives as long as its watcher."""
 
     def __init__(
-        self, subject: Subject, data_dir: Path, ways: Ways, nudge: Callable[[], None], clock: Clock
+        self,
+        subject: FolderSubject,
+        data_dir: Path,
+        ways: RollbackCommands,
+        nudge: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self._ways = ways
-        self.desk = Desk(clock, Marks(data_dir / STATE))
-        self.scene = LocalScene(self.desk, clock, subject)
-        self.hands = LocalHands(self.desk, self.scene, nudge, clock)
+        self.desk = PendingActions(clock, StateFiles(data_dir / STATE))
+        self.scene = LocalViewSource(self.desk, clock, subject)
+        self.hands = LocalActions(self.desk, self.scene, nudge, clock)
         identity = AgentIdentity("", subject.namespace, subject.name)
-        self._board = Board(identity, subject.gateway, Address("", ""), clock, self._told)
+        self._board = CurrentReport(identity, subject.gateway, ReportAddress("", ""), clock, self._told)
         entries = history.history(data_dir)
         self.scene.begin(entries)
         self._board.seed(history.remembered(subject.gateway, entries))
@@ -45,7 +50,9 @@ class Stage:
         self._listing: asyncio.Task[None] | None = None
         self._stale = True
 
-    def assigned(self, found: Assignment, folder: Folder, subject: Subject, ref: GitRef) -> Assignment:
+    def assigned(
+        self, found: SyncAssignment, folder: ObservedFolder, subject: FolderSubject, ref: GitRef
+    ) -> SyncAssignment:
         """The watcher's next turn, with what people want of it."""
         self._release()
         self.scene.about(subject, self._held())
@@ -53,7 +60,7 @@ class Stage:
         paused = self.desk.stopped or (wants_pause and not self.desk.goes_back)
         if paused:
             self._board.paused(self._board.report.commit)
-        shown = Shown(
+        shown = ObservedSync(
             folder,
             self._ways,
             self._board,
@@ -70,12 +77,12 @@ class Stage:
             self._listing.cancel()
             await asyncio.gather(self._listing, return_exceptions=True)
 
-    def _told(self, posting: Posting) -> None:
+    def _told(self, posting: AddressedReport) -> None:
         self.scene.about(self.scene.subject, self._held())
         self.scene.told(posting.report)
 
-    def _held(self) -> Held:
-        return Held(self._ways.pin, self._ways.quarantine)
+    def _held(self) -> FolderHold:
+        return FolderHold(self._ways.pin, self._ways.quarantine)
 
     def _release(self) -> None:
         errand = self.desk.release()

@@ -12,25 +12,25 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.dashboard.interfaces import Refused, Sight, Visitor
-from stoker.dashboard.view_models import Action
+from stoker.dashboard.interfaces import ActionRefused, VisibleScope, Visitor
+from stoker.dashboard.view_models import DashboardAction
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.state_files import StateFiles
 
 TOKEN_FILE = "dashboard-token"  # noqa: S105 - the name of a file
 SHORTEST = 16
 USER = "local"
 
 
-def _may(action: Action, namespace: str) -> bool:
+def _may(action: DashboardAction, namespace: str) -> bool:
     return True
 
 
-EVERYTHING = Sight(True, frozenset(), _may, True)
+EVERYTHING = VisibleScope(True, frozenset(), _may, True)
 
 
-class LocalGate:
+class LocalAuth:
     """Knows one token."""
 
     def __init__(self, token: Callable[[], Secret]) -> None:
@@ -43,9 +43,9 @@ class LocalGate:
     async def admit(self, token: Secret) -> Visitor | None:
         return self.known(token)
 
-    async def sight(self, visitor: Visitor) -> Sight:
+    async def sight(self, visitor: Visitor) -> VisibleScope:
         if visitor.token != self._token():
-            raise Refused(401, "the token was replaced")
+            raise ActionRefused(401, "the token was replaced")
         return EVERYTHING
 
 
@@ -56,11 +56,11 @@ def long_enough(token: Secret, file: Path) -> Secret:
     return token
 
 
-class OwnToken:
+class LocalToken:
     """A token for the life of this process."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._marks = Marks(state_dir)
+        self._marks = StateFiles(state_dir)
         self.value = Secret(secrets.token_urlsafe(32))
         self.file = state_dir / TOKEN_FILE
 

@@ -14,30 +14,30 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.agent.rollback.state import Pin, Quarantine
+from stoker.agent.rollback.state import QuarantineRecord, RollbackPin
 from stoker.agent.status.fields import pending_plan
-from stoker.dashboard.interfaces import STANDALONE, GatewayKey, Sight
-from stoker.dashboard.standalone.pending_actions import Desk
-from stoker.dashboard.versioned_store import Versions
+from stoker.dashboard.interfaces import STANDALONE, GatewayKey, VisibleScope
+from stoker.dashboard.standalone.pending_actions import PendingActions
+from stoker.dashboard.versioned_store import ChangeLog
 from stoker.dashboard.view_models import (
-    Action,
-    Approval,
-    ChangedPath,
-    Changes,
-    GatewayNow,
-    GatewayPast,
-    Holder,
-    PassDiff,
-    PassDone,
-    Picture,
-    PlannedGateway,
-    ResourceNow,
-    Rollback,
-    SnapshotKept,
-    Stop,
+    ApprovalView,
+    ChangedPathView,
+    ChangesView,
+    DashboardAction,
+    DashboardView,
+    DesignerHoldView,
+    EmergencyStopView,
+    GatewayHistoryView,
+    GatewayView,
+    PlannedGatewayView,
+    ResourceView,
+    RollbackView,
+    SnapshotView,
+    SyncDiffView,
+    SyncHistoryView,
 )
 from stoker.domain.clock import Clock, rfc3339
-from stoker.domain.protocol import Diff, GatewayReport, HistoryEntry, SyncStatus
+from stoker.domain.protocol import DiffReport, GatewayReport, HistoryEntryReport, SyncState
 from stoker.domain.reasons import Reason
 from stoker.snapshots.types import Snapshot
 
@@ -46,11 +46,11 @@ MOST_SNAPSHOTS = 200
 PAUSED = "Paused on this page: nothing is followed until somebody resumes it, also over a restart."
 
 _STOP = ""
-_READY = {SyncStatus.SYNCED: "True", SyncStatus.ERROR: "False"}
-_ALWAYS = (Action.PAUSE, Action.RESUME, Action.SYNC, Action.ROLLBACK)
+_READY = {SyncState.SYNCED: "True", SyncState.ERROR: "False"}
+_ALWAYS = (DashboardAction.PAUSE, DashboardAction.RESUME, DashboardAction.SYNC, DashboardAction.ROLLBACK)
 
 
-class Subject(NamedTuple):
+class FolderSubject(NamedTuple):
     """What is kept, in the words of the order."""
 
     namespace: str
@@ -66,38 +66,38 @@ class Subject(NamedTuple):
         return f"{self.namespace}/{self.kind}/{self.name}"
 
 
-class Held(NamedTuple):
+class FolderHold(NamedTuple):
     """What keeps the folder from following."""
 
-    pin: Pin | None = None
-    quarantine: Quarantine | None = None
+    pin: RollbackPin | None = None
+    quarantine: QuarantineRecord | None = None
 
 
-class LocalScene:
+class LocalViewSource:
     """Changes in the watcher's turns and by the hands, on the loop's own thread."""
 
     mode = STANDALONE
 
-    def __init__(self, desk: Desk, clock: Clock, subject: Subject) -> None:
+    def __init__(self, desk: PendingActions, clock: Clock, subject: FolderSubject) -> None:
         self._desk = desk
         self._clock = clock
         self._subject = subject
         self._report = GatewayReport(subject.gateway)
-        self._held = Held()
-        self._snapshots: tuple[SnapshotKept, ...] = ()
-        self._entries: deque[PassDone] = deque(maxlen=MOST_ENTRIES)
-        self._newest: HistoryEntry | None = None
+        self._held = FolderHold()
+        self._snapshots: tuple[SnapshotView, ...] = ()
+        self._entries: deque[SyncHistoryView] = deque(maxlen=MOST_ENTRIES)
+        self._newest: HistoryEntryReport | None = None
         self._waits_since = ("", "")
-        self._seen: Versions[ResourceNow | Stop] = Versions()
+        self._seen: ChangeLog[ResourceView | EmergencyStopView] = ChangeLog()
         self.refresh()
 
-    def begin(self, entries: Sequence[HistoryEntry]) -> None:
+    def begin(self, entries: Sequence[HistoryEntryReport]) -> None:
         """What happened before this process, newest first."""
         for entry in reversed(entries):
             self._add(entry, None)
         self._newest = entries[0] if entries else None
 
-    def about(self, subject: Subject, held: Held) -> None:
+    def about(self, subject: FolderSubject, held: FolderHold) -> None:
         """What the watcher's next turn is about."""
         if subject.id != self._subject.id:
             self._seen.remove(self._subject.id)
@@ -118,7 +118,7 @@ class LocalScene:
         """What there is to go back to."""
         usable = sorted((one for one in snapshots if not one.trouble), key=lambda one: -one.taken_at)
         self._snapshots = tuple(
-            SnapshotKept(
+            SnapshotView(
                 id=one.id, size=one.size, timestamp=rfc3339(datetime.fromtimestamp(one.taken_at, UTC))
             )
             for one in usable[:MOST_SNAPSHOTS]
@@ -127,7 +127,7 @@ class LocalScene:
     def refresh(self) -> None:
         """Work out what is to be seen; what did not change is told to nobody."""
         since = self._desk.stopped_since
-        self._seen.set(_STOP, Stop(active=bool(since), since=since or None))
+        self._seen.set(_STOP, EmergencyStopView(active=bool(since), since=since or None))
         self._seen.set(self._subject.id, self._resource())
 
     def version(self) -> int:
@@ -136,8 +136,8 @@ class LocalScene:
     async def changed(self, seen: int) -> int:
         return await self._seen.changed(seen)
 
-    def picture(self, sight: Sight) -> Picture:
-        return Picture(
+    def picture(self, sight: VisibleScope) -> DashboardView:
+        return DashboardView(
             version=self._seen.version,
             mode=self.mode,
             at=rfc3339(self._clock.now()),
@@ -145,18 +145,18 @@ class LocalScene:
             resources=self._resources((self._subject.id,), sight),
         )
 
-    def changes(self, seen: int, sight: Sight) -> Changes | None:
+    def changes(self, seen: int, sight: VisibleScope) -> ChangesView | None:
         since = self._seen.since(seen)
         if since is None:
             return None
-        return Changes(
+        return ChangesView(
             version=self._seen.version,
             resources=self._resources(since.changed, sight),
             gone=since.gone,
             stop=self._stop(sight) if _STOP in since.changed else None,
         )
 
-    def gateway(self, key: GatewayKey, sight: Sight) -> GatewayPast | None:
+    def gateway(self, key: GatewayKey, sight: VisibleScope) -> GatewayHistoryView | None:
         subject = self._subject
         mine = GatewayKey(subject.namespace, subject.kind, subject.name, subject.gateway)
         if key != mine or not sight.sees(subject.namespace):
@@ -165,10 +165,10 @@ class LocalScene:
             msgspec.structs.replace(one, number=number)
             for number, one in enumerate(reversed(self._entries), 1)
         )
-        return GatewayPast(gateway=self._gateway(), history=history, snapshots=self._snapshots)
+        return GatewayHistoryView(gateway=self._gateway(), history=history, snapshots=self._snapshots)
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> FolderSubject:
         return self._subject
 
     @property
@@ -177,31 +177,31 @@ class LocalScene:
         approval = self._approval()
         return approval.digest if approval is not None else ""
 
-    def _resources(self, ids: Sequence[str], sight: Sight) -> tuple[ResourceNow, ...]:
+    def _resources(self, ids: Sequence[str], sight: VisibleScope) -> tuple[ResourceView, ...]:
         if not sight.sees(self._subject.namespace):
             return ()
-        found = [value for one in ids if isinstance(value := self._seen.get(one), ResourceNow)]
+        found = [value for one in ids if isinstance(value := self._seen.get(one), ResourceView)]
         namespace = self._subject.namespace
         return tuple(
             msgspec.structs.replace(
-                one, may=tuple(word for word in one.may if sight.may(Action(word), namespace))
+                one, may=tuple(word for word in one.may if sight.may(DashboardAction(word), namespace))
             )
             for one in found
         )
 
-    def _stop(self, sight: Sight) -> Stop:
+    def _stop(self, sight: VisibleScope) -> EmergencyStopView:
         since = self._desk.stopped_since
-        return Stop(active=bool(since), since=since or None, may=sight.may_stop)
+        return EmergencyStopView(active=bool(since), since=since or None, may=sight.may_stop)
 
-    def _resource(self) -> ResourceNow:
+    def _resource(self) -> ResourceView:
         subject, report, paused = self._subject, self._report, self._desk.paused
         approval, going_back = self._approval(), self._rollback()
         may = [*_ALWAYS]
         if approval is not None:
-            may.append(Action.APPROVE)
+            may.append(DashboardAction.APPROVE)
         if going_back is not None:
-            may.append(Action.RELEASE)
-        return ResourceNow(
+            may.append(DashboardAction.RELEASE)
+        return ResourceView(
             id=subject.id,
             namespace=subject.namespace,
             kind=subject.kind,
@@ -219,9 +219,9 @@ class LocalScene:
             gateways=(self._gateway(),),
         )
 
-    def _gateway(self) -> GatewayNow:
+    def _gateway(self) -> GatewayView:
         report, drift = self._report, self._report.drift
-        return GatewayNow(
+        return GatewayView(
             name=self._subject.gateway,
             state=report.sync_status,
             ref=report.synced_ref or report.ref,
@@ -229,24 +229,26 @@ class LocalScene:
             synced_at=report.synced_at or None,
             drift=drift.files if drift is not None else 0,
             drift_paths=drift.paths if drift is not None else (),
-            held_by=tuple(Holder(user=one.user, project=one.project) for one in report.held_projects),
+            held_by=tuple(
+                DesignerHoldView(user=one.user, project=one.project) for one in report.held_projects
+            ),
             taken_back=self._rollback() is not None,
             reason=report.reason,
             message=report.error_message
             or next(iter((*report.warnings, *(f"skipped {line}" for line in report.skipped))), ""),
         )
 
-    def _approval(self) -> Approval | None:
+    def _approval(self) -> ApprovalView | None:
         """A plan that a guard holds, of a rollback first; files of others that stay wait for nobody."""
         report, plan, rollback = self._report, self._report.pending_plan, self._desk.held_rollback
         if rollback is not None:
             plan = pending_plan(rollback.held.plan, rollback.held.reason)
-        elif plan is None or plan.reason != report.reason or report.sync_status is not SyncStatus.ERROR:
+        elif plan is None or plan.reason != report.reason or report.sync_status is not SyncState.ERROR:
             return None
         if self._waits_since[0] != plan.digest:
             self._waits_since = plan.digest, rfc3339(self._clock.now())
         added, modified, deleted = plan.files_added, plan.files_modified, plan.files_deleted
-        return Approval(
+        return ApprovalView(
             state="Approved" if plan.digest in self._desk.approved else "Pending",
             commit=plan.commit,
             ref=self._subject.ref,
@@ -256,30 +258,32 @@ class LocalScene:
             modified=modified,
             deleted=deleted,
             gateways=(
-                PlannedGateway(name=self._subject.gateway, added=added, modified=modified, deleted=deleted),
+                PlannedGatewayView(
+                    name=self._subject.gateway, added=added, modified=modified, deleted=deleted
+                ),
             ),
         )
 
-    def _rollback(self) -> Rollback | None:
+    def _rollback(self) -> RollbackView | None:
         pin, quarantine = self._held
         if pin is not None:
-            return Rollback(
+            return RollbackView(
                 to_commit=None if pin.snapshot else pin.commit,
                 to_snapshot=pin.snapshot or None,
                 state="Failed" if pin.reason else "Succeeded",
                 message=pin.message or "The files stay there until somebody releases them.",
             )
         if quarantine is not None:
-            return Rollback(
+            return RollbackView(
                 to_snapshot=quarantine.snapshot or None,
                 state="Succeeded" if quarantine.restored else "Pending",
                 message=quarantine.message,
             )
         return None
 
-    def _add(self, entry: HistoryEntry, diff: Diff | None) -> None:
+    def _add(self, entry: HistoryEntryReport, diff: DiffReport | None) -> None:
         self._entries.append(
-            PassDone(
+            SyncHistoryView(
                 number=0,  # it is counted from the newest back, whenever somebody asks
                 timestamp=entry.timestamp,
                 result=entry.result,
@@ -293,12 +297,12 @@ class LocalScene:
         )
 
 
-def _shown(diff: Diff) -> PassDiff:
-    return PassDiff(
+def _shown(diff: DiffReport) -> SyncDiffView:
+    return SyncDiffView(
         from_commit=diff.from_commit,
         to_commit=diff.to_commit,
         added=diff.files_added,
         modified=diff.files_modified,
         deleted=diff.files_deleted,
-        changes=tuple(ChangedPath(action=one.action, path=one.path) for one in diff.changes),
+        changes=tuple(ChangedPathView(action=one.action, path=one.path) for one in diff.changes),
     )

@@ -28,7 +28,7 @@ class RefRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenApproval:
+class ApprovalGrant:
     """Somebody agreed, at a time; to one ref where it is named (C-125)."""
 
     by: str
@@ -53,11 +53,11 @@ class PlanApproval(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
+class ResourceRequests:
     """Everything that is asked at the moment."""
 
     ref: RefRequest | None = None
-    approval: GivenApproval | None = None
+    approval: ApprovalGrant | None = None
     approved_plans: tuple[str, ...] = ()
     released_commits: tuple[str, ...] = ()
     """Commits that may be tried again where they were taken back."""

@@ -17,7 +17,7 @@ SHORTEST_POLLING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Polling:
+class PollingPolicy:
     """When to look at the ref without being told to."""
 
     enabled: bool = True
@@ -32,7 +32,7 @@ class Polling:
 
 
 @dataclass(frozen=True, slots=True)
-class Receiver:
+class ReceiverPolicy:
     """What the webhook receiver takes for this resource."""
 
     enabled: bool = True
@@ -44,27 +44,27 @@ class Receiver:
     allowed_namespaces: tuple[str, ...] = ()
 
 
-class AccessMode(StrEnum):
+class VolumeAccessMode(StrEnum):
     READ_WRITE_MANY = "ReadWriteMany"
     READ_WRITE_ONCE = "ReadWriteOnce"
 
 
 @dataclass(frozen=True, slots=True)
-class SharedVolume:
+class SharedVolumePolicy:
     """The papers' shared repository volume, an option beside the agent's own clone."""
 
     storage_class: str = ""
     size_bytes: int = 1 << 30
-    access_mode: AccessMode = AccessMode.READ_WRITE_MANY
+    access_mode: VolumeAccessMode = VolumeAccessMode.READ_WRITE_MANY
 
 
-class Strategy(StrEnum):
+class RolloutStrategy(StrEnum):
     ALL_AT_ONCE = "all-at-once"
     CANARY = "canary"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StagePolicy:
     name: str
     gateways: tuple[str, ...]
     wait_after: float = 0.0
@@ -73,7 +73,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderEntry:
+class GatewayOrderPolicy:
     gateway: str
     weight: int = 0
     depends_on: tuple[str, ...] = ()
@@ -86,15 +86,15 @@ class RollbackTrigger(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
-    strategy: Strategy = Strategy.ALL_AT_ONCE
-    stages: tuple[Stage, ...] = ()
-    order: tuple[OrderEntry, ...] = ()
+class DeploymentPolicy:
+    strategy: RolloutStrategy = RolloutStrategy.ALL_AT_ONCE
+    stages: tuple[StagePolicy, ...] = ()
+    order: tuple[GatewayOrderPolicy, ...] = ()
     auto_rollback: tuple[RollbackTrigger, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimitPolicy:
     """`max_concurrent` unset means half of the gateways, at least one."""
 
     max_concurrent: int | None = None
@@ -103,7 +103,7 @@ class RateLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class ApprovalPolicy:
     required: bool = False
     timeout: float = 24 * 3600.0
     teams: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class Approval:
         return self.required or bool(self.teams)
 
 
-def takes_approval(gateway: str, approval: Approval, deployment: Deployment) -> bool:
+def takes_approval(gateway: str, approval: ApprovalPolicy, deployment: DeploymentPolicy) -> bool:
     """Whether a change of this gateway has to be approved: by the resource, or by a stage it belongs to."""
     return approval.required or any(
         stage.require_approval and gateway in stage.gateways for stage in deployment.stages
@@ -143,7 +143,7 @@ class AlertTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ImagePolicy:
     repository: str = ""
     tag: str = ""
     digest: str = ""
@@ -156,10 +156,10 @@ class SidecarMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AgentPod:
+class AgentPodPolicy:
     """The container that is injected; an empty image means the one that the webhook itself runs."""
 
-    image: Image = field(default_factory=Image)
+    image: ImagePolicy = field(default_factory=ImagePolicy)
     requests: tuple[tuple[str, str], ...] = (("cpu", "50m"), ("memory", "64Mi"))
     limits: tuple[tuple[str, str], ...] = (("cpu", "200m"), ("memory", "256Mi"))
     sidecar_mode: SidecarMode = SidecarMode.NATIVE

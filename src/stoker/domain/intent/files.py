@@ -11,7 +11,7 @@ class MappingKind(StrEnum):
     FILE = "file"
 
 
-class WhenMissing(StrEnum):
+class MissingSourcePolicy(StrEnum):
     """What a mapping does when the repository does not have its source."""
 
     FAIL = "fail"
@@ -19,7 +19,7 @@ class WhenMissing(StrEnum):
     CONFIG_MODE = "configMode"  # write a minimal collection with a `config-mode.json`
 
 
-class Orphans(StrEnum):
+class OrphanPolicy(StrEnum):
     """Which files that the repository does not have are deleted: all of them, or only those we wrote."""
 
     MIRROR = "mirror"
@@ -34,7 +34,7 @@ class BinaryPolicy(StrEnum):
     REFUSE = "refuse"
 
 
-class Mapping(NamedTuple):
+class FileMapping(NamedTuple):
     """A folder or file of the repository and its place below the data folder.
 
     Source and destination are templates; they become paths, and are checked as
@@ -49,9 +49,9 @@ class Mapping(NamedTuple):
     source: str
     destination: str
     kind: MappingKind | None = MappingKind.DIR
-    when_missing: WhenMissing = WhenMissing.SKIP
+    when_missing: MissingSourcePolicy = MissingSourcePolicy.SKIP
     template: bool = False
-    orphans: Orphans | None = None
+    orphans: OrphanPolicy | None = None
     gives_way: tuple[str, ...] = ()
     service_path: str | None = None
 
@@ -70,31 +70,31 @@ class FilePatch(NamedTuple):
     values: tuple[tuple[str, str], ...]
 
 
-class ProviderName(NamedTuple):
+class TagProviderName(NamedTuple):
     """What a tag provider is called in the repository, and what this gateway calls it."""
 
     repository: str
     gateway: str
 
 
-class InheritedTypes(NamedTuple):
+class InheritedTagTypes(NamedTuple):
     """Tag type definitions that a parent already has, by their path below the provider's folder of types."""
 
     folder: str
     names: frozenset[str]
 
 
-class Transforms(NamedTuple):
+class TransformPolicy(NamedTuple):
     """What happens to content between the repository and the gateway."""
 
     system_name: str | None = None
     fields: tuple[FieldTemplate, ...] = ()
     patches: tuple[FilePatch, ...] = ()
-    tag_provider: ProviderName | None = None
-    inherited_types: InheritedTypes | None = None
+    tag_provider: TagProviderName | None = None
+    inherited_types: InheritedTagTypes | None = None
 
 
-class Excludes(NamedTuple):
+class ExcludePolicy(NamedTuple):
     """Globs of paths that are neither written nor deleted.
 
     A mandatory pattern cannot be dropped by a user, and finding a match in what
@@ -108,7 +108,7 @@ class Excludes(NamedTuple):
 class DeletionPolicy(NamedTuple):
     """What may be deleted, and how much of it without approval: above either limit a sync waits."""
 
-    orphans: Orphans = Orphans.OWNED
+    orphans: OrphanPolicy = OrphanPolicy.OWNED
     budget_files: int = 50
     budget_percent: int = 50
 
@@ -116,7 +116,7 @@ class DeletionPolicy(NamedTuple):
 class FilesIntent(NamedTuple):
     """Everything the engine needs to know about one gateway's files."""
 
-    mappings: tuple[Mapping, ...]
-    transforms: Transforms = Transforms()
-    excludes: Excludes = Excludes()
+    mappings: tuple[FileMapping, ...]
+    transforms: TransformPolicy = TransformPolicy()
+    excludes: ExcludePolicy = ExcludePolicy()
     deletion: DeletionPolicy = DeletionPolicy()

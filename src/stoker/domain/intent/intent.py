@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from stoker.domain.intent.annotation_requests import PlanApproval, Requests
+from stoker.domain.intent.annotation_requests import PlanApproval, ResourceRequests
 from stoker.domain.intent.delivery import (
-    AgentPod,
+    AgentPodPolicy,
     AlertTarget,
-    Approval,
-    Deployment,
-    Polling,
-    RateLimit,
-    Receiver,
-    SharedVolume,
+    ApprovalPolicy,
+    DeploymentPolicy,
+    PollingPolicy,
+    RateLimitPolicy,
+    ReceiverPolicy,
+    SharedVolumePolicy,
 )
 from stoker.domain.intent.files import FilesIntent
-from stoker.domain.intent.policies import GatewayPolicies, Rollback
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.policies import GatewayPolicies, RollbackTarget
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 
 
-class FrontDoor(StrEnum):
+class SyncResourceKind(StrEnum):
     """Which kind a resource is, for the names of what belongs to it and nothing else."""
 
     IGNITION_SYNC = "IgnitionSync"
@@ -31,8 +31,8 @@ class FrontDoor(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    door: FrontDoor
+class ResourceIdentity:
+    door: SyncResourceKind
     namespace: str
     name: str
 
@@ -49,22 +49,22 @@ class Notice:
 class ResourceIntent:
     """What the operator does for one resource."""
 
-    identity: Identity
-    source: Source
+    identity: ResourceIdentity
+    source: SourceIntent
     policies: GatewayPolicies = field(default_factory=GatewayPolicies)
-    polling: Polling = field(default_factory=Polling)
-    receiver: Receiver = field(default_factory=Receiver)
-    shared_volume: SharedVolume | None = None
+    polling: PollingPolicy = field(default_factory=PollingPolicy)
+    receiver: ReceiverPolicy = field(default_factory=ReceiverPolicy)
+    shared_volume: SharedVolumePolicy | None = None
     single_gateway: bool = False
     """Its storage can be used by one pod only (C-020)."""
-    deployment: Deployment = field(default_factory=Deployment)
-    rate_limit: RateLimit | None = None
+    deployment: DeploymentPolicy = field(default_factory=DeploymentPolicy)
+    rate_limit: RateLimitPolicy | None = None
     """None: as many at once as there are."""
-    approval: Approval = field(default_factory=Approval)
-    rollback: Rollback = field(default_factory=Rollback)
+    approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
+    rollback: RollbackTarget = field(default_factory=RollbackTarget)
     alerts: tuple[AlertTarget, ...] = ()
-    agent: AgentPod = field(default_factory=AgentPod)
-    requests: Requests = field(default_factory=Requests)
+    agent: AgentPodPolicy = field(default_factory=AgentPodPolicy)
+    requests: ResourceRequests = field(default_factory=ResourceRequests)
     paused: bool = False
     notices: tuple[Notice, ...] = ()
 
@@ -77,9 +77,9 @@ class GatewayIntent:
     resolves by itself; otherwise it takes the commit that the controller names.
     """
 
-    resource: Identity
+    resource: ResourceIdentity
     gateway: str
-    source: Source
+    source: SourceIntent
     files: FilesIntent
     values: TemplateValues
     policies: GatewayPolicies

@@ -20,7 +20,7 @@ class ScanOrder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayAccess:
+class GatewayAccessPolicy:
     """How the gateway's own API is reached."""
 
     port: int = 8043
@@ -75,7 +75,7 @@ class IgnitionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class ValidationPolicy:
     """What must agree before a file is touched."""
 
     dry_run_before: bool = False
@@ -91,18 +91,18 @@ class DriftMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DriftIgnore:
+class DriftIgnorePolicy:
     path: str
     json_pointer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class DriftPolicy:
     """What happens when somebody changes a managed file on the gateway."""
 
     mode: DriftMode = DriftMode.REPORT
     interval: float = 300.0
-    ignore: tuple[DriftIgnore, ...] = ()
+    ignore: tuple[DriftIgnorePolicy, ...] = ()
 
 
 class SnapshotScope(StrEnum):
@@ -110,14 +110,14 @@ class SnapshotScope(StrEnum):
     ALL = "all"
 
 
-class SnapshotStorage(StrEnum):
+class SnapshotStorageKind(StrEnum):
     PVC = "pvc"
     S3 = "s3"
     GCS = "gcs"
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class SnapshotBucketPolicy:
     """Where in an object store; which fields matter follows from the storage type."""
 
     name: str = ""
@@ -128,19 +128,19 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshots:
+class SnapshotPolicy:
     """The copy that is taken before each sync."""
 
     enabled: bool = False
     retention_count: int = 5
     scope: SnapshotScope = SnapshotScope.MANAGED
-    storage: SnapshotStorage = SnapshotStorage.PVC
+    storage: SnapshotStorageKind = SnapshotStorageKind.PVC
     claim_name: str = ""
-    bucket: Bucket = field(default_factory=Bucket)
+    bucket: SnapshotBucketPolicy = field(default_factory=SnapshotBucketPolicy)
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback:
+class RollbackTarget:
     """A request to go back, carried out once for each distinct value."""
 
     to_snapshot: str = ""
@@ -160,14 +160,14 @@ class ForgeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Forge:
+class ForgePolicy:
     kind: ForgeKind
     url: str = ""
     token: SecretKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Bidirectional:
+class BidirectionalPolicy:
     """The way back: what a designer changes becomes a pull request."""
 
     enabled: bool = False
@@ -180,11 +180,11 @@ class Bidirectional:
     max_file_bytes: int = 10 << 20
     max_files_per_pr: int = 100
     excludes: tuple[str, ...] = ("**/.resources/**", "**/secrets/**", "**/*.jar")
-    forge: Forge | None = None
+    forge: ForgePolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class MaintenanceWindow:
+class MaintenanceWindowPolicy:
     """Changes are applied only from each `cron` time on, for `duration` seconds."""
 
     cron: str
@@ -196,10 +196,10 @@ class MaintenanceWindow:
 class GatewayPolicies:
     """Every policy that the agent beside one gateway obeys."""
 
-    access: GatewayAccess = field(default_factory=GatewayAccess)
+    access: GatewayAccessPolicy = field(default_factory=GatewayAccessPolicy)
     ignition: IgnitionPolicy = field(default_factory=IgnitionPolicy)
-    validation: Validation = field(default_factory=Validation)
-    drift: Drift = field(default_factory=Drift)
-    snapshots: Snapshots = field(default_factory=Snapshots)
-    bidirectional: Bidirectional = field(default_factory=Bidirectional)
-    maintenance_windows: tuple[MaintenanceWindow, ...] = ()
+    validation: ValidationPolicy = field(default_factory=ValidationPolicy)
+    drift: DriftPolicy = field(default_factory=DriftPolicy)
+    snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
+    bidirectional: BidirectionalPolicy = field(default_factory=BidirectionalPolicy)
+    maintenance_windows: tuple[MaintenanceWindowPolicy, ...] = ()

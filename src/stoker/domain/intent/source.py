@@ -15,7 +15,7 @@ class SecretKey(NamedTuple):
     key: str
 
 
-class AuthKind(StrEnum):
+class GitAuthKind(StrEnum):
     NONE = "none"
     SSH = "ssh"
     TOKEN = "token"  # noqa: S105 - the name of a way to authenticate
@@ -23,13 +23,13 @@ class AuthKind(StrEnum):
     GITHUB_APP = "githubApp"
 
 
-class GitAuth(NamedTuple):
+class GitAuthPolicy(NamedTuple):
     """How git is let in; which fields are set follows from `kind`.
 
     `BASIC` names the key of the password; the user name is beside it under `username`.
     """
 
-    kind: AuthKind = AuthKind.NONE
+    kind: GitAuthKind = GitAuthKind.NONE
     secret: SecretKey | None = None
     known_hosts: SecretKey | None = None
     app_id: int | None = None
@@ -50,12 +50,12 @@ class SignaturePolicy(NamedTuple):
     gpg_keys: SecretKey | None = None
 
 
-class Source(NamedTuple):
+class SourceIntent(NamedTuple):
     """A repository and the ref that is wanted of it."""
 
     url: RepoUrl
     ref: GitRef
-    auth: GitAuth = GitAuth()
+    auth: GitAuthPolicy = GitAuthPolicy()
     ca: SecretKey | None = None
     proxy: str = ""
     allow_rewrite: bool = True

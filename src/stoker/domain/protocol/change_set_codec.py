@@ -31,7 +31,7 @@ from stoker.domain.protocol.changes import (
     CHANGE_MAPS,
     PLAIN,
     PROGRAM,
-    Action,
+    ChangeAction,
     ChangedFile,
     ChangeSet,
 )
@@ -93,7 +93,7 @@ def encode(changes: ChangeSet) -> tuple[bytes, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChangeSetChunk:
     """One part of a set."""
 
     id: str
@@ -103,7 +103,7 @@ class Chunk:
     packed: bytes
 
     @classmethod
-    def parse(cls, raw: bytes) -> Chunk:
+    def parse(cls, raw: bytes) -> ChangeSetChunk:
         header, newline, packed = raw[: CHUNK_BYTES + 1].partition(b"\n")
         if not newline or len(raw) > CHUNK_BYTES or len(header) > _HEADER:
             raise InvalidValue("a chunk of a change set has no header, or is too large")
@@ -121,13 +121,13 @@ class Chunk:
         return cls(name, number, of, digest, packed)
 
 
-def complete(chunks: Iterable[Chunk]) -> bool:
+def complete(chunks: Iterable[ChangeSetChunk]) -> bool:
     """Whether all parts of their set are among them."""
     chunks = tuple(chunks)
     return bool(chunks) and {chunk.number for chunk in chunks} == set(range(chunks[0].of))
 
 
-def decode(chunks: Iterable[Chunk]) -> ChangeSet:
+def decode(chunks: Iterable[ChangeSetChunk]) -> ChangeSet:
     """The set; raises `InvalidValue` if parts are missing or it is not what was sent."""
     by_number = {chunk.number: chunk for chunk in chunks}
     parts = [by_number[number] for number in sorted(by_number)]
@@ -138,10 +138,10 @@ def decode(chunks: Iterable[Chunk]) -> ChangeSet:
         digest.update(part.packed)
     if digest.hexdigest() != parts[0].digest:
         raise InvalidValue("a change set is not what was sent: its digest differs")
-    return _change_set(_Unpacker(part.packed for part in parts), parts[0].id)
+    return _change_set(_ChangeSetUnpacker(part.packed for part in parts), parts[0].id)
 
 
-class _Unpacker:
+class _ChangeSetUnpacker:
     """Lines and contents out of a compressed stream, no more of it in memory than is asked for."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
@@ -201,7 +201,7 @@ class _Unpacker:
         return False
 
 
-def _change_set(source: _Unpacker, name: str) -> ChangeSet:
+def _change_set(source: _ChangeSetUnpacker, name: str) -> ChangeSet:
     head = json_object(source.line(), "the head of a change set")
     gateway, base, files = head.get("gateway"), head.get("baseCommit"), head.get("files")
     if head.get("id") != name or not isinstance(gateway, str) or not isinstance(base, str):
@@ -217,23 +217,23 @@ def _change_set(source: _Unpacker, name: str) -> ChangeSet:
     return ChangeSet(name, gateway, commit, changed, at)
 
 
-def _file(source: _Unpacker) -> ChangedFile:
+def _file(source: _ChangeSetUnpacker) -> ChangedFile:
     fields = json_object(source.line(), "a file of a change set")
     words = {name: fields.get(name, "") for name in _WORDS}
     if not all(isinstance(word, str) for word in words.values()):
         raise InvalidValue("a file of a change set has a field that is not text")
     path, repo_path = RelPath(words["path"]), RelPath(words["repoPath"])
-    if words["action"] not in tuple(Action) or words["mode"] not in (PLAIN, PROGRAM):
+    if words["action"] not in tuple(ChangeAction) or words["mode"] not in (PLAIN, PROGRAM):
         raise InvalidValue(f"{shown(path)} is neither written nor deleted, or has another mode than a file")
     if words["baseMode"] not in ("", PLAIN, PROGRAM):
         raise InvalidValue(f"{shown(path)} had another mode than a file")
     if not _BLOB.fullmatch(words["base"]) or not _BLOB.fullmatch(words["blob"]):
         raise InvalidValue(f"{shown(path)} names an object by something that is no blob id")
-    action, size = Action(words["action"]), fields.get("size", 0)
-    if type(size) is not int or not 0 <= size <= MAX_UNPACKED or (size and action is Action.DELETED):
+    action, size = ChangeAction(words["action"]), fields.get("size", 0)
+    if type(size) is not int or not 0 <= size <= MAX_UNPACKED or (size and action is ChangeAction.DELETED):
         raise InvalidValue(f"{shown(path)} does not say how large it is, or more than {MAX_UNPACKED} bytes")
     content = source.content(size)
-    if action is Action.WRITTEN and words["blob"] != _blob_id(content, len(words["blob"])):
+    if action is ChangeAction.WRITTEN and words["blob"] != _blob_id(content, len(words["blob"])):
         raise InvalidValue(f"the content of {shown(path)} is not what its blob id says")
     return ChangedFile(
         str(path),

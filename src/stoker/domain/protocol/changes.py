@@ -2,7 +2,7 @@
 
 An agent sends a `ChangeSet`: whole files, as the repository shall have them, with what they
 were made from. `stoker.domain.protocol.change_set_codec` carries it through ConfigMaps.
-The controller answers with a `ChangesAnswer` in the metadata ConfigMap.
+The controller answers with a `ChangeSetReply` in the metadata ConfigMap.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHANGE_MAPS = 8
 PLAIN, PROGRAM = "100644", "100755"
 
 
-class Action(StrEnum):
+class ChangeAction(StrEnum):
     WRITTEN = "written"
     DELETED = "deleted"
 
@@ -32,7 +32,7 @@ class ChangedFile:
     """Below the data folder."""
     repo_path: str
     """Below the root of the repository."""
-    action: Action
+    action: ChangeAction
     base: str = ""
     """Blob id of `repo_path` in the base commit; empty: it was not there."""
     blob: str = ""
@@ -64,7 +64,7 @@ class ChangeSet:
     detected_at: str = ""
 
 
-class ChangesResult(StrEnum):
+class ChangeSetResult(StrEnum):
     RECORDED = "Recorded"
     """Git has it, on the branch or on the ref itself."""
     REFUSED = "Refused"
@@ -72,11 +72,11 @@ class ChangesResult(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangesAnswer:
+class ChangeSetReply:
     """What became of a gateway's last set, and what must stay as it is until somebody decides."""
 
     id: str
-    result: ChangesResult = ChangesResult.RECORDED
+    result: ChangeSetResult = ChangeSetResult.RECORDED
     message: str = ""
     refused: tuple[str, ...] = ()
     """Live paths of the set that git did not get; of all others it has exactly what was sent."""
@@ -86,8 +86,8 @@ class ChangesAnswer:
     """The last set before the end of the last request: what was refused up to it may be asked again."""
 
 
-def answers_in(entries: Mapping[str, Any]) -> dict[str, ChangesAnswer]:
+def answers_in(entries: Mapping[str, Any]) -> dict[str, ChangeSetReply]:
     """The answers of a metadata map, by gateway; raises for what is none."""
     return {
-        name: shaped(ChangesAnswer, value, f"the answer to {shown(name)}") for name, value in entries.items()
+        name: shaped(ChangeSetReply, value, f"the answer to {shown(name)}") for name, value in entries.items()
     }

@@ -17,9 +17,9 @@ from enum import StrEnum
 from typing import TypeVar
 
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.intent.source import AuthKind, SecretKey
+from stoker.domain.intent.source import GitAuthKind, SecretKey
 from stoker.domain.protocol import parse as decode
-from stoker.domain.protocol.changes import ChangesAnswer, answers_in
+from stoker.domain.protocol.changes import ChangeSetReply, answers_in
 from stoker.domain.protocol.json import compact, parse_object, plain, shown
 from stoker.domain.protocol.parse import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
 from stoker.domain.reasons import Reason
@@ -35,7 +35,7 @@ _DATA_KEY = re.compile(r"[-._A-Za-z0-9]{1,253}")
 _DIGEST = re.compile(r"[A-Za-z0-9:_-]{8,128}")
 
 
-class Mode(StrEnum):
+class SyncMode(StrEnum):
     PLAN = "plan"
     APPLY = "apply"
 
@@ -48,11 +48,11 @@ class StatusKeyMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class GatewayTarget:
     """The commit that one gateway shall be at, and whether it may already be applied."""
 
     commit: CommitId
-    mode: Mode = Mode.APPLY
+    mode: SyncMode = SyncMode.APPLY
     plan: str = ""
     """The digest of a plan that somebody has approved."""
 
@@ -67,7 +67,7 @@ class RollbackRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class AgentMetadata:
     """What the map says, checked."""
 
     commit: CommitId | None = None
@@ -78,7 +78,7 @@ class Metadata:
     traceparent: str = ""
     """The trace of the work that made this commit the one to be at; for tracing and nothing else."""
     git_url: RepoUrl | None = None
-    auth_type: AuthKind = AuthKind.NONE
+    auth_type: GitAuthKind = GitAuthKind.NONE
     auth_secret: SecretKey | None = None
     api_key: SecretKey | None = None
     gateway_port: int = 0
@@ -88,13 +88,13 @@ class Metadata:
     terminating: bool = False
     protocol_version: str = PROTOCOL_VERSION
     agent_spec: str = ""
-    targets: Mapping[str, Target] = field(default_factory=dict)
+    targets: Mapping[str, GatewayTarget] = field(default_factory=dict)
     """By gateway, or by pod; who is not in it takes `commit`."""
     status_key_mode: StatusKeyMode = StatusKeyMode.GATEWAY
     status_shards: Mapping[str, int] = field(default_factory=dict)
     """By status key; who is not in it reports to the main map."""
     rollback: RollbackRequest | None = None
-    changes: Mapping[str, ChangesAnswer] = field(default_factory=dict)
+    changes: Mapping[str, ChangeSetReply] = field(default_factory=dict)
     """By gateway, or by pod: what became of what was changed there."""
 
     def data(self) -> dict[str, str]:
@@ -130,7 +130,7 @@ class Metadata:
         return {name: str(value) for name, value in {**flat, **larger}.items() if name in flat or value}
 
     @classmethod
-    def parse(cls, data: Mapping[str, str]) -> Metadata:
+    def parse(cls, data: Mapping[str, str]) -> AgentMetadata:
         """What a map's data means; raises `InvalidValue` for the first key that means nothing."""
         version = _read(data, "protocolVersion", decode.version, PROTOCOL_VERSION)
         return cls(
@@ -140,7 +140,7 @@ class Metadata:
             triggered_at=_read(data, "triggeredAt", decode.word, ""),
             traceparent=traceparent_in(data.get("traceparent")),
             git_url=_read(data, "gitURL", SourceUrl, None),
-            auth_type=_read(data, "authType", decode.one_of(AuthKind), AuthKind.NONE),
+            auth_type=_read(data, "authType", decode.one_of(GitAuthKind), GitAuthKind.NONE),
             auth_secret=_secret(data, "authSecretName", "authSecretKey"),
             api_key=_secret(data, "apiKeySecret", "apiKeySecretKey"),
             gateway_port=_read(data, "gatewayPort", decode.port, 0),
@@ -196,25 +196,25 @@ def _secret(data: Mapping[str, str], name: str, key: str) -> SecretKey | None:
     return SecretKey(found, _read(data, key, checked(_DATA_KEY), "")) if found else None
 
 
-def _targets(text: str) -> dict[str, Target]:
+def _targets(text: str) -> dict[str, GatewayTarget]:
     entries = parse_object(text, "it", at_most=MAX_JSON)
     if len(entries) > MAX_ENTRIES:
         raise InvalidValue(f"it holds more than {MAX_ENTRIES} gateways")
     return {name: _target(name, value) for name, value in entries.items()}
 
 
-def _target(name: str, value: object) -> Target:
+def _target(name: str, value: object) -> GatewayTarget:
     said = {"commit": value} if isinstance(value, str) else value
     if not isinstance(said, dict) or not isinstance(said.get("commit"), str):
         raise InvalidValue(f"the target of {shown(name)} names no commit")
     mode, plan = said.get("mode", "apply"), said.get("plan") or ""
-    if mode not in tuple(Mode):
+    if mode not in tuple(SyncMode):
         raise InvalidValue(
             f"the target of {shown(name)} has mode {shown(mode)}, which is neither plan nor apply"
         )
     if not isinstance(plan, str) or (plan and not is_digest(plan)):
         raise InvalidValue(f"the target of {shown(name)} names a plan that is no digest")
-    return Target(CommitId(said["commit"]), Mode(mode), plan)
+    return GatewayTarget(CommitId(said["commit"]), SyncMode(mode), plan)
 
 
 def _shards(text: str) -> dict[str, int]:
@@ -237,7 +237,7 @@ def _rollback(text: str) -> RollbackRequest:
     return RollbackRequest(values["id"] or commit or snapshot, CommitId(commit) if commit else None, snapshot)
 
 
-def _changes(text: str) -> dict[str, ChangesAnswer]:
+def _changes(text: str) -> dict[str, ChangeSetReply]:
     entries = parse_object(text, "it", at_most=MAX_JSON)
     if len(entries) > MAX_ENTRIES:
         raise InvalidValue(f"it holds more than {MAX_ENTRIES} gateways")

@@ -50,7 +50,7 @@ _MOST = {
 }
 
 
-class SyncStatus(StrEnum):
+class SyncState(StrEnum):
     """Where a gateway stands."""
 
     PENDING = "Pending"
@@ -60,7 +60,7 @@ class SyncStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldProject:
+class HeldProjectReport:
     """A project that waits for a Designer to close."""
 
     project: str
@@ -68,7 +68,7 @@ class HeldProject:
 
 
 @dataclass(frozen=True, slots=True)
-class DriftFound:
+class DriftReport:
     """What somebody else changed."""
 
     files: int
@@ -77,7 +77,7 @@ class DriftFound:
 
 
 @dataclass(frozen=True, slots=True)
-class DriftRestored:
+class DriftRestoreReport:
     """What was changed on the gateway and put back, most recently (`drift.mode: restore`)."""
 
     files: int
@@ -86,7 +86,7 @@ class DriftRestored:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingPlan:
+class PendingPlanReport:
     """What would be done, if somebody approved it."""
 
     digest: str
@@ -98,7 +98,7 @@ class PendingPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Checksums:
+class ChecksumReport:
     """Of the papers' list of checksums what a map can hold (C-036)."""
 
     digest: str = ""
@@ -106,13 +106,13 @@ class Checksums:
 
 
 @dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChangeReport:
     path: str
     action: str
 
 
 @dataclass(frozen=True, slots=True)
-class Diff:
+class DiffReport:
     """What the last sync changed, without contents."""
 
     from_commit: str = ""
@@ -121,11 +121,11 @@ class Diff:
     files_modified: int = 0
     files_deleted: int = 0
     projects_affected: tuple[str, ...] = ()
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[FileChangeReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryEntry:
+class HistoryEntryReport:
     """One sync that changed something, or failed."""
 
     timestamp: str
@@ -136,11 +136,11 @@ class HistoryEntry:
     duration: str = ""
     result: str = ""
     snapshot_id: str = ""
-    diff: Diff | None = None
+    diff: DiffReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotTaken:
+class SnapshotReport:
     """A copy that can be gone back to."""
 
     id: str
@@ -149,7 +149,7 @@ class SnapshotTaken:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantine:
+class QuarantineReport:
     """A commit that was taken back here and is not tried again."""
 
     commit: str
@@ -159,7 +159,7 @@ class Quarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnChanges:
+class GatewayChangesReport:
     """What somebody changed on this gateway and git does not have yet, or never gets.
 
     Said, also empty, by whoever watches for such changes.
@@ -177,7 +177,7 @@ class OwnChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackOutcome:
+class RollbackReport:
     id: str
     result: str
     """Pending, Succeeded or Failed."""
@@ -193,7 +193,7 @@ class GatewayReport:
     namespace: str = ""
     agent_version: str = ""
     protocol_version: str = ""
-    sync_status: SyncStatus = SyncStatus.PENDING
+    sync_status: SyncState = SyncState.PENDING
     reason: str = ""
     error_message: str = ""
     errors: tuple[str, ...] = ()
@@ -217,31 +217,31 @@ class GatewayReport:
     verified: bool | None = None
     """Whether it was seen to have what lies on its disk, which is another thing."""
     duration: str = ""
-    held_projects: tuple[HeldProject, ...] = ()
-    drift: DriftFound | None = None
-    drift_restored: DriftRestored | None = None
+    held_projects: tuple[HeldProjectReport, ...] = ()
+    drift: DriftReport | None = None
+    drift_restored: DriftRestoreReport | None = None
     orphans_kept: tuple[str, ...] = ()
     orphans_kept_total: int = 0
     skipped: tuple[str, ...] = ()
     """The first names of content that the repository or the mappings name and the gateway does not get."""
     skipped_total: int = 0
-    pending_plan: PendingPlan | None = None
-    checksums: Checksums | None = None
-    history: tuple[HistoryEntry, ...] = ()
+    pending_plan: PendingPlanReport | None = None
+    checksums: ChecksumReport | None = None
+    history: tuple[HistoryEntryReport, ...] = ()
     """Newest first."""
-    diff: Diff | None = None
+    diff: DiffReport | None = None
     generation: int = 0
     sync_profile_name: str = ""
     service_path: str = ""
     heartbeat_at: str = ""
     terminating_ack: bool = False
-    rollback: RollbackOutcome | None = None
-    last_snapshot: SnapshotTaken | None = None
+    rollback: RollbackReport | None = None
+    last_snapshot: SnapshotReport | None = None
     snapshots_kept: int = 0
-    quarantine: Quarantine | None = None
+    quarantine: QuarantineReport | None = None
     waits_until: str = ""
     """When the next maintenance window opens, while a change waits for it."""
-    changes: OwnChanges | None = None
+    changes: GatewayChangesReport | None = None
     omitted: tuple[str, ...] = ()
     """What was left out because the report would have been too large."""
 
@@ -269,18 +269,18 @@ class GatewayReport:
 
 
 _PARTS = (
-    HeldProject
-    | DriftFound
-    | DriftRestored
-    | PendingPlan
-    | Checksums
-    | FileChange
-    | Diff
-    | HistoryEntry
-    | RollbackOutcome
-    | SnapshotTaken
-    | Quarantine
-    | OwnChanges
+    HeldProjectReport
+    | DriftReport
+    | DriftRestoreReport
+    | PendingPlanReport
+    | ChecksumReport
+    | FileChangeReport
+    | DiffReport
+    | HistoryEntryReport
+    | RollbackReport
+    | SnapshotReport
+    | QuarantineReport
+    | GatewayChangesReport
 )
 
 
@@ -316,7 +316,7 @@ def _bounded(value: T) -> T:
 def _within(name: str, said: object) -> object:
     longest = LONGEST_LINE if name in _LINES else LONGEST_WORD
     if isinstance(said, str):
-        return said if isinstance(said, SyncStatus) else _line(said, longest)
+        return said if isinstance(said, SyncState) else _line(said, longest)
     if isinstance(said, tuple):
         kept = said[: _MOST.get(name, MAX_LISTED)]
         return tuple(_line(one, longest) if isinstance(one, str) else _bounded(one) for one in kept)

@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 from stoker.domain.paths import RelPath, collision_keys
-from stoker.engine.match.globs import Batch
+from stoker.engine.match.globs import PathBatch
 
 
-def collisions(paths: Batch, blocked: AbstractSet[str] = frozenset()) -> dict[str, str]:
+def collisions(paths: PathBatch, blocked: AbstractSet[str] = frozenset()) -> dict[str, str]:
     """Of `paths`, those that collide, each with the reason; nothing may lie below a `blocked` path."""
     everything = [*paths.paths, *paths.folders]
     keys = collision_keys(everything)

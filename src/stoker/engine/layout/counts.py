@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from stoker.engine.layout.desired_files import Managed, Route
+from stoker.engine.layout.desired_files import ManagedPaths, MappingRoute
 
 
-class Counts:
+class MappingFileCounts:
     """By number of the mapping and managed place."""
 
     __slots__ = ("_by_place", "_routes", "_stand_ins")
 
-    def __init__(self, routes: Sequence[Route], given: Iterable[str] = ()) -> None:
+    def __init__(self, routes: Sequence[MappingRoute], given: Iterable[str] = ()) -> None:
         self._routes = routes
         self._by_place: Counter[tuple[int, str]] = Counter()
         self._stand_ins: set[tuple[int, str]] = set()
@@ -67,9 +67,9 @@ class Counts:
         return frozenset(self._routes[index].label for index in self.indexes)
 
     @property
-    def managed(self) -> Managed:
+    def managed(self) -> ManagedPaths:
         given = (place for (_, place), count in self._by_place.items() if count > 0)
-        return Managed.of((*given, *(place for _, place in self._stand_ins)))
+        return ManagedPaths.of((*given, *(place for _, place in self._stand_ins)))
 
     @property
     def texts(self) -> frozenset[str]:
@@ -78,6 +78,6 @@ class Counts:
         return frozenset(f"{index}:{count}:{place}" for (index, place), count in every)
 
 
-def places_of(texts: Iterable[str]) -> Managed:
+def places_of(texts: Iterable[str]) -> ManagedPaths:
     """The managed places of the counts that a ledger keeps."""
-    return Managed.of(text.split(":", 2)[2] for text in texts)
+    return ManagedPaths.of(text.split(":", 2)[2] for text in texts)

@@ -1,7 +1,7 @@
 """What a gateway shall have, as values: routes, managed places, and the desired files.
 
-A `Route` is a mapping whose templates have become paths. `stoker.engine.layout.layout` lays
-routes over a commit and says in a `Desired` which content each path shall have, which
+A `MappingRoute` is a mapping whose templates have become paths. `stoker.engine.layout.layout` lays
+routes over a commit and says in a `DesiredFiles` which content each path shall have, which
 places are managed, and where nothing may be deleted because something there could
 not be delivered. None of it knows the live side; `stoker.engine.plan.planner` does.
 """
@@ -13,13 +13,12 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.git_objects import BlobId, FileVersion, Note, RefusalKind
-from stoker.domain.intent.files import Mapping as FileMapping
-from stoker.domain.intent.files import MappingKind, Orphans, WhenMissing
+from stoker.domain.git_objects import BlobId, FileVersion, PathNote, RefusedEntryKind
+from stoker.domain.intent.files import FileMapping, MappingKind, MissingSourcePolicy, OrphanPolicy
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.builtin_files import CONFIG_MODE_FILE
-from stoker.engine.layout.protected_paths import Protection, why_reserved
+from stoker.engine.layout.protected_paths import ProtectedPaths, why_reserved
 from stoker.engine.transform.template_language import render
 
 ROOT = RelPath("")
@@ -27,23 +26,23 @@ ARROW = " -> "
 """Between the two sides of a mapping in its label."""
 
 
-class Recipe(Protocol):
+class ContentTransform(Protocol):
     """What is done to a content between the repository and the gateway."""
 
     def apply(self, content: bytes) -> bytes: ...
 
 
-class Transforming(Protocol):
+class TransformProvider(Protocol):
     """Knows for each destination what is done to its content; None where nothing is."""
 
-    def recipe(self, destination: str, *, template: bool) -> Recipe | None: ...
+    def recipe(self, destination: str, *, template: bool) -> ContentTransform | None: ...
 
     def patches(self, destination: str) -> bool: ...
 
     def unused_patches(self, delivered: Collection[str]) -> Sequence[str]: ...
 
 
-class Route(NamedTuple):
+class MappingRoute(NamedTuple):
     """A mapping whose templates have become paths."""
 
     label: str
@@ -52,9 +51,9 @@ class Route(NamedTuple):
     destination: RelPath
     kind: MappingKind | None = MappingKind.DIR
     """None: a folder or a file, as the commit has it."""
-    when_missing: WhenMissing = WhenMissing.SKIP
+    when_missing: MissingSourcePolicy = MissingSourcePolicy.SKIP
     template: bool = False
-    orphans: Orphans | None = None
+    orphans: OrphanPolicy | None = None
     yielding: frozenset[str] = frozenset()
     """Destinations at which a file of an earlier mapping is preferred."""
     service_path: RelPath | None = None
@@ -63,7 +62,7 @@ class Route(NamedTuple):
     """Whether the destination can be that of a file: it is not the root, and has no slash at its end."""
 
     @classmethod
-    def of(cls, mapping: FileMapping, values: TemplateValues) -> Route:
+    def of(cls, mapping: FileMapping, values: TemplateValues) -> MappingRoute:
         source = RelPath.clean(render(mapping.source, values))
         written = render(mapping.destination, values)
         destination = RelPath.clean(written)
@@ -79,7 +78,7 @@ class Route(NamedTuple):
             raise InvalidValue(
                 f"mapping {mapping.source!r} is for a file: write the file's whole path on both sides"
             )
-        if mapping.kind is MappingKind.FILE and mapping.when_missing is WhenMissing.CONFIG_MODE:
+        if mapping.kind is MappingKind.FILE and mapping.when_missing is MissingSourcePolicy.CONFIG_MODE:
             raise InvalidValue(
                 f"mapping {mapping.source!r} is for a file; only a folder can be a collection that gets a "
                 f"{CONFIG_MODE_FILE}"
@@ -109,7 +108,7 @@ class Route(NamedTuple):
     @property
     def stand_in(self) -> RelPath | None:
         """The one file that it gives where its source is missing; None if it gives nothing then."""
-        if self.when_missing is not WhenMissing.CONFIG_MODE:
+        if self.when_missing is not MissingSourcePolicy.CONFIG_MODE:
             return None
         return self.destination.joined(CONFIG_MODE_FILE)
 
@@ -148,14 +147,14 @@ def _moved(path: str, here: str, there: str, kind: MappingKind | None) -> str | 
     return f"{there}/{path}" if there else path
 
 
-class Managed(NamedTuple):
+class ManagedPaths(NamedTuple):
     """Folders with all that is below them, and files: what the mappings of one pass manage (C-083)."""
 
     folders: frozenset[RelPath] = frozenset()
     files: frozenset[RelPath] = frozenset()
 
     @classmethod
-    def of(cls, places: Iterable[str]) -> Managed:
+    def of(cls, places: Iterable[str]) -> ManagedPaths:
         """From paths, those of folders with a slash at the end."""
         places = set(places)
         return cls(
@@ -171,16 +170,16 @@ class Managed(NamedTuple):
         return any(folder in self.folders for folder in own.ancestors())
 
 
-EVERYWHERE = Managed(frozenset({ROOT}))
-NOWHERE = Managed()
+EVERYWHERE = ManagedPaths(frozenset({ROOT}))
+NOWHERE = ManagedPaths()
 
 
-class Desired(NamedTuple):
+class DesiredFiles(NamedTuple):
     """What shall be, and what of it was left out."""
 
     files: Mapping[str, FileVersion]
-    managed: Managed
-    protection: Protection
+    managed: ManagedPaths
+    protection: ProtectedPaths
     kept: frozenset[str] = frozenset()
     """At and below these nothing is deleted: an entry that belongs there was not delivered."""
     incomplete: frozenset[str] = frozenset()
@@ -190,22 +189,22 @@ class Desired(NamedTuple):
     undelivered: frozenset[str] = frozenset()
     missed: Mapping[str, str] = MappingProxyType({})
     """The destinations of mappings that gave nothing, each with its mapping."""
-    destinations: Managed = EVERYWHERE
+    destinations: ManagedPaths = EVERYWHERE
     """The destinations of all mappings, whether they gave files or not; a ledger's file elsewhere is held."""
-    skipped: tuple[Note, ...] = ()
+    skipped: tuple[PathNote, ...] = ()
     """What the user may miss: symlinks, submodules, mappings of the user without a source, patches without a
     file, files that would go where the gateway keeps its own."""
-    excluded: tuple[Note, ...] = ()
+    excluded: tuple[PathNote, ...] = ()
     """What the excludes keep out, as configured."""
-    refused: tuple[Note, ...] = ()
-    conflicts: tuple[Note, ...] = ()
+    refused: tuple[PathNote, ...] = ()
+    conflicts: tuple[PathNote, ...] = ()
     partial: bool = False
     """Only what changed is named: every other file of the ledger shall be as the ledger says."""
     removed: frozenset[str] = frozenset()
     """Of a partial one: paths of the ledger that nothing supplies any more."""
-    recipes: Mapping[str, Recipe] = MappingProxyType({})
+    recipes: Mapping[str, ContentTransform] = MappingProxyType({})
     """By destination: what is still to be done to the content before it is what the gateway shall have."""
-    orphans: Mapping[str, Orphans] = MappingProxyType({})
+    orphans: Mapping[str, OrphanPolicy] = MappingProxyType({})
     """Destinations with a rule of their own about files of others."""
     settings: str = ""
     given: frozenset[str] = frozenset()
@@ -217,7 +216,7 @@ class Desired(NamedTuple):
         """Every path that this speaks of."""
         return self.removed.union(self.files)
 
-    def refusing(self, blobs: frozenset[BlobId], kind: RefusalKind) -> Desired:
+    def refusing(self, blobs: frozenset[BlobId], kind: RefusedEntryKind) -> DesiredFiles:
         """The same without the files of these contents."""
         return self.without(
             {path: kind.value for path, version in self.files.items() if version.blob in blobs}
@@ -225,7 +224,7 @@ class Desired(NamedTuple):
             else {}
         )
 
-    def without(self, reasons: Mapping[str, str]) -> Desired:
+    def without(self, reasons: Mapping[str, str]) -> DesiredFiles:
         """The same without these files; each is named with its reason."""
         if not reasons:
             return self
@@ -234,11 +233,11 @@ class Desired(NamedTuple):
             files={path: version for path, version in self.files.items() if path not in reasons},
             kept=self.kept.union(out),
             incomplete=self.incomplete.union(path.rpartition("/")[0] for path in out),
-            refused=self.refused + tuple(Note(path, reasons[path]) for path in out),
+            refused=self.refused + tuple(PathNote(path, reasons[path]) for path in out),
             recipes={path: recipe for path, recipe in self.recipes.items() if path not in reasons},
         )
 
-    def derived(self, results: Mapping[str, BlobId]) -> Desired:
+    def derived(self, results: Mapping[str, BlobId]) -> DesiredFiles:
         """The same after the recipes were followed: the ids of what came of them."""
         if not results:
             return self

@@ -14,15 +14,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stoker.domain.errors import Stalled
-from stoker.domain.git_objects import FileVersion, Note, TreeChange
+from stoker.domain.git_objects import FileVersion, PathNote, TreeChange
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.counts import Counts
-from stoker.engine.layout.desired_files import Desired, Recipe, Route
+from stoker.engine.layout.counts import MappingFileCounts
+from stoker.engine.layout.desired_files import ContentTransform, DesiredFiles, MappingRoute
 from stoker.engine.layout.incremental_collisions import may_clash
 from stoker.engine.layout.protected_paths import EXCLUDED
-from stoker.engine.match.globs import Batch
+from stoker.engine.match.globs import PathBatch
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.skipped import Skipped
+from stoker.engine.plan.skipped import SkippedContent
 
 if TYPE_CHECKING:
     from stoker.engine.layout.layout import Layout
@@ -48,7 +48,7 @@ def trace(
     answers: Mapping[str, FileVersion],
     ledger: Ledger,
     drifted: Collection[str],
-) -> Desired | None:
+) -> DesiredFiles | None:
     """The desired state of what the changes touch; None where only all of the commit can tell."""
     changed = {change.path: change.after for change in changes}
     if any(
@@ -59,11 +59,11 @@ def trace(
     for change in changes:
         more = (change.after is not None) - (change.before is not None)
         counted += [(index, place, more) for index, place in _places(layout, change.path)]
-    places = Batch({place for _, place, _ in counted}.union(drifted))
+    places = PathBatch({place for _, place, _ in counted}.union(drifted))
     out = _excluded(layout, places)
     if out is None:
         return None
-    counts = Counts(layout.routes, ledger.given)
+    counts = MappingFileCounts(layout.routes, ledger.given)
     if not counts.moved(one for one in counted if one[1] not in out):
         return None
     if _missing_source_at_stake(layout, changed, places, counts):
@@ -82,7 +82,7 @@ def trace(
     if may_clash(added, removed, ledger.files):
         return None
     giving = counts.labels
-    return Desired(
+    return DesiredFiles(
         files=files,
         managed=counts.managed,
         protection=layout.protection,
@@ -90,8 +90,8 @@ def trace(
         undelivered=frozenset(route.label for route in layout.routes) - giving,
         missed={route.destination: route.label for route in layout.routes if route.label not in giving},
         destinations=layout.destinations,
-        skipped=Skipped.stored(ledger.skipped, ledger.skipped_total).notes,
-        excluded=tuple(Note(place, why) for place, why in out.items()),
+        skipped=SkippedContent.stored(ledger.skipped, ledger.skipped_total).notes,
+        excluded=tuple(PathNote(place, why) for place, why in out.items()),
         partial=True,
         removed=removed,
         recipes=dict(_recipes(layout, supplied)),
@@ -102,7 +102,7 @@ def trace(
     )
 
 
-def _excluded(layout: Layout, places: Batch) -> dict[str, str] | None:
+def _excluded(layout: Layout, places: PathBatch) -> dict[str, str] | None:
     """What the excludes keep out; None where the whole commit has to be looked at."""
     try:
         out = layout.protection.undelivered(places)
@@ -112,7 +112,9 @@ def _excluded(layout: Layout, places: Batch) -> dict[str, str] | None:
     return None if any(why != EXCLUDED for why in out.values()) else out
 
 
-def _missing_source_at_stake(layout: Layout, changed: Collection[str], places: Batch, counts: Counts) -> bool:
+def _missing_source_at_stake(
+    layout: Layout, changed: Collection[str], places: PathBatch, counts: MappingFileCounts
+) -> bool:
     """Whether a source that gives nothing may have come, or gives nothing for another reason now."""
     giving = counts.indexes
     return any(
@@ -135,7 +137,7 @@ def _places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:
             yield index, place
 
 
-def suppliers(layout: Layout, place: str) -> Iterator[tuple[Route, str]]:
+def suppliers(layout: Layout, place: str) -> Iterator[tuple[MappingRoute, str]]:
     """Every file of the repository that could go there, the one that wins first."""
     found = [(route, origin) for route in layout.routes if (origin := route.origin(place)) is not None]
     yield from (one for one in reversed(found) if place not in one[0].yielding)
@@ -147,8 +149,8 @@ def _supplied(
     places: Sequence[str],
     changed: Mapping[str, FileVersion | None],
     answers: Mapping[str, FileVersion],
-) -> dict[str, tuple[FileVersion, Route]]:
-    found: dict[str, tuple[FileVersion, Route]] = {}
+) -> dict[str, tuple[FileVersion, MappingRoute]]:
+    found: dict[str, tuple[FileVersion, MappingRoute]] = {}
     for place in sorted(places):
         for route, origin in suppliers(layout, place):
             version = changed[origin] if origin in changed else answers.get(origin)
@@ -159,8 +161,8 @@ def _supplied(
 
 
 def _recipes(
-    layout: Layout, supplied: Mapping[str, tuple[FileVersion, Route]]
-) -> Iterator[tuple[str, Recipe]]:
+    layout: Layout, supplied: Mapping[str, tuple[FileVersion, MappingRoute]]
+) -> Iterator[tuple[str, ContentTransform]]:
     if layout.transforming is not None:
         for place, (_, route) in supplied.items():
             recipe = layout.transforming.recipe(place, template=route.template)

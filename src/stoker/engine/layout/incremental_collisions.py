@@ -26,7 +26,7 @@ def may_clash(fresh: Collection[str], gone: AbstractSet[str], files: Collection[
         return False
     if len(fresh) > MANY:
         return True
-    there = _There(files)
+    there = _LedgerPaths(files)
     spelt: dict[str, str] = {}
     for path in map(RelPath.known, fresh):
         if any(folder in files and folder not in gone for folder in path.ancestors()):
@@ -42,7 +42,7 @@ def may_clash(fresh: Collection[str], gone: AbstractSet[str], files: Collection[
     return False
 
 
-class _There:
+class _LedgerPaths:
     """The paths of a ledger as one text."""
 
     def __init__(self, files: Collection[str]) -> None:

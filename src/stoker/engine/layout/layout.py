@@ -17,13 +17,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.git_objects import FileVersion, Tree, TreeChange
-from stoker.domain.intent.files import FilesIntent, MappingKind, Orphans, Transforms
+from stoker.domain.git_objects import CommitTree, FileVersion, TreeChange
+from stoker.domain.intent.files import FilesIntent, MappingKind, OrphanPolicy, TransformPolicy
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.engine.layout import incremental, overlay
-from stoker.engine.layout.desired_files import Desired, Managed, Route, Transforming
-from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths, MappingRoute, TransformProvider
+from stoker.engine.layout.protected_paths import ProtectedPaths
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.transform.template_language import render, template
 
@@ -50,18 +50,18 @@ class Layout:
     )
 
     def __init__(
-        self, intent: FilesIntent, values: TemplateValues, transforming: Transforming | None = None
+        self, intent: FilesIntent, values: TemplateValues, transforming: TransformProvider | None = None
     ) -> None:
         if not intent.mappings:
             raise Stalled("no mapping says which files go where", reason=Reason.NO_MAPPINGS)
-        self.routes = tuple(Route.of(mapping, values) for mapping in intent.mappings)
-        self.destinations = Managed(
+        self.routes = tuple(MappingRoute.of(mapping, values) for mapping in intent.mappings)
+        self.destinations = ManagedPaths(
             frozenset(route.destination for route in self.routes if route.kind is not MappingKind.FILE),
             frozenset(route.destination for route in self.routes if route.kind is MappingKind.FILE),
         )
-        self.protection = Protection(intent.excludes)
+        self.protection = ProtectedPaths(intent.excludes)
         self.excludes = frozenset((*intent.excludes.patterns, *intent.excludes.mandatory))
-        shaped = intent.transforms != Transforms() or any(route.template for route in self.routes)
+        shaped = intent.transforms != TransformPolicy() or any(route.template for route in self.routes)
         self.transforming = transforming if shaped else None
         self.orphans = _rules(self.routes)
         shape = json.dumps(list(_shape(intent, _steady(values))))
@@ -70,7 +70,7 @@ class Layout:
         self.volatile = json.dumps(_MARK)[1:-1] in shape or any(r.template for r in self.routes)
         """Whether a new commit may change any file, so that its changes alone do not tell which."""
 
-    def map(self, tree: Tree) -> Desired:
+    def map(self, tree: CommitTree) -> DesiredFiles:
         """The files that the gateway shall have, of this commit."""
         return overlay.overlay(self, tree)
 
@@ -85,7 +85,7 @@ class Layout:
         ledger: Ledger,
         *,
         drifted: Collection[str] = (),
-    ) -> Desired | None:
+    ) -> DesiredFiles | None:
         """What the changes since `ledger.commit` mean; None if only all of the new commit can tell.
 
         `answers` are the versions of those `questions` that are files of the new commit.
@@ -107,11 +107,11 @@ class Layout:
         )
 
 
-def _rules(routes: Sequence[Route]) -> dict[str, Orphans]:
+def _rules(routes: Sequence[MappingRoute]) -> dict[str, OrphanPolicy]:
     """By destination; where two mappings disagree, the one that deletes less is heard."""
-    rules: dict[str, Orphans] = {}
+    rules: dict[str, OrphanPolicy] = {}
     for route in routes:
-        if route.orphans is not None and rules.get(route.destination) is not Orphans.OWNED:
+        if route.orphans is not None and rules.get(route.destination) is not OrphanPolicy.OWNED:
             rules[route.destination] = route.orphans
     return rules
 
@@ -146,7 +146,7 @@ def _shape(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
         yield [[name, _plain(value)] for name, value in values._asdict().items()]
 
 
-def _texts(transforms: Transforms) -> Iterator[str]:
+def _texts(transforms: TransformPolicy) -> Iterator[str]:
     """Everything that a person wrote about contents, each with its place before it."""
     if transforms.system_name is not None:
         yield from ("systemName", transforms.system_name)

@@ -14,23 +14,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
-from stoker.domain.intent.files import MappingKind, WhenMissing
+from stoker.domain.git_objects import (
+    CommitTree,
+    FileVersion,
+    PathNote,
+    RefusedEntry,
+    RefusedEntryKind,
+    blob_of,
+)
+from stoker.domain.intent.files import MappingKind, MissingSourcePolicy
 from stoker.domain.paths import MAX_PART_BYTES, RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.builtin_files import CONFIG_MODE
 from stoker.engine.layout.collisions import collisions
-from stoker.engine.layout.counts import Counts
-from stoker.engine.layout.desired_files import Desired, Recipe, Route
+from stoker.engine.layout.counts import MappingFileCounts
+from stoker.engine.layout.desired_files import ContentTransform, DesiredFiles, MappingRoute
 from stoker.engine.layout.protected_paths import EXCLUDED
 from stoker.engine.layout.service_path import require_service
-from stoker.engine.match.globs import Batch
+from stoker.engine.match.globs import PathBatch
 
 if TYPE_CHECKING:
     from stoker.engine.layout.layout import Layout
 
 
-def overlay(layout: Layout, tree: Tree) -> Desired:
+def overlay(layout: Layout, tree: CommitTree) -> DesiredFiles:
     """The files that the gateway shall have, of this commit."""
     return _Overlay(layout, tree).desired()
 
@@ -38,36 +45,36 @@ def overlay(layout: Layout, tree: Tree) -> Desired:
 class _Overlay:
     """Collects what the mappings give, one after the other."""
 
-    def __init__(self, layout: Layout, tree: Tree) -> None:
+    def __init__(self, layout: Layout, tree: CommitTree) -> None:
         self._layout = layout
         self._tree = tree
         self._ordered = sorted(tree.files)
         self._files: dict[str, FileVersion] = {}
         self._templated: set[str] = set()
-        self._counts = Counts(layout.routes)
+        self._counts = MappingFileCounts(layout.routes)
         self._kept: set[str] = set()
         self._blocked: set[str] = set()
         self._incomplete: set[str] = set()
-        self._skipped: dict[str, Note] = {}
-        self._excluded: dict[str, Note] = {}
-        self._refused: dict[str, Note] = {}
+        self._skipped: dict[str, PathNote] = {}
+        self._excluded: dict[str, PathNote] = {}
+        self._refused: dict[str, PathNote] = {}
         self._missed: dict[str, str] = {}
         self._stand_ins: dict[int, RelPath] = {}
 
-    def desired(self) -> Desired:
+    def desired(self) -> DesiredFiles:
         require_service(self._layout.routes, self._tree, self._ordered)
         for index, route in enumerate(self._layout.routes):
             for refusal in self._tree.refused:
                 self._refuse(route, refusal)
             self._lay(index, route)
         self._stand_in()
-        places = self._without_undelivered(Batch(self._files))
+        places = self._without_undelivered(PathBatch(self._files))
         giving = self._giving()
         colliding = collisions(places, self._blocked)
         if len(self._layout.routes) > 1 or colliding:
             self._files = {path: self._files[path] for path in sorted(self._files) if path not in colliding}
         recipes = self._recipes()
-        return Desired(
+        return DesiredFiles(
             files=self._files,
             managed=self._counts.managed,
             protection=self._layout.protection,
@@ -80,7 +87,7 @@ class _Overlay:
             skipped=tuple(self._skipped.values()),
             excluded=tuple(self._excluded.values()),
             refused=tuple(self._refused.values()),
-            conflicts=tuple(Note(path, why) for path, why in sorted(colliding.items())),
+            conflicts=tuple(PathNote(path, why) for path, why in sorted(colliding.items())),
             recipes=recipes,
             orphans=self._layout.orphans,
             settings=self._layout.settings,
@@ -88,8 +95,8 @@ class _Overlay:
             excludes=self._layout.excludes,
         )
 
-    def _refuse(self, route: Route, refusal: Refusal) -> None:
-        named = refusal.kind is not RefusalKind.BAD_NAME
+    def _refuse(self, route: MappingRoute, refusal: RefusedEntry) -> None:
+        named = refusal.kind is not RefusedEntryKind.BAD_NAME
         at = refusal.nearest
         if not at.is_below(route.source):
             return
@@ -101,12 +108,12 @@ class _Overlay:
         if named:
             self._blocked.add(place)
         if refusal.kind.by_design:
-            self._skipped[refusal.name] = Note(refusal.name, str(refusal))
+            self._skipped[refusal.name] = PathNote(refusal.name, str(refusal))
         else:
-            self._refused[refusal.name] = Note(refusal.name, str(refusal))
+            self._refused[refusal.name] = PathNote(refusal.name, str(refusal))
             self._incomplete.add(place.parent if named else place)
 
-    def _lay(self, index: int, route: Route) -> None:
+    def _lay(self, index: int, route: MappingRoute) -> None:
         """Put everything that a mapping speaks of in its place; what may not stay is taken out later."""
         if self._is_file(route):
             inside: Sequence[str] = [route.source] if route.source in self._tree.files else ()
@@ -131,7 +138,7 @@ class _Overlay:
         elif self._templated:
             self._templated.difference_update(given)
 
-    def _is_file(self, route: Route) -> bool:
+    def _is_file(self, route: MappingRoute) -> bool:
         """Whether the source is a file: by the mapping's type, or without one by what the commit has."""
         if route.kind is not None:
             return route.kind is MappingKind.FILE
@@ -155,7 +162,7 @@ class _Overlay:
             version = FileVersion(blob_of(CONFIG_MODE, digits=digits))
             self._files.update(dict.fromkeys(self._stand_ins.values(), version))
 
-    def _is_absent(self, route: Route) -> bool:
+    def _is_absent(self, route: MappingRoute) -> bool:
         """Whether the commit has nothing at all by that name: not a file, nor anything that was refused."""
         source = route.source
         return (
@@ -173,7 +180,7 @@ class _Overlay:
         ]
 
     def _take_out_long(
-        self, route: Route, inside: Sequence[str], places: Sequence[str], given: dict[str, FileVersion]
+        self, route: MappingRoute, inside: Sequence[str], places: Sequence[str], given: dict[str, FileVersion]
     ) -> None:
         """A good path in the repository can be too long, and so none, below the destination."""
         for path, place in zip(inside, places, strict=True):
@@ -181,22 +188,22 @@ class _Overlay:
                 try:
                     RelPath(place)
                 except InvalidValue as error:
-                    self._refused[path] = Note(path, error.message)
+                    self._refused[path] = PathNote(path, error.message)
                     self._kept.add(route.destination)
                     del given[place]
 
-    def _without_undelivered(self, places: Batch) -> Batch:
+    def _without_undelivered(self, places: PathBatch) -> PathBatch:
         out = self._layout.protection.undelivered(places)
         if not out:
             return places
         for place, why in out.items():
-            (self._excluded if why == EXCLUDED else self._skipped)[place] = Note(place, why)
+            (self._excluded if why == EXCLUDED else self._skipped)[place] = PathNote(place, why)
             del self._files[place]
             for index, route in enumerate(self._layout.routes):
                 if route.origin(place) in self._tree.files:
                     self._counts.add(index, place, -1)
         self._stand_ins = {index: place for index, place in self._stand_ins.items() if place not in out}
-        return Batch(self._files)
+        return PathBatch(self._files)
 
     def _giving(self) -> frozenset[str]:
         """The mappings that gave something. Whether the others may pass is also up to the ledger."""
@@ -205,17 +212,17 @@ class _Overlay:
                 self._miss(index, route)
         return self._counts.labels
 
-    def _miss(self, index: int, route: Route) -> None:
+    def _miss(self, index: int, route: MappingRoute) -> None:
         why = self._why_nothing(route)
         if index in self._stand_ins:
             self._counts.stand_in(index, self._stand_ins[index])
-        if route.when_missing is WhenMissing.FAIL:
+        if route.when_missing is MissingSourcePolicy.FAIL:
             raise Stalled(f"mapping {route.label} {why}; nothing was changed", reason=Reason.SOURCE_EMPTY)
         self._missed[route.destination] = route.label
         if not (route.may_be_absent and self._is_absent(route)):
-            self._skipped[route.label] = Note(route.label, why)
+            self._skipped[route.label] = PathNote(route.label, why)
 
-    def _why_nothing(self, route: Route) -> str:
+    def _why_nothing(self, route: MappingRoute) -> str:
         source = f"source {str(route.source)!r}"
         if (refusal := self._in_the_way(route)) is not None:
             return f"gives no file: {refusal.nearest!r} {refusal}"
@@ -227,24 +234,24 @@ class _Overlay:
             return f"gives no file: everything below its {source} is excluded"
         return f"gives no file: its {source} is not in the repository"
 
-    def _in_the_way(self, route: Route) -> Refusal | None:
+    def _in_the_way(self, route: MappingRoute) -> RefusedEntry | None:
         """What was refused at the source or above it."""
         return next(
             (
                 refusal
                 for refusal in self._tree.refused
                 if refusal.nearest
-                and refusal.kind is not RefusalKind.BAD_NAME
+                and refusal.kind is not RefusedEntryKind.BAD_NAME
                 and route.source.is_below(refusal.nearest)
             ),
             None,
         )
 
-    def _recipes(self) -> dict[str, Recipe]:
+    def _recipes(self) -> dict[str, ContentTransform]:
         transforming = self._layout.transforming
         if transforming is None:
             return {}
         for patch in transforming.unused_patches(self._files):
-            self._skipped[patch] = Note(patch, "is for no file that is delivered")
+            self._skipped[patch] = PathNote(patch, "is for no file that is delivered")
         found = ((path, transforming.recipe(path, template=path in self._templated)) for path in self._files)
         return {path: recipe for path, recipe in found if recipe is not None}

@@ -11,10 +11,10 @@ over the path below the data folder: what matches is not delivered, and what mat
 from __future__ import annotations
 
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.files import Excludes
+from stoker.domain.intent.files import ExcludePolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.match.globs import Batch, Globs
+from stoker.engine.match.globs import GlobSet, PathBatch
 
 STAGING = RelPath(".sync-staging")
 STATE = RelPath(".sync-state")
@@ -46,34 +46,34 @@ _RESERVED = {
 }
 """What is reserved, as a glob, and why. Case is ignored: where a volume folds case, `.UUID` is `.uuid`."""
 
-SHIELD = Globs(_RESERVED, ignore_case=True)
+SHIELD = GlobSet(_RESERVED, ignore_case=True)
 
 
 def why_reserved(path: str) -> str:
     """Why a path belongs to the gateway or to us; empty where it does not."""
     if not SHIELD.matches(path):
         return ""
-    return next(why for glob, why in _RESERVED.items() if Globs((glob,), ignore_case=True).matches(path))
+    return next(why for glob, why in _RESERVED.items() if GlobSet((glob,), ignore_case=True).matches(path))
 
 
 # People make these on the gateway itself. Where the repository holds them they are delivered; but a key
 # that git does not have may be the one by which we reach the gateway, or a colleague does.
-_MADE_THERE = Globs(("config/resources/*/ignition/api-token/",), ignore_case=True)
+_MADE_THERE = GlobSet(("config/resources/*/ignition/api-token/",), ignore_case=True)
 
 
 EXCLUDED = "is excluded"
 
 
-class Protection:
+class ProtectedPaths:
     """The shield and one intent's excludes."""
 
     __slots__ = ("_excluded", "_mandatory")
 
-    def __init__(self, excludes: Excludes) -> None:
-        self._excluded = Globs(excludes.patterns)
-        self._mandatory = Globs(excludes.mandatory)
+    def __init__(self, excludes: ExcludePolicy) -> None:
+        self._excluded = GlobSet(excludes.patterns)
+        self._mandatory = GlobSet(excludes.mandatory)
 
-    def undelivered(self, places: Batch) -> dict[str, str]:
+    def undelivered(self, places: PathBatch) -> dict[str, str]:
         """Where files of the repository do not go, and why; raises when the whole pass must not go on."""
         excluded = self._excluded.matching(places)
         forbidden = self._mandatory.matching(places) - excluded
@@ -88,7 +88,7 @@ class Protection:
             path: f"is never written: {why_reserved(path)}" for path in sorted(shielded)
         }
 
-    def covering(self, paths: Batch) -> set[str]:
+    def covering(self, paths: PathBatch) -> set[str]:
         """Those of many paths where what lies on disk is left alone."""
         return (
             self._excluded.matching(paths) | self._mandatory.matching(paths) | SHIELD.matching(paths)
@@ -100,7 +100,7 @@ class Protection:
         """Whether what lies there on disk is left alone."""
         return self._excluded.matches(path) or self._mandatory.matches(path) or SHIELD.matches(path)
 
-    def sparing(self, paths: Batch) -> set[str]:
+    def sparing(self, paths: PathBatch) -> set[str]:
         """Those of many paths where a file of others stays, also in a folder that mirrors its source."""
         return self.covering(paths) | _MADE_THERE.matching(paths) if paths.paths else set()
 

@@ -1,8 +1,9 @@
 """What may go from a gateway back to the repository, and where in it it belongs.
 
-The opposite of `stoker.engine.layout.desired_files`, and pure like it. `Allowed` says which live paths
+The opposite of `stoker.engine.layout.desired_files`, and pure like it. `CapturablePaths` says which live
+paths
 are spoken of at all: what `watchPaths` names, without what is excluded, is the running
-gateway's or ours. `own_changes` says which of them differ from what we wrote. `Origins`
+gateway's or ours. `own_changes` says which of them differ from what we wrote. `RepositoryOrigins`
 finds for each of these the file of the repository that it came from, or would come from:
 a file that we wrote goes back where it was taken from, a new one goes where its nearest
 neighbours were taken from, and where there are none to the last mapping that covers it.
@@ -16,27 +17,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from stoker.domain.git_objects import FileVersion
-from stoker.domain.intent.files import Excludes, MappingKind
+from stoker.domain.intent.files import ExcludePolicy, MappingKind
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.desired_files import Recipe, Route
+from stoker.engine.layout.desired_files import ContentTransform, MappingRoute
 from stoker.engine.layout.incremental import suppliers
 from stoker.engine.layout.layout import Layout
-from stoker.engine.layout.protected_paths import SHIELD, Protection
-from stoker.engine.match.globs import Globs
+from stoker.engine.layout.protected_paths import SHIELD, ProtectedPaths
+from stoker.engine.match.globs import GlobSet
 from stoker.engine.match.pattern import folders_of, root_of
 from stoker.engine.plan.ledger import Ledger, version_of
 
 
-class Allowed:
+class CapturablePaths:
     """Which live paths may flow back."""
 
     __slots__ = ("_excluded", "_folders", "_protection", "_watched", "roots")
 
-    def __init__(self, watch_paths: Iterable[str], excluded: Iterable[str], excludes: Excludes) -> None:
+    def __init__(self, watch_paths: Iterable[str], excluded: Iterable[str], excludes: ExcludePolicy) -> None:
         patterns = tuple(watch_paths)
-        self._watched = Globs(patterns)
-        self._excluded = Globs(excluded)
-        self._protection = Protection(excludes)
+        self._watched = GlobSet(patterns)
+        self._excluded = GlobSet(excluded)
+        self._protection = ProtectedPaths(excludes)
         above = [one for pattern in patterns for one in folders_of(pattern)]
         self._folders = re.compile("|".join(f"(?:{one})" for one in above) or "(?!)", re.DOTALL)
         self.roots = _topmost(root for pattern in patterns for root in root_of(pattern))
@@ -63,7 +64,7 @@ def _topmost(roots: Iterable[str]) -> tuple[str, ...]:
 
 
 def own_changes(
-    seen: Mapping[str, bytes | None], ledger: Ledger, allowed: Allowed, *, modes: bool = True
+    seen: Mapping[str, bytes | None], ledger: Ledger, allowed: CapturablePaths, *, modes: bool = True
 ) -> dict[str, FileVersion | None]:
     """What somebody else made of these paths: the content that lies there now, None for what is gone.
 
@@ -97,16 +98,16 @@ def commit_of(ledger: Ledger, path: str) -> str:
     return ledger.commit
 
 
-class Origin(NamedTuple):
+class RepositoryOrigin(NamedTuple):
     """Where a file belongs in the repository, what is there, and what is made of it on the way."""
 
     path: str
     version: FileVersion | None
-    recipe: Recipe | None = None
+    recipe: ContentTransform | None = None
     template: bool = False
 
 
-class Origins:
+class RepositoryOrigins:
     """The files of the repository behind some live paths, for one commit."""
 
     def __init__(self, layout: Layout, ledger: Ledger, paths: Collection[str]) -> None:
@@ -124,9 +125,9 @@ class Origins:
         asked.update(self._neighbours)
         return frozenset(origin for place in asked for _, origin in suppliers(self._layout, place))
 
-    def found(self, answers: Mapping[str, FileVersion]) -> dict[str, Origin]:
+    def found(self, answers: Mapping[str, FileVersion]) -> dict[str, RepositoryOrigin]:
         """By live path; what no mapping gave or would give is not in it."""
-        found: dict[str, Origin] = {}
+        found: dict[str, RepositoryOrigin] = {}
         for path in self._known:
             given = self._given(path, answers)
             if given is not None:
@@ -137,12 +138,12 @@ class Origins:
                 found[path] = self._origin(path, *route, answers)
         return found
 
-    def _given(self, place: str, answers: Mapping[str, FileVersion]) -> tuple[Route, str] | None:
+    def _given(self, place: str, answers: Mapping[str, FileVersion]) -> tuple[MappingRoute, str] | None:
         return next((one for one in suppliers(self._layout, place) if one[1] in answers), None)
 
     def _route_for(
         self, path: str, near: Sequence[str], answers: Mapping[str, FileVersion]
-    ) -> tuple[Route, str] | None:
+    ) -> tuple[MappingRoute, str] | None:
         for neighbour in near:
             given = self._given(neighbour, answers)
             if given is not None and given[0].kind is not MappingKind.FILE:
@@ -151,10 +152,12 @@ class Origins:
                     return given[0], origin
         return next(suppliers(self._layout, path), None)
 
-    def _origin(self, place: str, route: Route, origin: str, answers: Mapping[str, FileVersion]) -> Origin:
+    def _origin(
+        self, place: str, route: MappingRoute, origin: str, answers: Mapping[str, FileVersion]
+    ) -> RepositoryOrigin:
         shaping = self._layout.transforming
         recipe = shaping.recipe(place, template=route.template) if shaping is not None else None
-        return Origin(origin, answers.get(origin), recipe, route.template)
+        return RepositoryOrigin(origin, answers.get(origin), recipe, route.template)
 
 
 def _neighbours(path: str, ours: Sequence[str]) -> Iterator[str]:

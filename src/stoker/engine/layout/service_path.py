@@ -11,15 +11,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from stoker.domain.errors import Stalled
-from stoker.domain.git_objects import Tree
+from stoker.domain.git_objects import CommitTree
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.desired_files import Route
+from stoker.engine.layout.desired_files import MappingRoute
 
 _NAMED = 5
 
 
-def require_service(routes: Sequence[Route], tree: Tree, ordered: Sequence[str]) -> None:
+def require_service(routes: Sequence[MappingRoute], tree: CommitTree, ordered: Sequence[str]) -> None:
     """Raise `Stalled` if the commit has none of the sources that belong to the service path.
 
     `ordered` are the files of the tree by name: this runs for each commit, also of 100,000 files.
@@ -36,7 +36,7 @@ def require_service(routes: Sequence[Route], tree: Tree, ordered: Sequence[str])
 
 
 def _what_is_missing(
-    service_path: RelPath, sources: Sequence[RelPath], tree: Tree, ordered: Sequence[str]
+    service_path: RelPath, sources: Sequence[RelPath], tree: CommitTree, ordered: Sequence[str]
 ) -> str:
     shown = repr(str(service_path) or ".")
     inside = _children(service_path, tree)
@@ -57,7 +57,7 @@ def _what_is_missing(
     return f"service path {shown} does not exist at this commit{hint}"
 
 
-def _exists(path: RelPath, tree: Tree, ordered: Sequence[str]) -> bool:
+def _exists(path: RelPath, tree: CommitTree, ordered: Sequence[str]) -> bool:
     """Whether the commit has the path as a file, as a folder, or as an entry that was refused."""
     at = bisect_left(ordered, f"{path}/")
     return (
@@ -67,7 +67,7 @@ def _exists(path: RelPath, tree: Tree, ordered: Sequence[str]) -> bool:
     )
 
 
-def _children(folder: RelPath, tree: Tree) -> list[str]:
+def _children(folder: RelPath, tree: CommitTree) -> list[str]:
     """The folders directly below a folder, or its files where there are none."""
     head = f"{folder}/" if folder else ""
     below = [name[len(head) :] for name in tree.files if name.startswith(head)]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.match.pattern import Alternative, read
+from stoker.engine.match.pattern import GlobAlternative, read
 
 MAX_TOTAL = 4096
 
@@ -29,7 +29,7 @@ def folders_above(paths: Iterable[str]) -> set[str]:
     return above
 
 
-class Batch:
+class PathBatch:
     """Canonical paths that several questions are asked about, taken apart once."""
 
     __slots__ = ("_folded", "folders", "paths", "text")
@@ -50,7 +50,7 @@ class Batch:
         return self._folded
 
 
-class Globs:
+class GlobSet:
     """A set of patterns; a path matches when one of them does."""
 
     __slots__ = ("_alternatives", "_flags", "_regexes", "patterns")
@@ -79,7 +79,7 @@ class Globs:
                 return True
         return False
 
-    def matching(self, paths: Batch) -> set[str]:
+    def matching(self, paths: PathBatch) -> set[str]:
         """Those of many canonical paths that match."""
         if not self._alternatives:
             return set()
@@ -94,7 +94,7 @@ class Globs:
                 left = [path for path in left if path not in found]
         return found
 
-    def _those(self, one: Alternative, needle: str, paths: Collection[str]) -> Iterator[str]:
+    def _those(self, one: GlobAlternative, needle: str, paths: Collection[str]) -> Iterator[str]:
         ignore_case = bool(self._flags & re.IGNORECASE)
         if one.suffix and not ignore_case:
             return (path for path in paths if path.endswith(one.suffix))
@@ -104,7 +104,7 @@ class Globs:
             return (path for path in paths if inner in path.lower() and fits(path))
         return (path for path in paths if inner in path and fits(path))
 
-    def _regex(self, one: Alternative) -> re.Pattern[str]:
+    def _regex(self, one: GlobAlternative) -> re.Pattern[str]:
         """Compiled when it is first needed: most never are."""
         found = self._regexes.get(one.regex)
         if found is None:

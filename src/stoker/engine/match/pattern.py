@@ -31,7 +31,7 @@ _FOLDERS = "(?>[^/]+/)"
 _END_OF_NAME = "(?![^/])"
 
 
-class Alternative(NamedTuple):
+class GlobAlternative(NamedTuple):
     """A pattern without braces."""
 
     regex: str
@@ -42,37 +42,37 @@ class Alternative(NamedTuple):
     """What a name must end in, where that is all there is to it: `.bak` for `**/*.bak`."""
 
 
-class _One(NamedTuple):
+class _CharMatch(NamedTuple):
     """Exactly one character of a name, as a regex; `char` is the only one that fits, if there is one."""
 
     regex: str
     char: str = ""
 
 
-_Token = _One | str
-_DOUBLE: list[_Token] = [_STAR, _STAR]
+_GlobToken = _CharMatch | str
+_DOUBLE: list[_GlobToken] = [_STAR, _STAR]
 
 
-def read(pattern: str) -> list[Alternative]:
+def read(pattern: str) -> list[GlobAlternative]:
     """What a pattern means; raises when it is wrong or could never match."""
     return [
-        Alternative(_regex(names), max(_needles(names), key=len, default=""), _suffix(names))
-        for names in map(_names, _Parser(pattern).alternatives())
+        GlobAlternative(_regex(names), max(_needles(names), key=len, default=""), _suffix(names))
+        for names in map(_names, _GlobParser(pattern).alternatives())
     ]
 
 
 def folders_of(pattern: str) -> list[str]:
     """Regexes of the folders in which, or below which, something can match: where a watcher has to be."""
-    return [_above(names) for names in map(_names, _Parser(pattern).alternatives())]
+    return [_above(names) for names in map(_names, _GlobParser(pattern).alternatives())]
 
 
 def root_of(pattern: str) -> list[str]:
     """For each alternative the deepest folder that holds all its matches; empty is the whole tree."""
     found = []
-    for names in map(_names, _Parser(pattern).alternatives()):
+    for names in map(_names, _GlobParser(pattern).alternatives()):
         fixed: list[str] = []
         for name in names[:-1]:
-            chars = [token.char if isinstance(token, _One) else "" for token in name]
+            chars = [token.char if isinstance(token, _CharMatch) else "" for token in name]
             if not all(chars):
                 break
             fixed.append("".join(chars))
@@ -80,7 +80,7 @@ def root_of(pattern: str) -> list[str]:
     return found
 
 
-class _Parser:
+class _GlobParser:
     """Reads one pattern into its alternatives, each a list of tokens without braces."""
 
     def __init__(self, pattern: str) -> None:
@@ -91,13 +91,13 @@ class _Parser:
         if len(pattern) > MAX_PATTERN_LENGTH:
             raise InvalidValue(f"pattern {pattern[:60]!r}… is longer than {MAX_PATTERN_LENGTH} characters")
 
-    def alternatives(self) -> list[list[_Token]]:
+    def alternatives(self) -> list[list[_GlobToken]]:
         found = self._sequence(within_braces=False)
         return [self._checked(tokens) for tokens in found]
 
-    def _sequence(self, *, within_braces: bool) -> list[list[_Token]]:
+    def _sequence(self, *, within_braces: bool) -> list[list[_GlobToken]]:
         """Everything up to the end, or up to the `,` or `}` that ends this alternative."""
-        spelt: list[list[_Token]] = [[]]
+        spelt: list[list[_GlobToken]] = [[]]
         while self._at < len(self._text):
             char = self._text[self._at]
             if within_braces and char in ",}":
@@ -113,9 +113,9 @@ class _Parser:
                     tokens.append(token)
         return spelt
 
-    def _braces(self) -> list[list[_Token]]:
+    def _braces(self) -> list[list[_GlobToken]]:
         self._at += 1
-        choices: list[list[_Token]] = []
+        choices: list[list[_GlobToken]] = []
         while True:
             choices += self._sequence(within_braces=True)
             if len(choices) > MAX_ALTERNATIVES:
@@ -126,7 +126,7 @@ class _Parser:
             if self._text[self._at - 1] == "}":
                 return choices
 
-    def _token(self, char: str) -> _Token:
+    def _token(self, char: str) -> _GlobToken:
         if char == "[":
             return self._class()
         self._at += 1
@@ -134,10 +134,10 @@ class _Parser:
             char = self._next("ends in a lone backslash")
             return char if char == _SEPARATOR else _literal(char)
         if char == "?":
-            return _One("[^/]")
+            return _CharMatch("[^/]")
         return char if char in (_STAR, _SEPARATOR) else _literal(char)
 
-    def _class(self) -> _One:
+    def _class(self) -> _CharMatch:
         self._at += 1
         negated = self._text[self._at : self._at + 1] in ("!", "^")
         self._at += negated
@@ -153,7 +153,7 @@ class _Parser:
         if not ranges:
             raise self._wrong("has an empty class '[]'")
         # A class never matches the separator, not even `[+-9]`, in which it would lie.
-        return _One(f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]")
+        return _CharMatch(f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]")
 
     def _member(self) -> str | None:
         char = self._next("has a '[' without its ']'")
@@ -167,7 +167,7 @@ class _Parser:
         self._at += 1
         return self._text[self._at - 1]
 
-    def _checked(self, tokens: list[_Token]) -> list[_Token]:
+    def _checked(self, tokens: list[_GlobToken]) -> list[_GlobToken]:
         """Refuse what could never match a canonical path: a user who wrote it meant something else."""
         parts = _split(tokens[:-1] if tokens[-1:] == [_SEPARATOR] else tokens, _SEPARATOR)
         dot = _literal(".")
@@ -179,8 +179,8 @@ class _Parser:
         return InvalidValue(f"pattern {self._text[:200]!r} {why}")
 
 
-def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
-    parts: list[list[_Token]] = [[]]
+def _split(tokens: Sequence[_GlobToken], separator: str) -> list[list[_GlobToken]]:
+    parts: list[list[_GlobToken]] = [[]]
     for token in tokens:
         if token == separator:
             parts.append([])
@@ -189,37 +189,37 @@ def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
     return parts
 
 
-def _literal(char: str) -> _One:
-    return _One(re.escape(char), char)
+def _literal(char: str) -> _CharMatch:
+    return _CharMatch(re.escape(char), char)
 
 
-def _names(tokens: list[_Token]) -> list[list[_Token]]:
+def _names(tokens: list[_GlobToken]) -> list[list[_GlobToken]]:
     names = _split(tokens, _SEPARATOR)
     if not names[-1]:
         names[-1] = _DOUBLE
     return names
 
 
-def _needles(names: list[list[_Token]]) -> Iterator[str]:
+def _needles(names: list[list[_GlobToken]]) -> Iterator[str]:
     for name in names:
         if name != _DOUBLE:
             run = _SEPARATOR
             for token in name:
-                char = token.char if isinstance(token, _One) else ""
+                char = token.char if isinstance(token, _CharMatch) else ""
                 if not char:
                     yield run
                 run = run + char if char else ""
             yield run + _SEPARATOR
 
 
-def _suffix(names: list[list[_Token]]) -> str:
+def _suffix(names: list[list[_GlobToken]]) -> str:
     if len(names) != 2 or names[0] != _DOUBLE or names[1][0] != _STAR:
         return ""
-    ending = [token.char if isinstance(token, _One) else "" for token in names[1][1:]]
+    ending = [token.char if isinstance(token, _CharMatch) else "" for token in names[1][1:]]
     return "".join(ending) if all(ending) else ""
 
 
-def _above(names: list[list[_Token]]) -> str:
+def _above(names: list[list[_GlobToken]]) -> str:
     fixed = names.index(_DOUBLE) if _DOUBLE in names else len(names)
     inner = f"(?:{_SEPARATOR}.*)?" if fixed < len(names) else ""
     if not fixed:
@@ -230,7 +230,7 @@ def _above(names: list[list[_Token]]) -> str:
     return inner.removeprefix(f"(?:{_SEPARATOR}").removesuffix(")?") if inner else "(?!)"
 
 
-def _regex(names: list[list[_Token]]) -> str:
+def _regex(names: list[list[_GlobToken]]) -> str:
     """The whole pattern: blocks of names with a fixed number of folders, between them any number."""
     blocks: list[list[str]] = [[]]
     for name, before in zip(names, [None, *names], strict=False):
@@ -257,8 +257,8 @@ def _around_double_stars(blocks: list[str]) -> str:
     return head + "".join(f"(?>{_FOLDERS}*?{block}/)" for block in middle) + tail
 
 
-def _name_regex(tokens: list[_Token]) -> str:
-    first, *rest = ("".join(t.regex for t in p if isinstance(t, _One)) for p in _split(tokens, _STAR))
+def _name_regex(tokens: list[_GlobToken]) -> str:
+    first, *rest = ("".join(t.regex for t in p if isinstance(t, _CharMatch)) for p in _split(tokens, _STAR))
     if not rest:
         return first
     *middle, last = rest

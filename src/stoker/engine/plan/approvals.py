@@ -16,7 +16,7 @@ from stoker.domain.errors import Stalled
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.engine.plan.guards import HeldPlan
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 
 
 def unused(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[str]:
@@ -26,8 +26,8 @@ def unused(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[
 
 
 def using(
-    plan: Plan, given: Collection[PlanApproval], ledger: Ledger | None, digest: str | None = None
-) -> Plan:
+    plan: SyncPlan, given: Collection[PlanApproval], ledger: Ledger | None, digest: str | None = None
+) -> SyncPlan:
     """The plan with all approvals that are used once it is settled; `digest` is that of the released plan."""
     before = ledger.approvals_used | ledger.approvals_begun if ledger is not None else frozenset()
     now = {approval.text for approval in given if approval.given and approval.digest == digest}

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.domain.intent.files import Excludes
+from stoker.domain.intent.files import ExcludePolicy
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.layout.protected_paths import ProtectedPaths
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.live import Live, LiveKind
+from stoker.engine.plan.live import LiveDifferences, LiveKind
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class FolderDrift:
     """Paths, sorted."""
 
     modified: tuple[str, ...] = ()
@@ -34,11 +34,11 @@ class Drift:
         return any(self.kinds.values())
 
 
-def drift(ledger: Ledger, live: Live) -> Drift:
+def drift(ledger: Ledger, live: LiveDifferences) -> FolderDrift:
     """What a walk found that somebody else did."""
     if not live.found:
-        return Drift()
-    protection = Protection(Excludes(patterns=tuple(sorted(ledger.excludes))))
+        return FolderDrift()
+    protection = ProtectedPaths(ExcludePolicy(patterns=tuple(sorted(ledger.excludes))))
     modified: list[str] = []
     missing: list[str] = []
     extra: list[str] = []
@@ -56,4 +56,4 @@ def drift(ledger: Ledger, live: Live) -> Drift:
             and not protection.spares(RelPath(path))
         ):
             extra.append(path)
-    return Drift(tuple(sorted(modified)), tuple(sorted(missing)), tuple(sorted(extra)))
+    return FolderDrift(tuple(sorted(modified)), tuple(sorted(missing)), tuple(sorted(extra)))

@@ -12,26 +12,26 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from stoker.engine.layout.desired_files import Desired
-from stoker.engine.match.globs import Batch, Globs, folders_above
+from stoker.engine.layout.desired_files import DesiredFiles
+from stoker.engine.match.globs import GlobSet, PathBatch, folders_above
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.live import Live
+from stoker.engine.plan.live import LiveDifferences
 
 if TYPE_CHECKING:
-    from stoker.domain.intent.policies import DriftIgnore
+    from stoker.domain.intent.policies import DriftIgnorePolicy
 
-Steps = tuple[str, ...]
+PointerSteps = tuple[str, ...]
 
 
-class Ignored:
+class DriftIgnoreRules:
     """What is nobody's drift; empty for most."""
 
     __slots__ = ("_pointed", "_whole")
 
-    def __init__(self, rules: Sequence[DriftIgnore] = ()) -> None:
-        self._whole = Globs(rule.path for rule in rules if not rule.json_pointer)
+    def __init__(self, rules: Sequence[DriftIgnorePolicy] = ()) -> None:
+        self._whole = GlobSet(rule.path for rule in rules if not rule.json_pointer)
         self._pointed = tuple(
-            (Globs((rule.path,)), steps_of(rule.json_pointer)) for rule in rules if rule.json_pointer
+            (GlobSet((rule.path,)), steps_of(rule.json_pointer)) for rule in rules if rule.json_pointer
         )
 
     def __bool__(self) -> bool:
@@ -41,15 +41,17 @@ class Ignored:
         """Whether the whole file is ignored."""
         return self._whole.matches(path)
 
-    def pointers(self, path: str) -> tuple[Steps, ...]:
+    def pointers(self, path: str) -> tuple[PointerSteps, ...]:
         """The values that are ignored in a file."""
         return tuple(steps for globs, steps in self._pointed if globs.matches(path))
 
-    def without(self, live: Live, ledger: Ledger, desired: Desired | None = None) -> Live:
+    def without(
+        self, live: LiveDifferences, ledger: Ledger, desired: DesiredFiles | None = None
+    ) -> LiveDifferences:
         """What was found without what is ignored, unless something else is desired there than before."""
         if not self._whole or not live.found:
             return live
-        matching = self._whole.matching(Batch(live.found))
+        matching = self._whole.matching(PathBatch(live.found))
         if desired is not None and matching:
             above = folders_above(desired.files) if not matching <= ledger.files.keys() else set()
             matching = {path for path in matching if path not in above and _stays(path, ledger, desired)}
@@ -60,10 +62,10 @@ class Ignored:
         )
 
 
-NOTHING_IGNORED = Ignored()
+NOTHING_IGNORED = DriftIgnoreRules()
 
 
-def _stays(path: str, ledger: Ledger, desired: Desired) -> bool:
+def _stays(path: str, ledger: Ledger, desired: DesiredFiles) -> bool:
     if path in ledger.intended:
         return False
     wanted = desired.files.get(path)
@@ -72,12 +74,12 @@ def _stays(path: str, ledger: Ledger, desired: Desired) -> bool:
     return path not in ledger.files or (desired.partial and path not in desired.removed)
 
 
-def steps_of(pointer: str) -> Steps:
+def steps_of(pointer: str) -> PointerSteps:
     """The keys of an RFC 6901 pointer."""
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
 
 
-def same_but_for(pointers: Sequence[Steps], before: bytes, after: bytes) -> bool:
+def same_but_for(pointers: Sequence[PointerSteps], before: bytes, after: bytes) -> bool:
     """Whether two JSON documents are the same without the values at the pointers; what is none never is."""
     try:
         return _without(pointers, before) == _without(pointers, after)
@@ -85,14 +87,14 @@ def same_but_for(pointers: Sequence[Steps], before: bytes, after: bytes) -> bool
         return False
 
 
-def _without(pointers: Sequence[Steps], content: bytes) -> str:
+def _without(pointers: Sequence[PointerSteps], content: bytes) -> str:
     document = json.loads(content, object_pairs_hook=_once)
     for steps in pointers:
         _remove(document, steps)
     return json.dumps(document, sort_keys=True)  # as text, in which 1 and true are two things
 
 
-def _remove(document: Any, steps: Steps) -> None:
+def _remove(document: Any, steps: PointerSteps) -> None:
     *above, last = steps
     for step in above:
         document = _child(document, step)

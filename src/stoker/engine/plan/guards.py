@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from stoker.domain.deletion_guard import Cause, Deletion, DeletionLimits, decide, digest_of
+from stoker.domain.deletion_guard import DeletionCandidate, DeletionCause, DeletionLimits, decide, digest_of
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.desired_files import EVERYWHERE, NOWHERE, Desired, Managed
+from stoker.engine.layout.desired_files import EVERYWHERE, NOWHERE, DesiredFiles, ManagedPaths
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.mapping_changes import foreign_overwrites, given_up
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 
 APPROVABLE = frozenset(
     {
@@ -36,14 +36,14 @@ HOW_TO_APPROVE = "on the command line with --approve-plan, in the cluster with a
 class HeldPlan(Stalled):
     """A plan that is carried out once a person approves exactly this one."""
 
-    def __init__(self, plan: Plan, message: str, reason: Reason) -> None:
+    def __init__(self, plan: SyncPlan, message: str, reason: Reason) -> None:
         super().__init__(message, reason=reason)
         self.plan = plan
 
 
 def why_stalled(
-    plan: Plan,
-    desired: Desired,
+    plan: SyncPlan,
+    desired: DesiredFiles,
     ledger: Ledger | None,
     deletion: DeletionPolicy,
     approved: Collection[str] = (),
@@ -66,7 +66,7 @@ def why_stalled(
     )
 
 
-def stale_approval(plan: Plan, approved: Collection[str]) -> Stalled | None:
+def stale_approval(plan: SyncPlan, approved: Collection[str]) -> Stalled | None:
     """An approval that was given for this sync alone and names another plan than there is now."""
     if plan.digest in approved:
         return None
@@ -78,7 +78,7 @@ def stale_approval(plan: Plan, approved: Collection[str]) -> Stalled | None:
     )
 
 
-def nothing_given(desired: Desired, ledger: Ledger | None) -> Stalled | None:
+def nothing_given(desired: DesiredFiles, ledger: Ledger | None) -> Stalled | None:
     """An empty source changes nothing; no approval releases that."""
     if desired.delivered or (ledger is not None and not ledger.files):
         return None
@@ -87,7 +87,7 @@ def nothing_given(desired: Desired, ledger: Ledger | None) -> Stalled | None:
     )
 
 
-def gone_source(plan: Plan, desired: Desired, ledger: Ledger | None) -> HeldPlan | None:
+def gone_source(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) -> HeldPlan | None:
     """A mapping that gave files before and gives none now: a folder was dropped, or its name is misspelt.
 
     Mappings are compared as they were written, templates unrendered: a variable
@@ -104,7 +104,7 @@ def gone_source(plan: Plan, desired: Desired, ledger: Ledger | None) -> HeldPlan
     )
 
 
-def left_behind(plan: Plan, desired: Desired) -> HeldPlan | None:
+def left_behind(plan: SyncPlan, desired: DesiredFiles) -> HeldPlan | None:
     """Files must not go unasked from a destination that still has its mapping.
 
     A source that was misspelt in a mapping makes another mapping of it, one that
@@ -124,7 +124,7 @@ def left_behind(plan: Plan, desired: Desired) -> HeldPlan | None:
     return None
 
 
-def held_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> HeldPlan | None:
+def held_overwrites(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) -> HeldPlan | None:
     """A destination that was made wider does not overwrite files of others without approval."""
     foreign = foreign_overwrites(plan, desired, ledger)
     if not foreign:
@@ -141,19 +141,21 @@ def held_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> Held
 
 
 def held_deletions(
-    plan: Plan,
+    plan: SyncPlan,
     ledger: Ledger | None,
     deletion: DeletionPolicy,
     approved: Collection[str] = (),
-    destinations: Managed = EVERYWHERE,
-    left: Managed = NOWHERE,
+    destinations: ManagedPaths = EVERYWHERE,
+    left: ManagedPaths = NOWHERE,
 ) -> HeldPlan | None:
     """Why the deletion guard holds a plan; files of others below a mirrored destination count like ours."""
     ours = ledger.files if ledger is not None else {}
     deletions = [
-        Deletion(
+        DeletionCandidate(
             delete.path,
-            Cause.GONE if destinations.hold(delete.path) and not left.hold(delete.path) else Cause.UNMAPPED,
+            DeletionCause.GONE
+            if destinations.hold(delete.path) and not left.hold(delete.path)
+            else DeletionCause.UNMAPPED,
             ours=delete.path in ours,
         )
         for delete in plan.removals
@@ -163,7 +165,7 @@ def held_deletions(
     decision = decide(deletions, len(ours), limits, digest=plan.digest, approved=given)
     if not decision.hold:
         return None
-    unmapped = any(each.cause is Cause.UNMAPPED for each in decision.hold)
+    unmapped = any(each.cause is DeletionCause.UNMAPPED for each in decision.hold)
     return HeldPlan(
         plan,
         f"{decision.why}; nothing was changed ({HOW_TO_APPROVE})",
@@ -179,10 +181,14 @@ def why_held(
     limits = DeletionLimits(deletion.budget_files, deletion.budget_percent)
     given = digest if digest in approved else ""
     decision = decide(
-        [Deletion(path) for path in sorted(paths)], len(ledger.files), limits, digest=digest, approved=given
+        [DeletionCandidate(path) for path in sorted(paths)],
+        len(ledger.files),
+        limits,
+        digest=digest,
+        approved=given,
     )
     return f"deleted on the gateway: {decision.why} in git ({HOW_TO_APPROVE})" if decision.hold else ""
 
 
-def _approve(plan: Plan) -> str:
+def _approve(plan: SyncPlan) -> str:
     return f"approve plan {plan.digest} if that is meant"

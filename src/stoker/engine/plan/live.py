@@ -42,7 +42,7 @@ def content_in(entry: LiveEntry | None) -> str:
     return f"{entry.version.blob}+x" if entry.version.executable else str(entry.version.blob)
 
 
-class Live(NamedTuple):
+class LiveDifferences(NamedTuple):
     """The differences between the data folder and the ledger."""
 
     found: Mapping[str, LiveEntry | None] = MappingProxyType({})

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.counts import places_of
-from stoker.engine.layout.desired_files import ARROW, NOWHERE, ROOT, Desired, Managed
+from stoker.engine.layout.desired_files import ARROW, NOWHERE, ROOT, DesiredFiles, ManagedPaths
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 
 
 class _Written(NamedTuple):
@@ -26,7 +26,7 @@ class _Written(NamedTuple):
     destination: str
 
 
-def given_up(desired: Desired, ledger: Ledger | None) -> Managed:
+def given_up(desired: DesiredFiles, ledger: Ledger | None) -> ManagedPaths:
     """Places of the last sync that are none of this one because the mappings are others.
 
     A wider destination may cover them: `projects` misspelt as `.` must not empty `projects`. With the same
@@ -36,10 +36,10 @@ def given_up(desired: Desired, ledger: Ledger | None) -> Managed:
         return NOWHERE
     before, now = _places(ledger), desired.managed
     removed = _removed(ledger.mappings, desired.delivered | desired.undelivered)
-    return Managed((before.folders - now.folders) | removed, before.files - now.files)
+    return ManagedPaths((before.folders - now.folders) | removed, before.files - now.files)
 
 
-def foreign_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> tuple[RelPath, ...]:
+def foreign_overwrites(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) -> tuple[RelPath, ...]:
     """Files of others that the plan overwrites because a destination is wider than at the last sync.
 
     A destination that has nothing to do with those of the last sync is no wider one: it takes the files
@@ -49,7 +49,7 @@ def foreign_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> t
         return ()
     before = _places(ledger)
     earlier = before.folders | {_destination(_read(label)) for label in ledger.mappings}
-    wider = Managed(
+    wider = ManagedPaths(
         frozenset(
             folder
             for folder in desired.destinations.folders - earlier
@@ -68,9 +68,9 @@ def foreign_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> t
     )
 
 
-def _places(ledger: Ledger) -> Managed:
+def _places(ledger: Ledger) -> ManagedPaths:
     given = places_of(ledger.given)
-    return Managed(given.folders.union(map(RelPath.known, ledger.folders)), given.files)
+    return ManagedPaths(given.folders.union(map(RelPath.known, ledger.folders)), given.files)
 
 
 def _removed(before: Collection[str], now: Collection[str]) -> frozenset[RelPath]:

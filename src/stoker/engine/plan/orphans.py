@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stoker.domain.git_objects import Note
-from stoker.domain.intent.files import DeletionPolicy, Orphans
+from stoker.domain.git_objects import PathNote
+from stoker.domain.intent.files import DeletionPolicy, OrphanPolicy
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.desired_files import Desired
-from stoker.engine.match.globs import Batch
+from stoker.engine.layout.desired_files import DesiredFiles
+from stoker.engine.match.globs import PathBatch
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.live import Live, LiveKind
+from stoker.engine.plan.live import LiveDifferences, LiveKind
 
 
 class _FolderRule(NamedTuple):
@@ -32,11 +32,17 @@ class _FolderRule(NamedTuple):
     """Mirrored, and by the ledger it was so at the last sync."""
 
 
-class Strangers:
+class ForeignFiles:
     """What a look at the data folder found that we did not write."""
 
     def __init__(
-        self, desired: Desired, live: Live, ledger: Ledger, deletion: DeletionPolicy, *, first_contact: bool
+        self,
+        desired: DesiredFiles,
+        live: LiveDifferences,
+        ledger: Ledger,
+        deletion: DeletionPolicy,
+        *,
+        first_contact: bool,
     ) -> None:
         self._desired = desired
         self._live = live
@@ -44,7 +50,7 @@ class Strangers:
         self._default = desired.orphans.get("", deletion.orphans)
         self._rules: dict[str, _FolderRule] = {}
         found = dict(self._found())
-        covered = desired.protection.sparing(Batch(found)) if found else set()
+        covered = desired.protection.sparing(PathBatch(found)) if found else set()
         theirs = found.keys() - covered
         self.welcome: frozenset[str] = frozenset(path for path in theirs if not self._rule(path).mirrored)
         """In `owned` folders."""
@@ -59,8 +65,8 @@ class Strangers:
             if not first_contact and path not in ledger.kept and self._rule(path).mirrored_before
         )
         self.kept: frozenset[str] = frozenset(files - self.deletable).union(self._unseen())
-        self.left: tuple[Note, ...] = tuple(
-            Note(path, f"is a {found[path]} on the data volume, which is left alone")
+        self.left: tuple[PathNote, ...] = tuple(
+            PathNote(path, f"is a {found[path]} on the data volume, which is left alone")
             for path in sorted(theirs - self.welcome - files)
         )
         """What is no file is never deleted."""
@@ -133,7 +139,7 @@ class Strangers:
         """The deepest destination that says something about it is heard."""
         rules = self._desired.orphans
         said = next((rules[place] for place in _at_and_above(folder) if place in rules), self._default)
-        return said is Orphans.MIRROR
+        return said is OrphanPolicy.MIRROR
 
 
 def _at_and_above(path: str) -> tuple[str, ...]:

@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from stoker.domain.git_objects import FileVersion, Held, Note
+from stoker.domain.git_objects import FileVersion, HeldPath, PathNote
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import Ledger, record
 
 RESOURCE_MANIFEST = "resource.json"
 
 
-class Write(NamedTuple):
+class WriteFile(NamedTuple):
     """Put this content there, as a whole or not at all."""
 
     path: RelPath
@@ -32,7 +32,7 @@ class Write(NamedTuple):
         return f"{'modify' if self.replaces else 'add'} {self.path}"
 
 
-class SetMode(NamedTuple):
+class SetFileMode(NamedTuple):
     """The content is right, the executable bit is not."""
 
     path: RelPath
@@ -42,7 +42,7 @@ class SetMode(NamedTuple):
         return f"mode {self.path} {self.version.mode:o}"
 
 
-class Delete(NamedTuple):
+class DeleteFile(NamedTuple):
     """Remove a file of a managed place: one that we wrote, or with `orphans: mirror` any."""
 
     path: RelPath
@@ -51,11 +51,11 @@ class Delete(NamedTuple):
         return f"delete {self.path}"
 
 
-Action = Write | SetMode | Delete
+PlanAction = WriteFile | SetFileMode | DeleteFile
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LedgerFacts:
     """What the ledger shall say besides the files, once the plan is carried out."""
 
     ref: str = ""
@@ -75,17 +75,17 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SyncPlan:
     """What one pass does to one data folder."""
 
-    clearings: tuple[Delete, ...] = ()
+    clearings: tuple[DeleteFile, ...] = ()
     """Deletions that make room where a file becomes a folder or a folder a file (C-183)."""
-    writes: tuple[Write, ...] = ()
-    modes: tuple[SetMode, ...] = ()
-    deletions: tuple[Delete, ...] = ()
-    skipped: tuple[Note, ...] = ()
-    refused: tuple[Note, ...] = ()
-    conflicts: tuple[Note, ...] = ()
+    writes: tuple[WriteFile, ...] = ()
+    modes: tuple[SetFileMode, ...] = ()
+    deletions: tuple[DeleteFile, ...] = ()
+    skipped: tuple[PathNote, ...] = ()
+    refused: tuple[PathNote, ...] = ()
+    conflicts: tuple[PathNote, ...] = ()
     orphans_kept: tuple[RelPath, ...] = ()
     """Files of others in mirrored folders, found on first contact; approving the plan deletes them."""
     not_ours: tuple[RelPath, ...] = ()
@@ -94,7 +94,7 @@ class Plan:
     """Records of files that already lie there as wanted and of which the ledger does not say so."""
     forgotten: frozenset[str] = frozenset()
     """Paths of the ledger where nothing of ours lies any more."""
-    facts: Facts = field(default_factory=Facts)
+    facts: LedgerFacts = field(default_factory=LedgerFacts)
     prunable: frozenset[str] = frozenset()
     """Folders that may go when they become empty, with what is below them; none above."""
     lingering: bool = False
@@ -102,13 +102,13 @@ class Plan:
 
     One that is excluded does not count: as long as the settings stay the same, so does it.
     """
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldPath, ...] = ()
     """Places whose changes wait; the rest goes on."""
     given_back: frozenset[str] = frozenset()
     """Files of others that are put back as they were: written, and not ours afterwards."""
 
     @property
-    def actions(self) -> tuple[Action, ...]:
+    def actions(self) -> tuple[PlanAction, ...]:
         return (*self.clearings, *self.writes, *self.modes, *self.deletions)
 
     @property
@@ -116,21 +116,23 @@ class Plan:
         """Whether nothing is left out or over, so that the ledger will be exactly what the mappings give."""
         return not (self.refused or self.conflicts or self.lingering or self.held)
 
-    def with_orphans(self) -> Plan:
+    def with_orphans(self) -> SyncPlan:
         """The plan as an approval releases it: it also deletes what is kept. Its digest is the same."""
         return replace(
             self,
-            deletions=tuple(sorted((*self.deletions, *map(Delete, self.orphans_kept)), key=deletion_order)),
+            deletions=tuple(
+                sorted((*self.deletions, *map(DeleteFile, self.orphans_kept)), key=deletion_order)
+            ),
             orphans_kept=(),
             facts=replace(self.facts, kept=self.facts.kept.difference(self.orphans_kept)),
         )
 
-    def holding(self, held: Sequence[Held], ledger: Ledger | None) -> Plan:
+    def holding(self, held: Sequence[HeldPath], ledger: Ledger | None) -> SyncPlan:
         """The plan without what would happen in these places; what the ledger says of them stays true."""
         if not held:
             return self
 
-        def goes_on(action: Action) -> bool:
+        def goes_on(action: PlanAction) -> bool:
             return not any(one.covers(action.path) for one in held)
 
         before = ledger if ledger is not None else Ledger()
@@ -146,7 +148,7 @@ class Plan:
             ),
         )
 
-    def without_writes(self, paths: Collection[str]) -> Plan:
+    def without_writes(self, paths: Collection[str]) -> SyncPlan:
         """The plan without writing these files; what the ledger says of them stays as it is."""
         if not paths:
             return self
@@ -156,7 +158,7 @@ class Plan:
             modes=tuple(mode for mode in self.modes if mode.path not in paths),
         )
 
-    def adopting(self, stats: Mapping[str, bytes]) -> Plan:
+    def adopting(self, stats: Mapping[str, bytes]) -> SyncPlan:
         """The plan without these writes: what lies there means the same as what they would put there.
 
         The ledger remembers the desired version, with the stat data of the file that stays: as long as
@@ -174,12 +176,12 @@ class Plan:
         )
 
     @property
-    def rewrites(self) -> tuple[Write | SetMode, ...]:
+    def rewrites(self) -> tuple[WriteFile | SetFileMode, ...]:
         """Whatever makes another file of one that is there: its content or its mode."""
         return (*(write for write in self.writes if write.replaces), *self.modes)
 
     @property
-    def removals(self) -> tuple[Delete, ...]:
+    def removals(self) -> tuple[DeleteFile, ...]:
         return self.clearings + self.deletions
 
     @property
@@ -214,23 +216,23 @@ class Plan:
         }
 
 
-def deletion_order(delete: Delete) -> tuple[bool, RelPath]:
+def deletion_order(delete: DeleteFile) -> tuple[bool, RelPath]:
     """A resource is gone before its data is."""
     return (delete.path.name != RESOURCE_MANIFEST, delete.path)
 
 
-def _canonical(action: Action) -> str:
-    if isinstance(action, Delete):
+def _canonical(action: PlanAction) -> str:
+    if isinstance(action, DeleteFile):
         return f"delete {action.path}"
-    verb = "write" if isinstance(action, Write) else "mode"
+    verb = "write" if isinstance(action, WriteFile) else "mode"
     blob, executable = action.version
     return f"{verb} {'755' if executable else '644'} {blob} {action.path}"
 
 
-def _as_json(action: Action) -> dict[str, object]:
-    if isinstance(action, Delete):
+def _as_json(action: PlanAction) -> dict[str, object]:
+    if isinstance(action, DeleteFile):
         return {"action": "delete", "path": action.path}
-    verb = "mode" if isinstance(action, SetMode) else "modify" if action.replaces else "add"
+    verb = "mode" if isinstance(action, SetFileMode) else "modify" if action.replaces else "add"
     return {
         "action": verb,
         "path": action.path,

@@ -10,7 +10,7 @@ alone. Beside a file that cannot be delivered the `resource.json` is held back w
 it, because it would tell the gateway that the resource is complete; and the one that
 lies there keeps the files that it names.
 
-A partial `Desired` names only what changed. All else shall be as the ledger says,
+A partial `DesiredFiles` names only what changed. All else shall be as the ledger says,
 and is looked at only where the live side says that it is not.
 """
 
@@ -20,29 +20,37 @@ from collections.abc import Iterable
 from dataclasses import replace
 from operator import itemgetter
 
-from stoker.domain.git_objects import FileVersion, Note
+from stoker.domain.git_objects import FileVersion, PathNote
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.desired_files import Desired
-from stoker.engine.match.globs import Batch, folders_above
+from stoker.engine.layout.desired_files import DesiredFiles
+from stoker.engine.match.globs import PathBatch, folders_above
 from stoker.engine.plan.ledger import STAT, Ledger, record
-from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.engine.plan.orphans import Strangers
-from stoker.engine.plan.plan import RESOURCE_MANIFEST, Delete, Facts, Plan, SetMode, Write, deletion_order
-from stoker.engine.plan.skipped import Skipped
+from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
+from stoker.engine.plan.orphans import ForeignFiles
+from stoker.engine.plan.plan import (
+    RESOURCE_MANIFEST,
+    DeleteFile,
+    LedgerFacts,
+    SetFileMode,
+    SyncPlan,
+    WriteFile,
+    deletion_order,
+)
+from stoker.engine.plan.skipped import SkippedContent
 
 _AS_FILE = LiveEntry(LiveKind.FILE)
 
 
 def plan(
-    desired: Desired,
-    live: Live,
+    desired: DesiredFiles,
+    live: LiveDifferences,
     ledger: Ledger | None,
     deletion: DeletionPolicy,
     *,
     commit: str = "",
     first_contact: bool = False,
-) -> Plan:
+) -> SyncPlan:
     """What has to happen so that the managed places hold the desired files.
 
     `first_contact`: somebody else filled the folder although there is a ledger, so
@@ -58,40 +66,46 @@ class _Planner:
     """Holds the three sides while the plan is put together."""
 
     def __init__(
-        self, desired: Desired, live: Live, ledger: Ledger, deletion: DeletionPolicy, *, first_contact: bool
+        self,
+        desired: DesiredFiles,
+        live: LiveDifferences,
+        ledger: Ledger,
+        deletion: DeletionPolicy,
+        *,
+        first_contact: bool,
     ) -> None:
         self._desired = desired
         self._live = live
         self._ledger = ledger
         self._ours = frozenset(self._obsolete())
-        self._strangers = Strangers(desired, live, ledger, deletion, first_contact=first_contact)
-        self._covered = desired.protection.covering(Batch(self._ours)) if self._ours else set()
+        self._strangers = ForeignFiles(desired, live, ledger, deletion, first_contact=first_contact)
+        self._covered = desired.protection.covering(PathBatch(self._ours)) if self._ours else set()
         mine = {path for path in self._ours if path not in self._covered and not self._is_kept(path)}
         self._mine = frozenset() if first_contact else frozenset(mine)
         self._deletable = self._mine | self._strangers.deletable
         self._clearings: set[str] = set()
-        self._writes: list[Write] = []
-        self._modes: list[SetMode] = []
+        self._writes: list[WriteFile] = []
+        self._modes: list[SetFileMode] = []
         self._remembered: dict[str, bytes] = {}
         self._conflicts: dict[str, str] = {}
         self._in_the_way: dict[str, str | None] = {"": None}
 
-    def plan(self) -> Plan:
+    def plan(self) -> SyncPlan:
         self._compare()
         troubled = self._desired.incomplete.union(path.rpartition("/")[0] for path in self._conflicts)
         self._hold_back_manifests(troubled)
         unfinished = {folder for folder in troubled if self._is_file(_manifest_in(folder))}
         going = [p for p in self._deletable - self._clearings if p.rpartition("/")[0] not in unfinished]
         desired = self._desired
-        return Plan(
-            clearings=tuple(Delete(RelPath.known(path)) for path in sorted(self._clearings)),
+        return SyncPlan(
+            clearings=tuple(DeleteFile(RelPath.known(path)) for path in sorted(self._clearings)),
             writes=_data_first(self._writes),
             modes=tuple(sorted(self._modes)),
-            deletions=tuple(sorted((Delete(RelPath.known(path)) for path in going), key=deletion_order)),
+            deletions=tuple(sorted((DeleteFile(RelPath.known(path)) for path in going), key=deletion_order)),
             skipped=desired.skipped + desired.excluded + self._strangers.left,
             refused=desired.refused,
             conflicts=desired.conflicts
-            + tuple(Note(path, why) for path, why in sorted(self._conflicts.items())),
+            + tuple(PathNote(path, why) for path, why in sorted(self._conflicts.items())),
             orphans_kept=tuple(map(RelPath.known, sorted(self._strangers.kept))),
             not_ours=tuple(map(RelPath.known, sorted(self._strangers.welcome))),
             remembered=self._remembered,
@@ -130,13 +144,13 @@ class _Planner:
                 if above != folder:
                     folder, blocked = above, self._blocked_above(above)
                 if blocked is None:
-                    self._writes.append(Write(known(path), version, replaces=False))
+                    self._writes.append(WriteFile(known(path), version, replaces=False))
                 else:
                     self._conflicts[path] = blocked
             elif kept[size:].hex() != version.blob:
-                self._writes.append(Write(known(path), version, replaces=True))
+                self._writes.append(WriteFile(known(path), version, replaces=True))
             elif kept[size - 1] != version.executable:
-                self._modes.append(SetMode(known(path), version))
+                self._modes.append(SetFileMode(known(path), version))
         if self._desired.partial:
             self._restore()
 
@@ -155,15 +169,15 @@ class _Planner:
             return
         there = self._at(path)
         if there is None:
-            self._writes.append(Write(RelPath.known(path), version, replaces=False))
+            self._writes.append(WriteFile(RelPath.known(path), version, replaces=False))
         elif there.kind is LiveKind.FOLDER:
             self._replace_folder(path, version)
         elif there.kind is not LiveKind.FILE:
             self._conflicts[path] = f"is a {there.kind} on the data volume, which is never replaced"
         elif there.version is None or there.version.blob != version.blob:
-            self._writes.append(Write(RelPath.known(path), version, replaces=True))
+            self._writes.append(WriteFile(RelPath.known(path), version, replaces=True))
         elif there.version.executable != version.executable:
-            self._modes.append(SetMode(RelPath.known(path), version))
+            self._modes.append(SetFileMode(RelPath.known(path), version))
         elif self._ledger.files.get(path) != (seen := record(version, there.stat)):
             self._remembered[path] = seen
 
@@ -191,7 +205,7 @@ class _Planner:
             self._conflicts[path] = f"is a folder on the data volume and holds {what}"
             return
         self._clearings.update(p for p, entry in inside if entry.kind is LiveKind.FILE)
-        self._writes.append(Write(RelPath.known(path), version, replaces=False))
+        self._writes.append(WriteFile(RelPath.known(path), version, replaces=False))
 
     def _may_go(self, path: str, entry: LiveEntry) -> bool:
         if entry.kind is LiveKind.FOLDER:
@@ -214,14 +228,14 @@ class _Planner:
             # A pass that was cut off may have deleted them, and not the folders that it emptied by that.
             yield from (path for path in self._ledger.kept if path not in self._live.found)
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> LedgerFacts:
         desired, ledger = self._desired, self._ledger
         managed: frozenset[str] = desired.managed.folders
         if not self._live.walked:  # who was not looked for in a folder must not be taken for a newcomer later
             managed &= ledger.folders
         folders = managed | (folders_above(self._mine) & ledger.folders)
-        skipped = Skipped.of(desired.skipped)
-        return Facts(
+        skipped = SkippedContent.of(desired.skipped)
+        return LedgerFacts(
             settings=desired.settings,
             mappings=desired.delivered,
             folders=folders,
@@ -259,7 +273,7 @@ def _manifest_in(folder: str) -> str:
     return f"{folder}/{RESOURCE_MANIFEST}" if folder else RESOURCE_MANIFEST
 
 
-def _data_first(writes: list[Write]) -> tuple[Write, ...]:
+def _data_first(writes: list[WriteFile]) -> tuple[WriteFile, ...]:
     inside = f"/{RESOURCE_MANIFEST}"
     ordered = sorted(writes, key=itemgetter(0))
     data = [write for write in ordered if not f"/{write.path}".endswith(inside)]

@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from stoker.domain.git_objects import Note, shown
+from stoker.domain.git_objects import PathNote, shown
 
 MAX_NAMED = 10
 _SEPARATOR = "\t"
 
 
-class Skipped(NamedTuple):
+class SkippedContent(NamedTuple):
     """The first names in their order, each with its reason, and how many there are in all."""
 
-    notes: tuple[Note, ...] = ()
+    notes: tuple[PathNote, ...] = ()
     total: int = 0
 
     @classmethod
-    def of(cls, notes: Sequence[Note]) -> Skipped:
+    def of(cls, notes: Sequence[PathNote]) -> SkippedContent:
         return cls(tuple(sorted(notes)[:MAX_NAMED]), len(notes))
 
     @classmethod
-    def stored(cls, texts: Collection[str], total: int) -> Skipped:
+    def stored(cls, texts: Collection[str], total: int) -> SkippedContent:
         """From what the ledger keeps."""
         parts = (text.partition(_SEPARATOR) for text in sorted(texts)[:MAX_NAMED])
-        notes = tuple(Note(path, why) for path, _, why in parts)
+        notes = tuple(PathNote(path, why) for path, _, why in parts)
         return cls(notes, max(total, len(notes)))
 
     @property

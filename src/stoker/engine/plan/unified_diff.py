@@ -19,7 +19,7 @@ MAX_LINE = 2000
 _MAX_PRODUCT = 1_000_000
 _BINARY_LOOK = 8000
 
-_Range = tuple[int, int, int, int]
+_DiffRange = tuple[int, int, int, int]
 
 
 def unified(path: str, old: bytes | None, new: bytes | None, *, limit: int = 1000) -> Iterator[str]:
@@ -65,7 +65,7 @@ def _body(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[str]:
         yield from _printed(" ", old[at:i2])
 
 
-def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_Range]:
+def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_DiffRange]:
     """Which lines become which, in order."""
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
@@ -82,9 +82,9 @@ def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_Range]:
             yield head + a1, head + a2, head + b1, head + b2
 
 
-def _hunks(changes: Iterable[_Range]) -> Iterator[list[_Range]]:
+def _hunks(changes: Iterable[_DiffRange]) -> Iterator[list[_DiffRange]]:
     """Changes that are so near that their context would meet belong together."""
-    together: list[_Range] = []
+    together: list[_DiffRange] = []
     for change in changes:
         if together and change[0] - together[-1][1] > 2 * CONTEXT:
             yield together

@@ -26,7 +26,7 @@ import msgspec
 from stoker.domain.errors import InvalidValue
 from stoker.engine.transform.json_check import BOM, why_not_json
 from stoker.engine.transform.json_path import JsonPath, element
-from stoker.engine.transform.typed_value import Kind, Typed, same_number, typed
+from stoker.engine.transform.typed_value import TypedValue, ValueKind, same_number, typed
 
 MAX_BYTES = 16 << 20
 MAX_VALUES = 250_000
@@ -43,12 +43,17 @@ _STRING_OR_BRACKET = re.compile(STRING + rb"|[{}\[\]]", re.DOTALL)
 
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
-_KINDS = {ord('"'): Kind.TEXT, ord("t"): Kind.BOOLEAN, ord("f"): Kind.BOOLEAN, ord("n"): Kind.NULL}
+_KINDS = {
+    ord('"'): ValueKind.TEXT,
+    ord("t"): ValueKind.BOOLEAN,
+    ord("f"): ValueKind.BOOLEAN,
+    ord("n"): ValueKind.NULL,
+}
 _OBJECT_OPENS, _LIST_OPENS = ord("{"), ord("[")
 _OPENS, _CLOSES = (b"{", b"["), (b"}", b"]")
 
 
-class _Member(NamedTuple):
+class _JsonMember(NamedTuple):
     """Where a member of an object stands."""
 
     name: str
@@ -60,7 +65,7 @@ class _Member(NamedTuple):
     end: int
 
 
-class _Absent(Exception):
+class _JsonPathAbsent(Exception):
     """The path leads nowhere; `parent` is the object in which only its last key is missing."""
 
     def __init__(self, why: str, parent: tuple[int, int] | None = None) -> None:
@@ -75,7 +80,7 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
     check(content)
     try:
         start, end = _find(content, path)
-    except _Absent as absent:
+    except _JsonPathAbsent as absent:
         if not adds:
             return content
         if absent.parent is None:
@@ -87,7 +92,7 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
     if opening in (_OBJECT_OPENS, _LIST_OPENS):
         what = "an object" if opening == _OBJECT_OPENS else "a list"
         raise InvalidValue(f"{path.text} cannot be set: {what} stands there, not a single value")
-    kind = _KINDS.get(opening, Kind.NUMBER)
+    kind = _KINDS.get(opening, ValueKind.NUMBER)
     new = typed(value, kind)
     if new.kind is kind and _same(content[start:end], new):
         return content
@@ -97,7 +102,7 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
 def _may_hold(content: bytes, path: JsonPath) -> bool:
     """Whether the last key could be there at all; a key may be spelt with escapes, so those are a yes."""
     last = path.steps[-1]
-    return isinstance(last, int) or b"\\" in content or _spelt(Typed(Kind.TEXT, last)) in content
+    return isinstance(last, int) or b"\\" in content or _spelt(TypedValue(ValueKind.TEXT, last)) in content
 
 
 def check(content: bytes) -> None:
@@ -122,18 +127,20 @@ def _find(content: bytes, path: JsonPath) -> tuple[int, int]:
         if content[start] == _OBJECT_OPENS and isinstance(step, str):
             found = _value_of(content, start, end, step)
             if found is None:
-                raise _Absent(f"{path.above(depth + 1)} is missing", (start, end) if last else None)
+                raise _JsonPathAbsent(f"{path.above(depth + 1)} is missing", (start, end) if last else None)
             start, end = found
         elif content[start] == _LIST_OPENS and index is not None:
             start, end = _element(content, start, end, index, path.above(depth))
         else:
-            raise _Absent(f"{path.above(depth)} is not {'an object' if isinstance(step, str) else 'a list'}")
+            raise _JsonPathAbsent(
+                f"{path.above(depth)} is not {'an object' if isinstance(step, str) else 'a list'}"
+            )
     return start, end
 
 
 def _value_of(content: bytes, start: int, end: int, name: str) -> tuple[int, int] | None:
     """The span of the value that the object of this span has for a key; None if it has no such key."""
-    quoted = _spelt(Typed(Kind.TEXT, name))
+    quoted = _spelt(TypedValue(ValueKind.TEXT, name))
     if len(quoted) == len(name.encode()) + 2:  # without escapes
         length = len(memoryview(_reader_of(name).decode(memoryview(content)[start:end]).value))
         if not length:
@@ -149,16 +156,16 @@ def _value_of(content: bytes, start: int, end: int, name: str) -> tuple[int, int
     return found[0] if found else None
 
 
-class _Wanted(msgspec.Struct):
+class _JsonMemberValue(msgspec.Struct):
     """The value of one key of an object; what else is in the object is checked and passed over."""
 
     value: msgspec.Raw = msgspec.Raw(b"")
 
 
 @lru_cache(maxsize=256)
-def _reader_of(name: str) -> msgspec.json.Decoder[_Wanted]:
+def _reader_of(name: str) -> msgspec.json.Decoder[_JsonMemberValue]:
     value = ("value", msgspec.Raw, msgspec.field(default=msgspec.Raw(b""), name=name))
-    kind = msgspec.defstruct("Wanted", [value], bases=(_Wanted,))
+    kind = msgspec.defstruct("Wanted", [value], bases=(_JsonMemberValue,))
     return msgspec.json.Decoder(kind)
 
 
@@ -171,13 +178,13 @@ def _respelt(name: str) -> re.Pattern[bytes]:
     return re.compile(rf"\\u00(?i:{codes})".encode())
 
 
-def _members(content: bytes, start: int, end: int) -> Iterator[_Member]:
+def _members(content: bytes, start: int, end: int) -> Iterator[_JsonMember]:
     """The members of the object of this span, one by one."""
     at = start + 1
     while (key := _KEY.match(content, at, end)) is not None:
         value_end = _end_of(content, key.end())
         name = json.loads(key[1])
-        yield _Member(name, at, key.start(1), key.end(1), key.end(), value_end)
+        yield _JsonMember(name, at, key.start(1), key.end(1), key.end(), value_end)
         at = value_end
 
 
@@ -198,7 +205,7 @@ def _end_of(content: bytes, at: int) -> int:
 def _element(content: bytes, start: int, end: int, index: int, where: str) -> tuple[int, int]:
     found = elements(content, start, end)
     if index >= len(found):
-        raise _Absent(f"{where} has {len(found)} elements, so none has the index {index}")
+        raise _JsonPathAbsent(f"{where} has {len(found)} elements, so none has the index {index}")
     return found[index]
 
 
@@ -213,18 +220,18 @@ def elements(content: bytes, start: int, end: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _same(old: bytes, new: Typed) -> bool:
-    if new.kind is Kind.TEXT:
+def _same(old: bytes, new: TypedValue) -> bool:
+    if new.kind is ValueKind.TEXT:
         return bool(json.loads(old) == new.text)
-    if new.kind is Kind.NUMBER:
+    if new.kind is ValueKind.NUMBER:
         return same_number(old.decode(), new.text)
     return old.decode() == new.text
 
 
-def _added(content: bytes, start: int, end: int, name: str, new: Typed) -> bytes:
+def _added(content: bytes, start: int, end: int, name: str, new: TypedValue) -> bytes:
     """One member more, in the layout of the last one."""
     members = deque(_members(content, start, end), maxlen=1)
-    key, value = _spelt(Typed(Kind.TEXT, name)), _spelt(new)
+    key, value = _spelt(TypedValue(ValueKind.TEXT, name)), _spelt(new)
     if not members:
         return content[: start + 1] + key + b": " + value + content[start + 1 :]
     last = members[-1]
@@ -233,8 +240,8 @@ def _added(content: bytes, start: int, end: int, name: str, new: Typed) -> bytes
     return content[: last.end] + b"," + before + key + between + value + content[last.end :]
 
 
-def _spelt(value: Typed) -> bytes:
-    text = json.dumps(value.text, ensure_ascii=False) if value.kind is Kind.TEXT else value.text
+def _spelt(value: TypedValue) -> bytes:
+    text = json.dumps(value.text, ensure_ascii=False) if value.kind is ValueKind.TEXT else value.text
     try:
         return text.encode()
     except UnicodeEncodeError:

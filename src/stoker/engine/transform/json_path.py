@@ -24,7 +24,7 @@ _STEP = (
     r"|\.?\[(?:(?P<index>[0-9]{1,9})|(?P<quoted>\"(?:[^\"\\]|\\.)*\"))\]"
 )
 
-Step = str | int
+JsonPathStep = str | int
 
 
 class JsonPath(NamedTuple):
@@ -32,7 +32,7 @@ class JsonPath(NamedTuple):
 
     text: str
     """In canonical form."""
-    steps: tuple[Step, ...]
+    steps: tuple[JsonPathStep, ...]
 
     @classmethod
     def parse(cls, written: str) -> JsonPath:
@@ -41,7 +41,7 @@ class JsonPath(NamedTuple):
         text = written.removeprefix("$")
         if not text.startswith((".", "[")):
             text = f".{text}"
-        steps: list[Step] = []
+        steps: list[JsonPathStep] = []
         at = 0
         while at < len(text):
             step = re.compile(_STEP).match(text, at)
@@ -59,14 +59,14 @@ class JsonPath(NamedTuple):
         return _spelt(self.steps[:depth]) if depth else "the document itself"
 
 
-def element(step: Step) -> int | None:
+def element(step: JsonPathStep) -> int | None:
     """The index that a step means where a list stands."""
     if isinstance(step, int):
         return step
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None
 
 
-def _step(match: re.Match[str], written: str) -> Step:
+def _step(match: re.Match[str], written: str) -> JsonPathStep:
     if match["key"] is not None:
         return match["key"]
     if match["index"] is not None:
@@ -77,11 +77,11 @@ def _step(match: re.Match[str], written: str) -> Step:
         raise InvalidValue(f"path {written!r} has the key {match['quoted']}, which cannot be read") from None
 
 
-def _spelt(steps: list[Step] | tuple[Step, ...]) -> str:
+def _spelt(steps: list[JsonPathStep] | tuple[JsonPathStep, ...]) -> str:
     return "".join(map(_spelt_step, steps))
 
 
-def _spelt_step(step: Step) -> str:
+def _spelt_step(step: JsonPathStep) -> str:
     if isinstance(step, int):
         return f"[{step}]"
     plain = re.fullmatch(_STEP, f".{step}")

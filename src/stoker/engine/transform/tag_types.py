@@ -20,12 +20,12 @@ _OPENS = ord("[")
 _TYPE = "UdtType"
 
 
-class _Definition(msgspec.Struct, rename="camel"):
+class _TagDefinition(msgspec.Struct, rename="camel"):
     name: object = None
     tag_type: object = _TYPE
 
 
-_ONE = msgspec.json.Decoder(_Definition)
+_ONE = msgspec.json.Decoder(_TagDefinition)
 
 
 def without(content: bytes, folder: str, names: frozenset[str]) -> bytes:

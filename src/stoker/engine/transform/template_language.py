@@ -53,7 +53,7 @@ _ATTRIBUTES = {
 }
 
 
-class Unresolvable(InvalidValue):
+class TemplateUnresolvable(InvalidValue):
     """A template that cannot be read, or that asks for what there is not (R-OBS-26)."""
 
     default_reason = Reason.TEMPLATE_RESOLUTION_FAILED
@@ -68,7 +68,7 @@ class TemplateFault(Exception):
         self.why = why
 
 
-class Field(NamedTuple):
+class TemplateField(NamedTuple):
     """An expression that stands for a value: an attribute of the values, or what that one has for a key."""
 
     name: str
@@ -77,16 +77,16 @@ class Field(NamedTuple):
     at: int
 
 
-Part = str | Field
+TemplatePart = str | TemplateField
 
 
-def parse(text: str, *, strict: bool = False) -> tuple[Part, ...]:
+def parse(text: str, *, strict: bool = False) -> tuple[TemplatePart, ...]:
     """Literal text and fields in their order.
 
     A `}}` that closes nothing is literal text, as in Go: JSON is full of them. Where
     `strict` is asked for it is an error.
     """
-    parts: list[Part] = []
+    parts: list[TemplatePart] = []
     at = 0
     while (opened := text.find("{{", at)) >= 0:
         if strict and text.find("}}", at, opened) >= 0:
@@ -105,7 +105,7 @@ def parse(text: str, *, strict: bool = False) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def fill(parts: tuple[Part, ...], values: TemplateValues) -> list[str]:
+def fill(parts: tuple[TemplatePart, ...], values: TemplateValues) -> list[str]:
     """Each part as text. One loop without calls: it runs several times for each mapping of each pass."""
     pieces: list[str] = []
     for part in parts:
@@ -128,11 +128,11 @@ class Template:
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
-            raise Unresolvable(f"template {text[:60]!r}… is longer than {MAX_LENGTH} characters")
+            raise TemplateUnresolvable(f"template {text[:60]!r}… is longer than {MAX_LENGTH} characters")
         try:
             self._parts = parse(text, strict=True)
         except TemplateFault as fault:
-            raise Unresolvable(f"template {_cut(text)} {fault.why}") from None
+            raise TemplateUnresolvable(f"template {_cut(text)} {fault.why}") from None
         self.text = text
         self.names = names(self._parts)
         """The fields that it depends on, such as `GatewayName` and `Vars.line`."""
@@ -145,13 +145,13 @@ class Template:
         try:
             pieces = fill(self._parts, values)
         except TemplateFault as fault:
-            raise Unresolvable(f"template {_cut(self.text)} {fault.why}") from None
+            raise TemplateUnresolvable(f"template {_cut(self.text)} {fault.why}") from None
         if quote is not None:
             pairs = zip(self._parts, pieces, strict=True)
-            pieces = [quote(piece) if isinstance(part, Field) else piece for part, piece in pairs]
+            pieces = [quote(piece) if isinstance(part, TemplateField) else piece for part, piece in pairs]
         text = "".join(pieces)
         if len(text) > MAX_LENGTH:
-            raise Unresolvable(f"template {_cut(self.text)} gives more than {MAX_LENGTH} characters")
+            raise TemplateUnresolvable(f"template {_cut(self.text)} gives more than {MAX_LENGTH} characters")
         return text
 
     def __repr__(self) -> str:
@@ -166,7 +166,9 @@ def render(text: str, values: TemplateValues) -> str:
     """A path with every field replaced; time is none of them (C-092), or each commit would move the files."""
     compiled = template(text)
     if "Timestamp" in compiled.names:
-        raise Unresolvable(f"template {_cut(text)} asks for .Timestamp, which must not stand in a path")
+        raise TemplateUnresolvable(
+            f"template {_cut(text)} asks for .Timestamp, which must not stand in a path"
+        )
     path = compiled.render(values)
     if compiled.names and not all(path.split("/")):
         _require_whole(compiled, values)
@@ -180,24 +182,26 @@ def _require_whole(compiled: Template, values: TemplateValues) -> None:
     """
     marked = compiled.render(values, lambda value: value or _NOTHING)
     if any(part and not part.strip(_NOTHING) for part in marked.split("/")):
-        raise Unresolvable(f"template {_cut(compiled.text)} has a part that is empty, because its value is")
+        raise TemplateUnresolvable(
+            f"template {_cut(compiled.text)} has a part that is empty, because its value is"
+        )
 
 
-def names(parts: tuple[Part, ...]) -> frozenset[str]:
-    return frozenset(part.name for part in parts if isinstance(part, Field))
+def names(parts: tuple[TemplatePart, ...]) -> frozenset[str]:
+    return frozenset(part.name for part in parts if isinstance(part, TemplateField))
 
 
-def _part(expression: re.Match[str]) -> Part:
+def _part(expression: re.Match[str]) -> TemplatePart:
     at = expression.start()
     if variable := expression["variable"]:
-        return Field(f"Vars.{variable}", "vars", variable, at)
+        return TemplateField(f"Vars.{variable}", "vars", variable, at)
     if label := expression["label"]:
-        return Field(f"Labels.{label}", "labels", label, at)
+        return TemplateField(f"Labels.{label}", "labels", label, at)
     if name := expression["field"]:
         attribute = _ATTRIBUTES.get(name)
         if attribute is None:
             raise TemplateFault(at, f"asks for .{name[:80]}, which has no value")
-        return Field(name, attribute, "", at)
+        return TemplateField(name, attribute, "", at)
     if quoted := expression["quoted"]:
         try:
             return str(json.loads(quoted))

@@ -9,7 +9,7 @@ byte order mark included. `{{"{{"}}` writes two braces that are meant for somebo
 from __future__ import annotations
 
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.transform.template_language import TemplateFault, Unresolvable, fill, parse
+from stoker.engine.transform.template_language import TemplateFault, TemplateUnresolvable, fill, parse
 
 MAX_BYTES = 16 << 20
 
@@ -25,24 +25,26 @@ def fill_in(content: bytes, values: TemplateValues) -> bytes:
         raise _at_line(text, fault) from None
     # Counted before it is built: a short expression may stand for a long value a million times.
     if sum(map(len, pieces)) > MAX_BYTES:
-        raise Unresolvable(f"would be larger than {MAX_BYTES} bytes once its fields are filled in")
+        raise TemplateUnresolvable(f"would be larger than {MAX_BYTES} bytes once its fields are filled in")
     try:
         return "".join(pieces).encode()
     except UnicodeEncodeError:
-        raise Unresolvable("gets a value that is not valid Unicode text") from None
+        raise TemplateUnresolvable("gets a value that is not valid Unicode text") from None
 
 
 def _text(content: bytes) -> str:
     if len(content) > MAX_BYTES:
-        raise Unresolvable(f"is larger than {MAX_BYTES} bytes, so no fields are filled in")
+        raise TemplateUnresolvable(f"is larger than {MAX_BYTES} bytes, so no fields are filled in")
     if b"\0" in content:
-        raise Unresolvable("is binary (it holds a NUL byte), so no fields can be filled in")
+        raise TemplateUnresolvable("is binary (it holds a NUL byte), so no fields can be filled in")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise Unresolvable(f"is not UTF-8 text (byte {error.start}), so no fields can be filled in") from None
+        raise TemplateUnresolvable(
+            f"is not UTF-8 text (byte {error.start}), so no fields can be filled in"
+        ) from None
 
 
-def _at_line(text: str, fault: TemplateFault) -> Unresolvable:
+def _at_line(text: str, fault: TemplateFault) -> TemplateUnresolvable:
     line = text.count("\n", 0, fault.at) + 1
-    return Unresolvable(f"line {line} {fault.why}")
+    return TemplateUnresolvable(f"line {line} {fault.why}")

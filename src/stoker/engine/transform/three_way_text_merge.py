@@ -17,7 +17,7 @@ LARGEST = 4_000_000
 """Pairs of lines; what differs in more is compared as a whole, for finding likeness is quadratic."""
 
 
-class _Match(NamedTuple):
+class _CommonLines(NamedTuple):
     """Lines that two texts have in common."""
 
     base: int
@@ -72,17 +72,17 @@ def _common(base: list[bytes], ours: list[bytes], theirs: list[bytes]) -> Iterat
             b = next(other, None)
 
 
-def _matches(base: Sequence[bytes], other: Sequence[bytes]) -> list[_Match]:
+def _matches(base: Sequence[bytes], other: Sequence[bytes]) -> list[_CommonLines]:
     """What both have in common, in order; the ends first, for most changes lie between two long ones."""
     short = min(len(base), len(other))
     head = next((at for at in range(short) if base[at] != other[at]), short)
     tail = next((at for at in range(short - head) if base[-1 - at] != other[-1 - at]), short - head)
-    found = [_Match(0, 0, head)] if head else []
+    found = [_CommonLines(0, 0, head)] if head else []
     left, right = base[head : len(base) - tail], other[head : len(other) - tail]
     if len(left) * len(right) <= LARGEST:
-        found += [_Match(a + head, b + head, size) for a, b, size in _alike(left, right)]
+        found += [_CommonLines(a + head, b + head, size) for a, b, size in _alike(left, right)]
     if tail:
-        found.append(_Match(len(base) - tail, len(other) - tail, tail))
+        found.append(_CommonLines(len(base) - tail, len(other) - tail, tail))
     return found
 
 

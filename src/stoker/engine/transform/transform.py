@@ -2,7 +2,7 @@
 
 Built once per pass from an intent's transforms, with all templates rendered and all
 paths read, so that a mistake in a setting is found before any file is. For each file
-that will be delivered it gives a `Recipe`, or nothing where the content goes through
+that will be delivered it gives a `FileTransform`, or nothing where the content goes through
 untouched, which is the answer for nearly all of them. The order within a recipe never
 varies: content template, inherited tag types, the tag provider's name, `normalize`
 (systemName, then its fields as they are listed), patches as they are listed, each with
@@ -28,10 +28,10 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.files import FilePatch, ProviderName, Transforms
+from stoker.domain.intent.files import FilePatch, TagProviderName, TransformPolicy
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
-from stoker.engine.match.globs import Globs
+from stoker.engine.match.globs import GlobSet
 from stoker.engine.transform.json_path import JsonPath
 from stoker.engine.transform.template_language import template
 from stoker.engine.transform.templates import fill_in
@@ -51,7 +51,7 @@ def normalizes(path: str) -> bool:
     return path.rpartition("/")[2] in NORMALIZED
 
 
-class Edit(NamedTuple):
+class ValueEdit(NamedTuple):
     """A value to set."""
 
     path: JsonPath
@@ -59,14 +59,14 @@ class Edit(NamedTuple):
     adds: bool
 
 
-class Recipe(NamedTuple):
+class FileTransform(NamedTuple):
     """What is done to the content of one file."""
 
     file: str
-    edits: tuple[Edit, ...]
+    edits: tuple[ValueEdit, ...]
     values: TemplateValues | None
     """For the fields in the content itself; None if it is no template."""
-    provider: ProviderName | None = None
+    provider: TagProviderName | None = None
     inherited: tuple[str, frozenset[str]] | None = None
     """Where it lies below its tag provider, and the types that are not to be in it."""
 
@@ -87,13 +87,13 @@ class Recipe(NamedTuple):
         return content
 
 
-class _Patch(NamedTuple):
+class _ResolvedPatch(NamedTuple):
     """A patch whose file and values are known."""
 
     label: str
     exact: str
-    glob: Globs | None
-    edits: tuple[Edit, ...]
+    glob: GlobSet | None
+    edits: tuple[ValueEdit, ...]
 
     def is_for(self, destination: str) -> bool:
         if self.glob is None:
@@ -106,7 +106,7 @@ class _Patch(NamedTuple):
         return any(map(self.is_for, destinations))
 
 
-class Transforming:
+class TransformSet:
     """The transforms of one intent for one commit."""
 
     __slots__ = (
@@ -121,7 +121,7 @@ class Transforming:
         "_wild",
     )
 
-    def __init__(self, transforms: Transforms, values: TemplateValues) -> None:
+    def __init__(self, transforms: TransformPolicy, values: TemplateValues) -> None:
         self._values = values
         normalize = tuple(_normalize(transforms))
         self._normalize = tuple(_edit(path, value, values, adds=False) for path, value in normalize)
@@ -134,7 +134,7 @@ class Transforming:
         self._files = {patch.exact for patch in self._patches if patch.glob is None}
         self._wild = tuple(patch for patch in self._patches if patch.glob is not None)
 
-    def recipe(self, destination: str, *, template: bool) -> Recipe | None:
+    def recipe(self, destination: str, *, template: bool) -> FileTransform | None:
         """What to do with the file that goes there; None if nothing. Called for every file of a pass."""
         normalized = destination.endswith(self._endings) and normalizes(destination)
         provider = self._provider if normalized and destination.endswith(CONFIG) else None
@@ -147,7 +147,7 @@ class Transforming:
             *(self._normalize if normalized else ()),
             *(edit for patch in patches for edit in patch.edits),
         )
-        return Recipe(destination, edits, self._values if template else None, provider, inherited)
+        return FileTransform(destination, edits, self._values if template else None, provider, inherited)
 
     def patches(self, destination: str) -> bool:
         """Whether a patch is for the file that goes there."""
@@ -168,34 +168,34 @@ class Transforming:
         return tuple(patch.label for patch in self._patches if not patch.is_for_any(delivered))
 
 
-def _normalize(transforms: Transforms) -> Iterator[tuple[str, str]]:
+def _normalize(transforms: TransformPolicy) -> Iterator[tuple[str, str]]:
     if transforms.system_name is not None:
         yield SYSTEM_NAME, transforms.system_name
     for one in transforms.fields:
         yield one.json_path, one.value_template
 
 
-def _edit(path: str, value: str, values: TemplateValues, *, adds: bool) -> Edit:
+def _edit(path: str, value: str, values: TemplateValues, *, adds: bool) -> ValueEdit:
     parsed = JsonPath.parse(path)
     try:
-        return Edit(parsed, template(value).render(values), adds)
+        return ValueEdit(parsed, template(value).render(values), adds)
     except InvalidValue as error:
         raise InvalidValue(
             f"the value for {parsed.text} cannot be made: {error.message}", reason=error.reason
         ) from None
 
 
-def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _Patch:
+def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _ResolvedPatch:
     label = f"patches[{index}] ({patch.file})"
     try:
         exact, glob = _files(patch.file, values)
         edits = tuple(_edit(path, value, values, adds=True) for path, value in patch.values)
     except InvalidValue as error:
         raise InvalidValue(f"{label}: {error.message}", reason=error.reason) from None
-    return _Patch(label, exact, glob, edits)
+    return _ResolvedPatch(label, exact, glob, edits)
 
 
-def _files(written: str, values: TemplateValues) -> tuple[str, Globs | None]:
+def _files(written: str, values: TemplateValues) -> tuple[str, GlobSet | None]:
     """The file that is meant, or the glob of files. A value stands for itself, never for a wildcard."""
     compiled = template(written)
     if "Timestamp" in compiled.names:
@@ -205,7 +205,7 @@ def _files(written: str, values: TemplateValues) -> tuple[str, Globs | None]:
         return RelPath.clean(text), None
     pattern = compiled.render(values, lambda value: re.sub(_WILD, r"\\\g<0>", value))
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    return "", Globs(("/".join(parts) + "/" * pattern.endswith("/"),))
+    return "", GlobSet(("/".join(parts) + "/" * pattern.endswith("/"),))
 
 
 def _without_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
@@ -214,7 +214,7 @@ def _without_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
     return tag_types.without(content, folder, names)
 
 
-def _renamed(content: bytes, provider: ProviderName) -> bytes:
+def _renamed(content: bytes, provider: TagProviderName) -> bytes:
     from stoker.engine.transform import tag_provider  # noqa: PLC0415 - a parser, for those who have another name
 
     return tag_provider.renamed(content, provider.repository, provider.gateway)

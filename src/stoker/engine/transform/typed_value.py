@@ -24,29 +24,29 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _COMPARABLE = re.compile(r"-?[0-9]{1,64}(?:\.[0-9]{1,64})?(?:[eE][-+]?[0-9]{1,6})?")
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     TEXT = "a text"
     NUMBER = "a number"
     BOOLEAN = "true or false"
     NULL = "null"
 
 
-class Typed(NamedTuple):
+class TypedValue(NamedTuple):
     """A value of a kind; what is not a text is spelt as in JSON."""
 
-    kind: Kind
+    kind: ValueKind
     text: str
 
 
-def typed(text: str, over: Kind | None) -> Typed:
+def typed(text: str, over: ValueKind | None) -> TypedValue:
     """What a text means where a value of this kind stands, or nothing at all."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         try:
-            return Typed(Kind.TEXT, str(json.loads(text)))
+            return TypedValue(ValueKind.TEXT, str(json.loads(text)))
         except ValueError:
-            return Typed(Kind.TEXT, text)
+            return TypedValue(ValueKind.TEXT, text)
     spelt = _spelt(text)
-    return Typed(spelt if over in (None, spelt) else Kind.TEXT, text)
+    return TypedValue(spelt if over in (None, spelt) else ValueKind.TEXT, text)
 
 
 def same_number(one: str, other: str) -> bool:
@@ -56,9 +56,9 @@ def same_number(one: str, other: str) -> bool:
     return all(map(_COMPARABLE.fullmatch, (one, other))) and Decimal(one) == Decimal(other)
 
 
-def _spelt(text: str) -> Kind:
+def _spelt(text: str) -> ValueKind:
     if text in ("true", "false"):
-        return Kind.BOOLEAN
+        return ValueKind.BOOLEAN
     if text == "null":
-        return Kind.NULL
-    return Kind.NUMBER if _NUMBER.fullmatch(text) else Kind.TEXT
+        return ValueKind.NULL
+    return ValueKind.NUMBER if _NUMBER.fullmatch(text) else ValueKind.TEXT

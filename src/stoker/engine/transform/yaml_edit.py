@@ -19,8 +19,15 @@ from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 from stoker.engine.transform.json_path import JsonPath, element
-from stoker.engine.transform.typed_value import Kind, Typed, same_number, typed
-from stoker.engine.transform.yaml_nodes import MAX_BYTES, Documents, Mark, Node, NodeKind, read
+from stoker.engine.transform.typed_value import TypedValue, ValueKind, same_number, typed
+from stoker.engine.transform.yaml_nodes import (
+    MAX_BYTES,
+    YamlDocuments,
+    YamlMark,
+    YamlNode,
+    YamlNodeKind,
+    read,
+)
 
 _BOM = "\ufeff"
 
@@ -35,21 +42,21 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*")
 _NO_PLAIN_TEXT = frozenset({*_WORDS, "y", "n", "null"})
 
 
-class _Edit(NamedTuple):
+class _YamlEdit(NamedTuple):
     """Replace a span; `places` in the shape are those of the new value, or of the new key and value."""
 
     start: int
     end: int
     text: str
     place: int
-    marks: tuple[Mark, ...]
+    marks: tuple[YamlMark, ...]
     adds: bool = False
 
 
-class _Absent(Exception):
+class _YamlPathAbsent(Exception):
     """The path leads nowhere; `parent` is the map in which only its last key is missing."""
 
-    def __init__(self, why: str, parent: Node | None = None) -> None:
+    def __init__(self, why: str, parent: YamlNode | None = None) -> None:
         super().__init__(why)
         self.parent = parent
 
@@ -86,18 +93,20 @@ def _text(content: bytes) -> str:
         raise InvalidValue(f"is not YAML: it is not UTF-8 at byte {error.start}") from None
 
 
-def _edit(body: str, root: Node, path: JsonPath, value: str, *, adds: bool) -> _Edit | None:
+def _edit(body: str, root: YamlNode, path: JsonPath, value: str, *, adds: bool) -> _YamlEdit | None:
     """What has to be done in one document; None if nothing."""
     try:
         node = _find(root, path)
-    except _Absent as absent:
+    except _YamlPathAbsent as absent:
         if not adds:
             return None
         if absent.parent is None:
             raise InvalidValue(f"{path.text} cannot be set: {absent}") from None
         return _addition(body, absent.parent, str(path.steps[-1]), typed(value, None))
-    if node.kind is not NodeKind.SCALAR:
-        what = {NodeKind.MAP: "a map", NodeKind.LIST: "a list", NodeKind.ALIAS: "an alias"}[node.kind]
+    if node.kind is not YamlNodeKind.SCALAR:
+        what = {YamlNodeKind.MAP: "a map", YamlNodeKind.LIST: "a list", YamlNodeKind.ALIAS: "an alias"}[
+            node.kind
+        ]
         raise InvalidValue(f"{path.text} cannot be set: {what} stands there, not a single value")
     kind = _kind(node)
     new = _typed(value, kind)
@@ -113,85 +122,87 @@ def _edit(body: str, root: Node, path: JsonPath, value: str, *, adds: bool) -> _
         node.start == node.end and body[node.start - 1 : node.start].strip()
     ):  # nothing stands behind the colon
         spelt = f" {spelt}"
-    return _Edit(node.start, node.end, spelt, node.place, (_mark(new, spelt),))
+    return _YamlEdit(node.start, node.end, spelt, node.place, (_mark(new, spelt),))
 
 
-def _find(root: Node, path: JsonPath) -> Node:
+def _find(root: YamlNode, path: JsonPath) -> YamlNode:
     node = root
     for depth, step in enumerate(path.steps):
         index = element(step)
-        if node.kind is NodeKind.ALIAS:
+        if node.kind is YamlNodeKind.ALIAS:
             raise InvalidValue(f"{path.text} cannot be set: {path.above(depth)} is an alias")
         if node.anchor:
             raise InvalidValue(
                 f"{path.text} cannot be set: {path.above(depth)} is shared by the anchor &{node.anchor[:80]}"
             )
-        if node.kind is NodeKind.MAP and isinstance(step, str):
+        if node.kind is YamlNodeKind.MAP and isinstance(step, str):
             node = _member(node, step, path, depth)
-        elif node.kind is NodeKind.LIST and index is not None:
+        elif node.kind is YamlNodeKind.LIST and index is not None:
             if index >= len(node.children):
-                raise _Absent(
+                raise _YamlPathAbsent(
                     f"{path.above(depth)} has {len(node.children)} elements, so none has the index {index}"
                 )
             node = node.children[index]
         else:
-            raise _Absent(f"{path.above(depth)} is not {'a map' if isinstance(step, str) else 'a list'}")
+            raise _YamlPathAbsent(
+                f"{path.above(depth)} is not {'a map' if isinstance(step, str) else 'a list'}"
+            )
     return node
 
 
-def _member(parent: Node, name: str, path: JsonPath, depth: int) -> Node:
+def _member(parent: YamlNode, name: str, path: JsonPath, depth: int) -> YamlNode:
     keys, values = parent.children[::2], parent.children[1::2]
     found = [
         value
         for key, value in zip(keys, values, strict=True)
-        if key.kind is NodeKind.SCALAR and key.value == name
+        if key.kind is YamlNodeKind.SCALAR and key.value == name
     ]
     if len(found) > 1:
         raise InvalidValue(f"holds the key {name[:80]!r} twice in one map, so {path.text} cannot be set")
     if not found:
         last = depth == len(path.steps) - 1
-        raise _Absent(f"{path.above(depth + 1)} is missing", parent if last else None)
+        raise _YamlPathAbsent(f"{path.above(depth + 1)} is missing", parent if last else None)
     return found[0]
 
 
-def _kind(node: Node) -> Kind:
+def _kind(node: YamlNode) -> ValueKind:
     if not node.plain:
-        return Kind.TEXT
+        return ValueKind.TEXT
     if node.value in _NULLS:
-        return Kind.NULL
+        return ValueKind.NULL
     if node.value.lower() in _WORDS:
-        return Kind.BOOLEAN
-    return Kind.NUMBER if _NUMBER.fullmatch(node.value) else Kind.TEXT
+        return ValueKind.BOOLEAN
+    return ValueKind.NUMBER if _NUMBER.fullmatch(node.value) else ValueKind.TEXT
 
 
-def _typed(value: str, kind: Kind) -> Typed:
-    if kind is Kind.BOOLEAN and value.lower() in _WORDS:
-        return Typed(kind, value)
+def _typed(value: str, kind: ValueKind) -> TypedValue:
+    if kind is ValueKind.BOOLEAN and value.lower() in _WORDS:
+        return TypedValue(kind, value)
     return typed(value, kind)
 
 
-def _same(node: Node, new: Typed) -> bool:
-    if new.kind is Kind.BOOLEAN:
+def _same(node: YamlNode, new: TypedValue) -> bool:
+    if new.kind is ValueKind.BOOLEAN:
         return _WORDS[node.value.lower()] == _WORDS[new.text.lower()]
-    if new.kind is Kind.NUMBER:
+    if new.kind is ValueKind.NUMBER:
         return same_number(node.value, new.text)
-    return new.kind is Kind.NULL or node.value == new.text
+    return new.kind is ValueKind.NULL or node.value == new.text
 
 
-def _addition(body: str, parent: Node, name: str, new: Typed) -> _Edit:
+def _addition(body: str, parent: YamlNode, name: str, new: TypedValue) -> _YamlEdit:
     """One member more behind the last one, in its own line or within the braces."""
     quotes = '"' if parent.children and parent.children[0].style == '"' else ""
-    key, value = _spelt(Typed(Kind.TEXT, name), quotes), _spelt(new, quotes)
-    marks = (_mark(Typed(Kind.TEXT, name), key), _mark(new, value))
+    key, value = _spelt(TypedValue(ValueKind.TEXT, name), quotes), _spelt(new, quotes)
+    marks = (_mark(TypedValue(ValueKind.TEXT, name), key), _mark(new, value))
     if parent.flow:
         at = parent.children[-1].end if parent.children else parent.end - 1
         lead, tail = (", " if parent.children else ""), ""
     else:
         at, lead, tail = _next_line(body, parent)
-    return _Edit(at, at, f"{lead}{key}: {value}{tail}", parent.last_place, marks, adds=True)
+    return _YamlEdit(at, at, f"{lead}{key}: {value}{tail}", parent.last_place, marks, adds=True)
 
 
-def _next_line(body: str, parent: Node) -> tuple[int, str, str]:
+def _next_line(body: str, parent: YamlNode) -> tuple[int, str, str]:
     """Where the line behind the last member begins, and what has to stand around a new one."""
     leaf = parent
     while leaf.children and not leaf.flow:
@@ -204,9 +215,9 @@ def _next_line(body: str, parent: Node) -> tuple[int, str, str]:
     return (rest.end() if rest else leaf.end), newline + indent, ""
 
 
-def _spelt(new: Typed, style: str) -> str:
+def _spelt(new: TypedValue, style: str) -> str:
     text = new.text
-    if new.kind is not Kind.TEXT:
+    if new.kind is not ValueKind.TEXT:
         return text
     if style == "'" and text.isprintable():
         return "'" + text.replace("'", "''") + "'"
@@ -225,11 +236,11 @@ def _escaped(char: str) -> str:
     return f"\\U{ord(char):08x}"
 
 
-def _mark(new: Typed, spelt: str) -> Mark:
+def _mark(new: TypedValue, spelt: str) -> YamlMark:
     return ("ScalarEvent ", "", new.text, spelt.strip()[:1] not in ("'", '"'))
 
 
-def _as_meant(before: Documents, edits: list[_Edit], body: str) -> bool:
+def _as_meant(before: YamlDocuments, edits: list[_YamlEdit], body: str) -> bool:
     """Whether the new text reads as the old one with exactly these edits."""
     expected = list(before.shape)
     for edit in reversed(edits):

@@ -21,22 +21,22 @@ MAX_NODES = 100_000
 MAX_DIRECTIVES = 16
 
 
-class NodeKind(Enum):
+class YamlNodeKind(Enum):
     SCALAR = auto()
     MAP = auto()
     LIST = auto()
     ALIAS = auto()
 
 
-Mark = tuple[str, str, str, bool]
+YamlMark = tuple[str, str, str, bool]
 """Of one event: what it is with its anchor, its tag, its value, and whether it stands without quotes."""
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     """A value and its span; of a list or map, what is in it (in a map keys and values take turns)."""
 
-    kind: NodeKind
+    kind: YamlNodeKind
     start: int
     end: int
     column: int
@@ -47,7 +47,7 @@ class Node:
     anchor: str = ""
     tag: str = ""
     flow: bool = False
-    children: list[Node] = field(default_factory=list)
+    children: list[YamlNode] = field(default_factory=list)
     last_place: int = 0
 
     @property
@@ -56,19 +56,19 @@ class Node:
 
 
 @dataclass(slots=True)
-class Documents:
+class YamlDocuments:
     """A whole file."""
 
-    roots: list[Node]
-    shape: list[Mark]
+    roots: list[YamlNode]
+    shape: list[YamlMark]
 
 
-def read(text: str) -> Documents:
+def read(text: str) -> YamlDocuments:
     """All documents of a text that has no byte order mark."""
     # The parser compares each tag directive with all that came before it.
     if text.count("\n%") + text.startswith("%") > MAX_DIRECTIVES:
         raise InvalidValue(f"is not YAML that can be edited: it has more than {MAX_DIRECTIVES} directives")
-    reader = _Reader()
+    reader = _YamlNodeReader()
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             reader.take(event)
@@ -77,16 +77,16 @@ def read(text: str) -> Documents:
         problem = getattr(error, "problem", None) or "it cannot be read"
         where = f"line {mark.line + 1}: " if mark is not None else ""
         raise InvalidValue(f"is not YAML: {where}{problem}") from None
-    return Documents(reader.roots, reader.shape)
+    return YamlDocuments(reader.roots, reader.shape)
 
 
-class _Reader:
+class _YamlNodeReader:
     """Turns events into nodes."""
 
     def __init__(self) -> None:
-        self.roots: list[Node] = []
-        self.shape: list[Mark] = []
-        self._open: list[Node] = []
+        self.roots: list[YamlNode] = []
+        self.shape: list[YamlMark] = []
+        self._open: list[YamlNode] = []
 
     def take(self, event: yaml.Event) -> None:
         anchor, tag = getattr(event, "anchor", None) or "", getattr(event, "tag", None) or ""
@@ -95,11 +95,11 @@ class _Reader:
         self.shape.append((f"{type(event).__name__} {anchor}", tag, value, plain))
         match event:
             case yaml.ScalarEvent():
-                self._add(self._node(event, NodeKind.SCALAR, value=value, style=event.style or ""))
+                self._add(self._node(event, YamlNodeKind.SCALAR, value=value, style=event.style or ""))
             case yaml.AliasEvent():
-                self._add(self._node(event, NodeKind.ALIAS))
+                self._add(self._node(event, YamlNodeKind.ALIAS))
             case yaml.CollectionStartEvent():
-                kind = NodeKind.MAP if isinstance(event, yaml.MappingStartEvent) else NodeKind.LIST
+                kind = YamlNodeKind.MAP if isinstance(event, yaml.MappingStartEvent) else YamlNodeKind.LIST
                 node = self._node(event, kind, flow=bool(event.flow_style))
                 self._add(node)
                 self._open.append(node)
@@ -113,13 +113,19 @@ class _Reader:
                 done.last_place = len(self.shape) - 1
 
     def _node(
-        self, event: yaml.NodeEvent, kind: NodeKind, *, value: str = "", style: str = "", flow: bool = False
-    ) -> Node:
+        self,
+        event: yaml.NodeEvent,
+        kind: YamlNodeKind,
+        *,
+        value: str = "",
+        style: str = "",
+        flow: bool = False,
+    ) -> YamlNode:
         if len(self.shape) > MAX_NODES:
             raise InvalidValue(f"is not YAML that can be edited: it holds more than {MAX_NODES} values")
         start, column = _place(event.start_mark)
         end, _ = _place(event.end_mark)
-        return Node(
+        return YamlNode(
             kind,
             start,
             end,
@@ -132,7 +138,7 @@ class _Reader:
             flow=flow,
         )
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: YamlNode) -> None:
         (self._open[-1].children if self._open else self.roots).append(node)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.fs.watch import inotify
-from stoker.fs.watch.inotify import Event, Inotify
+from stoker.fs.watch.inotify import Inotify, InotifyEvent
 
 QUIET = 0.05
 PATIENCE = 0.5
@@ -32,14 +32,14 @@ _MASK = (
 )
 
 
-class FolderNotices:
+class FolderWatch:
     """`await changed()` returns after each burst of changes below the folder."""
 
     def __init__(self, root: Path, *, clock: Clock | None = None, inotify: bool = True) -> None:
         self._root = root
         self._clock = clock if clock is not None else SystemClock()
         self._event = asyncio.Event()
-        self._inotify = _Watches.opened(root, self._event.set) if inotify else None
+        self._inotify = _InotifyFolderWatch.opened(root, self._event.set) if inotify else None
         self._stamp = None if self._inotify is not None else _stamp(root)
 
     @property
@@ -65,7 +65,7 @@ class FolderNotices:
             self._inotify.close()
             self._inotify = None
 
-    async def _told(self, watches: _Watches) -> None:
+    async def _told(self, watches: _InotifyFolderWatch) -> None:
         """Until the kernel tells something, or there is something that it does not tell."""
         told = asyncio.ensure_future(self._event.wait())
         try:
@@ -75,7 +75,7 @@ class FolderNotices:
             told.cancel()
         if watches.astray:
             watches.close()
-            self._inotify = _Watches.opened(self._root, self._event.set)
+            self._inotify = _InotifyFolderWatch.opened(self._root, self._event.set)
             self._event.set()
 
     async def _polled(self) -> None:
@@ -87,7 +87,7 @@ class FolderNotices:
                 return
 
 
-class _Watches:
+class _InotifyFolderWatch:
     """The kernel's notices, with one watch per folder."""
 
     def __init__(self, kernel: Inotify, root: Path, tell: Callable[[], None]) -> None:
@@ -98,7 +98,7 @@ class _Watches:
         self._identity = _identity(root)
 
     @classmethod
-    def opened(cls, root: Path, tell: Callable[[], None]) -> _Watches | None:
+    def opened(cls, root: Path, tell: Callable[[], None]) -> _InotifyFolderWatch | None:
         """None where there is no inotify, not enough of it, or a root that it does not watch."""
         kernel = Inotify.opened(_MASK)
         if kernel is None:
@@ -144,7 +144,7 @@ class _Watches:
             if number is not None:
                 self._folders[number] = place
 
-    def _heard(self, event: Event) -> None:
+    def _heard(self, event: InotifyEvent) -> None:
         if event.name == _GIT:
             return
         if event.mask & inotify.IGNORED:  # the folder is gone, and its watch with it

@@ -28,7 +28,7 @@ _BUFFER = 64 * 1024
 _HARMLESS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
-class Event(NamedTuple):
+class InotifyEvent(NamedTuple):
     """Something happened in a watched folder; `name` is empty where it happened to the folder itself."""
 
     number: int
@@ -68,7 +68,7 @@ class Inotify:
     def leave(self, number: int) -> None:
         self._libc.inotify_rm_watch(self._fd, number)
 
-    def listen(self, hear: Callable[[Event], None]) -> None:
+    def listen(self, hear: Callable[[InotifyEvent], None]) -> None:
         """Hand every event to `hear`, from the running event loop, until closed."""
 
         def read() -> None:
@@ -89,10 +89,10 @@ class Inotify:
         self._fd = -1
 
 
-def _events(data: bytes) -> Iterator[Event]:
+def _events(data: bytes) -> Iterator[InotifyEvent]:
     at = 0
     while at < len(data):
         number, mask, _, size = _EVENT.unpack_from(data, at)
         at += _EVENT.size
-        yield Event(number, mask, os.fsdecode(data[at : at + size].rstrip(b"\0")))
+        yield InotifyEvent(number, mask, os.fsdecode(data[at : at + size].rstrip(b"\0")))
         at += size

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stoker.fs.watch import inotify
-from stoker.fs.watch.inotify import Event, Inotify
+from stoker.fs.watch.inotify import Inotify, InotifyEvent
 
 MOST = 4096
 """Paths; of more than that it says `everything`, which costs less than looking at each."""
@@ -25,7 +25,7 @@ MOST = 4096
 _MASK = inotify.CLOSE_WRITE | inotify.ATTRIB | inotify.MOVED | inotify.CREATE | inotify.DELETE
 
 
-class Noticed(NamedTuple):
+class ChangedPaths(NamedTuple):
     """Where something happened since it was last asked."""
 
     paths: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class Noticed(NamedTuple):
         return bool(self.paths or self.folders or self.everything)
 
 
-class PathNotices:
+class PathWatch:
     """One folder; made in the event loop, its watches set by `start` in a thread."""
 
     def __init__(
@@ -79,9 +79,9 @@ class PathNotices:
         """Whether some folders are not watched, so that only a walk finds what happens there."""
         return self._kernel is None or self._kernel.blind
 
-    def take(self) -> Noticed:
+    def take(self) -> ChangedPaths:
         """What was noticed; it is not told again."""
-        taken = Noticed(frozenset(self._paths), frozenset(self._folders), self._everything)
+        taken = ChangedPaths(frozenset(self._paths), frozenset(self._folders), self._everything)
         self._paths, self._folders, self._everything = set(), set(), False
         return taken
 
@@ -89,7 +89,7 @@ class PathNotices:
         if self._kernel is not None:
             self._kernel.close()
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: InotifyEvent) -> None:
         """What the kernel says, one by one."""
         if event.mask & inotify.OVERFLOW:
             self._lost()
@@ -105,7 +105,7 @@ class PathNotices:
             elif not event.mask & inotify.ATTRIB and self._enters(path):
                 self._folder(event, path)
 
-    def _folder(self, event: Event, path: str) -> None:
+    def _folder(self, event: InotifyEvent, path: str) -> None:
         if event.mask & inotify.MOVED_FROM:
             # Its watches go with it and would tell of a place where it no longer is.
             inside = f"{path}/"

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from stoker.domain.refs import RepoUrl
-from stoker.git.auth.credentials import Password
+from stoker.git.auth.credentials import GitPassword
 from stoker.git.private_files import install
 
 # git asks "Username for 'https://host': " and "Password for 'https://user@host': ".
@@ -31,7 +31,7 @@ def install_askpass(folder: Path) -> Path:
     return install(folder / "askpass", _ASKPASS)
 
 
-def askpass_environment(helper: Path, url: RepoUrl, login: Password) -> dict[str, str]:
+def askpass_environment(helper: Path, url: RepoUrl, login: GitPassword) -> dict[str, str]:
     """What the helper needs, for the environment of one git process."""
     parts = urlsplit(url)
     return {

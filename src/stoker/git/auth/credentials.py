@@ -1,6 +1,6 @@
 """What opens a repository, as values.
 
-An `Access` is read anew for each call that talks to the source (`AccessReader`),
+An `RepoAccess` is read anew for each call that talks to the source (`RepoAccessReader`),
 because the Secret or file behind it may have changed; it is held no longer than
 that call. `stoker.git.auth.git_env` turns it into what one git process needs. Nothing
 here may be shown: representations leave out what is secret.
@@ -19,14 +19,14 @@ from urllib.parse import quote, unquote, urlsplit
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.artifact_source import Credentials
+from stoker.engine.artifact_source import ArtifactCredentials
 
 TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect beside a token
 _TELLING = 16  # shorter lines of a key (its frame, its last line) also stand in texts that are harmless
 
 
 @dataclass(frozen=True, slots=True)
-class Password:
+class GitPassword:
     """A password or token over https."""
 
     username: str
@@ -37,7 +37,7 @@ class Password:
             raise InvalidValue("a user name or password for git is not one line of text")
 
 
-class SshKey(NamedTuple):
+class GitSshKey(NamedTuple):
     """A private key without a passphrase, and the keys that the server may have."""
 
     key: Secret
@@ -45,14 +45,14 @@ class SshKey(NamedTuple):
     """None: any server is believed, which is logged on each connection."""
 
 
-Login: TypeAlias = Password | SshKey
+GitLogin: TypeAlias = GitPassword | GitSshKey
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class RepoAccess:
     """How one repository is reached now."""
 
-    login: Login | None = None
+    login: GitLogin | None = None
     ca: bytes | None = None
     """Certificates in PEM form that are trusted besides the system's."""
     proxy: str = field(default="", repr=False)
@@ -65,38 +65,38 @@ class Access:
 
     def hidden(self) -> Iterator[str]:
         """Everything that must stand in no message, in each form that it may take there."""
-        if isinstance(self.login, Password):
+        if isinstance(self.login, GitPassword):
             password = self.login.password.reveal()
             both = f"{self.login.username}:{password}"
             yield from (password, quote(password, safe=""), base64.b64encode(both.encode()).decode())
-        elif isinstance(self.login, SshKey):
+        elif isinstance(self.login, GitSshKey):
             key = self.login.key.reveal_bytes().decode(errors="replace")
             yield from (line for line in key.split() if len(line) >= _TELLING)
         yield from proxy_secrets(self.proxy)
 
 
-AccessReader: TypeAlias = Callable[[], Awaitable[Access]]
+RepoAccessReader: TypeAlias = Callable[[], Awaitable[RepoAccess]]
 
 
-def always(access: Access) -> AccessReader:
+def always(access: RepoAccess) -> RepoAccessReader:
     """A reader for what cannot change, such as no login at all."""
 
-    async def read() -> Access:
+    async def read() -> RepoAccess:
         return access
 
     return read
 
 
-def credentials_of(access: Access) -> Credentials:
+def credentials_of(access: RepoAccess) -> ArtifactCredentials:
     """The same for a registry or a bucket, which knows no ssh."""
-    if isinstance(access.login, SshKey):
+    if isinstance(access.login, GitSshKey):
         raise InvalidValue(
             "a registry or a bucket cannot be opened with an ssh key; use a token or a password"
         )
     if access.login is None:
-        return Credentials(ca=access.ca, proxy=access.proxy)
+        return ArtifactCredentials(ca=access.ca, proxy=access.proxy)
     username, password = access.login.username, access.login.password
-    return Credentials(username, password, username == TOKEN_USER, access.ca, access.proxy)
+    return ArtifactCredentials(username, password, username == TOKEN_USER, access.ca, access.proxy)
 
 
 def proxy_secrets(proxy: str) -> Iterator[str]:
@@ -107,7 +107,7 @@ def proxy_secrets(proxy: str) -> Iterator[str]:
         yield from (userinfo, password, unquote(password))
 
 
-def identity(key: bytes, url: RepoUrl, access: Access) -> str:
+def identity(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
     """A name for what this access sees of this repository.
 
     Two users of one address never share it, nobody without `key` can compute it, and
@@ -120,12 +120,12 @@ def identity(key: bytes, url: RepoUrl, access: Access) -> str:
     return digest.hexdigest()[:40]
 
 
-def _told_apart_by(access: Access) -> Iterator[bytes]:
+def _told_apart_by(access: RepoAccess) -> Iterator[bytes]:
     if access.subject:
         yield from (b"subject", access.subject.encode())
-    elif isinstance(access.login, Password):
+    elif isinstance(access.login, GitPassword):
         yield from (b"password", access.login.username.encode(), access.login.password.reveal_bytes())
-    elif isinstance(access.login, SshKey):
+    elif isinstance(access.login, GitSshKey):
         yield from (b"ssh", access.login.key.reveal_bytes().strip())
     if access.proxy:
         yield from (b"proxy", access.proxy.encode())

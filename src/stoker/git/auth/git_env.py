@@ -1,4 +1,4 @@
-"""From an `Access` to what one git process is handed: variables, settings, files.
+"""From an `RepoAccess` to what one git process is handed: variables, settings, files.
 
 Each address gets what fits it and nothing else: a password only over http, a key
 only over ssh, certificates and proxy only over http. What does not fit is refused
@@ -16,12 +16,12 @@ from stoker.domain.errors import Misconfigured
 from stoker.domain.refs import RepoUrl, without_userinfo
 from stoker.git.auth import https_proxy
 from stoker.git.auth.askpass import askpass_environment, install_askpass
-from stoker.git.auth.credentials import Access, Password, SshKey, proxy_secrets
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, proxy_secrets
 from stoker.git.private_files import folder_for_one_call
 from stoker.http_client.proxy import checked
 
 
-class Unlocked(NamedTuple):
+class GitEnvironment(NamedTuple):
     """What is added for one process, and what no message of it may show."""
 
     environment: dict[str, str]
@@ -29,7 +29,7 @@ class Unlocked(NamedTuple):
     hidden: tuple[str, ...] = ()
 
 
-class Helpers:
+class CredentialHelpers:
     """The programs that git asks, installed in a private folder."""
 
     def __init__(self, home: Path) -> None:
@@ -43,7 +43,7 @@ class Helpers:
 
 
 @contextmanager
-def unlocked(helpers: Helpers, url: RepoUrl, access: Access) -> Iterator[Unlocked]:
+def unlocked(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> Iterator[GitEnvironment]:
     """Everything that git needs to be let in at `url`, for as long as the context lasts."""
     if url.scheme == "ssh":
         with _over_ssh(helpers, url, access) as over_ssh:
@@ -51,13 +51,13 @@ def unlocked(helpers: Helpers, url: RepoUrl, access: Access) -> Iterator[Unlocke
     elif url.scheme in ("http", "https"):
         yield _over_http(helpers, url, access)
     else:
-        yield Unlocked({}, {}, tuple(access.hidden()))
+        yield GitEnvironment({}, {}, tuple(access.hidden()))
 
 
 @contextmanager
-def _over_ssh(helpers: Helpers, url: RepoUrl, access: Access) -> Iterator[Unlocked]:
+def _over_ssh(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> Iterator[GitEnvironment]:
     place = without_userinfo(url)
-    if not isinstance(access.login, SshKey):
+    if not isinstance(access.login, GitSshKey):
         raise Misconfigured(f"repository {place} has an ssh address, for which git.auth.sshKey is needed")
     if access.proxy:
         raise Misconfigured(f"repository {place} has an ssh address, which git.proxy cannot carry; use https")
@@ -69,18 +69,18 @@ def _over_ssh(helpers: Helpers, url: RepoUrl, access: Access) -> Iterator[Unlock
         environment = ssh_environment(folder, url, access.login, access.require_known_hosts)
         # As a command, because a setting in a repository's configuration would come before GIT_SSH.
         environment["GIT_SSH_COMMAND"] = shlex.quote(str(install_ssh(helpers.home)))
-        yield Unlocked(environment, {}, tuple(access.hidden()))
+        yield GitEnvironment(environment, {}, tuple(access.hidden()))
 
 
-def _over_http(helpers: Helpers, url: RepoUrl, access: Access) -> Unlocked:
+def _over_http(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> GitEnvironment:
     environment: dict[str, str] = {}
     config: dict[str, str] = {}
-    if isinstance(access.login, SshKey):
+    if isinstance(access.login, GitSshKey):
         raise Misconfigured(
             f"repository {without_userinfo(url)} has an {url.scheme} address, "
             f"for which an ssh key is of no use"
         )
-    if isinstance(access.login, Password):
+    if isinstance(access.login, GitPassword):
         environment |= askpass_environment(helpers.askpass, url, access.login)
     if access.ca is not None:
         from stoker.git.auth.https_ca import bundle  # noqa: PLC0415 - as above
@@ -89,7 +89,7 @@ def _over_http(helpers: Helpers, url: RepoUrl, access: Access) -> Unlocked:
     if access.proxy:
         config["http.proxy"] = checked(access.proxy)
         environment |= https_proxy.exceptions()
-        return Unlocked(environment, config, tuple(access.hidden()))
+        return GitEnvironment(environment, config, tuple(access.hidden()))
     inherited = https_proxy.inherited()
     hidden = (*access.hidden(), *(part for value in inherited.values() for part in proxy_secrets(value)))
-    return Unlocked(environment | inherited, config, hidden)
+    return GitEnvironment(environment | inherited, config, hidden)

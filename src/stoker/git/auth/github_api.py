@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
 from stoker.git.errors import SourceAuthFailed, SourceUnreachable
-from stoker.http_client import Answer, Request, Unreachable, call
+from stoker.http_client import ServiceRequest, ServiceResponse, ServiceUnreachable, call
 
 TIMEOUT = 30.0
 
 
 async def post(
     address: str, bearer: Secret, content: Mapping[str, object], ca: bytes | None, proxy: str
-) -> Answer:
+) -> ServiceResponse:
     """POST with a JSON body."""
     headers = {
         "Accept": "application/vnd.github+json",
@@ -31,12 +31,12 @@ async def post(
     }
     body = json.dumps(content).encode()
     try:
-        return await call(Request(address, "POST", headers, body, timeout=TIMEOUT, ca=ca, proxy=proxy))
-    except Unreachable as error:
+        return await call(ServiceRequest(address, "POST", headers, body, timeout=TIMEOUT, ca=ca, proxy=proxy))
+    except ServiceUnreachable as error:
         raise SourceUnreachable(f"the API of {error.message}") from None
 
 
-def explained(answer: Answer, who: str, api: str) -> StokerError:
+def explained(answer: ServiceResponse, who: str, api: str) -> StokerError:
     """Why there is no token."""
     host = urlsplit(api).hostname
     status = f"(status {answer.status})"

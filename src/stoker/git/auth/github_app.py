@@ -27,10 +27,10 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import TOKEN_USER, Access, Password
+from stoker.git.auth.credentials import TOKEN_USER, GitPassword, RepoAccess
 from stoker.git.auth.github_api import explained, post
 from stoker.git.errors import SourceUnreachable
-from stoker.http_client import Answer
+from stoker.http_client import ServiceResponse
 
 MAX_KEPT = 256
 _BACKDATED = 60
@@ -59,21 +59,21 @@ class GitHubApp:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedToken:
     token: Secret | None = None
     until: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-_Key = tuple[str, int, int, str, TokenRights, bytes]
+_TokenKey = tuple[str, int, int, str, TokenRights, bytes]
 
 
-class AppTokens:
+class GitHubAppTokens:
     """The tokens of this process."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock if clock is not None else SystemClock()
-        self._kept: dict[_Key, _Kept] = {}
+        self._kept: dict[_TokenKey, _CachedToken] = {}
 
     async def access(
         self,
@@ -83,7 +83,7 @@ class AppTokens:
         *,
         ca: bytes | None = None,
         proxy: str = "",
-    ) -> Access:
+    ) -> RepoAccess:
         """What opens this one repository of the app's installation now."""
         api, repository = api_of(url), repository_of(url)
         digest = hashlib.sha256(app.key.reveal_bytes()).digest()
@@ -93,20 +93,20 @@ class AppTokens:
                 scope = {"repositories": [repository], "permissions": dict(rights.value)}
                 kept.token, kept.until = await self._renewed(app, api, scope, ca, proxy)
             token = kept.token
-        return Access(
-            Password(TOKEN_USER, token),
+        return RepoAccess(
+            GitPassword(TOKEN_USER, token),
             ca=ca,
             proxy=proxy,
             subject=f"app/{app.app_id}/{app.installation_id}",
             refused=partial(_forget, kept, token),
         )
 
-    def _entry(self, key: _Key) -> _Kept:
+    def _entry(self, key: _TokenKey) -> _CachedToken:
         if key not in self._kept:
             idle = [known for known, kept in self._kept.items() if not kept.lock.locked()]
             for known in idle[: len(self._kept) - MAX_KEPT + 1] if len(self._kept) >= MAX_KEPT else ():
                 del self._kept[known]
-        return self._kept.setdefault(key, _Kept())
+        return self._kept.setdefault(key, _CachedToken())
 
     async def _renewed(
         self, app: GitHubApp, api: str, scope: Mapping[str, object], ca: bytes | None, proxy: str
@@ -145,7 +145,7 @@ def repository_of(url: RepoUrl) -> str:
     return name
 
 
-def _forget(kept: _Kept, token: Secret) -> None:
+def _forget(kept: _CachedToken, token: Secret) -> None:
     """Unless somebody has renewed it meanwhile."""
     if kept.token is token:
         kept.token = None
@@ -176,7 +176,7 @@ def _encoded(raw: bytes) -> bytes:
     return base64.urlsafe_b64encode(raw).rstrip(b"=")
 
 
-def _token(answer: Answer, app: GitHubApp, asked: float) -> tuple[Secret, float]:
+def _token(answer: ServiceResponse, app: GitHubApp, asked: float) -> tuple[Secret, float]:
     """The token and the monotonic time at which it is to be renewed."""
     try:
         content = json.loads(answer.body)

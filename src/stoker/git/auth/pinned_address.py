@@ -13,31 +13,31 @@ from urllib.parse import urlsplit
 
 from stoker.domain.egress import address_of
 from stoker.domain.refs import RepoUrl, without_userinfo
-from stoker.git.auth.credentials import Access
+from stoker.git.auth.credentials import RepoAccess
 from stoker.git.auth.known_hosts import host_and_port
 from stoker.git.errors import SourceUnreachable
 from stoker.http_client import egress
-from stoker.http_client.errors import EgressRefused, Unreachable
+from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 from stoker.http_client.proxy import chosen_proxy
 
 
-class Pin(NamedTuple):
+class PinnedAddress(NamedTuple):
     """What is added for one git process."""
 
     config: dict[str, str]
     environment: dict[str, str]
 
 
-NOT_PINNED = Pin({}, {})
+NOT_PINNED = PinnedAddress({}, {})
 
 
-async def pinned(url: RepoUrl, access: Access) -> Pin:
+async def pinned(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
     """Raise if the server of `url` may not be connected to."""
     if egress.enforced() is None or url.scheme not in ("http", "https", "ssh"):
         return NOT_PINNED
     try:
         return await (_for_ssh(url) if url.scheme == "ssh" else _for_http(url, access))
-    except Unreachable as error:
+    except ServiceUnreachable as error:
         reason = error.reason if isinstance(error, EgressRefused) else None
         place = without_userinfo(url)
         raise SourceUnreachable(
@@ -45,7 +45,7 @@ async def pinned(url: RepoUrl, access: Access) -> Pin:
         ) from None
 
 
-async def _for_http(url: RepoUrl, access: Access) -> Pin:
+async def _for_http(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
     host, port = egress.endpoint_of(url)
     proxy = chosen_proxy(url, access.proxy)
     if proxy is not None:  # which resolves the name where it stands
@@ -58,16 +58,16 @@ async def _for_http(url: RepoUrl, access: Access) -> Pin:
     if address_of(host) is not None:
         return NOT_PINNED
     addresses = ",".join(f"[{one.address}]" if ":" in one.address else one.address for one in found)
-    return Pin({"http.curloptResolve": f"{host}:{port}:{addresses}"}, {})
+    return PinnedAddress({"http.curloptResolve": f"{host}:{port}:{addresses}"}, {})
 
 
 _PROXY_PORT = 1080
 """Where git (libcurl) looks for a proxy without a port, also for one of http."""
 
 
-async def _for_ssh(url: RepoUrl) -> Pin:
+async def _for_ssh(url: RepoUrl) -> PinnedAddress:
     host, port = host_and_port(url)
     found = await egress.checked_addresses(host, port)
     if address_of(host) is not None:
         return NOT_PINNED
-    return Pin({}, {"STOKER_SSH_ADDRESS": found[0].address})
+    return PinnedAddress({}, {"STOKER_SSH_ADDRESS": found[0].address})

@@ -20,7 +20,7 @@ from pathlib import Path
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import SshKey
+from stoker.git.auth.credentials import GitSshKey
 from stoker.git.auth.known_hosts import MAX_BYTES, host_and_port, known_keys, lines_for, name_of, offered_key
 from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.private_files import install, write_private
@@ -84,7 +84,9 @@ def install_ssh(folder: Path) -> Path:
     return install(folder / "ssh", _SCRIPT)
 
 
-def ssh_environment(folder: Path, url: RepoUrl, login: SshKey, require_known_hosts: bool) -> dict[str, str]:
+def ssh_environment(
+    folder: Path, url: RepoUrl, login: GitSshKey, require_known_hosts: bool
+) -> dict[str, str]:
     """Put key and known_hosts into the folder of this call; what the script needs to find them."""
     _require_user()
     if login.known_hosts is None and require_known_hosts:
@@ -135,7 +137,7 @@ def without_chatter(said: str) -> str:
     return _CHATTER.sub("", said)
 
 
-def distrust(said: str, url: RepoUrl, login: SshKey) -> HostKeyNotTrusted:
+def distrust(said: str, url: RepoUrl, login: GitSshKey) -> HostKeyNotTrusted:
     """Why the server was not believed: what is known of it, and what it came with."""
     name, port = host_and_port(url)
     host = name_of(url)

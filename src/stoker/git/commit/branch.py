@@ -26,14 +26,14 @@ from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import BlobId
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.commit.draft import Draft, Drafter
-from stoker.git.commit.push import OtherIds, PushBehind, is_final, push, reasons_of_writing
-from stoker.git.commit.tracking_ref import Known, Tracker
-from stoker.git.commit.types import NewCommit, Pushed, Signer
+from stoker.git.commit.draft import CommitDraft, CommitDrafter
+from stoker.git.commit.push import ObjectFormatMismatch, PushBehind, is_final, push, reasons_of_writing
+from stoker.git.commit.tracking_ref import BranchTracker, TrackedBranch
+from stoker.git.commit.types import CommitSigner, NewCommit, PushResult
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.mirror import tree as git_tree
 from stoker.git.process.pipe import in_worker
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 
 T = TypeVar("T")
@@ -46,21 +46,21 @@ MAX_LOOKED_BACK = 10_000
 _MAX_OPEN = 20
 _PAUSE, _MAX_PAUSE = 0.05, 2.0
 _HEADS = "refs/heads/"
-_LIMITS = Limits(fetch=1 << 30, mirror=1 << 30, left_out="blob:none")
-_NOTHING = Pushed(None, (), 0, 0)
+_LIMITS = FetchLimits(fetch=1 << 30, mirror=1 << 30, left_out="blob:none")
+_NOTHING = PushResult(None, (), 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
+class _PushAttempt:
     """A push that the server has not answered: it may be there, may still come, or never will."""
 
     asked: tuple[NewCommit, ...]
     base: CommitId | None
-    outcome: Pushed
+    outcome: PushResult
     """What became of what was asked, if it is there."""
 
 
-class Branch:
+class RemoteBranch:
     """One branch; its calls follow one another, whoever makes them."""
 
     def __init__(
@@ -69,18 +69,18 @@ class Branch:
         cache: Path,
         branch: str,
         *,
-        signer: Signer | None = None,
+        signer: CommitSigner | None = None,
         clock: Clock | None = None,
-        limits: Limits = _LIMITS,
+        limits: FetchLimits = _LIMITS,
     ) -> None:
         self._remote = remote
         self._ref = GitRef(f"{_HEADS}{GitRef(branch.removeprefix(_HEADS))}")
         self._signer = signer
         self._clock = clock if clock is not None else SystemClock()
-        self._tracker = Tracker(remote, cache, self._ref, self._clock, limits)
+        self._tracker = BranchTracker(remote, cache, self._ref, self._clock, limits)
         self._mirror = self._tracker.mirror
-        self._open: list[_Attempt] = []
-        self._arrived: _Attempt | None = None  # in a call that failed later, or was not told so
+        self._open: list[_PushAttempt] = []
+        self._arrived: _PushAttempt | None = None  # in a call that failed later, or was not told so
 
     async def refresh(self) -> CommitId | None:
         """The branch's commit now; None if there is no such branch, perhaps because there is nothing yet."""
@@ -97,7 +97,7 @@ class Branch:
         async with self._held():
             return await self._mended(lambda known: self._read(known, paths))
 
-    async def commit(self, commits: Sequence[NewCommit]) -> Pushed:
+    async def commit(self, commits: Sequence[NewCommit]) -> PushResult:
         """Have these on the branch, in this order, on top of whatever is there; all of them or none."""
         async with self._held():
             asked = tuple(commits)
@@ -109,7 +109,7 @@ class Branch:
                 outcome = _joined(before, draft, replays)
                 why_not = None
                 if draft.commits:
-                    why_not = await self._push(draft, _Attempt(asked, draft.base, outcome))
+                    why_not = await self._push(draft, _PushAttempt(asked, draft.base, outcome))
                 if why_not is None:
                     if outcome.commits:  # the branch has moved: whatever was under way comes too late
                         self._open, self._arrived = [], None
@@ -136,7 +136,7 @@ class Branch:
         if replays or self._open:
             await self._tracker.follow()
 
-    async def _settled(self, asked: tuple[NewCommit, ...]) -> tuple[Pushed, tuple[NewCommit, ...]]:
+    async def _settled(self, asked: tuple[NewCommit, ...]) -> tuple[PushResult, tuple[NewCommit, ...]]:
         """What earlier pushes have brought of what is asked, and what is left of it."""
         if self._open:
             tip = (await self._tracker.known()).tip
@@ -158,7 +158,7 @@ class Branch:
         )
         return said.decode().split()
 
-    async def _mended(self, work: Callable[[Known], Awaitable[T]]) -> T:
+    async def _mended(self, work: Callable[[TrackedBranch], Awaitable[T]]) -> T:
         """The work on what we know; a mirror in which something is missing is built anew, once."""
         known = await self._tracker.known()
         try:
@@ -167,18 +167,18 @@ class Branch:
             self._tracker.discard()
             return await work(await self._tracker.follow())
 
-    async def _edited(self, known: Known, commits: Sequence[NewCommit]) -> Drafter:
-        drafter = Drafter(self._mirror, known, self._tracker.digits)
+    async def _edited(self, known: TrackedBranch, commits: Sequence[NewCommit]) -> CommitDrafter:
+        drafter = CommitDrafter(self._mirror, known, self._tracker.digits)
         await drafter.edit(commits)
         return drafter
 
-    async def _list(self, known: Known, folder: RelPath) -> dict[str, BlobId]:
+    async def _list(self, known: TrackedBranch, folder: RelPath) -> dict[str, BlobId]:
         if known.tip is None:
             return {}
         tree = await git_tree.read_tree(self._remote.runner, known.place, known.tip, folder)
         return {path: version.blob for path, version in tree.files.items()}
 
-    async def _read(self, known: Known, paths: Collection[str]) -> dict[str, bytes]:
+    async def _read(self, known: TrackedBranch, paths: Collection[str]) -> dict[str, bytes]:
         if known.tip is None:
             return {}
         found = await git_tree.look_up(self._remote.runner, known.place, known.tip, paths)
@@ -187,7 +187,7 @@ class Branch:
         contents = await in_worker(lambda: self._contents(blobs), self._mirror.objects.abort)
         return {path: contents[version.blob] for path, version in found.items()}
 
-    async def _push(self, draft: Draft, attempt: _Attempt) -> StokerError | None:
+    async def _push(self, draft: CommitDraft, attempt: _PushAttempt) -> StokerError | None:
         """None if they are there now, else why they must be built anew."""
         before = self._open
         self._open = [attempt, *before][:_MAX_OPEN]  # until the server has said what became of it
@@ -196,7 +196,7 @@ class Branch:
         except StokerError as error:
             if is_final(error):
                 self._open = before
-            if isinstance(error, OtherIds):
+            if isinstance(error, ObjectFormatMismatch):
                 self._tracker.digits = 64 if self._tracker.digits == 40 else 40
             elif not isinstance(error, PushBehind):
                 raise
@@ -215,8 +215,8 @@ class Branch:
         return contents
 
 
-def _joined(before: Pushed, draft: Draft, replays: int) -> Pushed:
-    return Pushed(
+def _joined(before: PushResult, draft: CommitDraft, replays: int) -> PushResult:
+    return PushResult(
         draft.tip,
         before.commits + draft.commits,
         replays,

@@ -11,49 +11,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.refs import CommitId
-from stoker.git.commit.packfile import Pack
-from stoker.git.commit.tracking_ref import Known
-from stoker.git.commit.tree_editor import Folder, TreeEditor
-from stoker.git.commit.types import NewCommit, Signer, commit_object, with_signature
+from stoker.git.commit.packfile import PackBuilder
+from stoker.git.commit.tracking_ref import TrackedBranch
+from stoker.git.commit.tree_editor import TreeEditor, TreeFolder
+from stoker.git.commit.types import CommitSigner, NewCommit, commit_object, with_signature
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.process.pipe import in_worker
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class CommitDraft:
     """Commits that are to be pushed."""
 
     base: CommitId | None
     commits: tuple[CommitId, ...]
-    root: Folder
+    root: TreeFolder
     """The tree of the last one."""
     bytes: int
-    refused: tuple[Note, ...]
+    refused: tuple[PathNote, ...]
 
     @property
     def tip(self) -> CommitId | None:
         return self.commits[-1] if self.commits else self.base
 
 
-class Drafter:
+class CommitDrafter:
     """Builds on what is known of a branch; its tree becomes that of the draft."""
 
-    def __init__(self, mirror: Mirror, known: Known, digits: int) -> None:
+    def __init__(self, mirror: Mirror, known: TrackedBranch, digits: int) -> None:
         self._mirror = mirror
         self._tip = known.tip
         self._root = known.root
         self._digits = digits
-        self._pack = Pack(mirror.path, digits)
+        self._pack = PackBuilder(mirror.path, digits)
         self._trees: list[tuple[NewCommit, str]] = []
-        self._refused: list[Note] = []
+        self._refused: list[PathNote] = []
 
     async def edit(self, commits: Sequence[NewCommit]) -> None:
         """Make the trees."""
         await in_worker(lambda: self._edit(commits), self._mirror.objects.abort)
 
-    async def finish(self, signer: Signer | None) -> Draft:
+    async def finish(self, signer: CommitSigner | None) -> CommitDraft:
         """Make the commits, and have all of it on disk."""
         made: list[CommitId] = []
         for commit, tree in self._trees:
@@ -62,12 +62,12 @@ class Drafter:
                 raw = with_signature(raw, await signer.sign(raw), self._digits)
             made.append(CommitId(self._pack.add("commit", raw).hex()))
         size = await in_worker(self._pack.write, lambda: None) if made else 0
-        return Draft(self._tip, tuple(made), self._root or Folder(), size, tuple(self._refused))
+        return CommitDraft(self._tip, tuple(made), self._root or TreeFolder(), size, tuple(self._refused))
 
     def _edit(self, commits: Sequence[NewCommit]) -> None:
         load = self._mirror.objects.tree
         if self._root is None:
-            self._root = Folder(b"" if self._tip is None else load(f"{self._tip}^{{tree}}"))
+            self._root = TreeFolder(b"" if self._tip is None else load(f"{self._tip}^{{tree}}"))
         editor = TreeEditor(self._root, self._pack, load)
         for commit in commits:
             tree = editor.apply(commit.edits)

@@ -19,16 +19,16 @@ from typing import Literal
 from stoker.domain.failpoints import reached
 from stoker.git.errors import GitFailed
 
-Kind = Literal["commit", "tree", "blob"]
+GitObjectKind = Literal["commit", "tree", "blob"]
 
 MAX_BYTES = 1 << 30
 """Of one pack; the short form of an index ends at two gigabytes."""
 
-_TYPES: dict[Kind, int] = {"commit": 1, "tree": 2, "blob": 3}
+_TYPES: dict[GitObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _VERSION = 2
 
 
-class Pack:
+class PackBuilder:
     """Objects on their way into one repository."""
 
     def __init__(self, repository: Path, digits: int) -> None:
@@ -41,7 +41,7 @@ class Pack:
         self.bytes = 12  # of its head
         self.id_bytes = digits // 2
 
-    def add(self, kind: Kind, content: bytes, level: int = -1) -> bytes:
+    def add(self, kind: GitObjectKind, content: bytes, level: int = -1) -> bytes:
         """The id of an object, which is in the pack from now on; `level` is how much it is compressed."""
         id_ = self.id_of(kind, content)
         if id_ not in self._at:
@@ -53,7 +53,7 @@ class Pack:
                 raise GitFailed(f"what is to be pushed at once is larger than {MAX_BYTES} bytes")
         return id_
 
-    def id_of(self, kind: Kind, content: bytes) -> bytes:
+    def id_of(self, kind: GitObjectKind, content: bytes) -> bytes:
         digest = self._hash(b"%b %d\0" % (kind.encode(), len(content)), usedforsecurity=False)
         digest.update(content)
         return digest.digest()

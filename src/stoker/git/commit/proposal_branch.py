@@ -23,29 +23,29 @@ from typing import NamedTuple
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry
-from stoker.domain.git_objects import BlobId, FileVersion, Note, TreeChange
+from stoker.domain.git_objects import BlobId, FileVersion, PathNote, TreeChange
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.commit.merge_base import fork_of
-from stoker.git.commit.packfile import Pack
+from stoker.git.commit.packfile import PackBuilder
 from stoker.git.commit.push import push, reasons_of_writing
-from stoker.git.commit.tree_editor import Folder, TreeEditor
+from stoker.git.commit.tree_editor import TreeEditor, TreeFolder
 from stoker.git.commit.types import FileEdit, NewCommit, commit_object
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.mirror import tree as git_tree
 from stoker.git.mirror.cleanup import is_due, tend
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.process.pipe import in_worker
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import locate
 
 MAX_READ_BYTES = 64 << 20
 HEADS = "refs/heads/"
-_LIMITS = Limits(fetch=1 << 30, mirror=1 << 30, left_out="blob:none")
+_LIMITS = FetchLimits(fetch=1 << 30, mirror=1 << 30, left_out="blob:none")
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ProposalBase:
     """Where everything is."""
 
     tip: CommitId
@@ -57,41 +57,41 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class PushedProposal:
     """Our branch after a push."""
 
     tip: CommitId | None
     """None: there was nothing to propose, and it is not there."""
     made: bool
     """Whether it took a commit."""
-    refused: tuple[Note, ...] = ()
+    refused: tuple[PathNote, ...] = ()
     """Edits that could not be made because something else is in their way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class ProposalChanges:
     """What a branch has that its ref had not when they parted."""
 
     fork: CommitId
     changes: tuple[TreeChange, ...]
 
 
-class PutTogether(NamedTuple):
+class MergedFile(NamedTuple):
     """A file that was made of two, and that no commit has yet."""
 
     content: bytes
     executable: bool = False
 
 
-Upon = Mapping[str, FileVersion | PutTogether | None]
+ProposedFiles = Mapping[str, FileVersion | MergedFile | None]
 """What a branch keeps when it is brought up to its ref; None: it shall be gone."""
 
 
-class InTheWay(Retry):
+class ProposalBlocked(Retry):
     """The ref has something else in the place of what the branch has; nothing was pushed."""
 
 
-class Proposals:
+class ProposalBranches:
     """The branches that we have in one repository beside one ref."""
 
     def __init__(
@@ -101,7 +101,7 @@ class Proposals:
         followed: GitRef,
         *,
         clock: Clock | None = None,
-        limits: Limits = _LIMITS,
+        limits: FetchLimits = _LIMITS,
     ) -> None:
         self._remote = remote
         self._cache = cache
@@ -119,7 +119,7 @@ class Proposals:
         if is_due(self._cache, now):
             await in_worker(lambda: tend(self._cache, now), lambda: None)
 
-    async def look(self, branch: str) -> Ground:
+    async def look(self, branch: str) -> ProposalBase:
         """Ask the server, and have both commits here."""
         ours = GitRef(f"{HEADS}{branch}")
         name, tip, there = await locate(self._remote, self._followed, ours)
@@ -127,7 +127,7 @@ class Proposals:
         await self._mirror.fetch(tip, self._followed)
         if there is not None:
             await self._mirror.fetch(there, ours)
-        return Ground(tip, name.removeprefix(HEADS) if name.startswith(HEADS) else "", there)
+        return ProposalBase(tip, name.removeprefix(HEADS) if name.startswith(HEADS) else "", there)
 
     async def files(self, commit: CommitId, paths: Collection[str]) -> dict[str, BlobId]:
         """Those of the paths that are regular files in a commit."""
@@ -147,7 +147,7 @@ class Proposals:
         await self._mirror.complete(wanted)
         return await in_worker(lambda: self._contents(wanted), self._mirror.objects.abort)
 
-    async def differing(self, ground: Ground) -> frozenset[str] | None:
+    async def differing(self, ground: ProposalBase) -> frozenset[str] | None:
         """What the branch has otherwise than the ref, by whoever's doing; None where that cannot be told."""
         if ground.branch is None:
             return frozenset()
@@ -155,7 +155,7 @@ class Proposals:
         changes = await git_tree.read_changes(runner, path, ground.tip, ground.branch)
         return None if changes is None else frozenset(change.path for change in changes)
 
-    async def own(self, branch: str, ground: Ground) -> Own | None:
+    async def own(self, branch: str, ground: ProposalBase) -> ProposalChanges | None:
         """What the branch has of its own; None where that cannot be told by regular files."""
         if ground.branch is None:
             return None
@@ -166,41 +166,47 @@ class Proposals:
         await self._mirror.fetch(fork, GitRef(fork))
         runner, path = self._remote.runner, self._mirror.path
         changes = await git_tree.read_changes(runner, path, fork, ground.branch)
-        return None if changes is None else Own(fork, changes)
+        return None if changes is None else ProposalChanges(fork, changes)
 
     async def propose(
-        self, branch: str, commit: NewCommit, ground: Ground, *, anew: bool = False, up: Upon | None = None
-    ) -> Proposed:
+        self,
+        branch: str,
+        commit: NewCommit,
+        ground: ProposalBase,
+        *,
+        anew: bool = False,
+        up: ProposedFiles | None = None,
+    ) -> PushedProposal:
         """The commit on the branch, if that is still where it was looked at; else raises `PushBehind`."""
         below = ground.tip if anew or ground.branch is None else ground.branch
         second = ground.branch if anew and ground.branch not in (None, below) else None
         if up is not None:
             second = ground.tip
         root = ground.tip if up is not None else below
-        pack = Pack(self._mirror.path, len(below))
+        pack = PackBuilder(self._mirror.path, len(below))
         edits = (*(FileEdit(path, None) for path, it in (up or {}).items() if it is None), *commit.edits)
 
-        def edit() -> tuple[str | None, tuple[Note, ...]]:
+        def edit() -> tuple[str | None, tuple[PathNote, ...]]:
             load = self._mirror.objects.tree
-            editor = TreeEditor(Folder(load(f"{root}^{{tree}}")), pack, load)
+            editor = TreeEditor(TreeFolder(load(f"{root}^{{tree}}")), pack, load)
             kept = {path: _packed(it, pack) for path, it in (up or {}).items() if it is not None}
             return editor.apply(edits, kept), tuple(editor.refused)
 
         tree, refused = await in_worker(edit, self._mirror.objects.abort)
         lost = {note.path for note in refused} & (up or {}).keys()
         if lost:
-            raise InTheWay(
+            raise ProposalBlocked(
                 f"branch {branch} cannot be brought up to its ref: {sorted(lost)[0]} is in the way"
             )
         known = second if anew else None
         if tree is None and up is not None:  # what the branch had was taken back, all of it
             tree, known = await self._tree(ground.tip), ground.branch
         if tree is None or (known is not None and tree == await self._tree(known)):
-            return Proposed(ground.branch, False, refused)
+            return PushedProposal(ground.branch, False, refused)
         made = CommitId(pack.add("commit", commit_object(tree, below, commit, second)).hex())
         await in_worker(pack.write, lambda: None)
         await push(self._remote, self._mirror.path, GitRef(f"{HEADS}{branch}"), ground.branch, made)
-        return Proposed(made, True, refused)
+        return PushedProposal(made, True, refused)
 
     def discard(self) -> None:
         """Forget all of it, because something in it cannot be read; the next look has it anew."""
@@ -223,7 +229,7 @@ class Proposals:
         return contents
 
 
-def _packed(file: FileVersion | PutTogether, pack: Pack) -> FileVersion:
+def _packed(file: FileVersion | MergedFile, pack: PackBuilder) -> FileVersion:
     if isinstance(file, FileVersion):
         return file
     return FileVersion(BlobId(pack.add("blob", file.content).hex()), file.executable)

@@ -93,7 +93,7 @@ class PushFailed(Retry):
     default_reason = Reason.PUSH_FAILED
 
 
-class OtherIds(GitFailed):
+class ObjectFormatMismatch(GitFailed):
     """The repository has ids of the other length; an empty one tells nobody before."""
 
 
@@ -102,7 +102,7 @@ def is_final(error: StokerError) -> bool:
 
     Being too late does not say so: who came first may have been an earlier push of the very same.
     """
-    return isinstance(error, (PushDeclined, PushTooLarge, SourceAuthFailed, OtherIds))
+    return isinstance(error, (PushDeclined, PushTooLarge, SourceAuthFailed, ObjectFormatMismatch))
 
 
 async def push(
@@ -156,7 +156,7 @@ def _without_answer(
 ) -> StokerError:
     """The server said nothing about the branch itself."""
     if _says(_OTHER_IDS, said):
-        return OtherIds(f"{place} has ids of another length: {one_line(said)}")
+        return ObjectFormatMismatch(f"{place} has ids of another length: {one_line(said)}")
     if _says(_LARGE, said):
         return PushTooLarge(f"{place} does not take so much at once: {one_line(said)}")
     error = error_for(said, url, max_bytes)

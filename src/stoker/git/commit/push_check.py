@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import RepoUrl
-from stoker.git.commit.push import COMMAND, OtherIds, push_error, reasons_of_writing
+from stoker.git.commit.push import COMMAND, ObjectFormatMismatch, push_error, reasons_of_writing
 from stoker.git.errors import GitFailed
 from stoker.git.mirror.bare_repository import make_bare
 from stoker.git.private_files import folder_for_one_call
@@ -26,7 +26,7 @@ _EMPTY_TOO = "No refs in common and none specified"
 """What git says, and calls a failure, where the other side is as empty as ours."""
 
 
-class _Answered(GitFailed):
+class _PushPossible(GitFailed):
     """It works, whatever git calls it."""
 
 
@@ -41,11 +41,11 @@ async def try_writing(remote: Remote) -> None:
                 timeout=TIMEOUT,
                 judge=_judged,
             )
-    except (_Answered, OtherIds):
+    except (_PushPossible, ObjectFormatMismatch):
         return
     except OSError as error:
         raise GitFailed(f"folder {remote.runner.home} cannot be written: {error.strerror}") from error
 
 
 def _judged(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> StokerError:
-    return _Answered(_EMPTY_TOO) if _EMPTY_TOO in said else push_error(said, url, max_bytes)
+    return _PushPossible(_EMPTY_TOO) if _EMPTY_TOO in said else push_error(said, url, max_bytes)

@@ -18,12 +18,12 @@ from pathlib import Path
 from stoker.domain.clock import Clock
 from stoker.domain.failpoints import reached
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.commit.tree_editor import Folder
+from stoker.git.commit.tree_editor import TreeFolder
 from stoker.git.errors import GitFailed, RefNotFound
 from stoker.git.mirror.cleanup import is_due, tend
-from stoker.git.mirror.layout import Size
+from stoker.git.mirror.layout import MirrorSize
 from stoker.git.mirror.mirror import Mirror
-from stoker.git.remote.fetch import Limits, tip_of
+from stoker.git.remote.fetch import FetchLimits, tip_of
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import find
 
@@ -31,24 +31,24 @@ _MAX_KEPT = 8 << 20  # bytes of trees in memory from one call to the next
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TrackedBranch:
     """What the branch leads to, None if there is no such branch, and its tree as far as it was read."""
 
     place: Path
     tip: CommitId | None
-    root: Folder | None = None
+    root: TreeFolder | None = None
 
 
-class Tracker:
+class BranchTracker:
     """Follows one branch; everything but `held` is for while it is held."""
 
-    def __init__(self, remote: Remote, cache: Path, ref: GitRef, clock: Clock, limits: Limits) -> None:
+    def __init__(self, remote: Remote, cache: Path, ref: GitRef, clock: Clock, limits: FetchLimits) -> None:
         self._remote = remote
         self._cache = cache
         self._ref = ref
         self._clock = clock
         self._limits = limits
-        self._known: Known | None = None
+        self._known: TrackedBranch | None = None
         self._turn = asyncio.Lock()
         self.mirror = Mirror(remote, cache, clock, limits, purpose=ref)
         self.digits = 40
@@ -66,13 +66,13 @@ class Tracker:
             if is_due(self._cache, now):
                 await asyncio.to_thread(tend, self._cache, now)
 
-    async def known(self) -> Known:
+    async def known(self) -> TrackedBranch:
         """What was last seen of the branch. The tree is the caller's, who may change it."""
         known = self._known if self._known is not None else await self.follow()
         self._known = replace(known, root=None)
         return known
 
-    async def follow(self) -> Known:
+    async def follow(self) -> TrackedBranch:
         """Ask the server what is there now, and have it here."""
         self._known = None
         try:
@@ -91,31 +91,31 @@ class Tracker:
             self._mark(tip)
         except OSError as error:
             raise GitFailed(f"mirror folder {self.mirror.path} cannot be used: {error.strerror}") from error
-        self._known = Known(self.mirror.path, tip)
+        self._known = TrackedBranch(self.mirror.path, tip)
         return self._known
 
-    def advance(self, tip: CommitId, root: Folder) -> None:
+    def advance(self, tip: CommitId, root: TreeFolder) -> None:
         """The branch leads there now, because we have pushed it."""
         with contextlib.suppress(OSError):  # then the next call asks the server
             reached("tip.write.before")
             self._mark(tip)
             reached("tip.write.after")
         kept = root if root.size() <= _MAX_KEPT else None
-        self._known = Known(self.mirror.path, tip, kept)
+        self._known = TrackedBranch(self.mirror.path, tip, kept)
 
     def discard(self) -> None:
         """Forget all of it; the next look at the server builds the mirror anew."""
         self._known = None
         self.mirror.discard()
 
-    def _still_so(self, known: Known) -> bool:
+    def _still_so(self, known: TrackedBranch) -> bool:
         if known.place != self.mirror.path:
             return False  # another credential
         size = self.mirror.ready(self.digits)
         lost = known.tip is not None and not size.packs
         return known.tip == self._marked() and not lost and not self._is_crowded(size)
 
-    def _is_crowded(self, size: Size) -> bool:
+    def _is_crowded(self, size: MirrorSize) -> bool:
         return size.packs > self._limits.packs or size.bytes > self._limits.mirror
 
     def _mark(self, tip: CommitId | None) -> None:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.git_objects import BlobId, FileVersion, Note, shown
+from stoker.domain.git_objects import BlobId, FileVersion, PathNote, shown
 from stoker.domain.paths import RelPath
-from stoker.git.commit.packfile import Pack
+from stoker.git.commit.packfile import PackBuilder
 from stoker.git.commit.types import FileEdit
 from stoker.git.errors import GitFailed
 
@@ -27,18 +27,18 @@ _ENTRY = {size: re.compile(rb"[0-7]+ [^\0/]+\0.{%d}" % size, re.DOTALL) for size
 # A tree that was there before is sent as what differs from it; compressing all of it would be for nothing.
 _AS_IT_IS, _AS_USUAL = 0, -1
 
-Load = Callable[[str], bytes]
+TreeLoader = Callable[[str], bytes]
 """A tree as git stores it, by its id."""
 
 
-class Folder:
+class TreeFolder:
     """One tree as it is now; those below it are known once somebody went there."""
 
     __slots__ = ("below", "raw")
 
     def __init__(self, raw: bytes = b"") -> None:
         self.raw = raw
-        self.below: dict[bytes, Folder] = {}
+        self.below: dict[bytes, TreeFolder] = {}
 
     def size(self) -> int:
         """Bytes that it and those below it take."""
@@ -46,35 +46,35 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class _FolderEdits:
     """The edits of one folder: of its own files, and of the folders in it."""
 
     files: dict[bytes, bytes | FileVersion | None] = field(default_factory=dict)
-    folders: dict[bytes, _Level] = field(default_factory=dict)
+    folders: dict[bytes, _FolderEdits] = field(default_factory=dict)
 
     def add(self, path: str, content: bytes | FileVersion | None) -> None:
         level = self
         *folders, name = path.encode().split(b"/")
         for folder in folders:
-            level = level.folders.setdefault(folder, _Level())
+            level = level.folders.setdefault(folder, _FolderEdits())
         level.files[name] = content
 
 
 class TreeEditor:
     """Changes a tree edit by edit; new objects go into a pack."""
 
-    def __init__(self, root: Folder, pack: Pack, load: Load) -> None:
+    def __init__(self, root: TreeFolder, pack: PackBuilder, load: TreeLoader) -> None:
         self._root = root
         self._pack = pack
         self._load = load
-        self.refused: list[Note] = []
+        self.refused: list[PathNote] = []
 
     def apply(self, edits: Sequence[FileEdit], kept: Mapping[str, FileVersion] = _NONE) -> str | None:
         """The id of the whole tree after these, None if they changed nothing. Of one path the last counts.
 
         `kept` are files that another commit of the same repository has; an edit of the same path wins.
         """
-        top = _Level()
+        top = _FolderEdits()
         for path, version in kept.items():
             top.add(path, version)
         for edit in self._canonical(edits):
@@ -91,16 +91,16 @@ class TreeEditor:
                 if fine or _checked(edit.path):
                     yield edit
             except InvalidValue as error:
-                self.refused.append(Note(shown(edit.path), error.message))
+                self.refused.append(PathNote(shown(edit.path), error.message))
 
     def _wanted(self, edit: FileEdit) -> bytes | FileVersion | None:
         if edit.content is None:
             return None
         return FileVersion(BlobId(self._pack.add("blob", edit.content).hex()), bool(edit.executable))
 
-    def _change(self, folder: Folder, level: _Level, where: bytes) -> bool:
+    def _change(self, folder: TreeFolder, level: _FolderEdits, where: bytes) -> bool:
         """Whether anything is other than before. Room is made first: a file may become a folder."""
-        entries = _Entries(folder.raw, self._pack.id_bytes)
+        entries = _TreeEntries(folder.raw, self._pack.id_bytes)
         for name, content in level.files.items():
             if content is None and entries.is_file(name):
                 entries.remove(name)
@@ -114,16 +114,18 @@ class TreeEditor:
         before, folder.raw = folder.raw, entries.raw()
         return folder.raw != before
 
-    def _enter(self, folder: Folder, entries: _Entries, name: bytes, level: _Level, where: bytes) -> None:
+    def _enter(
+        self, folder: TreeFolder, entries: _TreeEntries, name: bytes, level: _FolderEdits, where: bytes
+    ) -> None:
         inside = folder.below.get(name)
         was = entries.find(name + b"/")
         if inside is None:
             if was is None and entries.find(name) is not None:
                 self._refuse(level, where, where[:-1])
                 return
-            inside = Folder()
+            inside = TreeFolder()
             if was is not None:
-                inside = folder.below[name] = Folder(self._load(was.hex()))
+                inside = folder.below[name] = TreeFolder(self._load(was.hex()))
         if not self._change(inside, level, where):
             return
         if inside.raw:
@@ -134,28 +136,28 @@ class TreeEditor:
             entries.remove(name + b"/")
             folder.below.pop(name, None)
 
-    def _write(self, entries: _Entries, name: bytes, content: bytes, path: bytes) -> None:
+    def _write(self, entries: _TreeEntries, name: bytes, content: bytes, path: bytes) -> None:
         if entries.find(name + b"/") is not None:
-            self.refused.append(Note(path.decode(), "is a folder in the repository"))
+            self.refused.append(PathNote(path.decode(), "is a folder in the repository"))
         elif not entries.is_file(name) or entries.find(name) != self._pack.id_of("blob", content):
             entries.put(_FILE, name, self._pack.add("blob", content))
 
-    def _keep(self, entries: _Entries, name: bytes, version: FileVersion, path: bytes) -> None:
+    def _keep(self, entries: _TreeEntries, name: bytes, version: FileVersion, path: bytes) -> None:
         if entries.find(name + b"/") is not None:
-            self.refused.append(Note(path.decode(), "is a folder in the repository"))
+            self.refused.append(PathNote(path.decode(), "is a folder in the repository"))
         else:
             entries.put(_PROGRAM if version.executable else _FILE, name, bytes.fromhex(version.blob))
 
-    def _refuse(self, level: _Level, where: bytes, blocker: bytes) -> None:
+    def _refuse(self, level: _FolderEdits, where: bytes, blocker: bytes) -> None:
         why = f"cannot be written because {shown(blocker.decode())} is no folder in the repository"
         for name, content in level.files.items():
             if content is not None:
-                self.refused.append(Note((where + name).decode(), why))
+                self.refused.append(PathNote((where + name).decode(), why))
         for name, below in level.folders.items():
             self._refuse(below, where + name + b"/", blocker)
 
 
-class _Entries:
+class _TreeEntries:
     """The entries of one tree in git's order, in which a folder counts as if its name ended in a slash.
 
     They are looked for by that key: `name` or `name/`.

@@ -1,7 +1,7 @@
 """What is to be written to a branch, and what became of it, as values; and a commit as git stores it.
 
 It stands before everything that writes: `stoker.git.commit.branch` takes these and gives
-`Pushed` back. A commit's bytes are made from its values alone, so equal values on an
+`PushResult` back. A commit's bytes are made from its values alone, so equal values on an
 equal parent are the same commit. Names, addresses and messages come from users of
 the cluster: here they lose whatever would end the line that they stand in.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.refs import CommitId
 
 MAX_MESSAGE_BYTES = 256 << 10
@@ -37,7 +37,7 @@ class FileEdit(NamedTuple):
     """None: a plain file, unless one of this content is there already."""
 
 
-class Author(NamedTuple):
+class CommitAuthor(NamedTuple):
     """Whom a commit names."""
 
     name: str
@@ -48,8 +48,8 @@ class Author(NamedTuple):
 class NewCommit:
     """One commit that is to follow whatever is there."""
 
-    author: Author
-    committer: Author
+    author: CommitAuthor
+    committer: CommitAuthor
     message: str
     edits: tuple[FileEdit, ...]
     when: int
@@ -62,7 +62,7 @@ class NewCommit:
             raise InvalidValue(f"the message of a commit is longer than {MAX_MESSAGE_BYTES} bytes")
 
 
-class Pushed(NamedTuple):
+class PushResult(NamedTuple):
     """The branch after a push."""
 
     tip: CommitId | None
@@ -72,11 +72,11 @@ class Pushed(NamedTuple):
     replays: int
     """How often somebody else was faster. Above zero, what was listed before may be something else now."""
     bytes: int
-    refused: tuple[Note, ...] = ()
+    refused: tuple[PathNote, ...] = ()
     """Edits that could not be made because something of somebody else is in their way."""
 
 
-class Signer(Protocol):
+class CommitSigner(Protocol):
     """Puts a signature to what a commit says."""
 
     async def sign(self, payload: bytes) -> str:
@@ -102,7 +102,7 @@ def with_signature(commit: bytes, armored: str, digits: int) -> bytes:
     return head + f"\n{name} {signature}\n\n".encode() + message
 
 
-def _identity(author: Author) -> str:
+def _identity(author: CommitAuthor) -> str:
     return f"{_one_line(author.name) or _NAMELESS} <{_one_line(author.email)}>"
 
 

@@ -23,7 +23,7 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.artifact_source import Artifact, ArtifactFile, ArtifactOrigin
 from stoker.git.errors import GitFailed
 from stoker.git.mirror.layout import ARTIFACTS, sweep
-from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.private_files import folder_for_one_call
 from stoker.git.process.child import kill_group
 from stoker.git.process.pipe import in_worker
@@ -56,7 +56,7 @@ def commit_of(repository: Path, artifact: str) -> CommitId | None:
         return None
 
 
-class ImportedObjects(Objects):
+class ImportedObjects(MirrorObjects):
     """The objects of a mirror in which commits are asked for by the artifacts that they were made of."""
 
     def __init__(self, runner: GitRunner, repository: Path) -> None:
@@ -68,10 +68,12 @@ class ImportedObjects(Objects):
         return made is not None and await super().has(made)
 
 
-class Importer:
+class ArtifactImporter:
     """Brings artifacts of one origin into one repository on disk."""
 
-    def __init__(self, origin: ArtifactOrigin, runner: GitRunner, repository: Path, objects: Objects) -> None:
+    def __init__(
+        self, origin: ArtifactOrigin, runner: GitRunner, repository: Path, objects: MirrorObjects
+    ) -> None:
         self._origin = origin
         self._runner = runner
         self._repository = repository

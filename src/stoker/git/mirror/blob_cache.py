@@ -17,17 +17,17 @@ from stoker.domain.git_objects import Blob, BlobId
 from stoker.git.errors import GitFailed
 from stoker.git.mirror.layout import healed
 from stoker.git.mirror.mirror import try_lock
-from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.process.runner import GitRunner
 
 
-class Recalled:
+class BlobCache:
     """One cache folder; everything but `held` is for while it is held."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
         self._kept = ExitStack()
-        self._objects: Objects | None = None
+        self._objects: MirrorObjects | None = None
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -67,7 +67,7 @@ class Recalled:
             kept.callback(os.close, fd)
             if healed(mirror, max(map(len, blobs), default=40)) is None:
                 return False
-            objects = Objects(GitRunner(self._cache), mirror)
+            objects = MirrorObjects(GitRunner(self._cache), mirror)
             kept.callback(objects.close)
             if not await objects.missing(blobs):
                 self._objects = objects

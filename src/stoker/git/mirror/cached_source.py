@@ -12,12 +12,12 @@ from stoker.domain.git_objects import BlobId
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.mirror.cleanup import is_due, tend
 from stoker.git.mirror.mirror import Mirror
-from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.mirror.reader import MirrorReader
 from stoker.git.process.runner import GitRunner
 
 
-class KeptMirror(MirrorReader):
+class MirrorSource(MirrorReader):
     """All of a `SourceReader` but what a ref means and which commits are trusted."""
 
     def __init__(self, runner: GitRunner, mirror: Mirror, cache: Path, clock: Clock) -> None:
@@ -39,7 +39,7 @@ class KeptMirror(MirrorReader):
         return self._mirror.path
 
     @property
-    def objects(self) -> Objects:
+    def objects(self) -> MirrorObjects:
         return self._mirror.objects
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:

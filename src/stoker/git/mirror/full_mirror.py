@@ -20,8 +20,8 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.git.errors import BrokenPack, GitFailed, RefNotFound
 from stoker.git.mirror.bare_repository import QUIET_FETCH
 from stoker.git.mirror.layout import sweep
-from stoker.git.mirror.objects import Objects
-from stoker.git.mirror.shared_volume import WANTED, SharedVolume, held, is_intact, is_ours
+from stoker.git.mirror.objects import MirrorObjects
+from stoker.git.mirror.shared_volume import WANTED, MirrorVolume, held, is_intact, is_ours
 from stoker.git.remote.remote import Remote, on_disk
 from stoker.git.remote.resolve import full_names
 
@@ -31,7 +31,7 @@ _WHOLE = (*QUIET_FETCH, "--no-filter")
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class MirrorUpkeep:
     """How much gathers before it is tidied."""
 
     fetch: int = 64 << 30
@@ -44,13 +44,15 @@ class Upkeep:
     """Seconds for which a generation outlives its successor's beginning."""
 
 
-_USUAL = Upkeep()
+_USUAL = MirrorUpkeep()
 
 
-class CompleteMirror:
+class FullMirror:
     """One repository on one volume; `opened` first, and never two updates at once."""
 
-    def __init__(self, volume: SharedVolume, clock: Clock | None = None, upkeep: Upkeep = _USUAL) -> None:
+    def __init__(
+        self, volume: MirrorVolume, clock: Clock | None = None, upkeep: MirrorUpkeep = _USUAL
+    ) -> None:
         self._volume = volume
         self._clock = clock if clock is not None else SystemClock()
         self._upkeep = upkeep
@@ -137,7 +139,7 @@ class CompleteMirror:
         self._checked = name
 
     async def _fetch_into(self, remote: Remote, path: Path, wanted: Sequence[CommitId], ref: GitRef) -> None:
-        objects = Objects(remote.runner, path)
+        objects = MirrorObjects(remote.runner, path)
         try:
             await self._git(remote, path, _ALL, "--prune")
             for commit in wanted:
@@ -149,7 +151,7 @@ class CompleteMirror:
         self._forget(path, wanted)
 
     async def _fetch_one(
-        self, remote: Remote, path: Path, objects: Objects, commit: CommitId, ref: GitRef
+        self, remote: Remote, path: Path, objects: MirrorObjects, commit: CommitId, ref: GitRef
     ) -> None:
         """A commit that no branch and no tag leads to: by its id, else by the ref that led to it."""
         names = [str(commit), *(full_names(ref) if str(ref) != str(commit) else ())]

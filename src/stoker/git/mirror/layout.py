@@ -43,7 +43,7 @@ _ARTIFACT = r"[0-9a-f]{64}"
 _LEFT_OVER = r"FETCH_HEAD|.*\.lock|.*\.keep|tmp_.*|config\.[0-9a-f]+\.tmp|fast_import_crash_[0-9]+"
 
 
-class Size(NamedTuple):
+class MirrorSize(NamedTuple):
     """What a mirror takes."""
 
     packs: int
@@ -55,7 +55,7 @@ def make_empty(path: Path, digits: int) -> None:
     make_bare(path, digits, (str(TIPS), str(STALE)))
 
 
-def healed(path: Path, digits: int) -> Size | None:
+def healed(path: Path, digits: int) -> MirrorSize | None:
     """Its size, once left-overs are gone; None if it is not ours or not whole, and must be built anew.
 
     A torn ref or pack shows when git works with it.
@@ -109,7 +109,7 @@ def _tidied(folder: Path, known: str) -> bool:
     return True
 
 
-def _size(packs: Path) -> Size | None:
+def _size(packs: Path) -> MirrorSize | None:
     with os.scandir(packs) as entries:
         sizes = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in entries}
     kinds = {
@@ -117,7 +117,7 @@ def _size(packs: Path) -> Size | None:
     }
     if kinds[".pack"] != kinds[".idx"]:
         return None
-    return Size(len(kinds[".pack"]), sum(sizes.values()))
+    return MirrorSize(len(kinds[".pack"]), sum(sizes.values()))
 
 
 def _erase(path: Path) -> None:

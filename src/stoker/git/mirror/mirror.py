@@ -22,19 +22,19 @@ from stoker.domain.failpoints import reached
 from stoker.domain.git_objects import BlobId
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import BrokenPack, GitFailed, SourceUnreachable
-from stoker.git.mirror.layout import Size, healed, make_empty, remove
-from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.layout import MirrorSize, healed, make_empty, remove
+from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.private_files import private_folder, write_private
-from stoker.git.remote.fetch import Fetcher, Limits
+from stoker.git.remote.fetch import FetchLimits, RemoteFetcher
 from stoker.git.remote.remote import Remote
 
 HOLD_TIMEOUT = 120.0
 _HOLD_PAUSE = 0.1
 _KEY_BYTES = 32
-_DEFAULT = Limits()
+_DEFAULT = FetchLimits()
 
 
-class Fills(Protocol):
+class MirrorFiller(Protocol):
     """Brings what was asked for into one repository on disk."""
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None: ...
@@ -50,7 +50,7 @@ class Mirror:
         remote: Remote,
         cache: Path,
         clock: Clock | None = None,
-        limits: Limits = _DEFAULT,
+        limits: FetchLimits = _DEFAULT,
         purpose: str = "",
     ) -> None:
         self._remote = remote
@@ -107,13 +107,13 @@ class Mirror:
                 return None
             objects = self._objects_of(path)
             try:
-                return await Fetcher(self._remote, path, objects, self._limits).follow(ref, branch)
+                return await RemoteFetcher(self._remote, path, objects, self._limits).follow(ref, branch)
             except (GitFailed, BrokenPack, OSError):
                 return None  # whoever fetches finds out what is broken here
             finally:
                 objects.close()
 
-    def ready(self, digits: int) -> Size:
+    def ready(self, digits: int) -> MirrorSize:
         """Have a sound repository with ids of this length here, empty if there was none."""
         with self._disk_trouble_named():
             return self._ready(digits)
@@ -153,7 +153,7 @@ class Mirror:
             key = hashlib.sha256(key + self._purpose.encode()).digest()
         return folder / await self._remote.identity(key)
 
-    def _ready(self, digits: int) -> Size:
+    def _ready(self, digits: int) -> MirrorSize:
         """A sound repository, empty if there was none."""
         size = healed(self.path, digits)
         if size is None:
@@ -162,7 +162,7 @@ class Mirror:
             reached("mirror.make.before")
             make_empty(self.path, digits)
             reached("mirror.make.after")
-            return Size(0, 0)
+            return MirrorSize(0, 0)
         return size
 
     async def _rebuild(self, commit: CommitId, ref: GitRef) -> None:
@@ -192,11 +192,11 @@ class Mirror:
         except OSError as error:
             raise GitFailed(f"mirror folder {self.path} cannot be used: {error.strerror}") from error
 
-    def _objects_of(self, repository: Path) -> Objects:
-        return Objects(self._remote.runner, repository)
+    def _objects_of(self, repository: Path) -> MirrorObjects:
+        return MirrorObjects(self._remote.runner, repository)
 
-    def _fetcher(self, repository: Path, objects: Objects) -> Fills:
-        return Fetcher(self._remote, repository, objects, self._limits)
+    def _fetcher(self, repository: Path, objects: MirrorObjects) -> MirrorFiller:
+        return RemoteFetcher(self._remote, repository, objects, self._limits)
 
     async def _locked(self, lock: Path) -> int:
         deadline = self._clock.monotonic() + HOLD_TIMEOUT

@@ -26,7 +26,7 @@ _GONE = " missing"
 _MAX_ANSWER = 64 + len(_GONE) + 1
 
 
-class Objects:
+class MirrorObjects:
     """The objects of one repository on disk."""
 
     def __init__(self, runner: GitRunner, repository: Path) -> None:

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, TreeChange
+from stoker.domain.git_objects import Blob, BlobId, CommitTree, FileVersion, TreeChange
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.mirror import tree as git_tree
-from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 
-Rule: TypeAlias = Callable[[Remote, Path, CommitId, GitRef, CommitId | None], Awaitable[None]]
+CommitRule: TypeAlias = Callable[[Remote, Path, CommitId, GitRef, CommitId | None], Awaitable[None]]
 """Raises unless a commit, which a ref led to and a repository on disk holds, may follow the one before."""
 
 
@@ -35,10 +35,10 @@ class MirrorReader(ABC):
 
     @property
     @abstractmethod
-    def objects(self) -> Objects:
+    def objects(self) -> MirrorObjects:
         """What is read from there, one object at a time."""
 
-    async def tree(self, commit: CommitId) -> Tree:
+    async def tree(self, commit: CommitId) -> CommitTree:
         return await git_tree.read_tree(self._runner, self.repository, commit)
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:

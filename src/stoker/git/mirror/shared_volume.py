@@ -35,7 +35,7 @@ _NAME = re.compile(r"[0-9a-f]{16}")
 _KNOWN = frozenset({"HEAD", "config", "objects", "refs", "packed-refs"})
 
 
-class SharedVolume:
+class MirrorVolume:
     """One volume."""
 
     def __init__(self, root: Path) -> None:

@@ -15,12 +15,20 @@ from itertools import islice, repeat
 from pathlib import Path
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.git_objects import BlobId, FileVersion, Refusal, RefusalKind, Tree, TreeChange, shown
+from stoker.domain.git_objects import (
+    BlobId,
+    CommitTree,
+    FileVersion,
+    RefusedEntry,
+    RefusedEntryKind,
+    TreeChange,
+    shown,
+)
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import CommitId
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.process.child import kill_group
-from stoker.git.process.pipe import Output, in_worker
+from stoker.git.process.pipe import PipedOutput, in_worker
 from stoker.git.process.runner import GitRunner
 
 MAX_FILES = 1_000_000
@@ -52,7 +60,7 @@ _version = partial(tuple.__new__, FileVersion)
 
 async def read_tree(
     runner: GitRunner, repository: Path, commit: CommitId, folder: RelPath = _EVERYTHING
-) -> Tree:
+) -> CommitTree:
     """All entries of a commit, those that can be delivered and those that are refused."""
     command = [*_LIST, "-r", "--end-of-options", commit, *([f"{folder}/"] if folder else [])]
     with runner.stream(command, repository=repository) as process:
@@ -84,7 +92,7 @@ async def look_up(
     found: dict[str, FileVersion] = {}
     waiting = iter(sorted(set(paths)))
     while some := list(islice(waiting, _PATHS_AT_ONCE)):
-        listing = _Listing()
+        listing = _TreeListing()
         listing.add(
             await runner.run(_LIST, [commit, *some], repository=repository, max_output=MAX_TREE_BYTES)
         )
@@ -103,9 +111,9 @@ def committed_at(commit: bytes) -> int:
     return 0
 
 
-def _listed(process: subprocess.Popen[bytes], commit: CommitId) -> Tree:
-    listing = _Listing()
-    for block in _blocks(Output(process), commit):
+def _listed(process: subprocess.Popen[bytes], commit: CommitId) -> CommitTree:
+    listing = _TreeListing()
+    for block in _blocks(PipedOutput(process), commit):
         listing.add(block)
         if listing.lines > MAX_FILES:
             raise SourceTooLarge(f"commit {commit} names more than {MAX_FILES} files")
@@ -114,7 +122,7 @@ def _listed(process: subprocess.Popen[bytes], commit: CommitId) -> Tree:
     return listing.result()
 
 
-def _blocks(output: Output, commit: CommitId) -> Iterator[bytes]:
+def _blocks(output: PipedOutput, commit: CommitId) -> Iterator[bytes]:
     """Whole lines, many at a time; git prints them in small pieces."""
     parts: list[bytes] = []
     size = due = 0
@@ -131,13 +139,13 @@ def _blocks(output: Output, commit: CommitId) -> Iterator[bytes]:
     yield b"".join(parts)
 
 
-class _Listing:
+class _TreeListing:
     """The lines of `git ls-tree -z`, each `<mode> <type> <id>\\t<path>`."""
 
     def __init__(self) -> None:
         self.lines = 0
         self._files: dict[str, FileVersion] = {}
-        self._refused: list[Refusal] = []
+        self._refused: list[RefusedEntry] = []
         self._twice: set[str] = set()
 
     def add(self, block: bytes) -> None:
@@ -150,11 +158,13 @@ class _Listing:
             for line in lines:
                 self._add_one(line)
 
-    def result(self) -> Tree:
+    def result(self) -> CommitTree:
         for path in self._twice:
             del self._files[path]
-        ambiguous = [Refusal(path, RelPath(path), RefusalKind.AMBIGUOUS) for path in sorted(self._twice)]
-        return Tree(self._files, (*self._refused, *ambiguous))
+        ambiguous = [
+            RefusedEntry(path, RelPath(path), RefusedEntryKind.AMBIGUOUS) for path in sorted(self._twice)
+        ]
+        return CommitTree(self._files, (*self._refused, *ambiguous))
 
     def _add_one(self, line: str) -> None:
         head, _, text = line.partition("\t")
@@ -163,13 +173,13 @@ class _Listing:
             path = RelPath(text)
         except InvalidValue as error:
             self._refused.append(
-                Refusal(shown(text), _nearest(text), RefusalKind.BAD_NAME, shown(error.message))
+                RefusedEntry(shown(text), _nearest(text), RefusedEntryKind.BAD_NAME, shown(error.message))
             )
             return
         if mode == "120000":
-            self._refused.append(Refusal(path, path, RefusalKind.SYMLINK))
+            self._refused.append(RefusedEntry(path, path, RefusedEntryKind.SYMLINK))
         elif not mode.startswith("100"):  # git takes every mode that it does not know for a submodule
-            self._refused.append(Refusal(path, path, RefusalKind.SUBMODULE))
+            self._refused.append(RefusedEntry(path, path, RefusedEntryKind.SUBMODULE))
         elif path in self._files:
             self._twice.add(path)
         else:

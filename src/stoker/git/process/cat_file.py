@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from stoker.git.errors import GitFailed
 from stoker.git.process.child import kill_group
-from stoker.git.process.pipe import Output
+from stoker.git.process.pipe import PipedOutput
 from stoker.git.process.runner import GitRunner
 
-Name = TypeVar("Name", bound=str)
+ObjectNameT = TypeVar("ObjectNameT", bound=str)
 
 WHOLE = 1 << 20
 """Contents up to this size come as one piece."""
@@ -37,13 +37,13 @@ class CatFile:
         self._process = self._stack.enter_context(
             runner.stream(["cat-file", "--batch-command", "--buffer"], repository=repository)
         )
-        self._output = Output(self._process)
+        self._output = PipedOutput(self._process)
         self._data = b""
         self._at = 0
         self.is_at_rest = True
         """Whether every answer was read, so that it may be asked again."""
 
-    def answered(self, verb: str, names: Sequence[Name]) -> Iterator[list[Name]]:
+    def answered(self, verb: str, names: Sequence[ObjectNameT]) -> Iterator[list[ObjectNameT]]:
         """Names whose answers are to be read, in windows; the next is asked for while one is read."""
         self.is_at_rest = False
         waiting = iter(names)
@@ -94,7 +94,7 @@ class CatFile:
     def close(self) -> None:
         self._stack.close()
 
-    def _ask(self, verb: str, waiting: Iterator[Name]) -> list[Name]:
+    def _ask(self, verb: str, waiting: Iterator[ObjectNameT]) -> list[ObjectNameT]:
         window = list(islice(waiting, _WINDOW))
         if window and self._process.stdin is not None:
             questions = "".join([f"{verb} {name}\n" for name in window])

@@ -26,7 +26,7 @@ _CHUNK = 1 << 16
 _FIRST_LOOK = 0.0002
 
 
-class Ended(NamedTuple):
+class ChildResult(NamedTuple):
     """How it ended and what it said."""
 
     code: int
@@ -45,7 +45,7 @@ async def converse(
     timeout: float,
     hidden: Sequence[str] = (),
     watch: DumbHttpWatch | None = None,
-) -> Ended:
+) -> ChildResult:
     """Run it to its end; raises TimeoutError when that does not come in time.
 
     What it complains of comes without `hidden`, also where only the end of it is kept. It is killed as
@@ -63,7 +63,7 @@ async def converse(
             start_new_session=True,
             bufsize=0,
         )
-    said = _Said(process, max_output, hidden, watch)
+    said = _ChildOutput(process, max_output, hidden, watch)
     try:
         async with asyncio.timeout(timeout):
             await said.everything()
@@ -75,8 +75,8 @@ async def converse(
     finally:
         said.close()
     if watch is not None and watch.is_dumb:
-        return Ended(process.returncode or 1, said.output, SAYS)
-    return Ended(process.returncode, said.output, said.complaint)
+        return ChildResult(process.returncode or 1, said.output, SAYS)
+    return ChildResult(process.returncode, said.output, said.complaint)
 
 
 def kill_group(pid: int) -> None:
@@ -85,7 +85,7 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-class _Said:
+class _ChildOutput:
     """What comes through both pipes; one left unread would stop the child for ever."""
 
     def __init__(
@@ -103,11 +103,11 @@ class _Said:
         self._margin = max(map(len, self._hidden), default=1) - 1
         self._is_cut = False
         self._pipes = (
-            _Pipe(process.stdout, self._on_output),
-            _Pipe(process.stderr, self._on_complaint),
+            _ChildPipe(process.stdout, self._on_output),
+            _ChildPipe(process.stderr, self._on_complaint),
         )
         self._watch = watch
-        self._requests = None if watch is None else _Pipe(watch.file, self._on_request)
+        self._requests = None if watch is None else _ChildPipe(watch.file, self._on_request)
         if watch is not None:
             watch.started()
 
@@ -161,7 +161,7 @@ class _Said:
         self._tail = tail[-most:]
 
 
-class _Pipe:
+class _ChildPipe:
     """One pipe, read whenever there is something."""
 
     def __init__(self, file: IO[bytes] | None, take: Callable[[bytes], None]) -> None:

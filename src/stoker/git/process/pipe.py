@@ -30,7 +30,7 @@ _SMALL = 1 << 14
 _MOMENT = 0.0003
 
 
-class Output:
+class PipedOutput:
     """The answers of one process."""
 
     __slots__ = ("_fd", "_hasty", "_poll")

@@ -25,24 +25,24 @@ from pathlib import Path
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.refs import RepoUrl, without_userinfo
 from stoker.domain.text import redacted
-from stoker.git.auth.credentials import Access, SshKey
-from stoker.git.auth.git_env import Helpers, Unlocked, unlocked
-from stoker.git.auth.pinned_address import NOT_PINNED, Pin, pinned
+from stoker.git.auth.credentials import GitSshKey, RepoAccess
+from stoker.git.auth.git_env import CredentialHelpers, GitEnvironment, unlocked
+from stoker.git.auth.pinned_address import NOT_PINNED, PinnedAddress, pinned
 from stoker.git.errors import GitFailed, SourceTooLarge, SourceUnreachable, error_for
 from stoker.git.private_files import private_folder, remove_left_overs
 from stoker.git.process import env as environments
-from stoker.git.process.child import Ended, converse, kill_group
+from stoker.git.process.child import ChildResult, converse, kill_group
 from stoker.git.process.dumb_http import DumbHttpWatch
 
 TIMEOUT = 120.0
 MAX_OUTPUT = 1 << 20
 MAX_MEMORY = 1 << 30
 
-Judge = Callable[[str, RepoUrl | None, int | None], StokerError]
+GitErrorMapper = Callable[[str, RepoUrl | None, int | None], StokerError]
 """Makes an error of what git said, the repository it talked to, and what it might receive."""
 
-_NO_ACCESS = Access()
-_NOTHING = Unlocked({}, {})
+_NO_ACCESS = RepoAccess()
+_NOTHING = GitEnvironment({}, {})
 # A limit that is lower already stays. Without the trap git would be killed silently instead of saying why.
 _LIMITED = """\
 trap "" XFSZ
@@ -78,12 +78,12 @@ class GitRunner:
         *,
         repository: Path | None = None,
         url: RepoUrl | None = None,
-        access: Access = _NO_ACCESS,
+        access: RepoAccess = _NO_ACCESS,
         stdin: bytes = b"",
         max_output: int = MAX_OUTPUT,
         max_bytes: int | None = None,
         timeout: float | None = None,
-        judge: Judge = error_for,
+        judge: GitErrorMapper = error_for,
     ) -> bytes:
         """What git printed; raises one of `stoker.git.errors` if it fails, hangs or says too much.
 
@@ -133,22 +133,22 @@ class GitRunner:
             finally:
                 kill_group(process.pid)
 
-    def _furnished(self) -> Helpers:
+    def _furnished(self) -> CredentialHelpers:
         home = private_folder(private_folder(self.cache) / "home")
         try:
             remove_left_overs(home)
-            return Helpers(home)
+            return CredentialHelpers(home)
         except OSError as error:
             raise GitFailed(f"folder {home} cannot be written: {error.strerror}") from error
 
-    def _at_home(self) -> Helpers:
+    def _at_home(self) -> CredentialHelpers:
         """The helpers, put back if somebody has emptied the cache."""
         if not self._helpers.intact:
             self._helpers = self._furnished()
         return self._helpers
 
     @contextmanager
-    def _opened(self, url: RepoUrl | None, access: Access) -> Iterator[Unlocked]:
+    def _opened(self, url: RepoUrl | None, access: RepoAccess) -> Iterator[GitEnvironment]:
         helpers = self._at_home()
         with contextlib.ExitStack() as stack:
             try:
@@ -166,9 +166,9 @@ class GitRunner:
         self,
         repository: Path | None,
         url: RepoUrl | None,
-        opened: Unlocked,
+        opened: GitEnvironment,
         seconds: float,
-        pin: Pin = NOT_PINNED,
+        pin: PinnedAddress = NOT_PINNED,
     ) -> dict[str, str]:
         own = {"PATH": os.environ.get("PATH", os.defpath)}
         # Whoever would end a silent git may be killed first; then it ends by itself.
@@ -192,7 +192,7 @@ class GitRunner:
         max_output: int,
         told: tuple[str, float, RepoUrl | None],
         hidden: Sequence[str],
-    ) -> Ended:
+    ) -> ChildResult:
         command, seconds, url = told
         watch = DumbHttpWatch() if url is not None and url.scheme in ("http", "https") else None
         try:
@@ -218,11 +218,11 @@ class GitRunner:
 def _failed(
     complaint: bytes,
     url: RepoUrl | None,
-    access: Access,
+    access: RepoAccess,
     judged: Callable[[str], StokerError],
 ) -> StokerError:
     said = redacted(complaint.decode(errors="replace"))
-    if url is not None and url.scheme == "ssh" and isinstance(access.login, SshKey):
+    if url is not None and url.scheme == "ssh" and isinstance(access.login, GitSshKey):
         from stoker.git.auth.ssh import distrust, without_chatter  # noqa: PLC0415 - most gits never speak ssh
 
         if _UNTRUSTED in said:

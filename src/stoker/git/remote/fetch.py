@@ -1,7 +1,7 @@
 """What is asked of the source, and with how many words.
 
 The first fetch of a ref takes one commit and nothing of its history, without the
-contents that `Limits` leaves out, which are blobs of a gigabyte and more. From then on
+contents that `FetchLimits` leaves out, which are blobs of a gigabyte and more. From then on
 the source is told which commit we have and sends what is new since, which costs it and
 us the same whatever the size of the tree. If that becomes more than it should (a
 rewritten branch drags its whole history in), one commit alone is taken again. Contents
@@ -29,7 +29,7 @@ from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
 from stoker.git.mirror.bare_repository import QUIET_FETCH
 from stoker.git.mirror.layout import ALL, STALE, TIPS, sweep
-from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.private_files import remove_tree
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import full_names
@@ -39,7 +39,7 @@ _SHALLOW = ("--depth=1",)
 _NO_TALK = ("-c", "fetch.negotiationAlgorithm=noop")
 
 
-class Limits(NamedTuple):
+class FetchLimits(NamedTuple):
     """How much of a source is accepted."""
 
     fetch: int = 4 << 30
@@ -56,10 +56,10 @@ class Limits(NamedTuple):
     """Every fetch adds a pack. Building anew costs less than a repack, and bounds the disk."""
 
 
-class Fetcher:
+class RemoteFetcher:
     """Brings objects of one source into one repository on disk."""
 
-    def __init__(self, remote: Remote, repository: Path, objects: Objects, limits: Limits) -> None:
+    def __init__(self, remote: Remote, repository: Path, objects: MirrorObjects, limits: FetchLimits) -> None:
         self._remote = remote
         self._repository = repository
         self._objects = objects

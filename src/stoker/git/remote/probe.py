@@ -35,7 +35,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Memory(OrderedDict[K, V], Generic[K, V]):
+class _BoundedCache(OrderedDict[K, V], Generic[K, V]):
     """Forgets the oldest when there is too much to remember."""
 
     def learn(self, key: K, value: V) -> V:
@@ -45,8 +45,8 @@ class _Memory(OrderedDict[K, V], Generic[K, V]):
         return value
 
 
-_kinds = _Memory[str, str]()
-_completed = _Memory[tuple[str, str], CommitId]()
+_kinds = _BoundedCache[str, str]()
+_completed = _BoundedCache[tuple[str, str], CommitId]()
 _key = secrets.token_bytes(32)
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from stoker.domain.refs import RepoUrl
-from stoker.git.auth.credentials import Access, AccessReader, always, identity
+from stoker.git.auth.credentials import RepoAccess, RepoAccessReader, always, identity
 from stoker.git.errors import SourceAuthFailed, error_for
-from stoker.git.process.runner import MAX_OUTPUT, GitRunner, Judge
+from stoker.git.process.runner import MAX_OUTPUT, GitErrorMapper, GitRunner
 
 
 class Remote:
     """One repository elsewhere."""
 
-    def __init__(self, runner: GitRunner, url: RepoUrl, access: AccessReader) -> None:
+    def __init__(self, runner: GitRunner, url: RepoUrl, access: RepoAccessReader) -> None:
         self.runner = runner
         self.url = url
         self._read_access = access
@@ -36,11 +36,11 @@ class Remote:
         max_output: int = MAX_OUTPUT,
         max_bytes: int | None = None,
         timeout: float | None = None,
-        judge: Judge = error_for,
+        judge: GitErrorMapper = error_for,
     ) -> bytes:
         """Run git with the access of now; what it printed."""
 
-        async def run(access: Access) -> bytes:
+        async def run(access: RepoAccess) -> bytes:
             return await self.runner.run(
                 command,
                 operands,
@@ -72,4 +72,4 @@ class Remote:
 
 def on_disk(runner: GitRunner, repository: Path) -> Remote:
     """A repository of this machine, which everybody may read who can."""
-    return Remote(runner, RepoUrl(f"file://{quote(str(repository.absolute()))}"), always(Access()))
+    return Remote(runner, RepoUrl(f"file://{quote(str(repository.absolute()))}"), always(RepoAccess()))

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from stoker.git.signature.signed_objects import SignatureInvalid
 
-Kind = Literal["ssh", "gpg"]
+SignatureKind = Literal["ssh", "gpg"]
 NAMESPACE = b"git"
 
 _BLOCK = re.compile(
@@ -40,7 +40,7 @@ _KEY_FIELDS = {
 
 
 class Signature(NamedTuple):
-    kind: Kind
+    kind: SignatureKind
     raw: bytes
     fingerprint: str = ""
     """Of the key that an ssh signature brings along; a GPG signature only hints at one."""

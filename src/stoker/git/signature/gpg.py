@@ -45,7 +45,7 @@ _WEAK_HASHES = {"1": "MD5", "2": "SHA-1", "3": "RIPEMD-160"}
 _PRIVATE_READ = 9  # the word of IMPORT_RES that counts private keys
 
 
-class _Valid(NamedTuple):
+class _GpgValidSig(NamedTuple):
     """The part of VALIDSIG that is looked at; its fields are in gnupg's DETAILS."""
 
     hash: str
@@ -102,6 +102,6 @@ def _status(output: bytes) -> Iterator[tuple[str, str]]:
             yield word, rest
 
 
-def _valid(rest: str) -> _Valid | None:
+def _valid(rest: str) -> _GpgValidSig | None:
     words = rest.split(" ")
-    return _Valid(words[7], words[8], words[9]) if len(words) >= 10 else None
+    return _GpgValidSig(words[7], words[8], words[9]) if len(words) >= 10 else None

@@ -18,15 +18,15 @@ from stoker.git.remote.remote import Remote
 if TYPE_CHECKING:
     from stoker.git.signature.verify import TrustedKeys
 
-KeysReader: TypeAlias = "Callable[[], Awaitable[TrustedKeys]]"
+TrustedKeysReader: TypeAlias = "Callable[[], Awaitable[TrustedKeys]]"
 """Read anew for each commit: keys are added and taken away."""
 
 
-class Rules(NamedTuple):
+class CommitRules(NamedTuple):
     """What a commit must be; the default accepts any."""
 
     signatures: SignatureMode = SignatureMode.NONE
-    keys: KeysReader | None = None
+    keys: TrustedKeysReader | None = None
     allow_rewrite: bool = True
 
     async def check(

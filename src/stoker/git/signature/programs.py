@@ -27,7 +27,7 @@ MAX_OUTPUT = 256 * 1024
 _PACKAGES = {"ssh-keygen": "openssh-client", "gpg": "gnupg"}
 
 
-class Answer(NamedTuple):
+class ProgramResult(NamedTuple):
     code: int
     output: bytes
 
@@ -44,7 +44,7 @@ def folder_for_one_question(runner: GitRunner) -> Iterator[Path]:
         raise GitFailed(f"folder {place} cannot be written: {error.strerror}") from error
 
 
-async def ask(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> Answer:
+async def ask(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> ProgramResult:
     """How the program ended and what it printed for machines."""
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -69,4 +69,4 @@ async def ask(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> Answer:
         raise GitFailed(f"{program} printed more than {MAX_OUTPUT} bytes about a signature")
     if ended.code < 0:
         raise GitFailed(f"{program} was ended by signal {-ended.code} while it was asked about a signature")
-    return Answer(ended.code, ended.output)
+    return ProgramResult(ended.code, ended.output)

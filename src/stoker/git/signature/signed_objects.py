@@ -52,7 +52,7 @@ class SignedContent(NamedTuple):
     when: int
 
 
-class Tag(NamedTuple):
+class TagHeader(NamedTuple):
     """The part of a tag object that says what it means."""
 
     target: str
@@ -60,7 +60,7 @@ class Tag(NamedTuple):
     name: str
 
 
-class _Headers(NamedTuple):
+class _ObjectHeaders(NamedTuple):
     names: list[bytes]
     values: list[bytes]  # as they stand in the object, without the name
     body: bytes
@@ -126,7 +126,7 @@ def signed_tag(raw: bytes, id_: str) -> SignedContent:
     return SignedContent(what, raw[:split], raw[split:], when)
 
 
-def parsed_tag(raw: bytes, id_: str) -> Tag:
+def parsed_tag(raw: bytes, id_: str) -> TagHeader:
     """What a tag object leads to and what it calls itself."""
     headers = _headers(raw, f"tag object {id_}")
     if headers.names != _TAG:
@@ -135,12 +135,12 @@ def parsed_tag(raw: bytes, id_: str) -> Tag:
     if not _TARGET.fullmatch(target) or len(target) != len(id_):
         raise SignatureInvalid(f"tag object {id_} does not say what it leads to")
     try:
-        return Tag(target.decode(), kind.decode(), name.decode())
+        return TagHeader(target.decode(), kind.decode(), name.decode())
     except UnicodeDecodeError:
         raise SignatureInvalid(f"tag object {id_} has a name that is not UTF-8") from None
 
 
-def _headers(raw: bytes, what: str) -> _Headers:
+def _headers(raw: bytes, what: str) -> _ObjectHeaders:
     """Each header once with all of its lines; those after the first of one begin with a space."""
     if b"\0" in raw:
         raise SignatureInvalid(f"{what} holds a zero byte, after which programs differ in what they read")
@@ -155,7 +155,7 @@ def _headers(raw: bytes, what: str) -> _Headers:
             raise SignatureInvalid(f"{what} has a header without a name or a value")
         names.append(name)
         values.append(value)
-    return _Headers(names, values, body)
+    return _ObjectHeaders(names, values, body)
 
 
 def _time(value: bytes, what: str) -> int:

@@ -23,7 +23,7 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.tags import TagObject, fetch_tag_object, tag_name
-from stoker.git.signature.armor import Kind, opened
+from stoker.git.signature.armor import SignatureKind, opened
 from stoker.git.signature.gpg import gpg_signer
 from stoker.git.signature.programs import folder_for_one_question
 from stoker.git.signature.signed_objects import (
@@ -53,17 +53,17 @@ class TrustedKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class VerifiedSignature:
     """Who signed: a principal of the allowed signers or the user id of a GPG key, and the key."""
 
     by: str
-    kind: Kind
+    kind: SignatureKind
     fingerprint: str
 
 
 async def check_signature(
     remote: Remote, repository: Path, *, mode: SignatureMode, ref: GitRef, commit: CommitId, keys: TrustedKeys
-) -> Signed | None:
+) -> VerifiedSignature | None:
     """Raises unless `commit`, which `ref` led to and `repository` holds, is signed as `mode` demands."""
     if mode is SignatureMode.NONE:
         return None
@@ -82,7 +82,7 @@ async def verify(
     commit: CommitId,
     tag: TagObject | None,
     keys: TrustedKeys,
-) -> Signed:
+) -> VerifiedSignature:
     """Who signed the commit or, in the mode for them, the tag; both objects are in `repository`."""
     _demand_keys(keys)
     if mode is SignatureMode.TAG:
@@ -113,7 +113,7 @@ async def _tag_content(
     return content
 
 
-async def _signer(content: SignedContent, keys: TrustedKeys, runner: GitRunner) -> Signed:
+async def _signer(content: SignedContent, keys: TrustedKeys, runner: GitRunner) -> VerifiedSignature:
     signature = opened(content.signature, content.what)
     trusted = keys.allowed_signers if signature.kind == "ssh" else keys.gpg_keys
     if trusted is None:
@@ -124,9 +124,9 @@ async def _signer(content: SignedContent, keys: TrustedKeys, runner: GitRunner) 
     with folder_for_one_question(runner) as folder:
         if signature.kind == "ssh":
             principal = await ssh_signer(content, signature, trusted, folder)
-            return Signed(principal, "ssh", signature.fingerprint)
+            return VerifiedSignature(principal, "ssh", signature.fingerprint)
         signer = await gpg_signer(content, signature, trusted, folder)
-        return Signed(signer.name, "gpg", signer.fingerprint)
+        return VerifiedSignature(signer.name, "gpg", signer.fingerprint)
 
 
 def _demand_keys(keys: TrustedKeys) -> None:

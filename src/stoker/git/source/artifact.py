@@ -12,42 +12,42 @@ from collections.abc import Collection
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.git_objects import FileVersion, Tree, TreeChange
+from stoker.domain.git_objects import CommitTree, FileVersion, TreeChange
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.artifact_source import ArtifactOrigin
 from stoker.git.errors import GitFailed
-from stoker.git.mirror.artifact_import import ImportedObjects, Importer, commit_of
-from stoker.git.mirror.cached_source import KeptMirror
-from stoker.git.mirror.mirror import Fills, Mirror
-from stoker.git.mirror.objects import Objects
-from stoker.git.remote.fetch import Limits
+from stoker.git.mirror.artifact_import import ArtifactImporter, ImportedObjects, commit_of
+from stoker.git.mirror.cached_source import MirrorSource
+from stoker.git.mirror.mirror import Mirror, MirrorFiller
+from stoker.git.mirror.objects import MirrorObjects
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker.git.signature.ancestry import HistoryRewritten
-from stoker.git.signature.policy import Rules
+from stoker.git.signature.policy import CommitRules
 from stoker.git.signature.signed_objects import SignatureMissing
 
-_DEFAULT = Limits()
-_ANY = Rules()
+_DEFAULT = FetchLimits()
+_ANY = CommitRules()
 
 
 class _ImportedMirror(Mirror):
     """A mirror that is filled by importing; git itself never talks to anybody."""
 
     def __init__(
-        self, origin: ArtifactOrigin, remote: Remote, cache: Path, clock: Clock, limits: Limits
+        self, origin: ArtifactOrigin, remote: Remote, cache: Path, clock: Clock, limits: FetchLimits
     ) -> None:
         super().__init__(remote, cache, clock, limits)
         self._origin = origin
 
-    def _objects_of(self, repository: Path) -> Objects:
+    def _objects_of(self, repository: Path) -> MirrorObjects:
         return ImportedObjects(self._remote.runner, repository)
 
-    def _fetcher(self, repository: Path, objects: Objects) -> Fills:
-        return Importer(self._origin, self._remote.runner, repository, objects)
+    def _fetcher(self, repository: Path, objects: MirrorObjects) -> MirrorFiller:
+        return ArtifactImporter(self._origin, self._remote.runner, repository, objects)
 
 
-class ImportedSource(KeptMirror):
+class ArtifactSource(MirrorSource):
     """One place that holds artifacts, read through a mirror below `cache`."""
 
     def __init__(
@@ -56,8 +56,8 @@ class ImportedSource(KeptMirror):
         remote: Remote,
         cache: Path,
         clock: Clock | None = None,
-        limits: Limits = _DEFAULT,
-        rules: Rules = _ANY,
+        limits: FetchLimits = _DEFAULT,
+        rules: CommitRules = _ANY,
     ) -> None:
         """`remote` says whose mirror it is: what one login opened is never served to another."""
         clock = clock if clock is not None else SystemClock()
@@ -80,7 +80,7 @@ class ImportedSource(KeptMirror):
                 "and nothing shows that one follows the other"
             )
 
-    async def tree(self, commit: CommitId) -> Tree:
+    async def tree(self, commit: CommitId) -> CommitTree:
         return await super().tree(self._made_of(commit))
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:

@@ -11,17 +11,17 @@ from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.mirror.cached_source import KeptMirror
+from stoker.git.mirror.cached_source import MirrorSource
 from stoker.git.mirror.mirror import Mirror
-from stoker.git.mirror.reader import Rule
-from stoker.git.remote.fetch import Limits
+from stoker.git.mirror.reader import CommitRule
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import find, is_branch
 
-_DEFAULT = Limits()
+_DEFAULT = FetchLimits()
 
 
-class GitSource(KeptMirror):
+class GitSource(MirrorSource):
     """One repository, read through a mirror below `cache`."""
 
     def __init__(
@@ -29,8 +29,8 @@ class GitSource(KeptMirror):
         remote: Remote,
         cache: Path,
         clock: Clock | None = None,
-        limits: Limits = _DEFAULT,
-        rules: Sequence[Rule] = (),
+        limits: FetchLimits = _DEFAULT,
+        rules: Sequence[CommitRule] = (),
     ) -> None:
         clock = clock if clock is not None else SystemClock()
         super().__init__(remote.runner, Mirror(remote, cache, clock, limits), cache, clock)

@@ -18,9 +18,9 @@ from stoker.domain.git_objects import BlobId
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.errors import GitFailed
-from stoker.git.mirror.objects import Objects
-from stoker.git.mirror.reader import MirrorReader, Rule
-from stoker.git.mirror.shared_volume import SharedVolume, held, is_ours
+from stoker.git.mirror.objects import MirrorObjects
+from stoker.git.mirror.reader import CommitRule, MirrorReader
+from stoker.git.mirror.shared_volume import MirrorVolume, held, is_ours
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import on_disk
 from stoker.git.remote.resolve import find
@@ -31,7 +31,7 @@ PAUSE = 0.25
 COME_BACK = 5.0
 
 
-class SharedSource(MirrorReader):
+class SharedVolumeSource(MirrorReader):
     """One repository, read from a volume that this process cannot write to."""
 
     def __init__(
@@ -39,16 +39,16 @@ class SharedSource(MirrorReader):
         runner: GitRunner,
         volume: Path,
         clock: Clock | None = None,
-        rules: Sequence[Rule] = (),
+        rules: Sequence[CommitRule] = (),
         patience: float = PATIENCE,
     ) -> None:
         super().__init__(runner)
-        self._volume = SharedVolume(volume)
+        self._volume = MirrorVolume(volume)
         self._clock = clock if clock is not None else SystemClock()
         self._rules = rules
         self._patience = patience
         self._path = volume / "none"
-        self._objects = Objects(runner, self._path)
+        self._objects = MirrorObjects(runner, self._path)
         self._stack = ExitStack()
 
     @property
@@ -56,7 +56,7 @@ class SharedSource(MirrorReader):
         return self._path
 
     @property
-    def objects(self) -> Objects:
+    def objects(self) -> MirrorObjects:
         return self._objects
 
     async def resolve(self, ref: GitRef) -> CommitId:
@@ -109,13 +109,13 @@ class SharedSource(MirrorReader):
         if not is_ours(path):
             self._let_go()
             raise GitFailed(f"shared mirror {path} is not what its writer makes")
-        self._path, self._objects = path, Objects(self._runner, path)
+        self._path, self._objects = path, MirrorObjects(self._runner, path)
 
     def _let_go(self) -> None:
         self._objects.close()
         self._stack.close()
         self._path = self._volume.root / "none"
-        self._objects = Objects(self._runner, self._path)
+        self._objects = MirrorObjects(self._runner, self._path)
 
 
 def _behind(what: str) -> Wait:

@@ -20,24 +20,24 @@ import msgspec
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
 from stoker.http_server.tls.certificate_authority import certificates_in
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
 MANAGER = "stoker-webhook-trust"
-MUTATING = Resource(
+MUTATING = ApiResource(
     "admissionregistration.k8s.io",
     "v1",
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",
     namespaced=False,
 )
-VALIDATING = Resource(
+VALIDATING = ApiResource(
     "admissionregistration.k8s.io",
     "v1",
     "validatingwebhookconfigurations",
@@ -53,44 +53,44 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CaBundleTarget:
     """One object that names us as a webhook."""
 
-    resource: Resource
+    resource: ApiResource
     name: str
 
     def __str__(self) -> str:
         return f"{self.resource.kind} {self.name}"
 
 
-class _Client(msgspec.Struct, rename="camel"):
+class _CaBundleClientConfig(msgspec.Struct, rename="camel"):
     ca_bundle: str = ""
 
 
-class _Webhook(msgspec.Struct, rename="camel"):
+class _CaBundleWebhook(msgspec.Struct, rename="camel"):
     name: str = ""
-    client_config: _Client = msgspec.field(default_factory=_Client)
+    client_config: _CaBundleClientConfig = msgspec.field(default_factory=_CaBundleClientConfig)
 
 
-class _Conversion(msgspec.Struct, rename="camel"):
+class _CaBundleConversion(msgspec.Struct, rename="camel"):
     strategy: str = ""
-    webhook: _Webhook | None = None
+    webhook: _CaBundleWebhook | None = None
 
 
-class _Spec(msgspec.Struct):
-    conversion: _Conversion | None = None
+class _CaBundleSpec(msgspec.Struct):
+    conversion: _CaBundleConversion | None = None
 
 
-class _Metadata(msgspec.Struct):
+class _CaBundleMetadata(msgspec.Struct):
     uid: str = ""
 
 
-class _Object(msgspec.Struct):
+class _CaBundleObject(msgspec.Struct):
     """A configuration or a CRD, as far as it says whom to trust."""
 
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    webhooks: list[_Webhook] | None = None
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    metadata: _CaBundleMetadata = msgspec.field(default_factory=_CaBundleMetadata)
+    webhooks: list[_CaBundleWebhook] | None = None
+    spec: _CaBundleSpec = msgspec.field(default_factory=_CaBundleSpec)
 
     def bundles(self) -> list[str]:
         """Each place that needs one, with what stands there."""
@@ -99,7 +99,7 @@ class _Object(msgspec.Struct):
             return [conversion.webhook.client_config.ca_bundle if conversion.webhook else ""]
         return [one.client_config.ca_bundle for one in self.webhooks or ()]
 
-    def wanted(self, target: Target, bundle: str) -> dict[str, Any]:
+    def wanted(self, target: CaBundleTarget, bundle: str) -> dict[str, Any]:
         """Our field and nothing else; the uid keeps a deleted object from being made anew by it."""
         body: dict[str, Any] = {
             "apiVersion": target.resource.api_version,
@@ -112,13 +112,13 @@ class _Object(msgspec.Struct):
         return body | {"spec": {"conversion": {"strategy": "Webhook", "webhook": trust}}}
 
 
-class Trusting:
+class CaBundleWriter:
     """Keeps the bundle in all targets."""
 
     def __init__(
         self,
-        client: Client,
-        targets: Sequence[Target],
+        client: KubeClient,
+        targets: Sequence[CaBundleTarget],
         bundle: Callable[[], bytes | None],
         *,
         on_settled: Callable[[], None] = lambda: None,
@@ -131,12 +131,12 @@ class Trusting:
         self._wake = asyncio.Event()
         self._failures = 0
         self._surplus_since: float | None = None
-        self._watched: dict[Target, Reflector[_Object]] = {
+        self._watched: dict[CaBundleTarget, Reflector[_CaBundleObject]] = {
             target: Reflector(
                 client,
                 target.resource,
                 fields=f"metadata.name={target.name}",
-                keep=msgspec.json.Decoder(_Object).decode,
+                keep=msgspec.json.Decoder(_CaBundleObject).decode,
                 on_change=lambda _: self._wake.set(),
                 clock=self._clock,
             )
@@ -191,25 +191,25 @@ class Trusting:
         self._surplus_since = now if self._surplus_since is None else self._surplus_since
         return self._surplus_since + SETTLE - now
 
-    async def _applied(self, target: Target, bundle: str) -> bool:
+    async def _applied(self, target: CaBundleTarget, bundle: str) -> bool:
         """Whether it worked; one that we may not write does not keep the others waiting."""
         found = self._watched[target].store.get(ObjectKey("", target.name))
         if found is None:
             return True
         body = found.wanted(target, bundle)
         try:
-            await self._client.apply(target.resource, body, target.name, manager=MANAGER, into=Header)
+            await self._client.apply(target.resource, body, target.name, manager=MANAGER, into=ObjectHeader)
         except StokerError as error:
             log.warning("trust.failed", target=str(target), reason=error.reason, error=error.message)
             return False
         log.info("trust.given", target=str(target))
         return True
 
-    def _at(self, target: Target) -> list[str]:
+    def _at(self, target: CaBundleTarget) -> list[str]:
         return self._places(target, self._watched[target])
 
     @staticmethod
-    def _places(target: Target, watched: Reflector[_Object]) -> list[str]:
+    def _places(target: CaBundleTarget, watched: Reflector[_CaBundleObject]) -> list[str]:
         found = watched.store.get(ObjectKey("", target.name))
         return [] if found is None else found.bundles()
 

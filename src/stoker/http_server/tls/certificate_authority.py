@@ -32,7 +32,7 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CertificateFacts:
     """When a certificate was made and when it ends, whose key it carries and who signed it."""
 
     created: datetime
@@ -47,7 +47,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class TlsMaterial:
     """Everything that the Secret holds."""
 
     authorities: tuple[bytes, ...]
@@ -71,7 +71,7 @@ class Material:
         return {name: base64.b64encode(value).decode() for name, value in values.items()}
 
     @classmethod
-    def parse(cls, data: Mapping[str, str]) -> Material:
+    def parse(cls, data: Mapping[str, str]) -> TlsMaterial:
         """Read back; raises `InvalidValue` where anything is missing or does not belong together."""
         try:
             values = {
@@ -89,10 +89,10 @@ class Material:
         _refuse_strangers(found.chain, found.key, _KEY)
         return found
 
-    def authority_facts(self) -> tuple[Made, ...]:
+    def authority_facts(self) -> tuple[CertificateFacts, ...]:
         return tuple(_facts(one) for one in self.authorities)
 
-    def serving_facts(self) -> Made:
+    def serving_facts(self) -> CertificateFacts:
         return _facts(self.chain)
 
 
@@ -103,13 +103,13 @@ def certificates_in(pem: bytes) -> list[bytes]:
 
 def new_material(
     names: Sequence[str], now: datetime, authority_life: timedelta, life: timedelta, *, mutual: bool = False
-) -> Material:
+) -> TlsMaterial:
     """An authority and a certificate of it."""
     authority, key = _authority(now, authority_life)
-    return reissued(Material((authority,), key, b"", Secret("")), names, now, life, mutual=mutual)
+    return reissued(TlsMaterial((authority,), key, b"", Secret("")), names, now, life, mutual=mutual)
 
 
-def with_new_authority(material: Material, now: datetime, life: timedelta) -> Material:
+def with_new_authority(material: TlsMaterial, now: datetime, life: timedelta) -> TlsMaterial:
     """A further authority that clients are told to trust; what is served with stays as it is."""
     authority, key = _authority(now, life)
     kept = (authority, *material.authorities)[:MAX_AUTHORITIES]
@@ -117,8 +117,8 @@ def with_new_authority(material: Material, now: datetime, life: timedelta) -> Ma
 
 
 def reissued(
-    material: Material, names: Sequence[str], now: datetime, life: timedelta, *, mutual: bool = False
-) -> Material:
+    material: TlsMaterial, names: Sequence[str], now: datetime, life: timedelta, *, mutual: bool = False
+) -> TlsMaterial:
     """A new certificate for these names, by the newest authority; `mutual`: also for who calls others."""
     authority = x509.load_pem_x509_certificate(material.authorities[0])
     signer = _private(material.authority_key)
@@ -142,7 +142,7 @@ def reissued(
     )
 
 
-def without_old_authorities(material: Material) -> Material:
+def without_old_authorities(material: TlsMaterial) -> TlsMaterial:
     return replace(material, authorities=material.authorities[:1])
 
 
@@ -159,11 +159,11 @@ def _authority(now: datetime, life: timedelta) -> tuple[bytes, Secret]:
     return certificate.public_bytes(serialization.Encoding.PEM), _private_pem(key)
 
 
-def _facts(pem: bytes) -> Made:
+def _facts(pem: bytes) -> CertificateFacts:
     try:
         found = x509.load_pem_x509_certificate(pem)
         names = _names(found)
-        return Made(
+        return CertificateFacts(
             created=found.not_valid_before_utc + BACKDATED,
             expires=found.not_valid_after_utc,
             key_id=x509.SubjectKeyIdentifier.from_public_key(_elliptic(found.public_key())).digest,

@@ -14,7 +14,7 @@ from stoker.domain.secrets import Secret
 from stoker.kube.config.tls import show
 
 
-class Presented:
+class ServerTlsContext:
     """The context of a server; nobody can connect before the first certificate is loaded."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.secrets import Secret
-from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.context import ServerTlsContext
 from stoker.kube.config.files import read_bounded
 from stoker.telemetry.logs import get_logger
 
@@ -22,7 +22,7 @@ LOOK_SECONDS = 2.0
 _NAMES = ("tls.crt", "tls.key")
 _AUTHORITY = "ca.crt"
 
-Told = Callable[[bytes, Secret, bytes], None]
+CertificateListener = Callable[[bytes, Secret, bytes], None]
 """Hears of a new certificate, its key and the authorities that signed it."""
 
 log = get_logger(__name__)
@@ -32,7 +32,11 @@ class CertificateFiles:
     """Shows what lies in a folder. `told` needs the authority besides, and the folder must hold it."""
 
     def __init__(
-        self, folder: Path, presented: Presented, clock: Clock | None = None, told: Told | None = None
+        self,
+        folder: Path,
+        presented: ServerTlsContext,
+        clock: Clock | None = None,
+        told: CertificateListener | None = None,
     ) -> None:
         self._folder = folder
         self._presented = presented

@@ -16,7 +16,7 @@ from stoker.domain.secrets import Secret
 from stoker.kube.config.tls import show
 
 
-class Mutual:
+class MutualTls:
     """The contexts of both ends."""
 
     def __init__(self, name: str) -> None:

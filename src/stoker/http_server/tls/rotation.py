@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 
 from stoker.http_server.tls.certificate_authority import (
-    Made,
-    Material,
+    CertificateFacts,
+    TlsMaterial,
     new_material,
     reissued,
     with_new_authority,
@@ -32,7 +32,7 @@ OVERDUE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CertificateLifetimes:
     """How long everything lasts."""
 
     authority: timedelta = timedelta(days=365)
@@ -45,7 +45,7 @@ class Terms:
     """Whether replicas show the certificate to each other, too."""
 
 
-class Step(Enum):
+class RotationStep(Enum):
     KEEP = auto()
     START_OVER = auto()
     ADD_AUTHORITY = auto()
@@ -54,55 +54,61 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    step: Step
+class RotationDecision:
+    step: RotationStep
     look_again: datetime
     """When the next step may be due."""
 
 
 def decide(
-    authorities: Sequence[Made],
-    serving: Made,
+    authorities: Sequence[CertificateFacts],
+    serving: CertificateFacts,
     names: Collection[str],
     now: datetime,
-    terms: Terms,
+    terms: CertificateLifetimes,
     *,
     trusted: bool,
-) -> Decision:
+) -> RotationDecision:
     """The next step, or when to look again."""
     newest = authorities[0]
     if newest.expires <= now:
-        return Decision(Step.START_OVER, now)
+        return RotationDecision(RotationStep.START_OVER, now)
     if newest.share_gone(DUE) <= now:
-        return Decision(Step.ADD_AUTHORITY, now)
+        return RotationDecision(RotationStep.ADD_AUTHORITY, now)
     due = [newest.share_gone(DUE)]
     if serving.issuer_id != newest.key_id:
         usable = newest.created + terms.overlap
         if now >= usable and (trusted or serving.share_gone(OVERDUE) <= now):
-            return Decision(Step.REISSUE, now)
+            return RotationDecision(RotationStep.REISSUE, now)
         due += [usable] if now < usable else [serving.share_gone(OVERDUE)]
     else:
         if serving.share_gone(DUE) <= now or not serving.names >= set(names):
-            return Decision(Step.REISSUE, now)
+            return RotationDecision(RotationStep.REISSUE, now)
         due.append(serving.share_gone(DUE))
         if len(authorities) > 1:
             forget = serving.created + terms.farewell
             if forget <= now:
-                return Decision(Step.DROP_OLD, now)
+                return RotationDecision(RotationStep.DROP_OLD, now)
             due.append(forget)
-    return Decision(Step.KEEP, min(due))
+    return RotationDecision(RotationStep.KEEP, min(due))
 
 
-def taken(step: Step, material: Material, names: Sequence[str], now: datetime, terms: Terms) -> Material:
+def taken(
+    step: RotationStep,
+    material: TlsMaterial,
+    names: Sequence[str],
+    now: datetime,
+    terms: CertificateLifetimes,
+) -> TlsMaterial:
     """What there is after the step."""
     match step:
-        case Step.START_OVER:
+        case RotationStep.START_OVER:
             return new_material(names, now, terms.authority, terms.serving, mutual=terms.mutual)
-        case Step.ADD_AUTHORITY:
+        case RotationStep.ADD_AUTHORITY:
             return with_new_authority(material, now, terms.authority)
-        case Step.REISSUE:
+        case RotationStep.REISSUE:
             return reissued(material, names, now, terms.serving, mutual=terms.mutual)
-        case Step.DROP_OLD:
+        case RotationStep.DROP_OLD:
             return without_old_authorities(material)
-        case Step.KEEP:
+        case RotationStep.KEEP:
             return material

@@ -18,12 +18,12 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.http_server.tls.certificate_authority import Material, new_material
-from stoker.http_server.tls.rotation import Step, Terms, decide, taken
-from stoker.kube.client.client import Client
+from stoker.http_server.tls.certificate_authority import TlsMaterial, new_material
+from stoker.http_server.tls.rotation import CertificateLifetimes, RotationStep, decide, taken
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import SECRETS
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.reflector import Reflector
@@ -36,28 +36,28 @@ BACKOFF = Backoff(base=0.5, ceiling=30.0, jitter=0.3)
 log = get_logger(__name__)
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _TlsSecretMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
-class _SecretObject(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+class _TlsSecret(msgspec.Struct):
+    metadata: _TlsSecretMetadata = msgspec.field(default_factory=_TlsSecretMetadata)
     data: dict[str, str] | None = None
 
 
-class CertificateKeeper:
+class CertificateRotator:
     """Keeps the Secret good, and tells of every new content."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         namespace: str,
         name: str,
         names: Sequence[str],
         *,
-        on_change: Callable[[Material], None],
-        trusted: Callable[[Material], bool],
-        terms: Terms | None = None,
+        on_change: Callable[[TlsMaterial], None],
+        trusted: Callable[[TlsMaterial], bool],
+        terms: CertificateLifetimes | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._client = client
@@ -66,14 +66,14 @@ class CertificateKeeper:
         self._names = names
         self._on_change = on_change
         self._trusted = trusted
-        self._terms = terms or Terms()
+        self._terms = terms or CertificateLifetimes()
         self._clock = clock or SystemClock()
         self._wake = asyncio.Event()
-        self._known: Material | None = None
+        self._known: TlsMaterial | None = None
         self._failures = 0
 
     @property
-    def material(self) -> Material | None:
+    def material(self) -> TlsMaterial | None:
         """What there is, as far as this replica has seen."""
         return self._known
 
@@ -136,7 +136,7 @@ class CertificateKeeper:
             self._terms,
             trusted=self._trusted(material),
         )
-        if decision.step is Step.KEEP:
+        if decision.step is RotationStep.KEEP:
             return (decision.look_again - now) / timedelta(seconds=1)
         after = taken(decision.step, material, self._names, now, self._terms)
         await self._write(found, after)
@@ -144,22 +144,22 @@ class CertificateKeeper:
         self._tell(after)
         return 0.0
 
-    async def _read(self) -> _SecretObject | None:
+    async def _read(self) -> _TlsSecret | None:
         try:
-            return await self._client.get(SECRETS, self._name, self._namespace, into=_SecretObject)
+            return await self._client.get(SECRETS, self._name, self._namespace, into=_TlsSecret)
         except NotFound:
             return None
 
-    def _parsed(self, found: _SecretObject | None) -> Material | None:
+    def _parsed(self, found: _TlsSecret | None) -> TlsMaterial | None:
         if found is None or not found.data:
             return None
         try:
-            return Material.parse(found.data)
+            return TlsMaterial.parse(found.data)
         except InvalidValue as error:
             log.warning("certificate.unreadable", stored_in=self._name, error=error.message)
             return None
 
-    async def _write(self, found: _SecretObject | None, material: Material) -> None:
+    async def _write(self, found: _TlsSecret | None, material: TlsMaterial) -> None:
         """Create, or replace exactly what was read."""
         if found is None:
             body = {
@@ -175,13 +175,13 @@ class CertificateKeeper:
                 "type": "Opaque",
                 "data": material.data(),
             }
-            await self._client.create(SECRETS, body, self._namespace, into=Header)
+            await self._client.create(SECRETS, body, self._namespace, into=ObjectHeader)
             return
         version = {"resourceVersion": found.metadata.resource_version}
         body = {"metadata": version, "data": material.data()}
-        await self._client.patch(SECRETS, body, self._name, self._namespace, into=Header)
+        await self._client.patch(SECRETS, body, self._name, self._namespace, into=ObjectHeader)
 
-    def _tell(self, material: Material) -> None:
+    def _tell(self, material: TlsMaterial) -> None:
         if material != self._known:
             self._known = material
             self._on_change(material)

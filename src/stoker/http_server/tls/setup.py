@@ -11,44 +11,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoker.domain.clock import Clock
-from stoker.http_server.tls.ca_bundle import Target, Trusting
-from stoker.http_server.tls.certificate_authority import Material
-from stoker.http_server.tls.context import Presented
-from stoker.http_server.tls.files import CertificateFiles, Told
-from stoker.http_server.tls.rotation import Terms
-from stoker.http_server.tls.secret import CertificateKeeper
-from stoker.kube.client.client import Client
-from stoker.kube.runtime.process import Part
+from stoker.http_server.tls.ca_bundle import CaBundleTarget, CaBundleWriter
+from stoker.http_server.tls.certificate_authority import TlsMaterial
+from stoker.http_server.tls.context import ServerTlsContext
+from stoker.http_server.tls.files import CertificateFiles, CertificateListener
+from stoker.http_server.tls.rotation import CertificateLifetimes
+from stoker.http_server.tls.secret import CertificateRotator
+from stoker.kube.client.client import KubeClient
+from stoker.kube.runtime.process import ProcessPart
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class SelfMade:
+class SelfSignedCertificates:
     """Certificates that the process makes by itself."""
 
     secret: str
     names: tuple[str, ...]
     """Under which names it is called."""
-    targets: tuple[Target, ...] = ()
-    terms: Terms = field(default_factory=Terms)
+    targets: tuple[CaBundleTarget, ...] = ()
+    terms: CertificateLifetimes = field(default_factory=CertificateLifetimes)
 
 
 def certified(
-    client: Client,
+    client: KubeClient,
     namespace: str,
-    certificate: Path | SelfMade,
-    presented: Presented,
+    certificate: Path | SelfSignedCertificates,
+    presented: ServerTlsContext,
     *,
-    told: Told | None = None,
+    told: CertificateListener | None = None,
     clock: Clock,
-) -> list[Part]:
+) -> list[ProcessPart]:
     """The parts that keep a certificate presented; `told` hears of every new one, and of its authority."""
     if isinstance(certificate, Path):
-        return [Part("certificate", CertificateFiles(certificate, presented, clock, told).run)]
+        return [ProcessPart("certificate", CertificateFiles(certificate, presented, clock, told).run)]
     made = certificate
-    trusting = Trusting(
+    trusting = CaBundleWriter(
         client,
         made.targets,
         lambda: keeper.material.bundle if keeper.material else None,
@@ -56,14 +56,14 @@ def certified(
         clock=clock,
     )
 
-    def changed(material: Material) -> None:
+    def changed(material: TlsMaterial) -> None:
         if presented.show(material.chain, material.key):
             log.info("certificate.loaded", stored_in=made.secret)
         if told is not None:
             told(material.chain, material.key, material.bundle)
         trusting.look_again()
 
-    keeper = CertificateKeeper(
+    keeper = CertificateRotator(
         client,
         namespace,
         made.secret,
@@ -73,4 +73,4 @@ def certified(
         terms=made.terms,
         clock=clock,
     )
-    return [Part("certificate", keeper.run), Part("trust", trusting.run)]
+    return [ProcessPart("certificate", keeper.run), ProcessPart("trust", trusting.run)]

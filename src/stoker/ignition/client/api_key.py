@@ -15,7 +15,7 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 
-KeyReader = Callable[[], Secret]
+ApiKeyReader = Callable[[], Secret]
 
 LARGEST = 8 * 1024
 LONGEST_NAME = 100
@@ -25,7 +25,7 @@ _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _NAME = re.compile(r"[Xx]-[A-Za-z0-9-]{1,62}")
 
 
-def key_file(path: Path) -> KeyReader:
+def key_file(path: Path) -> ApiKeyReader:
     """Reads the key from this file each time; it is checked when it is read."""
 
     def read() -> Secret:

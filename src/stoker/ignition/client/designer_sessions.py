@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stoker.ignition.client.parse import Item, items_in, name_in, objects_in, seconds_in, text_in
+from stoker.ignition.client.parse import JsonItem, items_in, name_in, objects_in, seconds_in, text_in
 
 _DESIGNER = "designer"
 _KINDS = ("type", "sessionType", "sessionScope", "scope", "client", "application")
@@ -67,21 +67,21 @@ def perspective_in(said: object) -> tuple[PerspectiveSession, ...] | None:
     )
 
 
-def _is_designer(item: Item) -> bool:
+def _is_designer(item: JsonItem) -> bool:
     return any(_DESIGNER in text_in(item, kind).lower() for kind in _KINDS)
 
 
-def _id(item: Item) -> str:
+def _id(item: JsonItem) -> str:
     return name_in(item, "id", "sessionId")
 
 
-def _user(item: Item) -> str:
+def _user(item: JsonItem) -> str:
     return text_in(item, "user", "username", "userName")
 
 
-def _project(item: Item) -> str:
+def _project(item: JsonItem) -> str:
     return name_in(item, "project", "projectName")
 
 
-def _address(item: Item) -> str:
+def _address(item: JsonItem) -> str:
     return text_in(item, "address", "clientAddress", "host")

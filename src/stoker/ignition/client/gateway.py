@@ -17,7 +17,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.api_key import HEADER, KeyReader
+from stoker.ignition.client.api_key import HEADER, ApiKeyReader
 from stoker.ignition.client.designer_sessions import (
     DesignerSession,
     PerspectiveSession,
@@ -39,8 +39,14 @@ from stoker.ignition.client.inventory import (
     restart_tasks_in,
     types_in,
 )
-from stoker.ignition.client.requests import REQUEST_SECONDS, Asking
-from stoker.ignition.client.responses import Busy, GatewayState, LockRefused, NotOffered, Presence
+from stoker.ignition.client.requests import REQUEST_SECONDS, GatewayRequests
+from stoker.ignition.client.responses import (
+    GatewayBusy,
+    GatewayPresence,
+    GatewayState,
+    PathNotOffered,
+    ScanLockRefused,
+)
 
 API = "/data/api/v1"
 PAPERS = "/data/api/v2"
@@ -59,13 +65,13 @@ class ScanKind(StrEnum):
     CONFIG = "config"
 
 
-class Gateway:
+class GatewayClient:
     """The client; `aclose` ends its connections."""
 
     def __init__(
         self,
         address: GatewayAddress,
-        key: KeyReader,
+        key: ApiKeyReader,
         *,
         header: str = HEADER,
         ca: bytes | None = None,
@@ -73,7 +79,7 @@ class Gateway:
         clock: Clock | None = None,
     ) -> None:
         self.address = address
-        self._asking = Asking(
+        self._asking = GatewayRequests(
             address, key, header=header, ca=ca, insecure_skip_verify=insecure_skip_verify, clock=clock
         )
         self._version = ""
@@ -83,15 +89,15 @@ class Gateway:
         """How far the other end is who it says it is, for the status."""
         return self._asking.trust
 
-    async def presence(self) -> Presence:
+    async def presence(self) -> GatewayPresence:
         """Its state and version; needs no key, and an 8.1 gateway answers too."""
         what = "asking for its state"
         answer = await self._asking.send("GET", "/system/gwinfo", what=what)
-        found = Presence.from_gwinfo(answer.body) if answer.status == 200 else Presence()
+        found = GatewayPresence.from_gwinfo(answer.body) if answer.status == 200 else GatewayPresence()
         if found.state is GatewayState.UNKNOWN:
             answer = await self._asking.send("GET", "/StatusPing", what=what)
-            found = found._replace(state=Presence.from_ping(answer.json()).state)
-        if found == Presence() and (trouble := self._asking.away(answer, what)) is not None:
+            found = found._replace(state=GatewayPresence.from_ping(answer.json()).state)
+        if found == GatewayPresence() and (trouble := self._asking.away(answer, what)) is not None:
             raise trouble
         if found.version != self._version or found.state is not GatewayState.RUNNING:
             self._version = found.version
@@ -105,7 +111,7 @@ class Gateway:
         try:
             paths = (f"{API}/gateway-info", f"{API}/status")
             said = await self._asking.first(paths, "asking for its version", lambda _, said: info_in(said))
-        except NotOffered:
+        except PathNotOffered:
             # Asked for anew each time: it may only not have come so far yet.
             self._asking.forget()
             raise self._not_ours(here.version) from None
@@ -113,7 +119,7 @@ class Gateway:
             raise self._not_ours(said.version)
         return said
 
-    def require_running(self, here: Presence) -> None:
+    def require_running(self, here: GatewayPresence) -> None:
         """Raises if it says that it is on its way up, or that it will not come up."""
         if here.state is GatewayState.STARTING:
             raise Retry(f"the gateway at {self.address} is still starting", reason=Reason.GATEWAY_STARTING)
@@ -156,7 +162,7 @@ class Gateway:
         what = "exporting tag types"
         try:
             found = types_in((await self._asking.ask("GET", path, what)).json())
-        except NotOffered:
+        except PathNotOffered:
             return None
         if found is None:
             raise self._asking.unreadable(what)
@@ -191,7 +197,7 @@ class Gateway:
         named = f"sessionId={self._one(session, what)}&message={quote(text, safe='')}"
         said = (await self._asking.ask("DELETE", f"{PERSPECTIVE}?{named}", what)).json()
         if isinstance(said, dict) and said.get("terminated") == 0:
-            raise NotOffered(f"{what}: the gateway at {self.address} has no session {session}")
+            raise PathNotOffered(f"{what}: the gateway at {self.address} has no session {session}")
 
     async def modules(self) -> ModuleHealth | None:
         """Which modules run and which were put aside; None where this gateway does not say."""
@@ -216,7 +222,7 @@ class Gateway:
         what = "restarting the gateway"
         try:
             await self._asking.known("POST", f"{API}/restart-tasks/restart?confirm=true", what)
-        except NotOffered:
+        except PathNotOffered:
             await self._asking.known("POST", f"{API}/restart", what)
 
     async def scan(self, kind: ScanKind) -> int:
@@ -238,10 +244,10 @@ class Gateway:
         what, within = f"scan lock of {kind}", REQUEST_SECONDS + acquire
         try:
             await self._asking.known("POST", _lock(kind), what, body, within=within)
-        except Busy as busy:
+        except GatewayBusy as busy:
             how = "was not given up in time" if busy.status == 408 else "is held by somebody else"
             message = f"{what}: the gateway at {self.address} says that it {how} ({busy.status})"
-            raise LockRefused(message) from None
+            raise ScanLockRefused(message) from None
 
     async def lock_info(self, kind: ScanKind) -> bool:
         """Whether somebody holds it; raises NotOffered where it knows no such lock."""
@@ -260,7 +266,7 @@ class Gateway:
         for name in sorted(await self.project_names()):
             try:
                 answer = await self._asking.ask("GET", f"{family}{quote(name, safe='')}", "listing designers")
-            except NotOffered:
+            except PathNotOffered:
                 continue
             if (these := designers_of(name, answer.json())) is not None:
                 told.append(these)
@@ -272,7 +278,9 @@ class Gateway:
     def _one(self, session: str, what: str) -> str:
         """The session's id as a part of a path; one that would name all of them, or none, is none."""
         if session in {"", ".", ".."}:
-            raise NotOffered(f"{what}: the gateway at {self.address} gave it no id by which it can be named")
+            raise PathNotOffered(
+                f"{what}: the gateway at {self.address} gave it no id by which it can be named"
+            )
         return quote(session, safe="")
 
     def _not_ours(self, version: str) -> Stalled:

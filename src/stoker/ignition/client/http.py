@@ -19,7 +19,7 @@ from yarl import URL
 from stoker.domain.errors import Misconfigured, Retry, let_go
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.responses import Answer, one_line
+from stoker.ignition.client.responses import GatewayResponse, one_line
 
 CONNECT_SECONDS = 5.0
 KEEPALIVE_SECONDS = 5.0
@@ -27,7 +27,7 @@ KEEPALIVE_SECONDS = 5.0
 LARGEST_ANSWER = 8 * 1024 * 1024
 
 
-class Wire:
+class GatewayHttp:
     """Sends a request and reads its answer; closed by `aclose`."""
 
     def __init__(self, address: GatewayAddress, ca: bytes | None, *, verified: bool) -> None:
@@ -56,7 +56,7 @@ class Wire:
         *,
         what: str,
         within: float,
-    ) -> Answer:
+    ) -> GatewayResponse:
         """The answer, whatever its status; raises Retry where there is none."""
         timeout = aiohttp.ClientTimeout(total=within, connect=CONNECT_SECONDS)
         try:
@@ -68,20 +68,20 @@ class Wire:
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
-                return Answer(
+                return GatewayResponse(
                     response.status,
                     response.content_type if "Content-Type" in response.headers else "",
                     response.headers.get("Location", ""),
                     await _bounded(response),
                 )
-        except (aiohttp.ClientError, OSError, TimeoutError, _TooLong) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, _AnswerTooLong) as error:
             sentence = f"{what}: the gateway at {self._address} {_why(error, within)}"
             reason = _reason(error)
             let_go(error)
         raise Retry(sentence, reason=reason) from None
 
 
-class _TooLong(Exception):
+class _AnswerTooLong(Exception):
     """More bytes than any answer that we ask for has."""
 
 
@@ -92,7 +92,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
         left -= len(chunk)
         if left < 0:
             response.close()
-            raise _TooLong
+            raise _AnswerTooLong
         chunks.append(chunk)
     return b"".join(chunks)
 
@@ -118,11 +118,11 @@ def _context(address: GatewayAddress, ca: bytes | None, *, verified: bool) -> ss
 def _reason(error: Exception) -> Reason:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return Reason.CERTIFICATE_NOT_TRUSTED
-    return Reason.GATEWAY_ERROR if isinstance(error, _TooLong) else Reason.GATEWAY_UNREACHABLE
+    return Reason.GATEWAY_ERROR if isinstance(error, _AnswerTooLong) else Reason.GATEWAY_UNREACHABLE
 
 
 _FIXED: tuple[tuple[type[Exception], str], ...] = (
-    (_TooLong, f"answers with more than {LARGEST_ANSWER // 2**20} MiB"),
+    (_AnswerTooLong, f"answers with more than {LARGEST_ANSWER // 2**20} MiB"),
     (aiohttp.ClientConnectorDNSError, "cannot be reached: its name is not known"),
     (aiohttp.ConnectionTimeoutError, "cannot be reached: no connection in time"),
     (aiohttp.ServerDisconnectedError, "closed the connection without an answer"),

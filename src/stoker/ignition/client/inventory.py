@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from stoker.ignition.client.parse import (
     MOST_ITEMS,
-    Item,
+    JsonItem,
     as_name,
     items_in,
     name_in,
@@ -79,7 +79,7 @@ def _named(said: object) -> list[object] | None:
     return items_in(said, "projects", "providers", "tagProviders", "names")
 
 
-def _managed(provider: Item) -> bool:
+def _managed(provider: JsonItem) -> bool:
     config = provider.get("config")
     profile = config.get("profile") if isinstance(config, dict) else None
     kind = text_in(profile, "type") if isinstance(profile, dict) else ""
@@ -131,9 +131,9 @@ def types_in(said: object) -> frozenset[str] | None:
     return frozenset(islice(_types(said), MOST_ITEMS))
 
 
-def _types(export: Item) -> Iterator[str]:
+def _types(export: JsonItem) -> Iterator[str]:
     """Without recursion and to an end, however deep and wide it is."""
-    waiting: list[tuple[str, Item]] = [("", export)]
+    waiting: list[tuple[str, JsonItem]] = [("", export)]
     for _ in range(MOST_ITEMS):
         if not waiting:
             return
@@ -151,7 +151,7 @@ def _types(export: Item) -> Iterator[str]:
                 waiting.append((f"{path}/", item))
 
 
-def _put_aside(item: Item) -> tuple[str, str]:
+def _put_aside(item: JsonItem) -> tuple[str, str]:
     return name_in(item, "id", "moduleId", "name") or "one without a name", text_in(
         item, "reason", "message", "faultReason", "error"
     )

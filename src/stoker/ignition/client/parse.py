@@ -16,7 +16,7 @@ LONGEST_NAME = 255
 LONGEST_TEXT = 200
 LONGEST_DURATION = 10 * 365 * 86_400
 
-Item = Mapping[str, object]
+JsonItem = Mapping[str, object]
 
 
 def items_in(said: object, *keys: str) -> list[object] | None:
@@ -35,7 +35,7 @@ def items_in(said: object, *keys: str) -> list[object] | None:
     return None if isinstance(total, int) and total > len(said) else said
 
 
-def objects_in(items: list[object]) -> Iterator[Item]:
+def objects_in(items: list[object]) -> Iterator[JsonItem]:
     return (item for item in items if isinstance(item, dict))
 
 
@@ -45,7 +45,7 @@ def names_in(items: list[object], *keys: str) -> frozenset[str]:
     return frozenset(name for name in found if name)
 
 
-def name_in(item: Item, *keys: str) -> str:
+def name_in(item: JsonItem, *keys: str) -> str:
     """The first of the keys that holds a name; nothing if none does."""
     return next((name for key in keys if (name := as_name(item.get(key)))), "")
 
@@ -57,7 +57,7 @@ def as_name(value: object) -> str:
     return value if value.isprintable() and len(value) <= LONGEST_NAME else one_line(value, LONGEST_NAME)
 
 
-def text_in(item: Item, *keys: str) -> str:
+def text_in(item: JsonItem, *keys: str) -> str:
     """The first of the keys that holds words; nothing if none does."""
     values = (item.get(key) for key in keys)
     return next(
@@ -65,7 +65,7 @@ def text_in(item: Item, *keys: str) -> str:
     )
 
 
-def seconds_in(item: Item, key: str) -> float:
+def seconds_in(item: JsonItem, key: str) -> float:
     """Milliseconds, as gateways count, as seconds; 0 for what is no duration."""
     value = item.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):

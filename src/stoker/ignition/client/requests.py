@@ -16,11 +16,17 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.api_key import HEADER, KeyReader, checked, name_of
-from stoker.ignition.client.responses import Answer, Asked, NotOffered, trouble_with, unreadable
+from stoker.ignition.client.api_key import HEADER, ApiKeyReader, checked, name_of
+from stoker.ignition.client.responses import (
+    GatewayRequestInfo,
+    GatewayResponse,
+    PathNotOffered,
+    trouble_with,
+    unreadable,
+)
 
 if TYPE_CHECKING:
-    from stoker.ignition.client.http import Wire
+    from stoker.ignition.client.http import GatewayHttp
 
 T = TypeVar("T")
 
@@ -30,13 +36,13 @@ _AWAY = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_STARTING})
 _ELSEWHERE = _AWAY | {Reason.NOT_COMMISSIONED, Reason.SECURE_REQUIRED}
 
 
-class Asking:
+class GatewayRequests:
     """The requests to one gateway; `aclose` ends its connections."""
 
     def __init__(
         self,
         address: GatewayAddress,
-        key: KeyReader,
+        key: ApiKeyReader,
         *,
         header: str = HEADER,
         ca: bytes | None = None,
@@ -51,7 +57,7 @@ class Asking:
         self._ca = ca
         self._insecure = insecure_skip_verify
         self._clock = clock if clock is not None else SystemClock()
-        self._wire: Wire | None = None
+        self._wire: GatewayHttp | None = None
         self._absent: dict[str, float] = {}
 
     @property
@@ -71,7 +77,7 @@ class Asking:
         for path in paths:
             try:
                 said = (await self.known("GET", path, what)).json()
-            except NotOffered as error:
+            except PathNotOffered as error:
                 missing = error
                 continue
             found = None if said is None else read(path, said)
@@ -86,24 +92,24 @@ class Asking:
         """The same, and None if this gateway has none of the paths."""
         try:
             return await self.first(paths, what, read)
-        except NotOffered:
+        except PathNotOffered:
             return None
 
     async def known(
         self, method: str, path: str, what: str, body: bytes | None = None, *, within: float = REQUEST_SECONDS
-    ) -> Answer:
+    ) -> GatewayResponse:
         """The same as `ask`, for a path that names no single thing and so is there or is not."""
         if self.lacks(path):
-            raise NotOffered(f"{what}: the gateway at {self.address} has no such path (404)")
+            raise PathNotOffered(f"{what}: the gateway at {self.address} has no such path (404)")
         try:
             return await self.ask(method, path, what, body, within=within)
-        except NotOffered:
+        except PathNotOffered:
             self.remember_lack(path)
             raise
 
     async def ask(
         self, method: str, path: str, what: str, body: bytes | None = None, *, within: float = REQUEST_SECONDS
-    ) -> Answer:
+    ) -> GatewayResponse:
         """An answer that is not a refusal. A key that was replaced meanwhile is tried too."""
         key = checked(self._key(), "the API key")
         try:
@@ -118,12 +124,14 @@ class Asking:
 
     async def _ask_with(
         self, key: Secret, method: str, path: str, what: str, body: bytes | None, within: float
-    ) -> Answer:
+    ) -> GatewayResponse:
         headers = {self._header: key.reveal()}
         if body is not None:
             headers["Content-Type"] = "application/json"
         answer = await self.send(method, path, what=what, headers=headers, body=body, within=within)
-        trouble = trouble_with(answer, Asked(what, self.address, name_of(key), method != "GET", key))
+        trouble = trouble_with(
+            answer, GatewayRequestInfo(what, self.address, name_of(key), method != "GET", key)
+        )
         if trouble is None:
             return answer
         if trouble.reason in _AWAY:
@@ -139,26 +147,26 @@ class Asking:
         headers: dict[str, str] | None = None,
         body: bytes | None = None,
         within: float = REQUEST_SECONDS,
-    ) -> Answer:
+    ) -> GatewayResponse:
         """Any answer at all, without the key unless it is among the headers."""
         if self._wire is None:
-            from stoker.ignition.client.http import Wire  # noqa: PLC0415 - aiohttp costs 180 ms of CPU
+            from stoker.ignition.client.http import GatewayHttp  # noqa: PLC0415 - aiohttp costs 180 ms of CPU
 
             verified = not self._insecure and not (self._ca is None and self.address.loopback)
-            self._wire = Wire(self.address, self._ca, verified=verified)
+            self._wire = GatewayHttp(self.address, self._ca, verified=verified)
         try:
             return await self._wire.send(method, path, headers or {}, body, what=what, within=within)
         except Retry:
             self.forget()
             raise
 
-    def away(self, answer: Answer, what: str) -> StokerError | None:
+    def away(self, answer: GatewayResponse, what: str) -> StokerError | None:
         """What an answer to a question without a key says of where the gateway is, if it says that."""
-        trouble = trouble_with(answer, Asked(what, self.address, "", writes=False))
+        trouble = trouble_with(answer, GatewayRequestInfo(what, self.address, "", writes=False))
         return trouble if trouble is not None and trouble.reason in _ELSEWHERE else None
 
     def unreadable(self, what: str) -> Retry:
-        return unreadable(Asked(what, self.address, "", writes=False))
+        return unreadable(GatewayRequestInfo(what, self.address, "", writes=False))
 
     def lacks(self, path: str) -> bool:
         """Whether it said not long ago that it has no such path."""

@@ -33,13 +33,13 @@ _WIZARD = re.compile(r"(https?://[^/]{1,300})?/welcome\b")
 _PAGE_MESSAGE = re.compile(r"<th>MESSAGE:</th>\s*<td>([^<]+)")
 
 
-class NotOffered(Stalled):
+class PathNotOffered(Stalled):
     """404 and its like: this gateway has no such path."""
 
     default_reason = Reason.NOT_IGNITION_83
 
 
-class Busy(Retry):
+class GatewayBusy(Retry):
     """408 or 409: not now, because of something else that goes on."""
 
     default_reason = Reason.GATEWAY_ERROR
@@ -49,14 +49,14 @@ class Busy(Retry):
         self.status = status
 
 
-class LockRefused(Retry):
+class ScanLockRefused(Retry):
     """Somebody else holds the scan lock, or the gateway is busy with a change of its own."""
 
     default_reason = Reason.SCAN_LOCK_HELD
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GatewayResponse:
     """One answer, read whole."""
 
     status: int
@@ -80,7 +80,7 @@ def _no_number(word: str) -> None:
     raise ValueError(word)  # NaN and Infinity are not JSON
 
 
-class Asked(NamedTuple):
+class GatewayRequestInfo(NamedTuple):
     """What was asked, for the sentences about it."""
 
     what: str
@@ -91,7 +91,7 @@ class Asked(NamedTuple):
     """What was sent along, so that no answer that repeats it is quoted with it."""
 
 
-def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
+def trouble_with(answer: GatewayResponse, asked: GatewayRequestInfo) -> StokerError | None:
     """Why the answer is not what was asked for; nothing if it is."""
     at = f"{asked.what}: the gateway at {asked.address}"
     status = answer.status
@@ -109,9 +109,9 @@ def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
     if status == 403:
         return _forbidden(answer, asked, at)
     if status in _NO_SUCH_PATH:
-        return NotOffered(f"{at} has no such path ({status})")
+        return PathNotOffered(f"{at} has no such path ({status})")
     if status in {408, 409}:
-        return Busy(f"{at} is busy with something else ({status}){_said(answer, asked)}", status)
+        return GatewayBusy(f"{at} is busy with something else ({status}){_said(answer, asked)}", status)
     if status == 503:
         return Retry(f"{at} is not ready (503){_said(answer, asked)}", reason=Reason.GATEWAY_STARTING)
     if status in {502, 504}:
@@ -125,7 +125,7 @@ def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
     )
 
 
-def unreadable(asked: Asked) -> Retry:
+def unreadable(asked: GatewayRequestInfo) -> Retry:
     """An answer of 200 that is none: a login page, half a document, another program."""
     return Retry(
         f"{asked.what}: the gateway at {asked.address} answered with something else than was asked for, or "
@@ -134,7 +134,7 @@ def unreadable(asked: Asked) -> Retry:
     )
 
 
-def _refused_politely(answer: Answer, asked: Asked, at: str) -> StokerError | None:
+def _refused_politely(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError | None:
     # Lists are long and are parsed by whoever wants them; a refusal is short and has this word.
     body = answer.body
     said = answer.json() if len(body) <= SHORT and b'"success"' in body else None
@@ -146,7 +146,7 @@ def _refused_politely(answer: Answer, asked: Asked, at: str) -> StokerError | No
     return None
 
 
-def _redirected(answer: Answer, asked: Asked, at: str) -> StokerError:
+def _redirected(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError:
     if _WIZARD.match(answer.location):
         return Retry(
             f"{at} is new: somebody has to finish its set-up in a browser first",
@@ -158,7 +158,7 @@ def _redirected(answer: Answer, asked: Asked, at: str) -> StokerError:
     return Retry(f"{at} points elsewhere ({answer.status})", reason=Reason.GATEWAY_ERROR)
 
 
-def _forbidden(answer: Answer, asked: Asked, at: str) -> StokerError:
+def _forbidden(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError:
     if not asked.address.tls and "secure" in _said(answer, asked).lower():
         return _secure(at)
     permission = "Write" if asked.writes else "Read"
@@ -177,7 +177,7 @@ def _secure(at: str) -> Stalled:
     )
 
 
-def _said(answer: Answer, asked: Asked) -> str:
+def _said(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
     """The gateway's own words, where it has some that are short and meant for us."""
     said = answer.json() if len(answer.body) <= SHORT else None
     if not isinstance(said, dict):
@@ -193,7 +193,7 @@ def _said(answer: Answer, asked: Asked) -> str:
     return ""
 
 
-def _written(answer: Answer, asked: Asked) -> str:
+def _written(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
     """What the page of a web server says besides its status."""
     if answer.content_type != "text/html":
         return ""
@@ -201,7 +201,7 @@ def _written(answer: Answer, asked: Asked) -> str:
     return f": {_quoted(found[1], asked)}" if found is not None and found[1].strip() else ""
 
 
-def _quoted(text: str, asked: Asked) -> str:
+def _quoted(text: str, asked: GatewayRequestInfo) -> str:
     """The gateway's words as part of a sentence, without the key that it was sent."""
     key = "" if asked.key is None else asked.key.reveal()
     return domain_text.quoted(text, LONGEST_QUOTE, (key, key.partition(":")[2]))
@@ -221,20 +221,20 @@ class GatewayState(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class Presence(NamedTuple):
+class GatewayPresence(NamedTuple):
     """What a gateway says to anybody, key or not."""
 
     state: GatewayState = GatewayState.UNKNOWN
     version: str = ""
 
     @classmethod
-    def from_gwinfo(cls, body: bytes) -> Presence:
+    def from_gwinfo(cls, body: bytes) -> GatewayPresence:
         """Read `ContextStatus=RUNNING;…;Version=8.3.7;…`."""
         pairs = dict(part.partition("=")[::2] for part in body[:8192].decode("latin-1").strip().split(";"))
         return cls(_state(pairs.get("ContextStatus", "")), one_line(pairs.get("Version", ""), 40))
 
     @classmethod
-    def from_ping(cls, said: object) -> Presence:
+    def from_ping(cls, said: object) -> GatewayPresence:
         """Read `{"state":"STARTING"}`."""
         return cls(_state(str(said.get("state", ""))) if isinstance(said, dict) else GatewayState.UNKNOWN)
 

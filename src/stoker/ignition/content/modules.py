@@ -14,13 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 from stoker.ignition.content.projects import is_module
 
 _NOT_A_LETTER = re.compile(r"[^a-z]+")
 
 
-class Known(StrEnum):
+class KnownModule(StrEnum):
     """Modules that change how a gateway is synced, or that people ask about."""
 
     MQTT_ENGINE = "MQTT Engine"
@@ -35,21 +35,21 @@ class ModuleFile(NamedTuple):
     depends_on: frozenset[str] = frozenset()
 
 
-def known(module: str) -> Known | None:
+def known(module: str) -> KnownModule | None:
     """Which module an id or a name means; None for the others and for custom ones."""
     folded = _NOT_A_LETTER.sub("", module.lower())
     if "mqttengine" in folded:
-        return Known.MQTT_ENGINE
+        return KnownModule.MQTT_ENGINE
     if "mqtttransmission" in folded or folded == "transmission":
-        return Known.MQTT_TRANSMISSION
-    return Known.SEPASOFT_MES if "sepasoft" in folded else None
+        return KnownModule.MQTT_TRANSMISSION
+    return KnownModule.SEPASOFT_MES if "sepasoft" in folded else None
 
 
-def known_among(modules: Collection[str]) -> frozenset[Known]:
+def known_among(modules: Collection[str]) -> frozenset[KnownModule]:
     return frozenset(found for module in modules if (found := known(module)) is not None)
 
 
-def modules_changed(plan: Plan) -> tuple[str, ...]:
+def modules_changed(plan: SyncPlan) -> tuple[str, ...]:
     """The files of modules that a plan adds, replaces or removes: what the gateway must restart for."""
     changed = {*(str(write.path) for write in plan.writes), *(str(one.path) for one in plan.removals)}
     return tuple(sorted(filter(is_module, changed)))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 
 PROJECTS = "projects"
 PROJECT_MANIFEST = "project.json"
@@ -28,7 +28,7 @@ _RESOURCE_MANIFEST = "resource.json"
 _LARGEST_MANIFEST = 64 << 10
 
 
-class Touched(NamedTuple):
+class AffectedContent(NamedTuple):
     """Which parts of a gateway a plan changes."""
 
     projects: frozenset[str] = frozenset()
@@ -39,7 +39,7 @@ class Touched(NamedTuple):
     """Places of projects and tag providers that end with the plan."""
 
     @classmethod
-    def by(cls, plan: Plan) -> Touched:
+    def by(cls, plan: SyncPlan) -> AffectedContent:
         projects: set[str] = set()
         others: set[str] = set()
         for action in plan.actions:

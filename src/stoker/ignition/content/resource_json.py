@@ -36,26 +36,28 @@ _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _INT32 = 1 << 31
 
 
-class Number(NamedTuple):
+class JsonNumber(NamedTuple):
     """As it is spelt, because the digest is over the spelling."""
 
     spelt: str
 
 
-Value = None | bool | str | Number | list["Value"] | dict[str, "Value"]
+ResourceJsonValue = (
+    None | bool | str | JsonNumber | list["ResourceJsonValue"] | dict[str, "ResourceJsonValue"]
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ResourceManifest:
     """What a `resource.json` says."""
 
-    said: Mapping[str, Value]
+    said: Mapping[str, ResourceJsonValue]
     """All of it, whoever may have added to it."""
     files: tuple[str, ...]
-    attributes: Mapping[str, Value]
+    attributes: Mapping[str, ResourceJsonValue]
 
     @classmethod
-    def read(cls, content: bytes) -> Manifest:
+    def read(cls, content: bytes) -> ResourceManifest:
         said = _parsed(content)
         if not isinstance(said, dict):
             raise InvalidValue("is not an object")
@@ -67,12 +69,12 @@ class Manifest:
         return cls(said, tuple(str(name) for name in files), attributes)
 
     @property
-    def meaning(self) -> Mapping[str, Value]:
+    def meaning(self) -> Mapping[str, ResourceJsonValue]:
         """What it says without who changed it last, and without the thumbnail, which follows its view."""
         attributes = {
             key: value for key, value in self.attributes.items() if key not in (MODIFICATION, SIGNATURE)
         }
-        files: list[Value] = [*sorted(name for name in self.files if name != THUMBNAIL)]
+        files: list[ResourceJsonValue] = [*sorted(name for name in self.files if name != THUMBNAIL)]
         return {**self.said, "files": files, "attributes": attributes}
 
     @property
@@ -108,7 +110,7 @@ class Manifest:
 
     def _version(self) -> int:
         version = self.said.get("version")
-        if not isinstance(version, Number) or not _INTEGER.fullmatch(version.spelt):
+        if not isinstance(version, JsonNumber) or not _INTEGER.fullmatch(version.spelt):
             raise InvalidValue("has a version that is not a whole number")
         if not -_INT32 <= int(version.spelt) < _INT32:
             raise InvalidValue(f"has the version {version.spelt}, which is out of range")
@@ -132,20 +134,20 @@ def same_meaning(one: bytes, other: bytes) -> bool:
     if one == other:
         return True
     try:
-        return Manifest.read(one).meaning == Manifest.read(other).meaning
+        return ResourceManifest.read(one).meaning == ResourceManifest.read(other).meaning
     except InvalidValue:
         return False
 
 
-def _parsed(content: bytes) -> Value:
+def _parsed(content: bytes) -> ResourceJsonValue:
     if len(content) > MAX_BYTES:
         raise InvalidValue(f"is larger than {MAX_BYTES} bytes")
     try:
-        parsed: Value = json.loads(
+        parsed: ResourceJsonValue = json.loads(
             content.removeprefix(_BOM).decode(),
             object_pairs_hook=_object,
-            parse_int=Number,
-            parse_float=Number,
+            parse_int=JsonNumber,
+            parse_float=JsonNumber,
             parse_constant=_refused,
         )
     except (ValueError, RecursionError):
@@ -153,19 +155,19 @@ def _parsed(content: bytes) -> Value:
     return parsed
 
 
-def _object(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
+def _object(pairs: list[tuple[str, ResourceJsonValue]]) -> dict[str, ResourceJsonValue]:
     found = dict(pairs)
     if len(found) != len(pairs):  # readers differ in which one they keep
         raise InvalidValue("holds a key twice")
     return found
 
 
-def _refused(constant: str) -> Value:
+def _refused(constant: str) -> ResourceJsonValue:
     raise InvalidValue(f"holds {constant}, which is not JSON")
 
 
-def _compact(value: Value) -> str:
-    if isinstance(value, Number):
+def _compact(value: ResourceJsonValue) -> str:
+    if isinstance(value, JsonNumber):
         return value.spelt
     if isinstance(value, dict):
         return "{" + ",".join(f"{_compact(key)}:{_compact(one)}" for key, one in value.items()) + "}"

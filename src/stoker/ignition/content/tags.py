@@ -13,10 +13,10 @@ import re
 from collections.abc import Collection
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.files import FilesIntent, InheritedTypes
+from stoker.domain.intent.files import FilesIntent, InheritedTagTypes
 from stoker.domain.paths import RelPath
-from stoker.engine.match.globs import Globs
-from stoker.ignition.content.modules import Known, known
+from stoker.engine.match.globs import GlobSet
+from stoker.ignition.content.modules import KnownModule, known
 
 TAG_TYPES = "config/resources/core/ignition/tag-type-definition"
 TYPES_PREFIX = "_types_/"
@@ -29,7 +29,7 @@ _WILD = re.compile(r"[*?\[\]{}\\]")
 
 def of_mqtt_engine(modules: Collection[str], providers: Collection[str]) -> frozenset[str]:
     """Of a gateway's tag providers, those that MQTT Engine fills; none without the module."""
-    if not any(known(module) is Known.MQTT_ENGINE for module in modules):
+    if not any(known(module) is KnownModule.MQTT_ENGINE for module in modules):
         return frozenset()
     return frozenset(name for name in providers if _folded(name).startswith("mqttengine"))
 
@@ -44,7 +44,7 @@ def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIn
     if not patterns:
         return files
     every = tuple(dict.fromkeys((*files.excludes.patterns, *patterns)))
-    theirs = Globs(patterns)
+    theirs = GlobSet(patterns)
     others = tuple(one for one in files.mappings if not theirs.matches(f"{one.destination.rstrip('/')}/_"))
     return files._replace(mappings=others or files.mappings, excludes=files.excludes._replace(patterns=every))
 
@@ -60,7 +60,7 @@ def leaves_only(files: FilesIntent, provider: str, inherited: Collection[str]) -
     names = frozenset(sorted(name.removeprefix(TYPES_PREFIX) for name in inherited)[:MOST_TYPES])
     if not names:
         return files
-    types = InheritedTypes(f"{TAG_TYPES}/{provider}", names)
+    types = InheritedTagTypes(f"{TAG_TYPES}/{provider}", names)
     return files._replace(transforms=files.transforms._replace(inherited_types=types))
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
-from stoker.domain.findings import Finding, Mark
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import PLAIN_PORT, TLS_PORT, GatewayAddress
 from stoker.ignition.client.designer_sessions import DesignerSession
 from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth, older_than_the_api
-from stoker.ignition.client.responses import GatewayState, Presence
+from stoker.ignition.client.responses import GatewayPresence, GatewayState
 
 MOST_NAMES = 10
 
@@ -67,7 +67,7 @@ def trouble(check: str, error: StokerError, address: GatewayAddress) -> Finding:
     """An error as the finding that ends the examination."""
     of_input = isinstance(error, InvalidValue | Misconfigured)
     mend = mend_for(error, address)
-    return Finding(check, Mark.WRONG, error.message, mend, error.reason, of_input)
+    return Finding(check, FindingStatus.WRONG, error.message, mend, error.reason, of_input)
 
 
 def mend_for(error: StokerError, address: GatewayAddress) -> str:
@@ -123,68 +123,78 @@ def transport(address: GatewayAddress, trust: str) -> Finding:
     """How the connection is protected."""
     if not address.tls:
         if address.loopback:
-            return Finding("tls", Mark.WELL, "plain HTTP, and it does not leave this machine")
+            return Finding("tls", FindingStatus.WELL, "plain HTTP, and it does not leave this machine")
         mend = f"Use https://HOST:{TLS_PORT}, so that nobody on the way can read the key."
-        return Finding("tls", Mark.NOTE, "plain HTTP: whoever sees the packets has the key", mend)
+        return Finding("tls", FindingStatus.NOTE, "plain HTTP: whoever sees the packets has the key", mend)
     if trust == "verified":
-        return Finding("tls", Mark.WELL, "the certificate is trusted")
+        return Finding("tls", FindingStatus.WELL, "the certificate is trusted")
     if address.loopback:
         return Finding(
-            "tls", Mark.WELL, "unverified loopback: the certificate was not checked, on this machine"
+            "tls", FindingStatus.WELL, "unverified loopback: the certificate was not checked, on this machine"
         )
-    return Finding("tls", Mark.NOTE, "the certificate was not checked (--gateway-insecure)", _AUTHORITY)
+    return Finding(
+        "tls", FindingStatus.NOTE, "the certificate was not checked (--gateway-insecure)", _AUTHORITY
+    )
 
 
-def is_ignition(here: Presence, address: GatewayAddress) -> Finding:
+def is_ignition(here: GatewayPresence, address: GatewayAddress) -> Finding:
     if here.state is GatewayState.UNKNOWN and not here.version:
         said = f"what answers at {address} is not Ignition"
         mend = (
             "Open that address in a browser: does the gateway's own page come? If not, host or port is wrong."
         )
-        return Finding("ignition", Mark.WRONG, said, mend, Reason.NOT_IGNITION_83)
-    return Finding("ignition", Mark.WELL, f"Ignition {here.version}" if here.version else "it is Ignition")
+        return Finding("ignition", FindingStatus.WRONG, said, mend, Reason.NOT_IGNITION_83)
+    return Finding(
+        "ignition", FindingStatus.WELL, f"Ignition {here.version}" if here.version else "it is Ignition"
+    )
 
 
-def version(here: Presence) -> Finding:
+def version(here: GatewayPresence) -> Finding:
     if older_than_the_api(here.version):
         reason = Reason.NOT_IGNITION_83
         said = f"the gateway runs Ignition {here.version}; its API begins with 8.3"
-        return Finding("version", Mark.WRONG, said, _MENDS[reason], reason)
-    return Finding("version", Mark.WELL, here.version or "not told before the key is known")
+        return Finding("version", FindingStatus.WRONG, said, _MENDS[reason], reason)
+    return Finding("version", FindingStatus.WELL, here.version or "not told before the key is known")
 
 
 def redundancy(info: GatewayInfo) -> Finding:
     if info.role.lower() == "backup":
         mend = "Sync the master; what it loads reaches the backup by itself."
-        return Finding("redundancy", Mark.NOTE, "it is the backup of a pair and refuses changes", mend)
-    return Finding("redundancy", Mark.WELL, info.role or "not told")
+        return Finding(
+            "redundancy", FindingStatus.NOTE, "it is the backup of a pair and refuses changes", mend
+        )
+    return Finding("redundancy", FindingStatus.WELL, info.role or "not told")
 
 
 def modules(health: ModuleHealth | None) -> Finding:
     if health is None:
-        return Finding("modules", Mark.UNTRIED, "this gateway does not list them")
+        return Finding("modules", FindingStatus.UNTRIED, "this gateway does not list them")
     if not health.quarantined:
-        return Finding("modules", Mark.WELL, f"{len(health.healthy)} healthy, none quarantined")
+        return Finding("modules", FindingStatus.WELL, f"{len(health.healthy)} healthy, none quarantined")
     put_aside = [f"{name} ({why})" if why else name for name, why in sorted(health.quarantined.items())]
     mend = "Resources of these modules are not loaded: see the list of modules on the gateway's web page."
-    return Finding("modules", Mark.NOTE, f"quarantined: {some(put_aside)}", mend)
+    return Finding("modules", FindingStatus.NOTE, f"quarantined: {some(put_aside)}", mend)
 
 
 def designers(sessions: Sequence[DesignerSession] | None) -> Finding:
     if sessions is None:
-        return Finding("designers", Mark.UNTRIED, "this gateway does not list them; none is waited for")
+        return Finding(
+            "designers", FindingStatus.UNTRIED, "this gateway does not list them; none is waited for"
+        )
     if not sessions:
-        return Finding("designers", Mark.WELL, "nobody has a project open")
+        return Finding("designers", FindingStatus.WELL, "nobody has a project open")
     who = some([f"{one.project or 'no project'} by {one.user or 'somebody'}" for one in sessions])
-    return Finding("designers", Mark.NOTE, f"open: {who}", "A sync holds these projects back meanwhile.")
+    return Finding(
+        "designers", FindingStatus.NOTE, f"open: {who}", "A sync holds these projects back meanwhile."
+    )
 
 
 def restarts(tasks: Collection[str] | None) -> Finding:
     if tasks is None:
-        return Finding("restart", Mark.UNTRIED, "this gateway does not say whether one is due")
+        return Finding("restart", FindingStatus.UNTRIED, "this gateway does not say whether one is due")
     if not tasks:
-        return Finding("restart", Mark.WELL, "none is due")
-    return Finding("restart", Mark.NOTE, f"a restart is due for: {some(sorted(tasks))}")
+        return Finding("restart", FindingStatus.WELL, "none is due")
+    return Finding("restart", FindingStatus.NOTE, f"a restart is due for: {some(sorted(tasks))}")
 
 
 def some(names: Sequence[str]) -> str:

@@ -15,30 +15,30 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from stoker.domain.errors import Retry, Stalled, StokerError
-from stoker.domain.findings import Finding, Mark
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.api_key import KeyReader, name_of
-from stoker.ignition.client.gateway import Gateway, ScanKind
+from stoker.ignition.client.api_key import ApiKeyReader, name_of
+from stoker.ignition.client.gateway import GatewayClient, ScanKind
 from stoker.ignition.client.inventory import GatewayInfo
-from stoker.ignition.client.responses import NotOffered, Presence, one_line
+from stoker.ignition.client.responses import GatewayPresence, PathNotOffered, one_line
 from stoker.ignition.doctor import advice
 
 CONNECT_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Patient:
+class CheckedGateway:
     """The gateway under examination, and what earlier checks learned of it."""
 
-    gateway: Gateway
-    key: KeyReader
+    gateway: GatewayClient
+    key: ApiKeyReader
     try_scan: bool = False
-    here: Presence = field(default_factory=Presence)
+    here: GatewayPresence = field(default_factory=GatewayPresence)
     info: GatewayInfo = field(default_factory=lambda: GatewayInfo("", ""))
     refused: Stalled | None = None
 
 
-async def examine(patient: Patient) -> AsyncIterator[Finding]:
+async def examine(patient: CheckedGateway) -> AsyncIterator[Finding]:
     """Finding after finding, up to the first that is wrong."""
     for name, look in CHECKS:
         try:
@@ -46,28 +46,28 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         except StokerError as error:
             finding = advice.trouble(name, error, patient.gateway.address)
         yield finding
-        if finding.mark is Mark.WRONG:
+        if finding.mark is FindingStatus.WRONG:
             return
 
 
-async def _address(patient: Patient) -> Finding:
+async def _address(patient: CheckedGateway) -> Finding:
     host = patient.gateway.address.host
     try:
         ipaddress.ip_address(host)
     except ValueError:
         pass
     else:
-        return Finding("address", Mark.WELL, host)
+        return Finding("address", FindingStatus.WELL, host)
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise _unreachable(patient, "its name is not known") from None
     addresses = sorted({str(one[4][0]) for one in found})
-    return Finding("address", Mark.WELL, f"{host} is {advice.some(addresses)}")
+    return Finding("address", FindingStatus.WELL, f"{host} is {advice.some(addresses)}")
 
 
-async def _port(patient: Patient) -> Finding:
+async def _port(patient: CheckedGateway) -> Finding:
     address = patient.gateway.address
     try:
         # wait_for and not asyncio.timeout: the latter misjudges in Python 3.11.2.
@@ -78,94 +78,100 @@ async def _port(patient: Patient) -> Finding:
     except OSError as error:
         raise _unreachable(patient, _system(error)) from None
     writer.close()
-    return Finding("port", Mark.WELL, f"{address.port} is open")
+    return Finding("port", FindingStatus.WELL, f"{address.port} is open")
 
 
-async def _transport(patient: Patient) -> Finding:
+async def _transport(patient: CheckedGateway) -> Finding:
     """The first request: it fails where the connection does."""
     patient.here = await patient.gateway.presence()
     return advice.transport(patient.gateway.address, patient.gateway.trust)
 
 
-async def _ignition(patient: Patient) -> Finding:
+async def _ignition(patient: CheckedGateway) -> Finding:
     return advice.is_ignition(patient.here, patient.gateway.address)
 
 
-async def _state(patient: Patient) -> Finding:
+async def _state(patient: CheckedGateway) -> Finding:
     patient.gateway.require_running(patient.here)
-    return Finding("state", Mark.WELL, patient.here.state.value.lower())
+    return Finding("state", FindingStatus.WELL, patient.here.state.value.lower())
 
 
-async def _version(patient: Patient) -> Finding:
+async def _version(patient: CheckedGateway) -> Finding:
     return advice.version(patient.here)
 
 
-async def _key(patient: Patient) -> Finding:
-    return Finding("key", Mark.WELL, f"of the form NAME:SECRET, its name is {name_of(patient.key())!r}")
+async def _key(patient: CheckedGateway) -> Finding:
+    return Finding(
+        "key", FindingStatus.WELL, f"of the form NAME:SECRET, its name is {name_of(patient.key())!r}"
+    )
 
 
-async def _accepted(patient: Patient) -> Finding:
+async def _accepted(patient: CheckedGateway) -> Finding:
     try:
         patient.info = await patient.gateway.check()
     except Stalled as error:
         if error.reason is not Reason.LEVEL_NOT_GRANTED:
             raise
         patient.refused = error
-    return Finding("login", Mark.WELL, "the gateway knows the key")
+    return Finding("login", FindingStatus.WELL, "the gateway knows the key")
 
 
-async def _read(patient: Patient) -> Finding:
+async def _read(patient: CheckedGateway) -> Finding:
     if patient.refused is not None:
         raise patient.refused
     called = f", the gateway is called {patient.info.name!r}" if patient.info.name else ""
-    return Finding("read", Mark.WELL, f"Gateway Read is granted{called}")
+    return Finding("read", FindingStatus.WELL, f"Gateway Read is granted{called}")
 
 
-async def _write(patient: Patient) -> Finding:
+async def _write(patient: CheckedGateway) -> Finding:
     if patient.try_scan:
         await patient.gateway.scan(ScanKind.PROJECTS)
-        return Finding("write", Mark.WELL, "Gateway Write is granted, a scan of projects was accepted")
+        return Finding(
+            "write", FindingStatus.WELL, "Gateway Write is granted, a scan of projects was accepted"
+        )
     try:
         await patient.gateway.may_write()
-    except NotOffered:
+    except PathNotOffered:
         said = "not tried: with --try-scan a scan of projects is asked for, which does no harm"
-        return Finding("write", Mark.UNTRIED, said)
-    return Finding("write", Mark.WELL, "Gateway Write is granted")
+        return Finding("write", FindingStatus.UNTRIED, said)
+    return Finding("write", FindingStatus.WELL, "Gateway Write is granted")
 
 
-async def _scan_lock(patient: Patient) -> Finding:
+async def _scan_lock(patient: CheckedGateway) -> Finding:
     try:
         held = await patient.gateway.lock_info(ScanKind.PROJECTS)
-    except NotOffered:
+    except PathNotOffered:
         said = "not offered by this gateway: a sync goes on without it, each file whole in itself"
-        return Finding("scan lock", Mark.NOTE, said)
+        return Finding("scan lock", FindingStatus.NOTE, said)
     if held:
-        return Finding("scan lock", Mark.NOTE, "held by somebody at this moment", "A sync waits for its end.")
-    return Finding("scan lock", Mark.WELL, "offered and free")
+        return Finding(
+            "scan lock", FindingStatus.NOTE, "held by somebody at this moment", "A sync waits for its end."
+        )
+    return Finding("scan lock", FindingStatus.WELL, "offered and free")
 
 
-async def _projects(patient: Patient) -> Finding:
+async def _projects(patient: CheckedGateway) -> Finding:
     names = sorted(await patient.gateway.project_names())
-    return Finding("projects", Mark.WELL, advice.some(names) if names else "none yet")
+    return Finding("projects", FindingStatus.WELL, advice.some(names) if names else "none yet")
 
 
-async def _modules(patient: Patient) -> Finding:
+async def _modules(patient: CheckedGateway) -> Finding:
     return advice.modules(await patient.gateway.modules())
 
 
-async def _restart(patient: Patient) -> Finding:
+async def _restart(patient: CheckedGateway) -> Finding:
     return advice.restarts(await patient.gateway.pending_restarts())
 
 
-async def _redundancy(patient: Patient) -> Finding:
+async def _redundancy(patient: CheckedGateway) -> Finding:
     return advice.redundancy(patient.info)
 
 
-async def _designers(patient: Patient) -> Finding:
+async def _designers(patient: CheckedGateway) -> Finding:
     return advice.designers(await patient.gateway.designers())
 
 
-CHECKS: tuple[tuple[str, Callable[[Patient], Awaitable[Finding]]], ...] = (
+CHECKS: tuple[tuple[str, Callable[[CheckedGateway], Awaitable[Finding]]], ...] = (
     ("address", _address),
     ("port", _port),
     ("tls", _transport),
@@ -185,7 +191,7 @@ CHECKS: tuple[tuple[str, Callable[[Patient], Awaitable[Finding]]], ...] = (
 )
 
 
-def _unreachable(patient: Patient, why: str) -> Retry:
+def _unreachable(patient: CheckedGateway, why: str) -> Retry:
     return Retry(
         f"the gateway at {patient.gateway.address} cannot be reached: {why}",
         reason=Reason.GATEWAY_UNREACHABLE,

@@ -23,14 +23,14 @@ from dataclasses import dataclass, replace
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled, StokerError
-from stoker.domain.git_objects import Held
+from stoker.domain.git_objects import HeldPath
 from stoker.domain.intent.policies import DesignerPolicy
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.designer_sessions import DesignerSession
-from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.ignition.client.gateway import GatewayClient, sentence
 from stoker.ignition.content.projects import PROJECTS
-from stoker.ignition.sync.readiness import PAUSES, Readiness, persistently
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.readiness import PAUSES, GatewayReadiness, persistently
+from stoker.ignition.sync.state_files import StateFiles
 
 MARK = "designers"
 MOST_WAITS = 500
@@ -39,7 +39,7 @@ FORGOTTEN_AFTER = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Wait:
+class _DesignerWait:
     """By the monotonic clock: since when a project waits, and when it was last seen open."""
 
     since: float
@@ -47,14 +47,14 @@ class _Wait:
     user: str
 
 
-class Designers:
+class DesignerHolds:
     """Who has what open at one gateway, for one policy."""
 
     def __init__(
         self,
-        gateway: Gateway,
-        readiness: Readiness,
-        marks: Marks,
+        gateway: GatewayClient,
+        readiness: GatewayReadiness,
+        marks: StateFiles,
         clock: Clock,
         *,
         policy: DesignerPolicy,
@@ -68,9 +68,9 @@ class Designers:
         self._clock = clock
         self._policy = policy
         self._timeout = timeout
-        self._waits: dict[str, _Wait] | None = None
+        self._waits: dict[str, _DesignerWait] | None = None
 
-    async def hold(self, projects: frozenset[str]) -> tuple[Held, ...]:
+    async def hold(self, projects: frozenset[str]) -> tuple[HeldPath, ...]:
         """Those of the projects that have to wait; raises with the policy `fail` if there are any.
 
         Raises too where the gateway does not list its Designers, unless the policy is `proceed`.
@@ -87,9 +87,9 @@ class Designers:
                 self.warnings += (f"{_told(busy)}; the sync went on, as its policy says",)
             busy = {}
         self._remember(busy)
-        return tuple(Held(f"{PROJECTS}/{name}", _open(user), user) for name, user in sorted(busy.items()))
+        return tuple(HeldPath(f"{PROJECTS}/{name}", _open(user), user) for name, user in sorted(busy.items()))
 
-    def overdue(self, held: Sequence[Held]) -> Retry | None:
+    def overdue(self, held: Sequence[HeldPath]) -> Retry | None:
         """Why waiting for these is an error by now; None as long as it is not."""
         late = {name: wait.user for name, wait in self._of(held).items() if self._is_late(wait)}
         if not late:
@@ -115,7 +115,7 @@ class Designers:
             f"{_told(busy)} since the sync began; nothing was written", reason=Reason.DESIGNER_SESSION_ACTIVE
         )
 
-    async def still_held(self, held: Sequence[Held]) -> bool:
+    async def still_held(self, held: Sequence[HeldPath]) -> bool:
         """Whether a pass would find all of them held again, and have nothing else to say of it."""
         if not held or self.overdue(held) is not None:
             return False
@@ -172,25 +172,25 @@ class Designers:
         for name, user in busy.items():
             wait = before.get(name)
             if wait is None or now - wait.seen > self._timeout + FORGOTTEN_AFTER:
-                wait = _Wait(now, now, user)
-            waits[name] = _Wait(wait.since, now, user)
+                wait = _DesignerWait(now, now, user)
+            waits[name] = _DesignerWait(wait.since, now, user)
         if waits != before:
             self._waits = waits
             self._save(waits)
 
-    def _of(self, held: Sequence[Held]) -> Mapping[str, _Wait]:
+    def _of(self, held: Sequence[HeldPath]) -> Mapping[str, _DesignerWait]:
         places = {one.place for one in held}
         return {name: wait for name, wait in self._all().items() if f"{PROJECTS}/{name}" in places}
 
-    def _is_late(self, wait: _Wait) -> bool:
+    def _is_late(self, wait: _DesignerWait) -> bool:
         return self._clock.monotonic() - wait.since >= self._timeout
 
-    def _all(self) -> dict[str, _Wait]:
+    def _all(self) -> dict[str, _DesignerWait]:
         if self._waits is None:
             self._waits = self._load()
         return self._waits
 
-    def _load(self) -> dict[str, _Wait]:
+    def _load(self) -> dict[str, _DesignerWait]:
         """Moments of the wall clock as such of the monotonic one; none lies in the future."""
         now, today = self._clock.monotonic(), self._clock.now().timestamp()
         try:
@@ -201,10 +201,12 @@ class Designers:
         for name, kept in said.items() if isinstance(said, dict) else ():
             match kept:
                 case [int() | float() as since, int() | float() as seen, str() as user]:
-                    waits[name] = _Wait(now - max(0.0, today - since), now - max(0.0, today - seen), user)
+                    waits[name] = _DesignerWait(
+                        now - max(0.0, today - since), now - max(0.0, today - seen), user
+                    )
         return waits
 
-    def _save(self, waits: Mapping[str, _Wait]) -> None:
+    def _save(self, waits: Mapping[str, _DesignerWait]) -> None:
         if not waits:
             self._marks.clear(MARK)
             return

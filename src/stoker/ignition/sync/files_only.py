@@ -13,46 +13,46 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.plan import SyncPlan
 from stoker.ignition.content.modules import modules_changed
-from stoker.ignition.content.projects import Touched
-from stoker.ignition.sync.pending_work import Debt, ScanDebt
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.content.projects import AffectedContent
+from stoker.ignition.sync.pending_work import PendingWork, PendingWorkStore
+from stoker.ignition.sync.state_files import StateFiles
 from stoker.ignition.sync.stored_inventory import StoredInventory
 
 
-class Change(Protocol):
+class FilesOnlyChange(Protocol):
     """What is about to happen, or has (`stoker.agent.sync.hooks`)."""
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> SyncPlan: ...
 
 
-class FilesOnly:
+class FilesOnlyHook:
     """The hook of one data folder whose gateway is not asked."""
 
     def __init__(self, state_dir: Path, policy: IgnitionPolicy | None = None) -> None:
-        self._marks = Marks(state_dir)
+        self._marks = StateFiles(state_dir)
         self._policy = policy if policy is not None else IgnitionPolicy()
-        self._pending = ScanDebt(self._marks)
+        self._pending = PendingWorkStore(self._marks)
 
     def fitted(self, files: FilesIntent) -> FilesIntent:
         """The files without what the gateway has from elsewhere, by the inventory that is stored."""
         return StoredInventory.read(self._marks).fitted(files, self._policy)
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: FilesOnlyChange) -> tuple[HeldPath, ...]:
         return ()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: FilesOnlyChange) -> AsyncIterator[None]:
         """Remember the scan before the first live change, so that a kill in between does not lose it."""
         if change.plan.actions:
-            gone = Touched.by(change.plan).gone
-            self._pending.incur(Debt(True, gone, frozenset(modules_changed(change.plan))))
+            gone = AffectedContent.by(change.plan).gone
+            self._pending.incur(PendingWork(True, gone, frozenset(modules_changed(change.plan))))
         yield
 
-    async def after(self, change: Change, applied: object) -> tuple[Note, ...]:
+    async def after(self, change: FilesOnlyChange, applied: object) -> tuple[PathNote, ...]:
         return ()

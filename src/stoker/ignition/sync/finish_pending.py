@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from stoker.domain.errors import StokerError
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.gateway import Gateway, sentence
-from stoker.ignition.sync.pending_work import Debt, ScanDebt
-from stoker.ignition.sync.readiness import Patience, Readiness
-from stoker.ignition.sync.restart import Restarting
-from stoker.ignition.sync.scans import Scanner
-from stoker.ignition.sync.verify import Failure, Failures, ReadBack, Verifying
+from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.sync.pending_work import PendingWork, PendingWorkStore
+from stoker.ignition.sync.readiness import GatewayReadiness, RetryPacing
+from stoker.ignition.sync.restart import GatewayRestart
+from stoker.ignition.sync.scans import GatewayScanner
+from stoker.ignition.sync.verify import GatewayFailure, GatewayFailures, GatewayVerifier, VerifyResult
 from stoker.telemetry import tracing
 
 SCAN = "scan"
@@ -25,31 +25,31 @@ SCAN = "scan"
 
 
 @dataclass(slots=True)
-class Payment:
+class PendingWorkResult:
     """How far it went."""
 
     applied: bool = False
     """The gateway accepted the scans, now or before, and runs."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[PathNote, ...] = ()
     """What it did not do or show; none: nothing is owed any more."""
     restarted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    failures: Failures = field(default_factory=dict)
+    failures: GatewayFailures = field(default_factory=dict)
     """What of it is the fault of its files; a gateway that is away or refuses us says nothing of them."""
 
 
-class Paying:
+class PendingWorkRunner:
     """One gateway and what it still has to do; asked again after growing pauses."""
 
     def __init__(
         self,
-        gateway: Gateway,
-        debts: ScanDebt,
-        readiness: Readiness,
-        patience: Patience,
-        scanner: Scanner,
-        restarting: Restarting,
-        verifying: Verifying,
+        gateway: GatewayClient,
+        debts: PendingWorkStore,
+        readiness: GatewayReadiness,
+        patience: RetryPacing,
+        scanner: GatewayScanner,
+        restarting: GatewayRestart,
+        verifying: GatewayVerifier,
     ) -> None:
         self._gateway = gateway
         self._debts = debts
@@ -59,9 +59,9 @@ class Paying:
         self._restarting = restarting
         self._verifying = verifying
 
-    async def pay(self, debt: Debt) -> Payment:
+    async def pay(self, debt: PendingWork) -> PendingWorkResult:
         """Do what is owed; afterwards the debt is settled, or says what is left of it."""
-        payment = Payment()
+        payment = PendingWorkResult()
         try:
             await self._readiness.ready()
             await self._restart(debt, payment)
@@ -70,7 +70,7 @@ class Paying:
             payment.warnings += found.warnings
         except StokerError as error:
             self._readiness.saw(error)
-            payment.notes = (Note(str(self._gateway.address), sentence(error)),)
+            payment.notes = (PathNote(str(self._gateway.address), sentence(error)),)
         if payment.notes:
             self._owe(debt, payment)
         else:
@@ -78,7 +78,7 @@ class Paying:
             self._debts.settle()
         return payment
 
-    def _owe(self, debt: Debt, payment: Payment) -> None:
+    def _owe(self, debt: PendingWork, payment: PendingWorkResult) -> None:
         left = self._debts.owed() or debt  # without the restart, if that was asked for
         if payment.applied:  # a scan that was accepted has let go of the lock
             left = replace(left, scan=False, lock_ends=0.0)
@@ -88,7 +88,7 @@ class Paying:
             attempts = f"the gateway has not done its part in {self._patience.failures} attempts"
             payment.warnings += (f"{attempts}; it is asked again every minute",)
 
-    async def _restart(self, debt: Debt, payment: Payment) -> None:
+    async def _restart(self, debt: PendingWork, payment: PendingWorkResult) -> None:
         """For modules; asked for once, and not again if it takes longer than we wait."""
         if not debt.modules:
             return
@@ -101,7 +101,7 @@ class Paying:
             await self._restarting.wait()
         payment.warnings += await self._restarting.pending()
 
-    async def _scan_and_look(self, debt: Debt, payment: Payment) -> ReadBack:
+    async def _scan_and_look(self, debt: PendingWork, payment: PendingWorkResult) -> VerifyResult:
         """Scan if that is owed. One that was accepted and brought nothing is asked for a few times more."""
         if not debt.scan:
             found = await self._verifying.read_back(debt, 0.0)
@@ -113,7 +113,7 @@ class Paying:
                 await self._scanner.scan()
         except StokerError as error:
             if error.reason is Reason.GATEWAY_ERROR:  # it runs, it knows us, and it does not do it
-                payment.failures = {SCAN: (Failure.SCAN, error.message)}
+                payment.failures = {SCAN: (GatewayFailure.SCAN, error.message)}
             raise
         payment.applied = True
         with tracing.step("gateway.verify"):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from stoker.engine.layout.protected_paths import STAGING, STATE
 from stoker.engine.plan.ledger import Ledger
-from stoker.ignition.sync.readiness import Readiness
-from stoker.ignition.sync.state_files import LARGEST, Marks
+from stoker.ignition.sync.readiness import GatewayReadiness
+from stoker.ignition.sync.state_files import LARGEST, StateFiles
 
 MARK = "first-boot"
 LOOKS = 5.0
@@ -27,7 +27,7 @@ _OF_THE_VOLUME = "lost+found"
 class FirstBoot:
     """What is known of the first boot of the gateway at one data folder."""
 
-    def __init__(self, marks: Marks, readiness: Readiness) -> None:
+    def __init__(self, marks: StateFiles, readiness: GatewayReadiness) -> None:
         self._marks = marks
         self._readiness = readiness
 

@@ -18,12 +18,12 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, TagInheritance
-from stoker.ignition.client.gateway import Gateway, sentence
-from stoker.ignition.client.responses import NotOffered
+from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.responses import PathNotOffered
 from stoker.ignition.content.modules import known_among
 from stoker.ignition.content.tags import SYSTEM_PROVIDER, of_mqtt_engine, parents_of
-from stoker.ignition.sync.readiness import Readiness
-from stoker.ignition.sync.state_files import LARGEST, Marks
+from stoker.ignition.sync.readiness import GatewayReadiness
+from stoker.ignition.sync.state_files import LARGEST, StateFiles
 from stoker.ignition.sync.stored_inventory import MARK, StoredInventory, may_hold_tags
 from stoker.telemetry.logs import get_logger
 
@@ -33,11 +33,16 @@ MOST_PARENTS = 64
 log = get_logger(__name__)
 
 
-class Survey:
+class GatewaySurvey:
     """One gateway, asked from time to time."""
 
     def __init__(
-        self, gateway: Gateway, readiness: Readiness, marks: Marks, policy: IgnitionPolicy, clock: Clock
+        self,
+        gateway: GatewayClient,
+        readiness: GatewayReadiness,
+        marks: StateFiles,
+        policy: IgnitionPolicy,
+        clock: Clock,
     ) -> None:
         self.warnings: tuple[str, ...] = ()
         self._gateway = gateway
@@ -104,7 +109,7 @@ class Survey:
         try:
             providers = await self._gateway.tag_providers()
             managed = await self._gateway.managed_providers() | of_mqtt_engine(modules, providers)
-        except NotOffered:
+        except PathNotOffered:
             return replace(before, modules=modules)
         told = replace(before, modules=modules, managed=managed - {SYSTEM_PROVIDER})
         return await self._with_types(told, providers - told.managed)

@@ -28,37 +28,37 @@ from typing import Any, Protocol
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, ScanOrder
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.plan import Plan
-from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.engine.plan.plan import SyncPlan
+from stoker.ignition.client.gateway import GatewayClient, sentence
 from stoker.ignition.client.inventory import GatewayInfo
-from stoker.ignition.client.responses import LockRefused
+from stoker.ignition.client.responses import ScanLockRefused
 from stoker.ignition.content.modules import modules_changed
-from stoker.ignition.content.projects import Touched
-from stoker.ignition.sync.designers import Designers
-from stoker.ignition.sync.finish_pending import Paying
+from stoker.ignition.content.projects import AffectedContent
+from stoker.ignition.sync.designers import DesignerHolds
+from stoker.ignition.sync.finish_pending import PendingWorkRunner
 from stoker.ignition.sync.first_boot import LOOKS, FirstBoot, never_started
-from stoker.ignition.sync.gateway_filter import Survey
-from stoker.ignition.sync.pending_work import Debt, ScanDebt
-from stoker.ignition.sync.perspective import Disturbed, Perspective
-from stoker.ignition.sync.readiness import GRACE_SECONDS, Patience, Readiness
-from stoker.ignition.sync.restart import Restarting
-from stoker.ignition.sync.scans import HELD, Answered, Scanner, hold_seconds
-from stoker.ignition.sync.state_files import Marks
-from stoker.ignition.sync.verify import Failures, Verifying
+from stoker.ignition.sync.gateway_filter import GatewaySurvey
+from stoker.ignition.sync.pending_work import PendingWork, PendingWorkStore
+from stoker.ignition.sync.perspective import PerspectiveOutcome, PerspectiveSessions
+from stoker.ignition.sync.readiness import GRACE_SECONDS, GatewayReadiness, RetryPacing
+from stoker.ignition.sync.restart import GatewayRestart
+from stoker.ignition.sync.scans import HELD, GatewayScanner, ResponseObserver, hold_seconds
+from stoker.ignition.sync.state_files import StateFiles
+from stoker.ignition.sync.verify import GatewayFailures, GatewayVerifier
 
 WAY_AROUND = "to write files without asking the gateway use --files-only, or spec.gateway.filesOnly"
 
 
-class Change(Protocol):
+class GatewayChange(Protocol):
     """What is about to happen, or has (`stoker.agent.sync.hooks`)."""
 
     @property
-    def plan(self) -> Plan: ...
+    def plan(self) -> SyncPlan: ...
     @property
     def initial(self) -> bool: ...
     @property
@@ -66,7 +66,7 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttendOptions:
+class GatewayHookOptions:
     """How one gateway is to be treated."""
 
     data_dir: Path
@@ -91,26 +91,26 @@ class GatewayOutcome:
     """The gateway accepted the scans, or has started since."""
     verified: bool = False
     """And shows what its data folder says."""
-    held: tuple[Held, ...] = ()
-    sessions: Disturbed = field(default_factory=Disturbed)
+    held: tuple[HeldPath, ...] = ()
+    sessions: PerspectiveOutcome = field(default_factory=PerspectiveOutcome)
     restarted: tuple[str, ...] = ()
     """Files of modules for which the gateway was restarted."""
     warnings: tuple[str, ...] = ()
 
 
-class Attending:
+class GatewayHook:
     """One gateway and the data folder that it reads; for one pass at a time, reused for every pass."""
 
     def __init__(
         self,
-        gateway: Gateway,
-        options: AttendOptions,
+        gateway: GatewayClient,
+        options: GatewayHookOptions,
         clock: Clock | None = None,
-        answered: Answered | None = None,
+        answered: ResponseObserver | None = None,
     ) -> None:
         """`answered` hears how long the gateway took to answer each request for a scan."""
         clock = clock if clock is not None else SystemClock()
-        marks, policy = Marks(options.state_dir), options.policy
+        marks, policy = StateFiles(options.state_dir), options.policy
         self.initial = False
         """Set by the owner before a pass: the gateway has not been started, so nothing is asked of it."""
         self.outcome = GatewayOutcome(trust=gateway.trust)
@@ -118,12 +118,12 @@ class Attending:
         self._data_dir = options.data_dir
         self._gateway = gateway
         self._clock = clock
-        self._debts = ScanDebt(marks)
-        self._readiness = Readiness(gateway, clock)
+        self._debts = PendingWorkStore(marks)
+        self._readiness = GatewayReadiness(gateway, clock)
         self.first_boot = FirstBoot(marks, self._readiness)
-        self._survey = Survey(gateway, self._readiness, marks, policy, clock)
-        self._patience = Patience(clock)
-        self._designers = Designers(
+        self._survey = GatewaySurvey(gateway, self._readiness, marks, policy, clock)
+        self._patience = RetryPacing(clock)
+        self._designers = DesignerHolds(
             gateway,
             self._readiness,
             marks,
@@ -131,19 +131,19 @@ class Attending:
             policy=policy.designer_sessions,
             timeout=policy.designer_timeout,
         )
-        self._perspective = Perspective(gateway, options.data_dir, clock, policy.perspective_sessions)
-        self._scanner = Scanner(gateway, options.order, clock, answered)
-        self._paying = Paying(
+        self._perspective = PerspectiveSessions(gateway, options.data_dir, clock, policy.perspective_sessions)
+        self._scanner = GatewayScanner(gateway, options.order, clock, answered)
+        self._paying = PendingWorkRunner(
             gateway,
             self._debts,
             self._readiness,
             self._patience,
             self._scanner,
-            Restarting(gateway, self._readiness, clock),
-            Verifying(gateway, options.data_dir, clock),
+            GatewayRestart(gateway, self._readiness, clock),
+            GatewayVerifier(gateway, options.data_dir, clock),
         )
-        self._notes: tuple[Note, ...] = ()
-        self.failures: Failures | None = None
+        self._notes: tuple[PathNote, ...] = ()
+        self.failures: GatewayFailures | None = None
         """What it failed at when it was last asked, by place; None: this process has not asked it yet."""
         self._before: tuple[str, ...] = ()
         self._since: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class Attending:
         self._tell()
         return fit
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: GatewayChange) -> tuple[HeldPath, ...]:
         """The places that a Designer has open.
 
         Raises, nothing written, where the policy says so and where the gateway cannot be asked.
@@ -190,7 +190,7 @@ class Attending:
         if self.initial:
             self._designers.forget()
             return ()
-        touched = Touched.by(change.plan)
+        touched = AffectedContent.by(change.plan)
         try:
             held = await self._asked_first(change, touched)
             self._tell(held=held)
@@ -203,13 +203,13 @@ class Attending:
         return held
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: GatewayChange) -> AsyncIterator[None]:
         """Hold the scan locks while the files change; raises, nothing written, if others hold them."""
         if change.plan.actions:
-            await self._prepare(change, Touched.by(change.plan))
+            await self._prepare(change, AffectedContent.by(change.plan))
         yield
 
-    async def after(self, change: Change, applied: object) -> tuple[Note, ...]:
+    async def after(self, change: GatewayChange, applied: object) -> tuple[PathNote, ...]:
         """Restart, scan and verify; what the gateway did not do or show comes back as notes."""
         debt = self._debts.owed()
         if debt is None:
@@ -220,7 +220,7 @@ class Attending:
             self._before += ("the scan lock ran out before all files were in place",)
         return await self._pay(debt)
 
-    async def settle(self) -> tuple[Note, ...]:
+    async def settle(self) -> tuple[PathNote, ...]:
         """What an earlier pass still owes: asked again after growing pauses, told from memory before."""
         debt = self._debts.owed()
         self._patience.longest = LOOKS if self.awaits_first_boot else math.inf
@@ -235,7 +235,7 @@ class Attending:
             return self._notes
         return await self._pay(debt)
 
-    async def still_held(self, held: Sequence[Held]) -> bool:
+    async def still_held(self, held: Sequence[HeldPath]) -> bool:
         """Whether a pass would be held back in the same places; asks for Designers and nothing else."""
         return not self.initial and await self._designers.still_held(held)
 
@@ -247,7 +247,7 @@ class Attending:
         """The gateway has files and has never run with them: what it makes of them is nobody's change."""
         return self.first_boot.awaited
 
-    async def _asked_first(self, change: Change, touched: Touched) -> tuple[Held, ...]:
+    async def _asked_first(self, change: GatewayChange, touched: AffectedContent) -> tuple[HeldPath, ...]:
         """The projects that Designers have open, from a gateway that runs and accepts the key."""
         try:
             held = await self._designers.hold(touched.projects)
@@ -272,18 +272,18 @@ class Attending:
             return told
         return error
 
-    def _never_started(self, change: Change) -> bool:
+    def _never_started(self, change: GatewayChange) -> bool:
         """Whether the gateway is silent because it has never been started with this data folder."""
         if change.before is not None and not self.awaits_first_boot:
             return False
         return never_started(self._data_dir, change.before)
 
-    async def _prepare(self, change: Change, touched: Touched) -> None:
+    async def _prepare(self, change: GatewayChange, touched: AffectedContent) -> None:
         """Everything between the last guard and the first byte."""
         self._since = ()
         self.outcome = GatewayOutcome(held=self.outcome.held)
         self._tell()
-        debt = Debt(True, touched.gone, frozenset(modules_changed(change.plan)))
+        debt = PendingWork(True, touched.gone, frozenset(modules_changed(change.plan)))
         if self._unstarted:
             if self.initial:
                 self._readiness.not_started()
@@ -293,14 +293,14 @@ class Attending:
             debt = await self._take_over(len(change.plan.actions), touched, debt)
         self._debts.incur(debt)
 
-    async def _take_over(self, actions: int, touched: Touched, debt: Debt) -> Debt:
+    async def _take_over(self, actions: int, touched: AffectedContent, debt: PendingWork) -> PendingWork:
         """Lock, and clear the sessions; what will be owed from now on, with what is known only now."""
         self._readiness.doubt()
         try:
             newcomer = await self._designers.opened_since(touched.projects)
             await self._readiness.confirmed()
             lock = await self._lock(actions) if newcomer is None else ""
-        except LockRefused:
+        except ScanLockRefused:
             raise
         except StokerError as error:
             raise _not_written(error) from error
@@ -333,9 +333,9 @@ class Attending:
             return None
         return None if health is None else frozenset(health.quarantined)
 
-    def _leave_to_first_boot(self, debt: Debt) -> tuple[Note, ...]:
+    def _leave_to_first_boot(self, debt: PendingWork) -> tuple[PathNote, ...]:
         """It reads and loads everything by itself when it starts; afterwards it is looked at."""
-        self._debts.remember(Debt(scan=False, gone=debt.gone))
+        self._debts.remember(PendingWork(scan=False, gone=debt.gone))
         self._readiness.not_started()
         self._patience.succeeded()
         return ()
@@ -349,7 +349,7 @@ class Attending:
             else:
                 self._patience.succeeded()
 
-    async def _pay(self, debt: Debt) -> tuple[Note, ...]:
+    async def _pay(self, debt: PendingWork) -> tuple[PathNote, ...]:
         payment = await self._paying.pay(debt)
         self._notes, self.failures = payment.notes, payment.failures
         self._since = payment.warnings

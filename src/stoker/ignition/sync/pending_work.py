@@ -12,14 +12,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.state_files import StateFiles
 
 MARK = "scan-owed"
 MOST_NAMES = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Debt:
+class PendingWork:
     """One or several passes' worth of it."""
 
     scan: bool = True
@@ -33,9 +33,9 @@ class Debt:
     lock_ends: float = 0.0
     """Until when, by the wall clock, a scan lock is ours although nobody remembers it."""
 
-    def and_also(self, newer: Debt) -> Debt:
+    def and_also(self, newer: PendingWork) -> PendingWork:
         """Both. What was put aside before the older change is what neither of them is to blame for."""
-        return Debt(
+        return PendingWork(
             self.scan or newer.scan,
             self.gone | newer.gone,
             self.modules | newer.modules,
@@ -44,22 +44,22 @@ class Debt:
         )
 
 
-class ScanDebt:
+class PendingWorkStore:
     """Whether, and what, the gateway at this data folder still has to do."""
 
-    def __init__(self, marks: Marks) -> None:
+    def __init__(self, marks: StateFiles) -> None:
         self._marks = marks
 
-    def owed(self) -> Debt | None:
+    def owed(self) -> PendingWork | None:
         content = self._marks.read(MARK)
         return None if content is None else _parsed(content)
 
-    def incur(self, debt: Debt | None = None) -> None:
+    def incur(self, debt: PendingWork | None = None) -> None:
         """Owe this besides what is owed already."""
-        debt, before = debt if debt is not None else Debt(), self.owed()
+        debt, before = debt if debt is not None else PendingWork(), self.owed()
         self.remember(debt if before is None else before.and_also(debt))
 
-    def remember(self, debt: Debt) -> None:
+    def remember(self, debt: PendingWork) -> None:
         """Owe exactly this."""
         self._marks.write(MARK, _written(debt))
 
@@ -67,7 +67,7 @@ class ScanDebt:
         self._marks.clear(MARK)
 
 
-def _written(debt: Debt) -> bytes:
+def _written(debt: PendingWork) -> bytes:
     def listed(names: frozenset[str]) -> list[str]:
         return sorted(names)[:MOST_NAMES]
 
@@ -82,16 +82,16 @@ def _written(debt: Debt) -> bytes:
     ).encode()
 
 
-def _parsed(content: bytes) -> Debt:
+def _parsed(content: bytes) -> PendingWork:
     """Of what cannot be read a scan is owed at least."""
     try:
         said = json.loads(content)
     except (ValueError, RecursionError):
-        return Debt()
+        return PendingWork()
     if not isinstance(said, dict):
-        return Debt()
+        return PendingWork()
     ends = said.get("lockEnds")
-    return Debt(
+    return PendingWork(
         scan=said.get("scan") is not False,
         gone=_names(said, "gone"),
         modules=_names(said, "modules"),

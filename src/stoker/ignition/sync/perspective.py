@@ -25,8 +25,8 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.policies import PerspectivePolicy
 from stoker.ignition.client.designer_sessions import PerspectiveSession
-from stoker.ignition.client.gateway import Gateway, sentence
-from stoker.ignition.client.responses import NotOffered
+from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.responses import PathNotOffered
 from stoker.ignition.content.projects import with_heirs
 from stoker.telemetry.logs import get_logger
 
@@ -42,7 +42,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Disturbed:
+class PerspectiveOutcome:
     """What became of the sessions of the projects that change."""
 
     active: int | None = None
@@ -55,10 +55,12 @@ class Disturbed:
     warnings: tuple[str, ...] = ()
 
 
-class Perspective:
+class PerspectiveSessions:
     """The sessions of one gateway, for one policy."""
 
-    def __init__(self, gateway: Gateway, data_dir: Path, clock: Clock, policy: PerspectivePolicy) -> None:
+    def __init__(
+        self, gateway: GatewayClient, data_dir: Path, clock: Clock, policy: PerspectivePolicy
+    ) -> None:
         self._gateway = gateway
         self._data_dir = data_dir
         self._clock = clock
@@ -69,27 +71,27 @@ class Perspective:
         """How long `clear` takes at most, when the gateway answers."""
         return 0.0 if self._policy is PerspectivePolicy.NONE else GRACE_SECONDS
 
-    async def clear(self, projects: frozenset[str]) -> Disturbed:
+    async def clear(self, projects: frozenset[str]) -> PerspectiveOutcome:
         """Do with the sessions of these projects what the policy says."""
         projects = with_heirs(self._data_dir, projects)
         try:
             sessions = await self._sessions(projects)
         except StokerError as error:
-            return Disturbed(warnings=(f"Perspective sessions are not known: {sentence(error)}",))
+            return PerspectiveOutcome(warnings=(f"Perspective sessions are not known: {sentence(error)}",))
         if sessions is None:
             forced = self._policy is PerspectivePolicy.CLOSE
             unknown = "Perspective sessions were not closed: this gateway does not list them"
-            return Disturbed(warnings=(unknown,) if forced else ())
+            return PerspectiveOutcome(warnings=(unknown,) if forced else ())
         longest = max((one.uptime for one in sessions), default=0.0)
         if sessions:
             log.info("perspective.active", sessions=len(sessions), longest_seconds=round(longest, 1))
         if not sessions or self._policy is PerspectivePolicy.NONE:
-            return Disturbed(len(sessions), longest)
+            return PerspectiveOutcome(len(sessions), longest)
         closed, warnings = await self._end(sessions, projects)
         disturbed = tuple(sorted({one.project for one in closed}))
         if closed:
             log.info("perspective.closed", sessions=len(closed), projects=disturbed, module="Perspective")
-        return Disturbed(len(sessions), longest, len(closed), disturbed, warnings)
+        return PerspectiveOutcome(len(sessions), longest, len(closed), disturbed, warnings)
 
     async def _end(
         self, sessions: Sequence[PerspectiveSession], projects: frozenset[str]
@@ -102,16 +104,17 @@ class Perspective:
         closing = sessions if self._policy is PerspectivePolicy.CLOSE else warned
         if unwarned := len(sessions) - len(closing):
             open_still = f"{unwarned} of {len(sessions)} were left open: this gateway showed them no message"
-            troubles.append(NotOffered(open_still))
+            troubles.append(PathNotOffered(open_still))
         left = await self._wait(closing, projects) if closing else ()
         closed = await self._each(left, lambda one: self._gateway.close_session(one.id, CLOSED), troubles)
         # One that went away by itself meanwhile is answered as if there was no such path.
         stays = len(left) - len(closed)
         if stays and await self._remain(left, projects, troubles):
-            troubles.append(NotOffered(f"{stays} of {len(left)} could not be closed"))
+            troubles.append(PathNotOffered(f"{stays} of {len(left)} could not be closed"))
         return closed, tuple(
             dict.fromkeys(
-                f"Perspective sessions: {sentence(one) if not isinstance(one, NotOffered) else one.message}"
+                f"Perspective sessions: "
+                f"{sentence(one) if not isinstance(one, PathNotOffered) else one.message}"
                 for one in troubles
             )
         )
@@ -164,7 +167,7 @@ class Perspective:
             async with room:
                 try:
                     await do(session)
-                except NotOffered:
+                except PathNotOffered:
                     return None
                 except StokerError as error:
                     troubles.append(error)

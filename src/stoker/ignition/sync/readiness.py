@@ -14,7 +14,7 @@ from typing import TypeVar
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.client.gateway import GatewayClient
 from stoker.ignition.client.inventory import GatewayInfo
 
 GRACE_SECONDS = 10.0
@@ -41,10 +41,10 @@ _NOT_RUNNING = frozenset(
 T = TypeVar("T")
 
 
-class Readiness:
+class GatewayReadiness:
     """What was last seen of a gateway: whether it runs, and since when if its start was seen."""
 
-    def __init__(self, gateway: Gateway, clock: Clock) -> None:
+    def __init__(self, gateway: GatewayClient, clock: Clock) -> None:
         self.running: bool | None = None
         """None until it was asked for the first time."""
         self.info: GatewayInfo | None = None
@@ -128,7 +128,7 @@ class Readiness:
         self.running, self._awaited_until = True, -math.inf
 
 
-class Patience:
+class RetryPacing:
     """How often something failed in a row, and when it is worth another attempt."""
 
     def __init__(self, clock: Clock, pauses: Sequence[float] = PAUSES) -> None:

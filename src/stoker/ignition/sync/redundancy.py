@@ -27,7 +27,7 @@ SILENT_SECONDS = 660.0
 _SAID = {"master": RedundancyRole.PRIMARY, "backup": RedundancyRole.BACKUP}
 
 
-class Course(StrEnum):
+class BackupAction(StrEnum):
     """What to do now."""
 
     SYNC = "sync"
@@ -57,7 +57,7 @@ class PrimaryReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RedundancyState:
     """All that the decision depends on."""
 
     wanted: str
@@ -76,48 +76,50 @@ class Pair:
     """How often in a row the primary could not be found well."""
 
 
-class Decision(NamedTuple):
-    course: Course
+class BackupDecision(NamedTuple):
+    course: BackupAction
     why: str = ""
     reason: Reason | None = None
     warning: bool = False
 
 
-def decide(pair: Pair) -> Decision:
+def decide(pair: RedundancyState) -> BackupDecision:
     """The first rule that speaks."""
     if role_of(pair) is not RedundancyRole.BACKUP:
-        return Decision(Course.SYNC)
+        return BackupDecision(BackupAction.SYNC)
     if pair.initial:
-        return Decision(Course.SYNC, "the gateway has not been started: its files come first")
+        return BackupDecision(BackupAction.SYNC, "the gateway has not been started: its files come first")
     if not pair.peer:
-        return Decision(
-            Course.SYNC,
+        return BackupDecision(
+            BackupAction.SYNC,
             "this gateway is a backup, and nothing says of which: name it by annotation peer-gateway-name",
             Reason.PRIMARY_UNAVAILABLE,
             warning=True,
         )
     if pair.failed_checks >= ENOUGH_FAILURES:
-        return Decision(
-            Course.PROMOTE,
+        return BackupDecision(
+            BackupAction.PROMOTE,
             f"primary {pair.peer} did not answer {pair.failed_checks} times: this backup syncs by itself",
             Reason.PRIMARY_UNAVAILABLE,
             warning=True,
         )
     primary = pair.primary
     if primary is None or primary.commit != pair.wanted or not primary.scanned:
-        return Decision(Course.WAIT, _waiting(pair), Reason.WAITING_FOR_PRIMARY)
+        return BackupDecision(BackupAction.WAIT, _waiting(pair), Reason.WAITING_FOR_PRIMARY)
     if pair.here == primary.commit:
-        return Decision(Course.SKIP, f"primary {pair.peer} is at the same commit, and replicates it")
-    return Decision(Course.SYNC, f"primary {pair.peer} has loaded {pair.wanted[:8]}")
+        return BackupDecision(
+            BackupAction.SKIP, f"primary {pair.peer} is at the same commit, and replicates it"
+        )
+    return BackupDecision(BackupAction.SYNC, f"primary {pair.peer} has loaded {pair.wanted[:8]}")
 
 
-def role_of(pair: Pair) -> RedundancyRole:
+def role_of(pair: RedundancyState) -> RedundancyRole:
     if pair.role is not RedundancyRole.STANDALONE:
         return pair.role
     return _SAID.get(pair.said.strip().lower(), RedundancyRole.STANDALONE)
 
 
-def _waiting(pair: Pair) -> str:
+def _waiting(pair: RedundancyState) -> str:
     if pair.primary is None or not pair.primary.commit:
         state = "has not reported yet"
     elif pair.primary.commit != pair.wanted:
@@ -127,7 +129,7 @@ def _waiting(pair: Pair) -> str:
     return f"primary {pair.peer} {state}; this backup waits until it has loaded {pair.wanted[:8]}"
 
 
-class PrimaryWatch:
+class PrimaryHealth:
     """How often in a row the primary was not found well; one good check forgets them all."""
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Collection
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.gateway import Gateway, sentence
-from stoker.ignition.client.responses import NotOffered
-from stoker.ignition.sync.readiness import Readiness
+from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.responses import PathNotOffered
+from stoker.ignition.sync.readiness import GatewayReadiness
 
 LONGEST_SECONDS = 180.0
 LEAVING_SECONDS = 30.0
@@ -24,10 +24,10 @@ LEAVING_SECONDS = 30.0
 LOOK_INTERVAL = 0.5
 
 
-class Restarting:
+class GatewayRestart:
     """Restarts of one gateway."""
 
-    def __init__(self, gateway: Gateway, readiness: Readiness, clock: Clock) -> None:
+    def __init__(self, gateway: GatewayClient, readiness: GatewayReadiness, clock: Clock) -> None:
         self._gateway = gateway
         self._readiness = readiness
         self._clock = clock
@@ -36,7 +36,7 @@ class Restarting:
         """Ask for one; nothing if it was accepted, else the warning that takes its place."""
         try:
             await self._gateway.restart()
-        except NotOffered:
+        except PathNotOffered:
             return (
                 f"this gateway cannot be restarted over its API; its next start takes up {_listed(modules)}"
             )

@@ -17,8 +17,8 @@ from stoker.domain.errors import Retry, StokerError
 from stoker.domain.failpoints import reached
 from stoker.domain.intent.policies import ScanOrder
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.gateway import Gateway, ScanKind, sentence
-from stoker.ignition.client.responses import LockRefused, NotOffered
+from stoker.ignition.client.gateway import GatewayClient, ScanKind, sentence
+from stoker.ignition.client.responses import PathNotOffered, ScanLockRefused
 from stoker.ignition.sync.readiness import persistently
 from stoker.telemetry.logs import get_logger
 
@@ -29,7 +29,7 @@ ACTIONS_PER_SECOND = 50
 RETRY_PAUSES = (1.0, 2.0, 4.0)
 HELD = "held"
 
-Answered = Callable[[float], None]
+ResponseObserver = Callable[[float], None]
 """Hears how many seconds a gateway took to answer a request for a scan."""
 
 log = get_logger(__name__)
@@ -45,11 +45,11 @@ def hold_seconds(actions: int, besides: float = 0.0) -> int:
     return min(LONGEST_HOLD, HOLD_SECONDS + actions // ACTIONS_PER_SECOND + int(besides))
 
 
-class Scanner:
+class GatewayScanner:
     """The locks and scans of one gateway, both kinds in the order asked for."""
 
     def __init__(
-        self, gateway: Gateway, order: ScanOrder, clock: Clock, answered: Answered | None = None
+        self, gateway: GatewayClient, order: ScanOrder, clock: Clock, answered: ResponseObserver | None = None
     ) -> None:
         self.result = ""
         """`projects=200 config=200`, as far as it came."""
@@ -70,10 +70,10 @@ class Scanner:
         try:
             for kind in self._kinds:
                 await self._hold(kind, seconds)
-        except LockRefused:
+        except ScanLockRefused:
             await self._let_go()
             raise
-        except NotOffered:
+        except PathNotOffered:
             return "not offered by this gateway"
         except StokerError as error:
             if error.reason is not Reason.GATEWAY_ERROR:
@@ -104,7 +104,7 @@ class Scanner:
         try:
             await self._gateway.lock(kind, acquire=ACQUIRE_SECONDS, hold=seconds)
             reached("lock.after")
-        except LockRefused:
+        except ScanLockRefused:
             # A pass of ours that broke off left it behind: it is still ours.
             if self._clock.monotonic() >= self._ours_until.get(kind, 0.0):
                 raise

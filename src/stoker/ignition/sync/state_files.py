@@ -24,7 +24,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Marks:
+class StateFiles:
     """The folder of the ledger, as far as these notes go; it is made when the first is written."""
 
     def __init__(self, state_dir: Path) -> None:

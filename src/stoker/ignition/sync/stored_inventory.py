@@ -15,7 +15,7 @@ from stoker.domain.errors import StokerError
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, TagInheritance
 from stoker.ignition.content.tags import leaves_only, without_providers
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.state_files import StateFiles
 
 MARK = "told"
 _CONFIG = frozenset({"", ".", "config"})
@@ -34,7 +34,7 @@ class StoredInventory:
     inherited: frozenset[str] = frozenset()
 
     @classmethod
-    def read(cls, marks: Marks) -> StoredInventory:
+    def read(cls, marks: StateFiles) -> StoredInventory:
         """What is stored; empty where nothing is, or nothing that can be read."""
         with suppress(StokerError):  # the sync itself reports a volume that cannot be used
             return cls.parse(marks.read(MARK))

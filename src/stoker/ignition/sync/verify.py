@@ -19,18 +19,18 @@ from typing import NamedTuple
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.domain.git_objects import Note
-from stoker.ignition.client.gateway import Gateway
-from stoker.ignition.client.responses import NotOffered
+from stoker.domain.git_objects import PathNote
+from stoker.ignition.client.gateway import GatewayClient
+from stoker.ignition.client.responses import PathNotOffered
 from stoker.ignition.content.projects import PROJECTS, names_of, project_folders, tag_provider_folders
-from stoker.ignition.sync.pending_work import Debt
+from stoker.ignition.sync.pending_work import PendingWork
 
 VERIFY_SECONDS = 10.0
 VERIFY_INTERVAL = 0.25
 SCAN_INTERVAL = 0.05
 
 
-class Failure(StrEnum):
+class GatewayFailure(StrEnum):
     """What a gateway that runs did not do with its files."""
 
     SCAN = "scan"
@@ -39,20 +39,20 @@ class Failure(StrEnum):
     CONFIG = "config"
 
 
-Failures = Mapping[str, tuple[Failure, str]]
+GatewayFailures = Mapping[str, tuple[GatewayFailure, str]]
 """By place, with a sentence."""
 
 
-class ReadBack(NamedTuple):
+class VerifyResult(NamedTuple):
     """What was not seen, and what could not be looked at."""
 
-    notes: tuple[Note, ...] = ()
+    notes: tuple[PathNote, ...] = ()
     warnings: tuple[str, ...] = ()
-    failures: Failures = MappingProxyType({})
+    failures: GatewayFailures = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ExpectedContent:
     """What must be shown, each name with its place, and what must not."""
 
     projects: dict[str, str]
@@ -61,7 +61,7 @@ class _Wanted:
     providers_gone: frozenset[str]
 
     @classmethod
-    def of(cls, data_dir: Path, debt: Debt) -> _Wanted:
+    def of(cls, data_dir: Path, debt: PendingWork) -> _ExpectedContent:
         projects, providers = project_folders(data_dir), dict(tag_provider_folders(data_dir))
         projects_gone, providers_gone = names_of(debt.gone)
         return cls(
@@ -76,17 +76,17 @@ class _Wanted:
         return bool(self.providers or self.providers_gone)
 
 
-class Verifying:
+class GatewayVerifier:
     """One gateway and the folder that it reads."""
 
-    def __init__(self, gateway: Gateway, data_dir: Path, clock: Clock) -> None:
+    def __init__(self, gateway: GatewayClient, data_dir: Path, clock: Clock) -> None:
         self._gateway = gateway
         self._data_dir = data_dir
         self._clock = clock
 
-    async def read_back(self, debt: Debt, seconds: float = VERIFY_SECONDS) -> ReadBack:
+    async def read_back(self, debt: PendingWork, seconds: float = VERIFY_SECONDS) -> VerifyResult:
         """Look until the gateway shows what the folder says, or time is up; 0 seconds are one look."""
-        wanted = _Wanted.of(self._data_dir, debt)
+        wanted = _ExpectedContent.of(self._data_dir, debt)
         deadline = self._clock.monotonic() + seconds
         await self._scanned(deadline)
         while True:
@@ -95,10 +95,10 @@ class Verifying:
                 break
             await self._clock.sleep(VERIFY_INTERVAL)
         sick, unsaid = await self._put_aside(debt)
-        return ReadBack(
+        return VerifyResult(
             (*found.notes, *sick),
             (*found.warnings, *unsaid),
-            {**found.failures, **_failures(Failure.CONFIG, sick)},
+            {**found.failures, **_failures(GatewayFailure.CONFIG, sick)},
         )
 
     async def _scanned(self, deadline: float) -> None:
@@ -109,21 +109,21 @@ class Verifying:
                 await self._clock.sleep(pause)
                 pause = min(2 * pause, VERIFY_INTERVAL)
 
-    async def _look(self, wanted: _Wanted) -> ReadBack:
+    async def _look(self, wanted: _ExpectedContent) -> VerifyResult:
         shown = await self._gateway.project_names()
         notes = tuple(_differences(wanted.projects, wanted.projects_gone, shown, PROJECTS))
-        failures = _failures(Failure.PROJECT, notes)
+        failures = _failures(GatewayFailure.PROJECT, notes)
         if not wanted.asks_for_providers:
-            return ReadBack(notes, (), failures)
+            return VerifyResult(notes, (), failures)
         try:
             shown = await self._gateway.tag_providers()
-        except NotOffered:
+        except PathNotOffered:
             unsaid = "tag providers were not verified: this gateway does not list them"
-            return ReadBack(notes, (unsaid,), failures)
+            return VerifyResult(notes, (unsaid,), failures)
         more = tuple(_differences(wanted.providers, wanted.providers_gone, shown, "tag provider"))
-        return ReadBack((*notes, *more), (), {**failures, **_failures(Failure.CONFIG, more)})
+        return VerifyResult((*notes, *more), (), {**failures, **_failures(GatewayFailure.CONFIG, more)})
 
-    async def _put_aside(self, debt: Debt) -> tuple[tuple[Note, ...], tuple[str, ...]]:
+    async def _put_aside(self, debt: PendingWork) -> tuple[tuple[PathNote, ...], tuple[str, ...]]:
         """Modules that were not quarantined before the change and are now."""
         if debt.quarantined is None:
             return (), ()
@@ -132,20 +132,20 @@ class Verifying:
             return (), ("modules were not verified: this gateway does not list them",)
         new = {name: why for name, why in health.quarantined.items() if name not in debt.quarantined}
         return tuple(
-            Note(f"module {name}", ": ".join(filter(None, ("the gateway has put it aside", why))))
+            PathNote(f"module {name}", ": ".join(filter(None, ("the gateway has put it aside", why))))
             for name, why in sorted(new.items())
         ), ()
 
 
-def _failures(kind: Failure, notes: Iterable[Note]) -> dict[str, tuple[Failure, str]]:
+def _failures(kind: GatewayFailure, notes: Iterable[PathNote]) -> dict[str, tuple[GatewayFailure, str]]:
     return {note.path: (kind, note.why) for note in notes}
 
 
 def _differences(
     wanted: dict[str, str], gone: frozenset[str], shown: frozenset[str], kind: str
-) -> Iterator[Note]:
+) -> Iterator[PathNote]:
     for name in sorted(wanted.keys() - shown):
-        yield Note(wanted[name], "the gateway does not show it after the scan")
+        yield PathNote(wanted[name], "the gateway does not show it after the scan")
     for name in sorted(gone & shown):
         place = f"{kind}/{name}" if kind == PROJECTS else f"{kind} {name}"
-        yield Note(place, "the gateway still shows it after the scan")
+        yield PathNote(place, "the gateway still shows it after the scan")

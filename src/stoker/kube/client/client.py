@@ -20,14 +20,14 @@ from stoker.domain.errors import InvalidValue
 from stoker.kube.client import codec, paging
 from stoker.kube.client.errors import Gone
 from stoker.kube.client.objects import RawList
-from stoker.kube.client.paging import PAGE_SIZE, Page
-from stoker.kube.client.resources import SECRETS, Resource, check_path
-from stoker.kube.client.token_bucket import Rate
-from stoker.kube.client.transport import MAX_BODY, Request, Response, Transport
+from stoker.kube.client.paging import PAGE_SIZE, ListPage
+from stoker.kube.client.resources import SECRETS, ApiResource, check_path
+from stoker.kube.client.token_bucket import RequestRate
+from stoker.kube.client.transport import MAX_BODY, ApiRequest, ApiResponse, Transport
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.watch.line_splitter import lines_of
 
-__all__ = ["Client", "Page", "Rate", "Response"]
+__all__ = ["ApiResponse", "KubeClient", "ListPage", "RequestRate"]
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ _HEADS = "application/json;as={};g=meta.k8s.io;v=v1"
 WATCH_GRACE_SECONDS = 15.0
 
 
-class _Write(NamedTuple):
+class _WriteVerb(NamedTuple):
     """A verb that carries an object: its name for people, its method, and how the body is to be read."""
 
     verb: str
@@ -47,13 +47,13 @@ class _Write(NamedTuple):
     content_type: str
 
 
-_CREATE = _Write("create", "POST", "application/json")
-_REPLACE = _Write("replace", "PUT", "application/json")
-_PATCH = _Write("patch", "PATCH", "application/merge-patch+json")
-_APPLY = _Write("apply", "PATCH", "application/apply-patch+yaml")  # JSON is YAML, and cheaper to write
+_CREATE = _WriteVerb("create", "POST", "application/json")
+_REPLACE = _WriteVerb("replace", "PUT", "application/json")
+_PATCH = _WriteVerb("patch", "PATCH", "application/merge-patch+json")
+_APPLY = _WriteVerb("apply", "PATCH", "application/apply-patch+yaml")  # JSON is YAML, and cheaper to write
 
 
-class Client:
+class KubeClient:
     """The API server as one identity sees it; an async context manager."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Client:
         *,
         clock: Clock = SystemClock(),  # noqa: B008 - it has no state
         user_agent: str = "stoker",
-        rate: Rate | None = None,
+        rate: RequestRate | None = None,
         max_body: int = MAX_BODY,
     ) -> None:
         self.config = config
@@ -77,14 +77,16 @@ class Client:
     ) -> None:
         await self._transport.__aexit__(kind, error, trace)
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None, *, into: type[T]) -> T:
+    async def get(
+        self, resource: ApiResource, name: str, namespace: str | None = None, *, into: type[T]
+    ) -> T:
         """One object."""
         what = resource.words("get", namespace, name)
-        return await self._ask(Request("GET", resource.path(namespace, name), what), into)
+        return await self._ask(ApiRequest("GET", resource.path(namespace, name), what), into)
 
     async def list(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         into: type[T],
@@ -108,7 +110,7 @@ class Client:
 
     def pages(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         labels: str | None = None,
@@ -117,7 +119,7 @@ class Client:
         resource_version: str | None = None,
         resource_version_match: str | None = None,
         metadata_only: bool = False,
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncIterator[ListPage]:
         """The list page by page, all of one resourceVersion.
 
         Raises Gone where that version expires between two pages: what came before
@@ -127,15 +129,15 @@ class Client:
         path = resource.path(namespace)
         headers = {"Accept": _HEADS.format("PartialObjectMetadataList")} if metadata_only else {}
 
-        async def ask(query: paging.Query) -> RawList:
-            return await self._ask(Request("GET", path, what, query, headers=headers), RawList)
+        async def ask(query: paging.QueryParams) -> RawList:
+            return await self._ask(ApiRequest("GET", path, what, query, headers=headers), RawList)
 
         selection = codec.query(labelSelector=labels, fieldSelector=fields)
         start = codec.query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
         return paging.pages(ask, selection, start, limit)
 
     async def create(
-        self, resource: Resource, body: object, namespace: str | None = None, *, into: type[T]
+        self, resource: ApiResource, body: object, namespace: str | None = None, *, into: type[T]
     ) -> T:
         """POST; raises AlreadyExists."""
         if resource.namespaced and not namespace:
@@ -144,7 +146,7 @@ class Client:
 
     async def replace(
         self,
-        resource: Resource,
+        resource: ApiResource,
         body: object,
         name: str,
         namespace: str | None = None,
@@ -159,7 +161,7 @@ class Client:
 
     async def patch(
         self,
-        resource: Resource,
+        resource: ApiResource,
         body: object,
         name: str,
         namespace: str | None = None,
@@ -179,7 +181,7 @@ class Client:
 
     async def apply(
         self,
-        resource: Resource,
+        resource: ApiResource,
         body: object,
         name: str,
         namespace: str | None = None,
@@ -197,7 +199,7 @@ class Client:
 
     async def delete(
         self,
-        resource: Resource,
+        resource: ApiResource,
         name: str,
         namespace: str | None = None,
         *,
@@ -216,11 +218,11 @@ class Client:
         what = resource.words("delete", namespace, name)
         headers = {"Content-Type": "application/json"}
         path = resource.path(namespace, name)
-        await self._transport.send(Request("DELETE", path, what, (), codec.encode(options), headers))
+        await self._transport.send(ApiRequest("DELETE", path, what, (), codec.encode(options), headers))
 
     def watch(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         resource_version: str,
@@ -246,7 +248,7 @@ class Client:
         )
         silence = timeout_seconds + WATCH_GRACE_SECONDS if idle_timeout is None else idle_timeout
         headers = {"Accept": _HEADS.format("PartialObjectMetadata")} if metadata_only else {}
-        return self._lines(Request("GET", resource.path(namespace), what, query, headers=headers), silence)
+        return self._lines(ApiRequest("GET", resource.path(namespace), what, query, headers=headers), silence)
 
     async def raw(
         self,
@@ -256,31 +258,31 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Response:
+    ) -> ApiResponse:
         """Anything else the server serves: an escaped path, the answer unread; errors are raised."""
         check_path(path)
         what = f"{method} {path}"
         return await self._transport.send(
-            Request(method, path, what, codec.query(**(query or {})), body, headers or {})
+            ApiRequest(method, path, what, codec.query(**(query or {})), body, headers or {})
         )
 
-    async def _ask(self, request: Request, into: type[T]) -> T:
+    async def _ask(self, request: ApiRequest, into: type[T]) -> T:
         response = await self._transport.send(request)
         return codec.decode(response.body, into, request.what)
 
     async def _write(
         self,
-        write: _Write,
-        resource: Resource,
+        write: _WriteVerb,
+        resource: ApiResource,
         body: object,
         into: type[T],
         *,
         namespace: str | None,
         name: str | None = None,
         subresource: str | None = None,
-        query: paging.Query = (),
+        query: paging.QueryParams = (),
     ) -> T:
-        request = Request(
+        request = ApiRequest(
             write.method,
             resource.path(namespace, name, subresource),
             resource.words(write.verb, namespace, name, subresource),
@@ -292,7 +294,7 @@ class Client:
         return await self._ask(request, into)
 
     @contextlib.asynccontextmanager
-    async def _lines(self, request: Request, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def _lines(self, request: ApiRequest, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
         async with (
             self._transport.stream(request, silence=silence) as chunks,
             contextlib.aclosing(lines_of(chunks, request.what)) as lines,

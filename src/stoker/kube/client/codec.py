@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.kube.client.errors import ServerError, Unreadable, one_line
+from stoker.kube.client.errors import ServerError, UnreadableResponse, one_line
 
 T = TypeVar("T")
 
@@ -34,9 +34,11 @@ def decode(body: bytes, into: type[T], what: str) -> T:
     except msgspec.ValidationError as error:
         # msgspec names the field and both types, except for enums, where it quotes the value.
         where = one_line(str(error), 300) if "Invalid enum value" not in str(error) else "an unknown word"
-        raise Unreadable(f"{what}: this is not a readable {into.__name__}: {where}", status=200) from None
+        raise UnreadableResponse(
+            f"{what}: this is not a readable {into.__name__}: {where}", status=200
+        ) from None
     except RecursionError:
-        raise Unreadable(f"{what}: the answer is nested too deeply to be read", status=200) from None
+        raise UnreadableResponse(f"{what}: the answer is nested too deeply to be read", status=200) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ServerError(f"{what}: the answer is not JSON", status=200) from None
 

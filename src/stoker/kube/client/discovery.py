@@ -18,10 +18,10 @@ from urllib.parse import quote
 import msgspec
 
 from stoker.kube.client import codec
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import ApiError
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog, ServedResource, UnavailableGroupVersion, prefer_first
 
 ROOTS = ("/api", "/apis")
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
@@ -30,64 +30,64 @@ ACCEPT = ",".join((_AGGREGATED.format("v2"), _AGGREGATED.format("v2beta1"), "app
 T = TypeVar("T")
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _DiscoveredKind(msgspec.Struct, frozen=True):
     group: str = ""
     version: str = ""
     kind: str = ""
 
 
-class _Subresource(msgspec.Struct, frozen=True):
+class _DiscoveredSubresource(msgspec.Struct, frozen=True):
     subresource: str
 
 
-class _Described(msgspec.Struct, frozen=True, rename="camel"):
+class _DiscoveredResource(msgspec.Struct, frozen=True, rename="camel"):
     """One resource in the aggregated form."""
 
     resource: str
     scope: str = ""
-    response_kind: _Kind | None = None
+    response_kind: _DiscoveredKind | None = None
     verbs: list[str] | None = None
     short_names: list[str] | None = None
     singular_resource: str = ""
     categories: list[str] | None = None
-    subresources: list[_Subresource] | None = None
+    subresources: list[_DiscoveredSubresource] | None = None
 
 
-class _Version(msgspec.Struct, frozen=True):
+class _DiscoveredVersion(msgspec.Struct, frozen=True):
     version: str
     freshness: str = ""
-    resources: list[_Described] | None = None
+    resources: list[_DiscoveredResource] | None = None
 
 
-class _Name(msgspec.Struct, frozen=True):
+class _DiscoveredName(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Group(msgspec.Struct, frozen=True):
-    metadata: _Name = _Name()
-    versions: list[_Version] = []
+class _DiscoveredGroup(msgspec.Struct, frozen=True):
+    metadata: _DiscoveredName = _DiscoveredName()
+    versions: list[_DiscoveredVersion] = []
 
 
-class _GroupVersion(msgspec.Struct, frozen=True, rename="camel"):
+class _LegacyGroupVersion(msgspec.Struct, frozen=True, rename="camel"):
     group_version: str
 
 
-class _NamedGroup(msgspec.Struct, frozen=True, rename="camel"):
+class _LegacyGroup(msgspec.Struct, frozen=True, rename="camel"):
     """One group in the form of old: names only."""
 
-    versions: list[_GroupVersion] = []
-    preferred_version: _GroupVersion | None = None
+    versions: list[_LegacyGroupVersion] = []
+    preferred_version: _LegacyGroupVersion | None = None
 
 
-class _Root(msgspec.Struct, frozen=True):
+class _DiscoveryRoot(msgspec.Struct, frozen=True):
     """Any answer of a root: aggregated (`items`), or of old (`groups` under /apis, `versions` under /api)."""
 
-    items: list[_Group] | None = None
-    groups: list[_NamedGroup] | None = None
+    items: list[_DiscoveredGroup] | None = None
+    groups: list[_LegacyGroup] | None = None
     versions: list[str] | None = None
 
 
-class _Listed(msgspec.Struct, frozen=True, rename="camel"):
+class _LegacyResource(msgspec.Struct, frozen=True, rename="camel"):
     """One resource or subresource (`pods/status`) in the form of old."""
 
     name: str
@@ -99,35 +99,35 @@ class _Listed(msgspec.Struct, frozen=True, rename="camel"):
     categories: list[str] | None = None
 
 
-class _ResourceList(msgspec.Struct, frozen=True):
-    resources: list[_Listed] | None = None
+class _LegacyResourceList(msgspec.Struct, frozen=True):
+    resources: list[_LegacyResource] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _DiscoveryPart:
     """What one root told, and the tag under which it will say "unchanged"."""
 
     etag: str
-    served: tuple[Served, ...]
-    unavailable: tuple[Unavailable, ...]
+    served: tuple[ServedResource, ...]
+    unavailable: tuple[UnavailableGroupVersion, ...]
 
 
 class Discovery:
     """Asks one server, and remembers its last answer."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _DiscoveryPart] = {}
 
-    async def refresh(self) -> Catalog:
+    async def refresh(self) -> KindCatalog:
         """What is served now; raises if the server as a whole cannot be asked."""
         self._parts = {root: await self._look(root) for root in ROOTS}
-        return Catalog(
+        return KindCatalog(
             tuple(each for part in self._parts.values() for each in part.served),
             tuple(each for part in self._parts.values() for each in part.unavailable),
         )
 
-    async def _look(self, root: str) -> _Part:
+    async def _look(self, root: str) -> _DiscoveryPart:
         known = self._parts.get(root)
         headers = {"Accept": ACCEPT}
         if known and known.etag:
@@ -135,45 +135,47 @@ class Discovery:
         answer = await self._client.raw("GET", root, headers=headers)
         if answer.status == 304 and known:
             return known
-        told = codec.decode(answer.body, _Root, f"GET {root}")
+        told = codec.decode(answer.body, _DiscoveryRoot, f"GET {root}")
         if told.items is not None:
             served, unavailable = _aggregated(told.items)
-            return _Part(answer.headers.get("ETag", ""), served, unavailable)
+            return _DiscoveryPart(answer.headers.get("ETag", ""), served, unavailable)
         return await self._look_one_by_one(root, _in_order(told))
 
-    async def _look_one_by_one(self, root: str, api_versions: Iterable[str]) -> _Part:
-        served: list[Served] = []
-        unavailable: list[Unavailable] = []
+    async def _look_one_by_one(self, root: str, api_versions: Iterable[str]) -> _DiscoveryPart:
+        served: list[ServedResource] = []
+        unavailable: list[UnavailableGroupVersion] = []
         for api_version in api_versions:
             path = f"{root}/{quote(api_version, safe='/')}"
             try:
                 answer = await self._client.raw("GET", path)
-                told = codec.decode(answer.body, _ResourceList, f"GET {path}")
+                told = codec.decode(answer.body, _LegacyResourceList, f"GET {path}")
             except ApiError as error:
-                unavailable.append(Unavailable(api_version, error.message))
+                unavailable.append(UnavailableGroupVersion(api_version, error.message))
             else:
                 served += _listed(api_version, told.resources or ())
-        return _Part("", tuple(prefer_first(served)), tuple(unavailable))
+        return _DiscoveryPart("", tuple(prefer_first(served)), tuple(unavailable))
 
 
-def _aggregated(groups: list[_Group]) -> tuple[tuple[Served, ...], tuple[Unavailable, ...]]:
-    served: list[Served] = []
-    unavailable: list[Unavailable] = []
+def _aggregated(
+    groups: list[_DiscoveredGroup],
+) -> tuple[tuple[ServedResource, ...], tuple[UnavailableGroupVersion, ...]]:
+    served: list[ServedResource] = []
+    unavailable: list[UnavailableGroupVersion] = []
     for group in groups:
         name = group.metadata.name
         for version in group.versions:
             if version.freshness == "Stale":
                 api_version = f"{name}/{version.version}" if name else version.version
                 why = "the server behind it does not answer; what is known of it is old"
-                unavailable.append(Unavailable(api_version, why))
+                unavailable.append(UnavailableGroupVersion(api_version, why))
             served += [_described(name, version.version, each) for each in version.resources or ()]
     return tuple(prefer_first(served)), tuple(unavailable)
 
 
-def _described(group: str, version: str, told: _Described) -> Served:
+def _described(group: str, version: str, told: _DiscoveredResource) -> ServedResource:
     kind = told.response_kind.kind if told.response_kind else ""
-    return Served(
-        Resource(group, version, told.resource, kind, namespaced=told.scope == "Namespaced"),
+    return ServedResource(
+        ApiResource(group, version, told.resource, kind, namespaced=told.scope == "Namespaced"),
         verbs=frozenset(told.verbs or ()),
         subresources=frozenset(each.subresource for each in told.subresources or ()),
         short_names=tuple(told.short_names or ()),
@@ -182,7 +184,7 @@ def _described(group: str, version: str, told: _Described) -> Served:
     )
 
 
-def _in_order(told: _Root) -> list[str]:
+def _in_order(told: _DiscoveryRoot) -> list[str]:
     """The api versions that a root of old names, the preferred one of each group first."""
     order = list(told.versions or ())
     for group in told.groups or ():
@@ -191,7 +193,7 @@ def _in_order(told: _Root) -> list[str]:
     return order
 
 
-def _listed(api_version: str, told: Iterable[_Listed]) -> list[Served]:
+def _listed(api_version: str, told: Iterable[_LegacyResource]) -> list[ServedResource]:
     group, _, version = api_version.rpartition("/")
     told = list(told)
     below: dict[str, set[str]] = {}
@@ -200,8 +202,8 @@ def _listed(api_version: str, told: Iterable[_Listed]) -> list[Served]:
         if slash:
             below.setdefault(parent, set()).add(subresource)
     return [
-        Served(
-            Resource(group, version, each.name, each.kind, namespaced=each.namespaced),
+        ServedResource(
+            ApiResource(group, version, each.name, each.kind, namespaced=each.namespaced),
             verbs=frozenset(each.verbs or ()),
             subresources=frozenset(below.get(each.name, ())),
             short_names=tuple(each.short_names or ()),

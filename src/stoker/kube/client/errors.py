@@ -14,7 +14,7 @@
     └── ServerError      Retry     5xx, or an answer that is not of the API at all
     Unreachable          Retry     no answer: name, connection, TLS, time-out, broken stream
 
-`error_for` is the only place that reads status codes and `Status` bodies;
+`error_for` is the only place that reads status codes and `ApiStatus` bodies;
 `stoker.kube.client.transport` is the only place that reads aiohttp's exceptions.
 Nothing here ever quotes a request's body or headers.
 """
@@ -30,7 +30,7 @@ import msgspec
 from stoker.domain import text as domain_text
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
-from stoker.kube.client.objects import Status
+from stoker.kube.client.objects import ApiStatus
 
 LONGEST_SENTENCE = 1000
 # A clock that is off or a broken proxy must not park an object for a week.
@@ -81,13 +81,13 @@ class Invalid(ApiError, Stalled):
     default_reason = Reason.REJECTED
 
 
-class Unreadable(ApiError, Stalled):
+class UnreadableResponse(ApiError, Stalled):
     """A well-formed answer of another shape than asked for: an object that its schema let through."""
 
     default_reason = Reason.INVALID_VALUE
 
 
-class TooLarge(Unreadable):
+class ResponseTooLarge(UnreadableResponse):
     """More bytes than this client takes at once."""
 
 
@@ -119,7 +119,7 @@ class ServerError(ApiError, Retry):
     """The server, or something on the way to it, failed."""
 
 
-class Unreachable(Retry):
+class ApiServerUnreachable(Retry):
     """No answer at all, or one that broke off."""
 
     default_reason = Reason.UNREACHABLE
@@ -166,7 +166,7 @@ def error_for(
     )
 
 
-def retry_after(headers: Mapping[str, str], said: Status | None = None) -> float | None:
+def retry_after(headers: Mapping[str, str], said: ApiStatus | None = None) -> float | None:
     """Seconds to stay away, from the header (a number or a date) or from the Status; bounded.
 
     A date counts from the answer's own `Date`, so that clocks which differ do no harm.
@@ -191,7 +191,7 @@ def one_line(text: str, longest: int = LONGEST_SENTENCE) -> str:
     return domain_text.one_line(text, longest)
 
 
-def _class_for(status: int, said: Status) -> type[ApiError]:
+def _class_for(status: int, said: ApiStatus) -> type[ApiError]:
     if status == 409 and said.reason == "AlreadyExists":
         return AlreadyExists
     if status in _CLASSES:
@@ -200,20 +200,20 @@ def _class_for(status: int, said: Status) -> type[ApiError]:
     return ServerError if status >= 500 or status < 300 else Invalid
 
 
-def _read_status(body: bytes) -> Status:
+def _read_status(body: bytes) -> ApiStatus:
     try:
-        said = msgspec.json.decode(body, type=Status)
+        said = msgspec.json.decode(body, type=ApiStatus)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return Status()
-    return said if said.kind in {"Status", ""} else Status()
+        return ApiStatus()
+    return said if said.kind in {"Status", ""} else ApiStatus()
 
 
-def _denied_by_admission(said: Status) -> bool:
+def _denied_by_admission(said: ApiStatus) -> bool:
     """RBAC says `User "x" cannot list resource "y"`; quotas, policies and webhooks say other things."""
     return bool(said.message) and " cannot " not in said.message
 
 
-def _sentence(status: int, said: Status, body: bytes, headers: Mapping[str, str]) -> str:
+def _sentence(status: int, said: ApiStatus, body: bytes, headers: Mapping[str, str]) -> str:
     if 300 <= status < 400:
         return f"the server answered {status}, a redirect, and redirects are not followed"
     if not said.message:
@@ -226,7 +226,7 @@ def _sentence(status: int, said: Status, body: bytes, headers: Mapping[str, str]
     return one_line("; ".join([said.message, *causes]))
 
 
-def _plain(status: int, said: Status, body: bytes) -> str:
+def _plain(status: int, said: ApiStatus, body: bytes) -> str:
     """For an answer that is not a Status: a proxy's page of HTML, a line of text, or nothing."""
     text = body[:2000].decode("utf-8", "replace")
     text = re.sub(r"<(script|style)\b[^<]*</\1>|<[^>]*>", " ", text) if "<" in text else text
@@ -234,7 +234,7 @@ def _plain(status: int, said: Status, body: bytes) -> str:
     return f"the server answered {status}" + (f" ({page})" if page else " without a word")
 
 
-def _fields_only(status: int, said: Status) -> str:
+def _fields_only(status: int, said: ApiStatus) -> str:
     causes = (said.details.causes if said.details else None) or ()
     fields = one_line(", ".join(f"{cause.field} ({cause.reason})" for cause in causes if cause.field))
     return f"the server answered {status} {said.reason or 'refused'}" + (f" for {fields}" if fields else "")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.api.registry import Kind
-from stoker.kube.client.resources import Resource
+from stoker.api.registry import CustomResourceKind
+from stoker.kube.client.resources import ApiResource
 
 
-def rest(kind: Kind) -> Resource:
-    return Resource(kind.group, kind.version, kind.plural, kind.name, kind.namespaced)
+def rest(kind: CustomResourceKind) -> ApiResource:
+    return ApiResource(kind.group, kind.version, kind.plural, kind.name, kind.namespaced)

@@ -1,6 +1,6 @@
 """What every object of the API has in common, and the few shapes that belong to the protocol itself.
 
-`Header` reads only the head of an object, whatever its kind: a store of 2,000
+`ObjectHeader` reads only the head of an object, whatever its kind: a store of 2,000
 objects costs a tenth of decoding them whole. Attributes are spelt in Python's
 way and on the wire as the API spells them (`resource_version`, `resourceVersion`).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 
-class HeaderMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class ObjectHeaderMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The part of `metadata` that decides what to do with an object."""
 
     name: str = ""
@@ -23,12 +23,12 @@ class HeaderMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     deletion_timestamp: str | None = None
 
 
-class Header(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class ObjectHeader(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The head of any object. Items of a built-in kind's list carry neither apiVersion nor kind."""
 
     api_version: str = ""
     kind: str = ""
-    metadata: HeaderMeta = HeaderMeta()
+    metadata: ObjectHeaderMeta = ObjectHeaderMeta()
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,7 +61,7 @@ class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: int = 0
 
 
-class Status(msgspec.Struct, frozen=True):
+class ApiStatus(msgspec.Struct, frozen=True):
     """The server's own account of a failure, as an answer or as the object of an ERROR event."""
 
     kind: str = ""

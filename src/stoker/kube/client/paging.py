@@ -11,16 +11,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from stoker.kube.client.codec import query
-from stoker.kube.client.errors import TooLarge
+from stoker.kube.client.errors import ResponseTooLarge
 from stoker.kube.client.objects import RawList
 
 PAGE_SIZE = 500
 
-Query = tuple[tuple[str, str], ...]
+QueryParams = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A part of a list; each item is a copy of its bytes, which keeps nothing else alive.
 
     Items of built-in kinds come without apiVersion and kind, as the server sends them.
@@ -33,8 +33,8 @@ class Page:
 
 
 async def pages(
-    ask: Callable[[Query], Awaitable[RawList]], selection: Query, start: Query, limit: int
-) -> AsyncIterator[Page]:
+    ask: Callable[[QueryParams], Awaitable[RawList]], selection: QueryParams, start: QueryParams, limit: int
+) -> AsyncIterator[ListPage]:
     """Ask for one page after the other.
 
     Where the version expires between two pages the server answers 410 and offers to
@@ -46,7 +46,7 @@ async def pages(
     while True:
         try:
             answer = await ask((*selection, ("limit", str(limit)), *position))
-        except TooLarge:
+        except ResponseTooLarge:
             if limit == 1:
                 raise
             limit = max(1, limit // 4)
@@ -59,8 +59,8 @@ async def pages(
         position = query(**{"continue": page.continue_token})
 
 
-def _page(answer: RawList) -> Page:
-    return Page(
+def _page(answer: RawList) -> ListPage:
+    return ListPage(
         items=tuple(bytes(item) for item in answer.items or ()),
         resource_version=answer.metadata.resource_version,
         continue_token=answer.metadata.continue_token,

@@ -1,6 +1,6 @@
 """One kind of the API as an address: group, version, plural, kind, and whether it lives in a namespace.
 
-Every verb of the client takes a `Resource`; discovery makes them from what the
+Every verb of the client takes a `ApiResource`; discovery makes them from what the
 server serves, and the few that this product always needs stand below. Building
 a path happens here and nowhere else, so that a name from outside can fill a
 segment of it but never change its shape.
@@ -19,7 +19,7 @@ _LONGEST_SEGMENT = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ApiResource:
     """One REST resource, as `kubectl api-resources` lists it."""
 
     group: str
@@ -89,17 +89,17 @@ def _segment(text: str) -> str:
         raise InvalidValue(f"{text[:80]!r} is not text that can be sent") from None
 
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
-SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
-PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
-EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True)
-STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
-CRDS = Resource(
+CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+SECRETS = ApiResource("", "v1", "secrets", "Secret", namespaced=True)
+PODS = ApiResource("", "v1", "pods", "Pod", namespaced=True)
+EVENTS = ApiResource("", "v1", "events", "Event", namespaced=True)
+NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
+CLAIMS = ApiResource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
+DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment", namespaced=True)
+ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
+ROLE_BINDINGS = ApiResource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True)
+STORAGE_CLASSES = ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+CRDS = ApiResource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )

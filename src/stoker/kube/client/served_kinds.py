@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.resources import ApiResource
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedResource:
     """One resource in one version."""
 
-    resource: Resource
+    resource: ApiResource
     verbs: frozenset[str]
     subresources: frozenset[str] = frozenset()
     short_names: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Unavailable:
+class UnavailableGroupVersion:
     """A group and version that the server announces but cannot describe."""
 
     api_version: str
@@ -36,16 +36,16 @@ class Unavailable:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class KindCatalog:
     """The answer to "which kinds are there"."""
 
-    served: tuple[Served, ...] = ()
-    unavailable: tuple[Unavailable, ...] = ()
-    _by_kind: Mapping[tuple[str, str], Served] = field(init=False, repr=False, compare=False)
-    _preferred: Mapping[tuple[str, str], Served] = field(init=False, repr=False, compare=False)
+    served: tuple[ServedResource, ...] = ()
+    unavailable: tuple[UnavailableGroupVersion, ...] = ()
+    _by_kind: Mapping[tuple[str, str], ServedResource] = field(init=False, repr=False, compare=False)
+    _preferred: Mapping[tuple[str, str], ServedResource] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        by_kind: dict[tuple[str, str], Served] = {}
+        by_kind: dict[tuple[str, str], ServedResource] = {}
         for each in self.served:
             # A kind may be served under several names; the first one is its own (as in `kubectl`).
             by_kind.setdefault((each.resource.kind, each.resource.api_version), each)
@@ -53,19 +53,19 @@ class Catalog:
         object.__setattr__(self, "_by_kind", by_kind)
         object.__setattr__(self, "_preferred", preferred)
 
-    def find(self, kind: str, api_version: str) -> Served | None:
+    def find(self, kind: str, api_version: str) -> ServedResource | None:
         """What an object's own `kind` and `apiVersion` name."""
         return self._by_kind.get((kind, api_version))
 
-    def preferred(self, group: str, plural: str) -> Served | None:
+    def preferred(self, group: str, plural: str) -> ServedResource | None:
         """A resource in the version in which to ask for it."""
         return self._preferred.get((group, plural))
 
 
-def prefer_first(served: list[Served]) -> list[Served]:
+def prefer_first(served: list[ServedResource]) -> list[ServedResource]:
     """Mark, of each resource, the first version; the server lists the versions it prefers first."""
     seen: set[tuple[str, str]] = set()
-    marked: list[Served] = []
+    marked: list[ServedResource] = []
     for each in served:
         name = (each.resource.group, each.resource.plural)
         marked.append(replace(each, preferred=name not in seen))

@@ -13,7 +13,7 @@ from stoker.domain.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RequestRate:
     """So many requests a second in the long run, so many at once after a pause."""
 
     qps: float
@@ -29,7 +29,7 @@ class TokenBucket:
 
     __slots__ = ("_clock", "_next_free", "_rate")
 
-    def __init__(self, rate: Rate, clock: Clock) -> None:
+    def __init__(self, rate: RequestRate, clock: Clock) -> None:
         self._rate = rate
         self._clock = clock
         self._next_free = -math.inf

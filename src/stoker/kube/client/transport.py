@@ -1,7 +1,7 @@
 """One request to the API server: session, identity, retries, and the boundary for foreign exceptions.
 
 `stoker.kube.client.client` says what to ask; this module carries it there. Everything
-that aiohttp, the sockets and TLS can raise becomes `Unreachable` here, everything
+that aiohttp, the sockets and TLS can raise becomes `ApiServerUnreachable` here, everything
 that the server refuses becomes an `ApiError`, and neither ever quotes a header:
 aiohttp's own exceptions hold the request's headers, so they are not chained.
 
@@ -29,10 +29,16 @@ from yarl import URL
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, let_go
 from stoker.kube.client import network_errors
-from stoker.kube.client.errors import ServerError, TooLarge, TooManyRequests, Unreachable, error_for
-from stoker.kube.client.token_bucket import Rate, TokenBucket
+from stoker.kube.client.errors import (
+    ApiServerUnreachable,
+    ResponseTooLarge,
+    ServerError,
+    TooManyRequests,
+    error_for,
+)
+from stoker.kube.client.token_bucket import RequestRate, TokenBucket
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.config.credentials import Identity
+from stoker.kube.config.credentials import RequestIdentity
 from stoker.kube.config.tls import ClientCertificate
 
 CONNECT_SECONDS = 10.0
@@ -50,7 +56,7 @@ asyncio.sslproto.SSLProtocol.max_size = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """What to send. `what` names the verb and the object in every error."""
 
     method: str
@@ -70,7 +76,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class ApiResponse:
     """An answer that is not an error, read whole."""
 
     status: int
@@ -82,7 +88,7 @@ class Transport:
     """The session to one API server; an async context manager."""
 
     def __init__(
-        self, config: ClusterConfig, *, clock: Clock, user_agent: str, rate: Rate | None, max_body: int
+        self, config: ClusterConfig, *, clock: Clock, user_agent: str, rate: RequestRate | None, max_body: int
     ) -> None:
         self._config = config
         self._clock = clock
@@ -114,7 +120,7 @@ class Transport:
             self._session = None
             await asyncio.sleep(0)  # connections that were hung up on close in the loop's next turn
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: ApiRequest) -> ApiResponse:
         """Send it and read the answer; a server that is busy and says for how long is asked again."""
         deadline = self._clock.monotonic() + PATIENCE_SECONDS
         tries = 0
@@ -131,7 +137,7 @@ class Transport:
             await self._clock.sleep(wait)
 
     @contextlib.asynccontextmanager
-    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: ApiRequest, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The body of an answer as it comes; `silence` seconds without a byte are a broken connection.
 
         Leaving the block closes the connection at once, whatever is still on its way.
@@ -146,24 +152,24 @@ class Transport:
             _hang_up(response)
 
     async def _chunks(
-        self, response: aiohttp.ClientResponse, request: Request, silence: float
+        self, response: aiohttp.ClientResponse, request: ApiRequest, silence: float
     ) -> AsyncGenerator[bytes]:
         with self._boundary(request, silence):
             async for chunk in response.content.iter_any():
                 yield chunk
 
-    async def _exchange(self, request: Request) -> Response:
+    async def _exchange(self, request: ApiRequest) -> ApiResponse:
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, connect=CONNECT_SECONDS)
         with self._boundary(request, REQUEST_SECONDS):
             response = await self._answer(request, timeout)
             body = await _read(response, self._max_body)
         if body is None:
-            raise TooLarge(
+            raise ResponseTooLarge(
                 f"{request.what}: the answer is longer than {self._max_body} bytes", status=response.status
             )
-        return Response(response.status, response.headers, body)
+        return ApiResponse(response.status, response.headers, body)
 
-    async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _answer(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """An answer that is not an error, its body unread. A 401 is worth one look for new credentials."""
         credentials = self._config.credentials
         renewed = False
@@ -185,7 +191,7 @@ class Transport:
         )
 
     async def _start(
-        self, request: Request, identity: Identity, timeout: aiohttp.ClientTimeout
+        self, request: ApiRequest, identity: RequestIdentity, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("the client is used outside of its `async with` block")
@@ -208,7 +214,7 @@ class Transport:
             allow_redirects=False,
         )
 
-    def _url(self, request: Request) -> URL:
+    def _url(self, request: ApiRequest) -> URL:
         try:
             query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
         except UnicodeEncodeError:
@@ -223,7 +229,7 @@ class Transport:
         return self._tls[1]
 
     @contextlib.contextmanager
-    def _boundary(self, request: Request, seconds: float) -> Iterator[None]:
+    def _boundary(self, request: ApiRequest, seconds: float) -> Iterator[None]:
         """Foreign exceptions end here."""
         try:
             yield
@@ -234,7 +240,7 @@ class Transport:
             let_go(error)
         else:
             return
-        raise Unreachable(sentence) from None
+        raise ApiServerUnreachable(sentence) from None
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes | None:

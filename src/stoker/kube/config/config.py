@@ -27,12 +27,18 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
 from stoker.kube.config import proxy as proxy_settings
-from stoker.kube.config.credentials import Credentials, Fixed, FromFiles, Identity, bearer_from_file
+from stoker.kube.config.credentials import (
+    FileCredentials,
+    KubeCredentials,
+    RequestIdentity,
+    StaticCredentials,
+    bearer_from_file,
+)
 from stoker.kube.config.files import read_bounded
-from stoker.kube.config.tls import Trust
+from stoker.kube.config.tls import ServerTrust
 
 if TYPE_CHECKING:
-    from stoker.kube.config.kubeconfig import Cluster, Entry
+    from stoker.kube.config.kubeconfig import KubeconfigCluster, KubeconfigEntry
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -45,8 +51,8 @@ class ClusterConfig:
     """Scheme, host, port and perhaps a path, without a slash at the end."""
     namespace: str = "default"
     """The namespace that a command means when it names none."""
-    credentials: Credentials = field(default_factory=Fixed)
-    trust: Trust = field(default_factory=Trust)
+    credentials: KubeCredentials = field(default_factory=StaticCredentials)
+    trust: ServerTrust = field(default_factory=ServerTrust)
     proxy: Secret | None = None
     """The proxy's address; it may hold a password."""
     impersonate: tuple[tuple[str, str], ...] = ()
@@ -76,14 +82,14 @@ def load(
         return in_cluster(environ, clock=clock, folder=account)
     # A pod has no kubeconfig, and needs neither its parser nor the memory that it takes for good.
     from stoker.kube.config import kubeconfig  # noqa: PLC0415
-    from stoker.kube.config.users import UserEntry  # noqa: PLC0415
+    from stoker.kube.config.users import KubeconfigLogin  # noqa: PLC0415
 
     files = kubeconfig.read(_files(path, environ))
     chosen = files.choose(context)
     where = f"the cluster of the context {chosen.name!r} of {chosen.cluster.file}"
     cluster = chosen.cluster.value
     server = _server(cluster.server, where)
-    user = UserEntry(chosen.user_name, chosen.user, allow_exec, clock, environ)
+    user = KubeconfigLogin(chosen.user_name, chosen.user, allow_exec, clock, environ)
     if cluster.proxy_url:
         proxy: Secret | None = proxy_settings.checked(cluster.proxy_url.reveal(), where)
     else:
@@ -105,7 +111,7 @@ def in_cluster(environ: Mapping[str, str], *, clock: Clock, folder: Path = ACCOU
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT") or "443"
     bracketed = f"[{host}]" if ":" in host else host
     server = _server(f"https://{bracketed}:{port}", "the variable KUBERNETES_SERVICE_HOST")
-    trust = Trust(ca_file=folder / "ca.crt")
+    trust = ServerTrust(ca_file=folder / "ca.crt")
     trust.context()
     try:
         namespace = read_bounded(folder / "namespace", "the pod's namespace file").decode().strip()
@@ -114,7 +120,7 @@ def in_cluster(environ: Mapping[str, str], *, clock: Clock, folder: Path = ACCOU
     return ClusterConfig(
         server=server,
         namespace=namespace or "default",
-        credentials=FromFiles(lambda: Identity(bearer_from_file(folder / "token")), clock),
+        credentials=FileCredentials(lambda: RequestIdentity(bearer_from_file(folder / "token")), clock),
         trust=trust,
         source="the pod's service account",
     )
@@ -143,7 +149,7 @@ def _server(address: str, where: str) -> str:
     return address.rstrip("/")
 
 
-def _trust(cluster: Entry[Cluster], where: str, *, own: bool) -> Trust:
+def _trust(cluster: KubeconfigEntry[KubeconfigCluster], where: str, *, own: bool) -> ServerTrust:
     from stoker.kube.config.users import from_base64  # noqa: PLC0415
 
     said = cluster.value
@@ -152,7 +158,7 @@ def _trust(cluster: Entry[Cluster], where: str, *, own: bool) -> Trust:
     if said.certificate_authority and not own:
         raise Misconfigured(f"{where} names a file, which a kubeconfig that is not one's own must not")
     data = said.certificate_authority_data
-    trust = Trust(
+    trust = ServerTrust(
         ca_data=from_base64(data, f"the certificate authority of {where}") if data else None,
         ca_file=cluster.resolve(said.certificate_authority)
         if said.certificate_authority and not data
@@ -164,7 +170,7 @@ def _trust(cluster: Entry[Cluster], where: str, *, own: bool) -> Trust:
     return trust
 
 
-def _told_to_plugins(cluster: Cluster, server: str, trust: Trust) -> Mapping[str, object]:
+def _told_to_plugins(cluster: KubeconfigCluster, server: str, trust: ServerTrust) -> Mapping[str, object]:
     """`spec.cluster` of an ExecCredential."""
     authority = trust.authority()
     told: dict[str, object] = {

@@ -1,6 +1,6 @@
 """Who we are to the API server, and what to do when it no longer believes it.
 
-A request asks `current()` for an `Identity`; after a 401 the transport hands the
+A request asks `current()` for an `RequestIdentity`; after a 401 the transport hands the
 refused identity to `renew()`, which says whether another one is there. The pod's
 token is replaced by the kubelet while we run, so files are read again after a
 minute and at once after a 401. Plug-ins that print credentials are in
@@ -25,55 +25,55 @@ SECONDS_TO_TRUST_FILES = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class RequestIdentity:
     """What one request shows of us: an Authorization header, a certificate, both or neither."""
 
     authorization: Secret | None = None
     certificate: ClientCertificate | None = None
 
 
-class Credentials(Protocol):
+class KubeCredentials(Protocol):
     """A source of identities."""
 
-    async def current(self) -> Identity:
+    async def current(self) -> RequestIdentity:
         """The identity to use now; raises Misconfigured where there is none to be had."""
         ...
 
-    async def renew(self, refused: Identity) -> bool:
+    async def renew(self, refused: RequestIdentity) -> bool:
         """After a 401 for `refused`: look again, and say whether trying again makes sense."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class StaticCredentials:
     """An identity that never changes: a token, a password, a certificate, or nobody in particular."""
 
-    identity: Identity = Identity()
+    identity: RequestIdentity = RequestIdentity()
 
-    async def current(self) -> Identity:
+    async def current(self) -> RequestIdentity:
         return self.identity
 
-    async def renew(self, refused: Identity) -> bool:
+    async def renew(self, refused: RequestIdentity) -> bool:
         return False
 
 
-class FromFiles:
+class FileCredentials:
     """An identity that `read` makes from files which others replace under us."""
 
     __slots__ = ("_clock", "_identity", "_read", "_read_at")
 
-    def __init__(self, read: Callable[[], Identity], clock: Clock) -> None:
+    def __init__(self, read: Callable[[], RequestIdentity], clock: Clock) -> None:
         self._read = read
         self._clock = clock
         self._identity = read()
         self._read_at = clock.monotonic()
 
-    async def current(self) -> Identity:
+    async def current(self) -> RequestIdentity:
         if self._clock.monotonic() - self._read_at >= SECONDS_TO_TRUST_FILES:
             self._look_again()
         return self._identity
 
-    async def renew(self, refused: Identity) -> bool:
+    async def renew(self, refused: RequestIdentity) -> bool:
         self._look_again()
         return self._identity != refused
 

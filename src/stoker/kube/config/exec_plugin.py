@@ -24,7 +24,7 @@ from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import HIDDEN, Secret
 from stoker.kube.client.errors import one_line
-from stoker.kube.config.credentials import Identity, as_secret, bearer
+from stoker.kube.config.credentials import RequestIdentity, as_secret, bearer
 from stoker.kube.config.tls import ClientCertificate
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -37,7 +37,7 @@ SHORTEST_HIDDEN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class ExecPlugin:
     """One `exec` entry of a kubeconfig."""
 
     command: str
@@ -62,7 +62,7 @@ class Plugin:
         return Misconfigured(f"the credential plug-in {Path(self.command).name} of {self.where} {why}")
 
 
-class _Granted(msgspec.Struct, rename="camel"):
+class _ExecCredentialStatus(msgspec.Struct, rename="camel"):
     token: Secret | None = None
     client_certificate_data: str | None = None
     client_key_data: Secret | None = None
@@ -72,15 +72,15 @@ class _Granted(msgspec.Struct, rename="camel"):
 class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str
     kind: str
-    status: _Granted | None = None
+    status: _ExecCredentialStatus | None = None
 
 
-class FromPlugin:
+class ExecCredentials:
     """An identity that a command prints; at most one runs at a time, however many requests wait."""
 
     def __init__(
         self,
-        plugin: Plugin,
+        plugin: ExecPlugin,
         *,
         clock: Clock,
         environ: Mapping[str, str],
@@ -92,23 +92,23 @@ class FromPlugin:
         self._environ = environ
         self._certificate = certificate
         self._seconds = seconds
-        self._identity: Identity | None = None
+        self._identity: RequestIdentity | None = None
         self._expires: datetime | None = None
         self._turn = asyncio.Lock()
 
-    async def current(self) -> Identity:
+    async def current(self) -> RequestIdentity:
         async with self._turn:
             if self._identity is None or (self._expires is not None and self._expires <= self._clock.now()):
                 return await self._ask()
             return self._identity
 
-    async def renew(self, refused: Identity) -> bool:
+    async def renew(self, refused: RequestIdentity) -> bool:
         async with self._turn:
             if self._identity is not None and self._identity != refused:
                 return True  # another request that was refused has been here already
             return await self._ask() != refused
 
-    async def _ask(self) -> Identity:
+    async def _ask(self) -> RequestIdentity:
         output = await run(self._plugin, self._environ, self._seconds)
         granted = _granted(self._plugin, output)
         expires = _expiry(self._plugin, granted)
@@ -118,7 +118,7 @@ class FromPlugin:
         self._expires = expires
         return self._identity
 
-    def _identity_of(self, granted: _Granted) -> Identity:
+    def _identity_of(self, granted: _ExecCredentialStatus) -> RequestIdentity:
         certificate = self._certificate
         if granted.client_certificate_data and granted.client_key_data:
             certificate = ClientCertificate(granted.client_certificate_data.encode(), granted.client_key_data)
@@ -127,10 +127,12 @@ class FromPlugin:
             raise self._plugin.fails("gave a certificate without its key, or a key without its certificate")
         elif not granted.token:
             raise self._plugin.fails("gave neither a token nor a certificate")
-        return Identity(bearer(granted.token, self._plugin.where) if granted.token else None, certificate)
+        return RequestIdentity(
+            bearer(granted.token, self._plugin.where) if granted.token else None, certificate
+        )
 
 
-async def run(plugin: Plugin, environ: Mapping[str, str], seconds: float) -> bytes:
+async def run(plugin: ExecPlugin, environ: Mapping[str, str], seconds: float) -> bytes:
     """Run the command once and give what it printed."""
     environment = {
         **environ,
@@ -207,14 +209,14 @@ async def _abandon(process: asyncio.subprocess.Process) -> None:
         await asyncio.wait_for(process.communicate(), 2.0)
 
 
-def _without_values(plugin: Plugin, complaint: str) -> str:
+def _without_values(plugin: ExecPlugin, complaint: str) -> str:
     for value in plugin.env.values():
         if len(value.reveal_bytes()) >= SHORTEST_HIDDEN:
             complaint = complaint.replace(value.reveal(), HIDDEN)
     return one_line(complaint, STDERR_KEPT)[-STDERR_SHOWN:]
 
 
-def _granted(plugin: Plugin, output: bytes) -> _Granted:
+def _granted(plugin: ExecPlugin, output: bytes) -> _ExecCredentialStatus:
     try:
         answer = msgspec.json.decode(output, type=_ExecCredential, dec_hook=as_secret)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -227,7 +229,7 @@ def _granted(plugin: Plugin, output: bytes) -> _Granted:
     return answer.status
 
 
-def _expiry(plugin: Plugin, granted: _Granted) -> datetime | None:
+def _expiry(plugin: ExecPlugin, granted: _ExecCredentialStatus) -> datetime | None:
     if not granted.expiration_timestamp:
         return None
     try:

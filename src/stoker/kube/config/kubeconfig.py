@@ -29,7 +29,7 @@ MOST_NODES = 100_000
 T = TypeVar("T")
 
 
-class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
+class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
     """Where a server is and how to trust it."""
 
     server: str = ""
@@ -48,7 +48,7 @@ class ExecVariable(msgspec.Struct, frozen=True):
     value: Secret
 
 
-class Exec(msgspec.Struct, frozen=True, rename="camel"):
+class KubeconfigExec(msgspec.Struct, frozen=True, rename="camel"):
     """A credential plug-in."""
 
     command: str
@@ -60,7 +60,7 @@ class Exec(msgspec.Struct, frozen=True, rename="camel"):
     interactive_mode: str = ""
 
 
-class User(msgspec.Struct, frozen=True, rename="kebab"):
+class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
     """Who to be."""
 
     client_certificate: str = ""
@@ -71,7 +71,7 @@ class User(msgspec.Struct, frozen=True, rename="kebab"):
     token_file: str = msgspec.field(default="", name="tokenFile")
     username: str = ""
     password: Secret | None = None
-    exec: Exec | None = None
+    exec: KubeconfigExec | None = None
     auth_provider: dict[str, Any] | None = None
     impersonate: str = msgspec.field(default="", name="as")
     impersonate_uid: str = msgspec.field(default="", name="as-uid")
@@ -79,7 +79,7 @@ class User(msgspec.Struct, frozen=True, rename="kebab"):
     impersonate_extra: dict[str, list[str]] | None = msgspec.field(default=None, name="as-user-extra")
 
 
-class Context(msgspec.Struct, frozen=True):
+class KubeconfigContext(msgspec.Struct, frozen=True):
     """A cluster, a user and a namespace."""
 
     cluster: str = ""
@@ -89,20 +89,20 @@ class Context(msgspec.Struct, frozen=True):
 
 class _NamedCluster(msgspec.Struct, frozen=True):
     name: str
-    cluster: Cluster = Cluster()
+    cluster: KubeconfigCluster = KubeconfigCluster()
 
 
 class _NamedUser(msgspec.Struct, frozen=True):
     name: str
-    user: User | None = None
+    user: KubeconfigUser | None = None
 
 
 class _NamedContext(msgspec.Struct, frozen=True):
     name: str
-    context: Context = Context()
+    context: KubeconfigContext = KubeconfigContext()
 
 
-class _File(msgspec.Struct, frozen=True, rename="kebab"):
+class _KubeconfigFile(msgspec.Struct, frozen=True, rename="kebab"):
     current_context: str | None = None
     clusters: list[_NamedCluster] | None = None
     users: list[_NamedUser] | None = None
@@ -110,7 +110,7 @@ class _File(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
+class KubeconfigEntry(Generic[T]):
     """Something that a file says, and the file."""
 
     value: T
@@ -122,13 +122,13 @@ class Entry(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedContext:
     """One context with what it names."""
 
     name: str
     namespace: str
-    cluster: Entry[Cluster]
-    user: Entry[User]
+    cluster: KubeconfigEntry[KubeconfigCluster]
+    user: KubeconfigEntry[KubeconfigUser]
     user_name: str
 
 
@@ -138,14 +138,14 @@ class Kubeconfig:
 
     files: list[Path] = field(default_factory=list)
     current: str = ""
-    clusters: dict[str, Entry[Cluster]] = field(default_factory=dict)
-    users: dict[str, Entry[User]] = field(default_factory=dict)
-    contexts: dict[str, Entry[Context]] = field(default_factory=dict)
+    clusters: dict[str, KubeconfigEntry[KubeconfigCluster]] = field(default_factory=dict)
+    users: dict[str, KubeconfigEntry[KubeconfigUser]] = field(default_factory=dict)
+    contexts: dict[str, KubeconfigEntry[KubeconfigContext]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"the kubeconfig {':'.join(map(str, self.files))}"
 
-    def choose(self, name: str | None) -> Chosen:
+    def choose(self, name: str | None) -> SelectedContext:
         """The context of that name, or the current one."""
         name = name or self.current
         if not name:
@@ -163,8 +163,8 @@ class Kubeconfig:
         if user is None:
             if context.value.user:
                 raise Misconfigured(f"{where} names the user {context.value.user!r}, which no file describes")
-            user = Entry(User(), context.file)
-        return Chosen(name, context.value.namespace or "default", cluster, user, context.value.user)
+            user = KubeconfigEntry(KubeconfigUser(), context.file)
+        return SelectedContext(name, context.value.namespace or "default", cluster, user, context.value.user)
 
 
 def read(paths: Iterable[Path]) -> Kubeconfig:
@@ -175,18 +175,18 @@ def read(paths: Iterable[Path]) -> Kubeconfig:
         merged.files.append(path)
         merged.current = merged.current or content.current_context or ""
         for cluster in content.clusters or ():
-            merged.clusters.setdefault(cluster.name, Entry(cluster.cluster, path))
+            merged.clusters.setdefault(cluster.name, KubeconfigEntry(cluster.cluster, path))
         for user in content.users or ():
-            merged.users.setdefault(user.name, Entry(user.user or User(), path))
+            merged.users.setdefault(user.name, KubeconfigEntry(user.user or KubeconfigUser(), path))
         for context in content.contexts or ():
-            merged.contexts.setdefault(context.name, Entry(context.context, path))
+            merged.contexts.setdefault(context.name, KubeconfigEntry(context.context, path))
     return merged
 
 
-def _parse(data: bytes, path: Path) -> _File:
+def _parse(data: bytes, path: Path) -> _KubeconfigFile:
     try:
         _refuse_bombs(data, path)
-        document = yaml.load(data, Loader=_Loader)  # noqa: S506 - it is a safe loader
+        document = yaml.load(data, Loader=_KubeconfigLoader)  # noqa: S506 - it is a safe loader
     except yaml.YAMLError as error:
         # The parser's own words may quote the file, and the file holds secrets.
         mark = getattr(error, "problem_mark", None)
@@ -195,17 +195,17 @@ def _parse(data: bytes, path: Path) -> _File:
     except (UnicodeDecodeError, ValueError):
         raise Misconfigured(f"the kubeconfig {path} is not YAML") from None
     try:
-        return msgspec.convert(document or {}, _File, strict=False, dec_hook=as_secret)
+        return msgspec.convert(document or {}, _KubeconfigFile, strict=False, dec_hook=as_secret)
     except msgspec.ValidationError as error:
         why = one_line(str(error), 300)
         raise Misconfigured(f"the kubeconfig {path} is not a kubeconfig: {why}") from None
 
 
-class _Loader(yaml.CSafeLoader):
+class _KubeconfigLoader(yaml.CSafeLoader):
     """Without dates: a context called 2024-01-01 is a name."""
 
 
-_Loader.yaml_implicit_resolvers = {
+_KubeconfigLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }

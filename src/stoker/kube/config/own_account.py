@@ -12,11 +12,11 @@ from typing import Any
 
 from stoker.api.meta import OwnerReference
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.resources import ApiResource
 from stoker.telemetry.logs import get_logger
 
-_SELF_REVIEWS = Resource(
+_SELF_REVIEWS = ApiResource(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
 _ACCOUNT = "system:serviceaccount:"
@@ -24,7 +24,7 @@ _ACCOUNT = "system:serviceaccount:"
 log = get_logger(__name__)
 
 
-async def own_account(client: Client, namespace: str) -> OwnerReference | None:
+async def own_account(client: KubeClient, namespace: str) -> OwnerReference | None:
     """The service account that the API server sees, if it lives in that namespace: owners must."""
     body = {"apiVersion": _SELF_REVIEWS.api_version, "kind": _SELF_REVIEWS.kind}
     try:

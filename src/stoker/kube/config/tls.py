@@ -1,6 +1,6 @@
 """Whom we trust at the other end of the connection, and the certificate that we show.
 
-`Trust` is part of the configuration; the transport asks it for a context when it
+`ServerTrust` is part of the configuration; the transport asks it for a context when it
 first connects, when the client certificate changed, and after the server's
 certificate was refused, because the authority may have been replaced on disk.
 """
@@ -49,7 +49,7 @@ class ClientCertificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class ServerTrust:
     """The authority that signs the server's certificate: in memory, in a file, or the system's."""
 
     ca_data: bytes | None = field(default=None, repr=False)

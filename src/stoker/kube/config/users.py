@@ -19,47 +19,49 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
 from stoker.kube.config.credentials import (
-    Credentials,
-    Fixed,
-    FromFiles,
-    Identity,
+    FileCredentials,
+    KubeCredentials,
+    RequestIdentity,
+    StaticCredentials,
     basic,
     bearer,
     bearer_from_file,
 )
-from stoker.kube.config.exec_plugin import API_VERSIONS, FromPlugin, Plugin
+from stoker.kube.config.exec_plugin import API_VERSIONS, ExecCredentials, ExecPlugin
 from stoker.kube.config.files import read_bounded
-from stoker.kube.config.kubeconfig import Entry, Exec, User
+from stoker.kube.config.kubeconfig import KubeconfigEntry, KubeconfigExec, KubeconfigUser
 from stoker.kube.config.tls import ClientCertificate
 
 
 @dataclass(frozen=True, slots=True)
-class UserEntry:
+class KubeconfigLogin:
     """A user of a kubeconfig, with what it takes to become that user."""
 
     name: str
-    entry: Entry[User]
+    entry: KubeconfigEntry[KubeconfigUser]
     own: bool
     clock: Clock
     environ: Mapping[str, str]
 
     @property
-    def user(self) -> User:
+    def user(self) -> KubeconfigUser:
         return self.entry.value
 
     @property
     def where(self) -> str:
         return f"the user {self.name!r} of {self.entry.file}"
 
-    def credentials(self, cluster: Mapping[str, object]) -> Credentials:
+    def credentials(self, cluster: Mapping[str, object]) -> KubeCredentials:
         """`cluster` is what a plug-in may know of the cluster."""
         self._refuse_what_is_not_possible()
         if self.user.exec is not None and not (self.user.token or self.user.token_file or self.user.username):
             plugin = self._plugin(self.user.exec, cluster)
-            return FromPlugin(plugin, clock=self.clock, environ=self.environ, certificate=self._certificate())
+            return ExecCredentials(
+                plugin, clock=self.clock, environ=self.environ, certificate=self._certificate()
+            )
         if self.user.token_file or self.user.client_certificate or self.user.client_key:
-            return FromFiles(self._identity, self.clock)
-        return Fixed(self._identity())
+            return FileCredentials(self._identity, self.clock)
+        return StaticCredentials(self._identity())
 
     def impersonation(self) -> tuple[tuple[str, str], ...]:
         """The headers for the `as` fields; leaving them out would grant more than was asked for."""
@@ -91,7 +93,7 @@ class UserEntry:
                 f"{self.where} names a command or a file, which a kubeconfig that is not one's own must not"
             )
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> RequestIdentity:
         user = self.user
         authorization: Secret | None = None
         if user.token_file:
@@ -100,7 +102,7 @@ class UserEntry:
             authorization = bearer(user.token, self.where)
         elif user.username:
             authorization = basic(user.username, user.password or Secret(""))
-        return Identity(authorization, self._certificate())
+        return RequestIdentity(authorization, self._certificate())
 
     def _certificate(self) -> ClientCertificate | None:
         user = self.user
@@ -123,7 +125,7 @@ class UserEntry:
             return read_bounded(file, f"the {what} {file} of {self.where}")
         return None
 
-    def _plugin(self, entry: Exec, cluster: Mapping[str, object]) -> Plugin:
+    def _plugin(self, entry: KubeconfigExec, cluster: Mapping[str, object]) -> ExecPlugin:
         if entry.api_version not in API_VERSIONS:
             raise Misconfigured(
                 f"{self.where} uses a plug-in of {entry.api_version or 'no version'}, known are"
@@ -136,7 +138,7 @@ class UserEntry:
         if not entry.command:
             raise Misconfigured(f"{self.where} uses a plug-in without a command")
         named_by_path = "/" in entry.command
-        return Plugin(
+        return ExecPlugin(
             command=str(self.entry.resolve(entry.command)) if named_by_path else entry.command,
             api_version=entry.api_version,
             where=self.where,

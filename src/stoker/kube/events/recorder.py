@@ -19,12 +19,20 @@ from dataclasses import dataclass
 from stoker.domain.clock import Clock, SystemClock, rfc3339
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline, finished
 from stoker.kube.client.errors import AlreadyExists, NotFound
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import EVENTS
-from stoker.kube.events.series import EventType, Fate, Limits, ObjectRef, Report, Series, SeriesBook
+from stoker.kube.events.series import (
+    EventLimits,
+    EventReport,
+    EventReportResult,
+    EventSeries,
+    EventSeriesTracker,
+    EventType,
+    ObjectRef,
+)
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.conditions import sentence
 from stoker.telemetry.logs import get_logger
@@ -39,7 +47,7 @@ _LONGEST_STEM = 200  # of the 253 characters that a name may have
 
 
 @dataclass(frozen=True, slots=True)
-class EventTally:
+class EventCounts:
     """What became of all reports so far."""
 
     reported: int
@@ -55,11 +63,11 @@ class EventRecorder:
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         *,
         component: str,
         instance: str,
-        limits: Limits | None = None,
+        limits: EventLimits | None = None,
         backoff: Backoff = OUTAGE_BACKOFF,
         clock: Clock | None = None,
     ) -> None:
@@ -67,30 +75,30 @@ class EventRecorder:
         self._component = component
         self._instance = instance
         self._clock = clock or SystemClock()
-        self._book = SeriesBook(limits or Limits())
+        self._book = EventSeriesTracker(limits or EventLimits())
         self._backoff = backoff
         self._failures = 0
         self._blocked_until = 0.0
         self._wake = asyncio.Event()
         self._stopping = False
         self._writer: asyncio.Task[None] | None = None
-        self._fates = dict.fromkeys(Fate, 0)
+        self._fates = dict.fromkeys(EventReportResult, 0)
         self._say_again = -math.inf
         self._written = 0
         self._lost = 0
 
     def normal(self, about: ObjectRef, reason: Reason, message: str) -> None:
-        self._record(Report(about, EventType.NORMAL, reason, message))
+        self._record(EventReport(about, EventType.NORMAL, reason, message))
 
     def warning(self, about: ObjectRef, reason: Reason, message: str) -> None:
-        self._record(Report(about, EventType.WARNING, reason, message))
+        self._record(EventReport(about, EventType.WARNING, reason, message))
 
-    def snapshot(self) -> EventTally:
-        return EventTally(
+    def snapshot(self) -> EventCounts:
+        return EventCounts(
             reported=sum(self._fates.values()),
             written=self._written,
-            rate_limited=self._fates[Fate.RATE_LIMITED],
-            overflowed=self._fates[Fate.FULL],
+            rate_limited=self._fates[EventReportResult.RATE_LIMITED],
+            overflowed=self._fates[EventReportResult.FULL],
             lost=self._lost,
             pending=self._book.pending,
         )
@@ -120,18 +128,18 @@ class EventRecorder:
     def _tell_loss(self) -> None:
         log.warning("events.given_up", pending=self._book.pending)
 
-    def _record(self, report: Report) -> None:
+    def _record(self, report: EventReport) -> None:
         fate = (
-            Fate.FULL
+            EventReportResult.FULL
             if self._stopping
             else self._book.accept(report, self._clock.monotonic(), self._clock.now())
         )
         self._fates[fate] += 1
-        if fate is not Fate.ACCEPTED:
+        if fate is not EventReportResult.ACCEPTED:
             self._tell_dropped(report)
         self._wake.set()
 
-    def _tell_dropped(self, report: Report) -> None:
+    def _tell_dropped(self, report: EventReport) -> None:
         """Once in a while: who says so much that it is dropped would fill the log, too."""
         now = self._clock.monotonic()
         if now < self._say_again:
@@ -142,8 +150,8 @@ class EventRecorder:
             component=self._component,
             about=report.about,
             reason=report.reason,
-            rate_limited=self._fates[Fate.RATE_LIMITED],
-            overflowed=self._fates[Fate.FULL],
+            rate_limited=self._fates[EventReportResult.RATE_LIMITED],
+            overflowed=self._fates[EventReportResult.FULL],
         )
 
     async def _sleep(self, seconds: float) -> None:
@@ -156,7 +164,7 @@ class EventRecorder:
             async with deadline(self._clock, seconds):
                 await self._wake.wait()
 
-    async def _write(self, series: Series) -> None:
+    async def _write(self, series: EventSeries) -> None:
         count = series.count
         try:
             await (self._patch(series) if series.written else self._create(series))
@@ -170,7 +178,7 @@ class EventRecorder:
             self._written += 1
             self._book.wrote(series, count, self._clock.monotonic())
 
-    async def _create(self, series: Series) -> None:
+    async def _create(self, series: EventSeries) -> None:
         report, about = series.report, series.report.about
         # The name stays the same over attempts: one that arrived although its answer did not is found again.
         series.name = series.name or event_name(about.name)
@@ -196,19 +204,19 @@ class EventRecorder:
             **_seen(series),
         }
         try:
-            await self._client.create(EVENTS, body, namespace, into=Header)
+            await self._client.create(EVENTS, body, namespace, into=ObjectHeader)
         except AlreadyExists:
-            await self._client.patch(EVENTS, _seen(series), series.name, namespace, into=Header)
+            await self._client.patch(EVENTS, _seen(series), series.name, namespace, into=ObjectHeader)
 
-    async def _patch(self, series: Series) -> None:
+    async def _patch(self, series: EventSeries) -> None:
         namespace = series.report.about.namespace or "default"
         try:
-            await self._client.patch(EVENTS, _seen(series), series.name, namespace, into=Header)
+            await self._client.patch(EVENTS, _seen(series), series.name, namespace, into=ObjectHeader)
         except NotFound:  # the server forgets Events after an hour
             series.name = ""
             await self._create(series)
 
-    def _postpone(self, series: Series, error: Retry) -> None:
+    def _postpone(self, series: EventSeries, error: Retry) -> None:
         """The server is away or busy; that concerns all series alike."""
         if self._stopping:
             self._give_up(series)
@@ -218,7 +226,7 @@ class EventRecorder:
         self._blocked_until = self._clock.monotonic() + pause
         log.info("events.postponed", error=error, pending=self._book.pending, retry_seconds=round(pause, 1))
 
-    def _give_up(self, series: Series) -> None:
+    def _give_up(self, series: EventSeries) -> None:
         self._book.drop(series)
         self._lost += 1
 
@@ -229,5 +237,5 @@ def event_name(about: str) -> str:
     return f"{stem or 'object'}.{secrets.token_hex(8)}"
 
 
-def _seen(series: Series) -> dict[str, object]:
+def _seen(series: EventSeries) -> dict[str, object]:
     return {"count": series.count, "lastTimestamp": rfc3339(series.last)}

@@ -37,7 +37,7 @@ class EventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EventReport:
     """What somebody had to say; equal reports are one series."""
 
     about: ObjectRef
@@ -47,7 +47,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EventLimits:
     """How much is written and remembered."""
 
     window: float = 600.0  # seconds of silence after which the same report is a new Event
@@ -59,7 +59,7 @@ class Limits:
     capacity: int = 2000  # series held at a time
 
 
-class Fate(StrEnum):
+class EventReportResult(StrEnum):
     """What became of a report."""
 
     ACCEPTED = "accepted"
@@ -68,10 +68,10 @@ class Fate(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Series:
+class EventSeries:
     """One Event on its way to the server, or there already."""
 
-    report: Report
+    report: EventReport
     first: datetime
     last: datetime
     last_seen: float
@@ -82,13 +82,13 @@ class Series:
     written: int = 0  # the count that the server knows
 
 
-class SeriesBook:
+class EventSeriesTracker:
     """All series, and the credit of each object."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: EventLimits) -> None:
         self._limits = limits
-        self._series: OrderedDict[Report, Series] = OrderedDict()  # the one seen last comes last
-        self._pending: dict[Report, Series] = {}  # what the server does not know yet
+        self._series: OrderedDict[EventReport, EventSeries] = OrderedDict()  # the one seen last comes last
+        self._pending: dict[EventReport, EventSeries] = {}  # what the server does not know yet
         self._next_free: OrderedDict[ObjectRef, float] = OrderedDict()
 
     def __len__(self) -> int:
@@ -98,7 +98,7 @@ class SeriesBook:
     def pending(self) -> int:
         return len(self._pending)
 
-    def accept(self, report: Report, now: float, moment: datetime) -> Fate:
+    def accept(self, report: EventReport, now: float, moment: datetime) -> EventReportResult:
         """Count the report in its series, or begin one."""
         series = self._series.get(report)
         if series is not None and (series.count > series.written or self._recent(series, now)):
@@ -107,22 +107,22 @@ class SeriesBook:
         else:
             self._make_room(now)
             if len(self._pending) >= self._limits.capacity:
-                return Fate.FULL
+                return EventReportResult.FULL
             if not self._has_credit(report.about, now):
-                return Fate.RATE_LIMITED
+                return EventReportResult.RATE_LIMITED
             pause = self._limits.write_every
-            series = self._series[report] = Series(
+            series = self._series[report] = EventSeries(
                 report, moment, moment, last_seen=now, due=now, pause=pause
             )
         self._series.move_to_end(report)
         self._pending[report] = series
-        return Fate.ACCEPTED
+        return EventReportResult.ACCEPTED
 
-    def next(self) -> Series | None:
+    def next(self) -> EventSeries | None:
         """The series that is due first."""
         return min(self._pending.values(), key=lambda series: series.due, default=None)
 
-    def wrote(self, series: Series, count: int, now: float) -> None:
+    def wrote(self, series: EventSeries, count: int, now: float) -> None:
         """The server knows of so many; the next count of this series can wait, each time longer."""
         series.written = count
         series.due = now + series.pause
@@ -130,12 +130,12 @@ class SeriesBook:
         if series.count == count:
             del self._pending[series.report]
 
-    def drop(self, series: Series) -> None:
+    def drop(self, series: EventSeries) -> None:
         """The server will not have it."""
         del self._pending[series.report]
         del self._series[series.report]
 
-    def _recent(self, series: Series, now: float) -> bool:
+    def _recent(self, series: EventSeries, now: float) -> bool:
         return now - series.last_seen < self._limits.window
 
     def _make_room(self, now: float) -> None:

@@ -32,12 +32,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from stoker.kube.leader.lease import Lease, Terms
+from stoker.kube.leader.lease import Lease, LeaseTerms
 
 NEVER: Final = float("-inf")
 
 
-class Move(Enum):
+class LeaseAction(Enum):
     """What is to be sent now."""
 
     LOOK = "look"
@@ -45,7 +45,7 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class ElectionPause:
     """Nothing to do for so many seconds."""
 
     seconds: float
@@ -55,7 +55,7 @@ class Election:
     """What one candidate knows about one lease."""
 
     # random.random decides nothing but how renewals spread over time
-    def __init__(self, terms: Terms, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(self, terms: LeaseTerms, jitter: Callable[[], float] = random.random) -> None:
         self._terms = terms
         self._jitter = jitter
         self._lease: Lease | None = None
@@ -85,17 +85,17 @@ class Election:
         """Whether the lease may stand in our name, be it by a claim whose answer never came."""
         return self._may_hold
 
-    def next(self, now: float) -> Move | Pause:
+    def next(self, now: float) -> LeaseAction | ElectionPause:
         """What to do at this moment."""
         if self.leading and now >= self._deadline:
             self._step_down(now)
         if now < self._next_move_at:
             wake = min(self._next_move_at, self._deadline) if self.leading else self._next_move_at
-            return Pause(wake - now)
+            return ElectionPause(wake - now)
         if self._current and (self.leading or now >= self._free_at):
             self._may_hold = True
-            return Move.CLAIM
-        return Move.LOOK
+            return LeaseAction.CLAIM
+        return LeaseAction.LOOK
 
     def saw(self, lease: Lease | None, at: float) -> None:
         """The lease was read, or found missing; `at` is the moment after the answer came."""

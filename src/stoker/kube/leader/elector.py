@@ -21,17 +21,17 @@ from typing import TypeAlias
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound, Unreachable
+from stoker.kube.client.errors import AlreadyExists, ApiServerUnreachable, Conflict, NotFound
 from stoker.kube.client.resources import LEASES
-from stoker.kube.leader.election import Election, Move, Pause
+from stoker.kube.leader.election import Election, ElectionPause, LeaseAction
 from stoker.kube.leader.fencing import Leadership, LeadershipLost
-from stoker.kube.leader.lease import Lease, Terms, claimed, released
+from stoker.kube.leader.lease import Lease, LeaseTerms, claimed, released
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.runtime import RuntimeMetrics
 
-Work: TypeAlias = Callable[[Leadership], Coroutine[object, object, None]]
+LeaderWork: TypeAlias = Callable[[Leadership], Coroutine[object, object, None]]
 
 RELEASE_TRIES = 3
 
@@ -39,7 +39,7 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CandidateStatus:
     """How a candidate stands, for conditions and probes."""
 
     leading: bool
@@ -48,15 +48,15 @@ class Standing:
     error: StokerError | None  # why the last request failed, if it did
 
 
-class Elector:
+class LeaderElector:
     """One candidate for one lease."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         name: str,
         namespace: str,
-        terms: Terms,
+        terms: LeaseTerms,
         *,
         clock: Clock | None = None,
         metrics: RuntimeMetrics | None = None,
@@ -80,16 +80,16 @@ class Elector:
             metrics.lease_not_held(name)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> CandidateStatus:
         lease = self._election.lease
-        return Standing(
+        return CandidateStatus(
             leading=self._election.leading and self._clock.monotonic() < self._election.deadline,
             holder=lease.holder if lease is not None else "",
             transitions=lease.transitions if lease is not None else 0,
             error=self._error,
         )
 
-    async def run(self, work: Work) -> None:
+    async def run(self, work: LeaderWork) -> None:
         """Lead whenever possible, until the work ends by itself or this is cancelled."""
         try:
             ended = False
@@ -119,7 +119,7 @@ class Elector:
         finally:
             leadership.end()
 
-    async def _lead(self, work: Work) -> bool:
+    async def _lead(self, work: LeaderWork) -> bool:
         """One term. True when the work ended by itself, False when the lease was lost."""
         leadership = Leadership(
             self._name, self._terms.identity, self._clock, self._election.deadline, self._found
@@ -142,9 +142,9 @@ class Elector:
             keeper.result()  # a mistake of ours in it is not to be taken for a lost lease
         return finished and _ended_by_itself(worker)
 
-    async def _make(self, move: Move | Pause) -> None:
+    async def _make(self, move: LeaseAction | ElectionPause) -> None:
         """Do what the decision says; no request goes on past the deadline."""
-        if isinstance(move, Pause):
+        if isinstance(move, ElectionPause):
             await self._clock.sleep(move.seconds)
             return
         started = self._clock.monotonic()
@@ -155,14 +155,14 @@ class Elector:
             limit = min(limit, self._election.deadline - started)
         try:
             async with deadline(self._clock, limit):
-                await (self._claim(started) if move is Move.CLAIM else self._look())
+                await (self._claim(started) if move is LeaseAction.CLAIM else self._look())
             self._note(None)
         except (Conflict, AlreadyExists):
             self._election.overtaken()
         except StokerError as error:
             self._failed(started, error)
         except TimeoutError:
-            self._failed(started, Unreachable(f"lease {self._name}: no answer within {limit:.1f} s"))
+            self._failed(started, ApiServerUnreachable(f"lease {self._name}: no answer within {limit:.1f} s"))
 
     def _failed(self, started: float, error: StokerError) -> None:
         self._election.failed(started, self._clock.monotonic())

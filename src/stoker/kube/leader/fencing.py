@@ -26,9 +26,9 @@ from typing import Self
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import timing_out
-from stoker.kube.client.transport import Request, Response, Transport
+from stoker.kube.client.transport import ApiRequest, ApiResponse, Transport
 from stoker.kube.leader.lease import Lease
 
 _HARMLESS = frozenset({"GET", "HEAD"})
@@ -103,13 +103,13 @@ class Leadership:
                 limit.reschedule(asyncio.get_running_loop().time() + self.remaining)
 
 
-class FencedClient(Client):
+class FencedClient(KubeClient):
     """The client that a leader works with: reads pass, and changes are sent only while it leads.
 
     It shares the connections of the client it is made from and must not outlive it.
     """
 
-    def __init__(self, client: Client, leadership: Leadership) -> None:
+    def __init__(self, client: KubeClient, leadership: Leadership) -> None:
         self.config = client.config
         self._transport = _FencedTransport(client._transport, leadership)
 
@@ -129,7 +129,7 @@ class _FencedTransport(Transport):
     ) -> None:
         pass
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: ApiRequest) -> ApiResponse:
         if request.method in _HARMLESS:
             return await self._inner.send(request)
         # Sending can wait, for credentials or because the server said when to come back. The loop's timer
@@ -139,6 +139,6 @@ class _FencedTransport(Transport):
             return await self._inner.send(permitted)
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: ApiRequest, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
         async with self._inner.stream(request, silence=silence) as chunks:
             yield chunks

@@ -66,7 +66,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTerms:
     """On which terms one candidate takes part: its name, and the seconds that it claims and keeps."""
 
     identity: str
@@ -102,7 +102,7 @@ def unique_identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
-def claimed(lease: Lease | None, terms: Terms, name: str, namespace: str, now: datetime) -> Lease:
+def claimed(lease: Lease | None, terms: LeaseTerms, name: str, namespace: str, now: datetime) -> Lease:
     """The lease with this candidate as its holder, renewed; made anew where there is none."""
     stamp = rfc3339_micro(now)
     if lease is None:

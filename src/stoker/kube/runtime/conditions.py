@@ -25,33 +25,33 @@ from stoker.telemetry.redaction import redact_text
 
 LONGEST_MESSAGE = 1024  # the API takes 32,768; people do not
 
-Conditions: TypeAlias = tuple[Condition, ...]
+StatusConditions: TypeAlias = tuple[Condition, ...]
 
 _WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
 _STATUS: dict[bool | None, ConditionStatus] = {True: "True", False: "False", None: "Unknown"}
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ConditionStamp:
     """What a pass stamps on its conditions: the generation it looked at, and when."""
 
     generation: int
     now: datetime
 
 
-def find(conditions: Conditions, kind: ConditionType) -> Condition | None:
+def find(conditions: StatusConditions, kind: ConditionType) -> Condition | None:
     return next((each for each in conditions if each.type == kind), None)
 
 
 def put(
-    conditions: Conditions,
+    conditions: StatusConditions,
     kind: ConditionType,
     status: bool | None,
     reason: str,
     message: str,
     *,
-    at: Moment,
-) -> Conditions:
+    at: ConditionStamp,
+) -> StatusConditions:
     """Set one condition (none is Unknown); it keeps its place, and Ready stands first."""
     if not _WORD.fullmatch(reason):
         raise InvalidValue(f"the reason {reason[:100]!r} of condition {kind} is not one CamelCase word")
@@ -71,22 +71,26 @@ def put(
     return _ready_first(tuple(after if each.type == kind else each for each in conditions))
 
 
-def remove(conditions: Conditions, *kinds: ConditionType) -> Conditions:
+def remove(conditions: StatusConditions, *kinds: ConditionType) -> StatusConditions:
     return tuple(each for each in conditions if each.type not in kinds)
 
 
-def succeed(conditions: Conditions, reason: Reason, message: str, *, at: Moment) -> Conditions:
+def succeed(
+    conditions: StatusConditions, reason: Reason, message: str, *, at: ConditionStamp
+) -> StatusConditions:
     """Ready, and so neither stalled nor on the way."""
     return settle(conditions, True, reason, message, at=at)
 
 
-def settle(conditions: Conditions, ready: bool, reason: Reason, message: str, *, at: Moment) -> Conditions:
+def settle(
+    conditions: StatusConditions, ready: bool, reason: Reason, message: str, *, at: ConditionStamp
+) -> StatusConditions:
     """Things stand where they are meant to, ready or not: nobody has to act, nothing goes on."""
     rest = remove(conditions, ConditionType.STALLED, ConditionType.RECONCILING)
     return put(rest, ConditionType.READY, ready, reason, message, at=at)
 
 
-def fail(conditions: Conditions, error: StokerError, *, at: Moment) -> Conditions:
+def fail(conditions: StatusConditions, error: StokerError, *, at: ConditionStamp) -> StatusConditions:
     """Not ready, for the error's reason, which also says whether a human must act (C-139)."""
     rest = put(conditions, ConditionType.READY, False, error.reason, error.message, at=at)
     if isinstance(error, Stalled):
@@ -94,13 +98,15 @@ def fail(conditions: Conditions, error: StokerError, *, at: Moment) -> Condition
     return progress(rest, error.reason, error.message, at=at)
 
 
-def stall(conditions: Conditions, reason: str, message: str, *, at: Moment) -> Conditions:
+def stall(conditions: StatusConditions, reason: str, message: str, *, at: ConditionStamp) -> StatusConditions:
     """Nothing goes on until a human acts: what tools that know kstatus call failed."""
     rest = remove(conditions, ConditionType.RECONCILING)
     return put(rest, ConditionType.STALLED, True, reason, message, at=at)
 
 
-def progress(conditions: Conditions, reason: str, message: str, *, at: Moment) -> Conditions:
+def progress(
+    conditions: StatusConditions, reason: str, message: str, *, at: ConditionStamp
+) -> StatusConditions:
     """It is on its way, or tried again by itself: what tools that know kstatus call in progress."""
     rest = remove(conditions, ConditionType.STALLED)
     return put(rest, ConditionType.RECONCILING, True, reason, message, at=at)
@@ -111,5 +117,5 @@ def sentence(text: str) -> str:
     return one_line(redact_text(text), LONGEST_MESSAGE)
 
 
-def _ready_first(conditions: Conditions) -> Conditions:
+def _ready_first(conditions: StatusConditions) -> StatusConditions:
     return tuple(sorted(conditions, key=lambda each: each.type != ConditionType.READY))

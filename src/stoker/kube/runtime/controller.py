@@ -20,11 +20,11 @@ from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import ApiError
-from stoker.kube.runtime.result import Consequence, Result, Verdict, judge, understood
+from stoker.kube.runtime.result import Consequence, ReconcileResult, RequeueDecision, judge, understood
 from stoker.kube.runtime.workqueue import K, QueueClosed, WorkQueue
 from stoker.telemetry.logs import bind_pass, get_logger
 
-__all__ = ["Controller", "PassRecord", "Result"]
+__all__ = ["Controller", "ReconcileRecord", "ReconcileResult"]
 
 log = get_logger(__name__)
 
@@ -44,7 +44,7 @@ _LOUDNESS = {
 
 
 @dataclass(frozen=True, slots=True)
-class PassRecord(Generic[K]):
+class ReconcileRecord(Generic[K]):
     """One finished pass, as the metrics hook is told of it."""
 
     controller: str
@@ -62,13 +62,13 @@ class Controller(Generic[K]):
         self,
         name: str,
         queue: WorkQueue[K],
-        reconcile: Callable[[K], Awaitable[Result]],
+        reconcile: Callable[[K], Awaitable[ReconcileResult]],
         *,
         workers: int = WORKERS,
         timeout: float = PASS_TIMEOUT,
         stalled_recheck: float | None = STALLED_RECHECK,
         clock: Clock | None = None,
-        on_pass: Callable[[PassRecord[K]], None] | None = None,
+        on_pass: Callable[[ReconcileRecord[K]], None] | None = None,
     ) -> None:
         self.name = name
         self.queue = queue
@@ -127,9 +127,9 @@ class Controller(Generic[K]):
             seconds = self._clock.monotonic() - started
             self._log(verdict, ended, seconds, pause)
             reason = ended.reason if isinstance(ended, StokerError) else None
-            self._report(PassRecord(self.name, key, verdict.consequence, reason, seconds, pause))
+            self._report(ReconcileRecord(self.name, key, verdict.consequence, reason, seconds, pause))
 
-    async def _attempt(self, key: K) -> Result | StokerError:
+    async def _attempt(self, key: K) -> ReconcileResult | StokerError:
         """Call the reconciler within its time; only the end of this worker itself is raised."""
         try:
             async with deadline(self._clock, self._timeout) as scope:
@@ -145,7 +145,7 @@ class Controller(Generic[K]):
                 return Retry(sentence, reason=Reason.PASS_INTERRUPTED)
             return understood(error)
 
-    def _requeue(self, key: K, verdict: Verdict, *, refused: bool) -> float | None:
+    def _requeue(self, key: K, verdict: RequeueDecision, *, refused: bool) -> float | None:
         """Act on the verdict; answers after how many seconds the key comes back by itself."""
         if verdict.failed:
             return self.queue.retry(key, at_least=verdict.after)
@@ -160,7 +160,11 @@ class Controller(Generic[K]):
         return pause
 
     def _log(
-        self, verdict: Verdict, ended: Result | StokerError, seconds: float, pause: float | None
+        self,
+        verdict: RequeueDecision,
+        ended: ReconcileResult | StokerError,
+        seconds: float,
+        pause: float | None,
     ) -> None:
         """One line for each pass, as loud as its end deserves; a pass that went well is not heard."""
         told: dict[str, object] = {"consequence": verdict.consequence, "seconds": round(seconds, 3)}
@@ -172,7 +176,7 @@ class Controller(Generic[K]):
             told["exc_info"] = ended.__cause__ or ended
         log.log(_LOUDNESS[verdict.consequence], "pass.ended", **told)
 
-    def _report(self, record: PassRecord[K]) -> None:
+    def _report(self, record: ReconcileRecord[K]) -> None:
         if self._on_pass is None:
             return
         try:

@@ -1,7 +1,7 @@
 """The life of a process: several long-lived parts that start, run and stop as one.
 
 A command builds its parts (servers, Lease, reflectors, Events, controllers),
-puts them into a `Unit` in the order in which they need each other, and hands the
+puts them into a `ProcessGroup` in the order in which they need each other, and hands the
 whole to `run`. They are stopped in the opposite order, so that what takes work
 in stops first, running work is finished, the last things are written, and the
 probes answer until the end.
@@ -48,7 +48,7 @@ class PartFailed(StokerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProcessPart:
     """One long-lived coroutine. `stop` makes `run` return in its own time; without it, `run` is cancelled."""
 
     name: str
@@ -56,7 +56,7 @@ class Part:
     stop: Callable[[], Awaitable[None]] | None = None
 
 
-class Unit:
+class ProcessGroup:
     """Parts that live and die together.
 
     `may_finish` is asked when the end has come: where it says no, nothing is
@@ -66,7 +66,7 @@ class Unit:
 
     def __init__(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[ProcessPart],
         *,
         grace: float = STOP_GRACE,
         may_finish: Callable[[], bool] = lambda: True,
@@ -124,7 +124,7 @@ class Unit:
                 log.warning("part.failed_while_stopping", part=name, error=error)
 
 
-async def _end(part: Part, task: asyncio.Task[None]) -> None:
+async def _end(part: ProcessPart, task: asyncio.Task[None]) -> None:
     if part.stop is None:
         task.cancel()
     elif not task.done():
@@ -136,7 +136,7 @@ async def _end(part: Part, task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def _why(part: Part, task: asyncio.Task[None]) -> StokerError:
+def _why(part: ProcessPart, task: asyncio.Task[None]) -> StokerError:
     """The sentence with which the process ends."""
     cause = asyncio.CancelledError() if task.cancelled() else task.exception()
     if cause is None:

@@ -21,7 +21,7 @@ from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ReconcileResult:
     """What a pass that went well asks for: to come back after so many seconds, or not by itself."""
 
     after: float | None = None
@@ -39,7 +39,7 @@ class Consequence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RequeueDecision:
     """What a pass came to. `after` is when to come back or, where it failed, not to come back before."""
 
     consequence: Consequence
@@ -50,21 +50,21 @@ class Verdict:
         return self.consequence in {Consequence.RETRY, Consequence.ERROR}
 
 
-def judge(ended: Result | StokerError) -> Verdict:
+def judge(ended: ReconcileResult | StokerError) -> RequeueDecision:
     """The verdict on a pass that returned a result or raised an error."""
     match ended:
-        case Result(after=None):
-            return Verdict(Consequence.DONE)
-        case Result(after=after):
-            return Verdict(Consequence.AGAIN, after)
+        case ReconcileResult(after=None):
+            return RequeueDecision(Consequence.DONE)
+        case ReconcileResult(after=after):
+            return RequeueDecision(Consequence.AGAIN, after)
         case Stalled():
-            return Verdict(Consequence.STALLED)
+            return RequeueDecision(Consequence.STALLED)
         case Wait():
-            return Verdict(Consequence.WAIT, ended.after)
+            return RequeueDecision(Consequence.WAIT, ended.after)
         case Retry():
-            return Verdict(Consequence.RETRY, ended.after)
+            return RequeueDecision(Consequence.RETRY, ended.after)
         case _:
-            return Verdict(Consequence.ERROR)
+            return RequeueDecision(Consequence.ERROR)
 
 
 def understood(error: BaseException) -> StokerError:

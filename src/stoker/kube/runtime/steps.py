@@ -34,22 +34,22 @@ WRITE_TIMEOUT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Enough(Generic[C]):
+class StopSteps(Generic[C]):
     """Returned by a step after which the others have nothing to do: the object is paused, or gone."""
 
     context: C
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[C]):
+class ReconcileStep(Generic[C]):
     """One verb of the story."""
 
     name: str
-    run: Callable[[C], Awaitable[C | Enough[C]]]
+    run: Callable[[C], Awaitable[C | StopSteps[C]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StepsOutcome:
     """How the steps ended: at which one and, unless all went well, with what error."""
 
     step: str
@@ -57,13 +57,13 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass(Generic[C, S]):
+class ReconcilePass(Generic[C, S]):
     """The steps, and how their outcome becomes the object's status."""
 
-    steps: Sequence[Step[C]]
+    steps: Sequence[ReconcileStep[C]]
     observed: Callable[[C], S]
     """The status as the server has it."""
-    summarize: Callable[[C, Outcome], S]
+    summarize: Callable[[C, StepsOutcome], S]
     """The status as it should be; pure."""
     write: Callable[[C, S], Awaitable[object]]
     clock: Clock = field(default_factory=SystemClock)
@@ -71,23 +71,23 @@ class Pass(Generic[C, S]):
 
     async def run(self, context: C) -> C:
         """Take the steps, write the status, and raise what a step raised."""
-        outcome = Outcome("")
+        outcome = StepsOutcome("")
         try:
             for step in self.steps:
-                outcome = Outcome(step.name)
+                outcome = StepsOutcome(step.name)
                 answer = await step.run(context)
-                if isinstance(answer, Enough):
+                if isinstance(answer, StopSteps):
                     context = answer.context
                     break
                 context = answer
         except (Exception, asyncio.CancelledError) as error:
-            outcome = Outcome(outcome.step, _told(outcome.step, error))
+            outcome = StepsOutcome(outcome.step, _told(outcome.step, error))
             raise
         finally:
             await self._report(context, outcome)
         return context
 
-    async def _report(self, context: C, outcome: Outcome) -> None:
+    async def _report(self, context: C, outcome: StepsOutcome) -> None:
         try:
             async with deadline(self.clock, self.write_timeout) as scope:
                 status = self.summarize(context, outcome)

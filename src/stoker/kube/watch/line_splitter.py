@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
-from stoker.kube.client.errors import Unreachable
+from stoker.kube.client.errors import ApiServerUnreachable
 
 LONGEST_LINE = 64 * 1024 * 1024
 
@@ -67,6 +67,6 @@ async def lines_of(chunks: AsyncIterator[bytes], what: str) -> AsyncGenerator[by
             for line in splitter.feed(chunk):
                 yield line
     except LineTooLong:
-        raise Unreachable(f"{what}: the server sends a line without an end") from None
+        raise ApiServerUnreachable(f"{what}: the server sends a line without an end") from None
     if splitter.unfinished:
-        raise Unreachable(f"{what}: the stream broke off in the middle of an event")
+        raise ApiServerUnreachable(f"{what}: the stream broke off in the middle of an event")

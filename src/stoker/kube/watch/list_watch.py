@@ -33,16 +33,16 @@ from typing import Generic, TypeVar
 
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
-from stoker.kube.client.errors import Gone, Unreachable
+from stoker.kube.client.errors import ApiServerUnreachable, Gone
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.watch.store import Change, Entry, ObjectKey, Store
+from stoker.kube.watch.store import CacheEntry, ObjectCache, ObjectChange, ObjectKey
 from stoker.kube.watch.watch_events import (
     BOOKMARK,
     DELETED,
     ERROR,
     EVENTS,
-    Line,
-    Malformed,
+    MalformedEvent,
+    WatchLine,
     read_error,
     read_item,
     read_line,
@@ -71,7 +71,7 @@ AWAY = 4.0
 that is not there, and whoever waits longer is the last to know that it is back."""
 
 
-class WentBackwards(Retry):
+class ResourceVersionWentBack(Retry):
     """The stream told of a time before what it had told already: a restored etcd, or a broken proxy."""
 
     default_reason = Reason.RESOURCE_VERSION_EXPIRED
@@ -92,15 +92,15 @@ class WatchFrom:
     after: float = 0.0
 
 
-Step = ListAll | WatchFrom
+ListWatchStep = ListAll | WatchFrom
 
 
-class Watching(Generic[T]):
+class ListWatchState(Generic[T]):
     """Where one reflector stands."""
 
     def __init__(
         self,
-        store: Store[T],
+        store: ObjectCache[T],
         *,
         backoff: Backoff,
         slow_backoff: Backoff,
@@ -113,11 +113,11 @@ class Watching(Generic[T]):
         self._random = random
         self._what = what
         self._version = ""
-        self._arrived: dict[ObjectKey, Entry[T]] = {}
+        self._arrived: dict[ObjectKey, CacheEntry[T]] = {}
         self._standstills = 0
         self._spoken = False
         self._troubles: Counter[type[StokerError]] = Counter()
-        self.step: Step = ListAll()
+        self.step: ListWatchStep = ListAll()
         self.failures = 0
         """Failures in a row. Only a stream that lived ends the row: a list that works proves little."""
         self.duplicates = 0
@@ -139,10 +139,10 @@ class Watching(Generic[T]):
             if held is not None:
                 self._arrived[key] = held
 
-    def listed(self, resource_version: str) -> list[Change[T]]:
+    def listed(self, resource_version: str) -> list[ObjectChange[T]]:
         """The list is complete; the difference to what was known."""
         if not resource_version:
-            raise Malformed(f"{self._what}: a list came without a resourceVersion from which to watch")
+            raise MalformedEvent(f"{self._what}: a list came without a resourceVersion from which to watch")
         arrived, self._arrived = self._arrived, {}
         self._version = resource_version
         self._standstills = 0
@@ -151,7 +151,7 @@ class Watching(Generic[T]):
 
     # While watching.
 
-    def line(self, line: bytes) -> tuple[Change[T], ...]:
+    def line(self, line: bytes) -> tuple[ObjectChange[T], ...]:
         """One line of the stream; raises what has to be handed to `failed`."""
         try:
             event = read_line(line, self._what)
@@ -163,7 +163,7 @@ class Watching(Generic[T]):
             elif event.type == ERROR:
                 raise read_error(event.raw, self._what)
             else:
-                raise Malformed(f"{self._what}: a line is of the unknown type {event.type[:40]!r}")
+                raise MalformedEvent(f"{self._what}: a line is of the unknown type {event.type[:40]!r}")
         except StokerError:
             self._standstills += 1
             raise
@@ -200,13 +200,15 @@ class Watching(Generic[T]):
             # Before a human has acted there is nothing to gain by haste, and by then much may have changed.
             self._go(ListAll(self._refused()))
             return
-        if isinstance(error, Unreachable):
-            pause = min(self._backoff.delay(self._times(Unreachable)), AWAY * (1.0 - SPREAD * self._random()))
+        if isinstance(error, ApiServerUnreachable):
+            pause = min(
+                self._backoff.delay(self._times(ApiServerUnreachable)), AWAY * (1.0 - SPREAD * self._random())
+            )
         else:
             pause = self._backoff.delay(self._times(Retry))
         if isinstance(error, Retry) and error.after is not None:
             pause += error.after  # added, because all who were refused were told the same time
-        if isinstance(self.step, ListAll) or isinstance(error, Gone | WentBackwards):
+        if isinstance(self.step, ListAll) or isinstance(error, Gone | ResourceVersionWentBack):
             self._go(ListAll(pause))
         else:
             self._resume_or_list(pause)
@@ -227,7 +229,7 @@ class Watching(Generic[T]):
         self._troubles[kind] += 1
         return self._troubles[kind]
 
-    def _event(self, event: Line) -> tuple[Change[T], ...]:
+    def _event(self, event: WatchLine) -> tuple[ObjectChange[T], ...]:
         _, meta, raw = event
         key, version = meta.key, meta.resource_version
         held = self._store.entry(key)
@@ -250,7 +252,9 @@ class Watching(Generic[T]):
         if version == self._version:
             return
         if not is_newer(version, self._version):
-            raise WentBackwards(f"{self._what}: the stream went back from {self._version} to {version}")
+            raise ResourceVersionWentBack(
+                f"{self._what}: the stream went back from {self._version} to {version}"
+            )
         self._version = version
         self._standstills = 0
 
@@ -265,12 +269,12 @@ class Watching(Generic[T]):
         self._troubles.clear()
 
     def _resume_or_list(self, after: float) -> None:
-        unheard = self._troubles[Unreachable]
+        unheard = self._troubles[ApiServerUnreachable]
         hopeless = self.failures - unheard + unheard // 4 >= HOPELESS
         tired = self._standstills >= STANDSTILLS or hopeless
         self._go(ListAll(after) if tired else WatchFrom(self._version, after))
 
-    def _go(self, step: Step) -> None:
+    def _go(self, step: ListWatchStep) -> None:
         self._spoken = False
         self.step = step
 

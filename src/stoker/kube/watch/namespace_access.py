@@ -21,7 +21,7 @@ from stoker.telemetry.logs import get_logger
 log = get_logger(__name__)
 
 
-class _Place:
+class _WatchedNamespace:
     """All that is watched in one namespace, or everywhere."""
 
     def __init__(self) -> None:
@@ -35,18 +35,18 @@ class _Place:
         return all(isinstance(each.health.error, Forbidden) for each in self.reflectors)
 
 
-class Reach:
+class NamespaceAccess:
     """The namespaces of all that is watched."""
 
     def __init__(self, home: str) -> None:
         self.lit: Callable[[], None] = nobody
         """Told that a namespace that had refused us is seen whole."""
         self._home = home
-        self._places: dict[str | None, _Place] = {}
+        self._places: dict[str | None, _WatchedNamespace] = {}
 
     def watch(self, reflectors: Iterable[Reflector[Any]]) -> None:
         for each in reflectors:
-            self._places.setdefault(each.namespace, _Place()).reflectors.append(each)
+            self._places.setdefault(each.namespace, _WatchedNamespace()).reflectors.append(each)
 
     def knows(self, namespace: str) -> bool:
         """Whether all of a namespace is seen."""
@@ -70,7 +70,7 @@ class Reach:
         for place in self._places.values():
             await place.judged.wait()
 
-    async def _until_whole(self, namespace: str | None, place: _Place) -> None:
+    async def _until_whole(self, namespace: str | None, place: _WatchedNamespace) -> None:
         for reflector in place.reflectors:
             await reflector.synced()
         place.whole = True

@@ -31,16 +31,16 @@ from typing import Generic, Protocol, TypeVar
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Page
-from stoker.kube.client.errors import Unreachable
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.client import ListPage
+from stoker.kube.client.errors import ApiServerUnreachable
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.watch.list_watch import ListAll, Watching
-from stoker.kube.watch.store import Change, Index, ObjectKey, Refusal, Store
+from stoker.kube.watch.list_watch import ListAll, ListWatchState
+from stoker.kube.watch.store import CacheIndex, ObjectCache, ObjectChange, ObjectKey, RefusedObjectHandler
 
 T = TypeVar("T")
 
-Listener = Callable[[Change[T]], None]
+ChangeListener = Callable[[ObjectChange[T]], None]
 
 BACKOFF = Backoff(base=0.5, ceiling=30.0, jitter=0.5)
 SLOW_BACKOFF = Backoff(base=5.0, ceiling=60.0, jitter=0.5)
@@ -53,23 +53,23 @@ WATCH_SECONDS = (240, 480)
 """A watch asks to be ended after a random time in between, so that those opened together end apart."""
 
 
-class Source(Protocol):
-    """The two verbs of `stoker.kube.client.client.Client` that a reflector needs."""
+class ListWatchSource(Protocol):
+    """The two verbs of `stoker.kube.client.client.KubeClient` that a reflector needs."""
 
     def pages(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         labels: str | None = None,
         fields: str | None = None,
         limit: int = 500,
         metadata_only: bool = False,
-    ) -> AsyncIterator[Page]: ...
+    ) -> AsyncIterator[ListPage]: ...
 
     def watch(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         resource_version: str,
@@ -82,7 +82,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class ReflectorHealth:
     """How a reflector is doing; times are of the clock's `monotonic`."""
 
     synced: bool
@@ -105,19 +105,19 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        client: Source,
-        resource: Resource,
+        client: ListWatchSource,
+        resource: ApiResource,
         *,
         namespace: str | None = None,
         labels: str | None = None,
         fields: str | None = None,
         metadata_only: bool = False,
         keep: Callable[[bytes], T],
-        on_change: Listener[T] | None = None,
+        on_change: ChangeListener[T] | None = None,
         on_error: Callable[[StokerError], None] | None = None,
         on_recovered: Callable[[], None] | None = None,
-        on_refused: Refusal | None = None,
-        indexes: Mapping[str, Index[T]] | None = None,
+        on_refused: RefusedObjectHandler | None = None,
+        indexes: Mapping[str, CacheIndex[T]] | None = None,
         wanted: Callable[[ObjectKey], bool] | None = None,
         clock: Clock = SystemClock(),  # noqa: B008 - it has no state
         idle_timeout: float | None = IDLE_TIMEOUT,
@@ -129,9 +129,9 @@ class Reflector(Generic[T]):
     ) -> None:
         self.resource = resource
         self.namespace = namespace
-        self.store: Store[T] = Store(keep, on_refused=on_refused, indexes=indexes, wanted=wanted)
+        self.store: ObjectCache[T] = ObjectCache(keep, on_refused=on_refused, indexes=indexes, wanted=wanted)
         what = f"watch {resource}" + (f" in {namespace}" if namespace else "")
-        self._watching = Watching(
+        self._watching = ListWatchState(
             self.store, backoff=backoff, slow_backoff=slow_backoff, random=random, what=what
         )
         self._client = client
@@ -145,7 +145,7 @@ class Reflector(Generic[T]):
         self._page_size = page_size
         self._resync_every = resync_every
         self._random = random
-        self._listeners: tuple[Listener[T], ...] = () if on_change is None else (on_change,)
+        self._listeners: tuple[ChangeListener[T], ...] = () if on_change is None else (on_change,)
         self._synced = asyncio.Event()
         self._listed_at = 0.0
         self._opened: float | None = None
@@ -175,7 +175,7 @@ class Reflector(Generic[T]):
         """Wait until the first list is in."""
         await self._synced.wait()
 
-    def listen(self, listener: Listener[T]) -> Callable[[], None]:
+    def listen(self, listener: ChangeListener[T]) -> Callable[[], None]:
         """Have every change from now on, after what is there already, as additions; returns the way out."""
         for change in self.store.additions():
             listener(change)
@@ -187,8 +187,8 @@ class Reflector(Generic[T]):
         return leave
 
     @property
-    def health(self) -> Health:
-        return Health(
+    def health(self) -> ReflectorHealth:
+        return ReflectorHealth(
             synced=self._synced.is_set(),
             watching=self._opened is not None,
             last_contact=self._last_contact,
@@ -268,7 +268,7 @@ class Reflector(Generic[T]):
 
     def _broken(self, error: StokerError) -> None:
         self.broken_streams += self._opened is not None
-        if isinstance(error, Unreachable) and self._was_silent():
+        if isinstance(error, ApiServerUnreachable) and self._was_silent():
             self.silences += 1
             self._watching.silent()
         else:
@@ -291,7 +291,7 @@ class Reflector(Generic[T]):
         if self._on_error is not None:
             self._on_error(error)
 
-    def _deliver(self, change: Change[T]) -> None:
+    def _deliver(self, change: ObjectChange[T]) -> None:
         self.changes += 1
         for listener in self._listeners:
             listener(change)

@@ -1,7 +1,7 @@
 """What is known of the objects of one kind, in the form in which its user wants them.
 
 `stoker.kube.watch.list_watch` writes here what a list or a watch said; every write comes
-back as the `Change` (none, one, or two) that it made, and these are what the
+back as the `ObjectChange` (none, one, or two) that it made, and these are what the
 reflector delivers. A user reads: by key, all, or by an index.
 
 An object is kept as whatever `keep` makes of its bytes: the header, a typed
@@ -36,7 +36,7 @@ class ObjectKey(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class Change(NamedTuple, Generic[T]):
+class ObjectChange(NamedTuple, Generic[T]):
     """One step in the life of one object: `old` is none when it appears, `new` when it goes.
 
     A name that was deleted and taken again while nobody watched is two changes,
@@ -58,7 +58,7 @@ class Change(NamedTuple, Generic[T]):
         return self.new is None
 
 
-class Entry(NamedTuple, Generic[T]):
+class CacheEntry(NamedTuple, Generic[T]):
     """One kept object, and under which words of which index it is filed."""
 
     uid: str
@@ -67,14 +67,14 @@ class Entry(NamedTuple, Generic[T]):
     filed: tuple[tuple[str, str], ...] = ()
 
 
-Refusal = Callable[[ObjectKey, Exception], None]
+RefusedObjectHandler = Callable[[ObjectKey, Exception], None]
 """Told of an object that could not be read, and why."""
 
-Index = Callable[[ObjectKey, T], Iterable[str]]
+CacheIndex = Callable[[ObjectKey, T], Iterable[str]]
 """The words under which an object is found besides its name, for instance the values of a label."""
 
 
-class Store(Generic[T]):
+class ObjectCache(Generic[T]):
     """Objects of one kind by key."""
 
     __slots__ = ("_entries", "_found", "_indexes", "_keep", "_on_refused", "_wanted", "refused")
@@ -83,15 +83,15 @@ class Store(Generic[T]):
         self,
         keep: Callable[[bytes], T],
         *,
-        on_refused: Refusal | None = None,
-        indexes: Mapping[str, Index[T]] | None = None,
+        on_refused: RefusedObjectHandler | None = None,
+        indexes: Mapping[str, CacheIndex[T]] | None = None,
         wanted: Callable[[ObjectKey], bool] | None = None,
     ) -> None:
         """What is not `wanted` by its key is not even decoded; the answer for a key must never change."""
         self._keep = keep
         self._wanted = wanted
         self._on_refused = on_refused
-        self._entries: dict[ObjectKey, Entry[T]] = {}
+        self._entries: dict[ObjectKey, CacheEntry[T]] = {}
         self._indexes = dict(indexes or {})
         self._found: dict[str, dict[str, set[ObjectKey]]] = {name: {} for name in self._indexes}
         self.refused = 0
@@ -101,7 +101,7 @@ class Store(Generic[T]):
         entry = self._entries.get(key)
         return None if entry is None else entry.value
 
-    def entry(self, key: ObjectKey) -> Entry[T] | None:
+    def entry(self, key: ObjectKey) -> CacheEntry[T] | None:
         """The object together with its uid and resourceVersion."""
         return self._entries.get(key)
 
@@ -119,10 +119,10 @@ class Store(Generic[T]):
         """The keys of all objects that the named index files under this word."""
         return frozenset(self._found[index].get(word, ()))
 
-    def additions(self) -> list[Change[T]]:
+    def additions(self) -> list[ObjectChange[T]]:
         """What somebody who knows nothing yet has to be told."""
         return [
-            Change(key, entry.uid, entry.resource_version, None, entry.value)
+            ObjectChange(key, entry.uid, entry.resource_version, None, entry.value)
             for key, entry in self._entries.items()
         ]
 
@@ -134,59 +134,59 @@ class Store(Generic[T]):
 
     # What follows is for `stoker.kube.watch.list_watch` alone.
 
-    def read(self, key: ObjectKey, uid: str, version: str, raw: bytes) -> Entry[T] | None:
+    def read(self, key: ObjectKey, uid: str, version: str, raw: bytes) -> CacheEntry[T] | None:
         """What would be kept of these bytes; none, and a report, if `keep` or an index refuses them."""
         if self._wanted is not None and not self._wanted(key):
             return None
         try:
             value = self._keep(raw)
             if not self._indexes:
-                return Entry(uid, version, value)
+                return CacheEntry(uid, version, value)
             words = ((name, word) for name, index in self._indexes.items() for word in index(key, value))
-            return Entry(uid, version, value, tuple(words))
+            return CacheEntry(uid, version, value, tuple(words))
         except Exception as error:  # one unreadable object must not hide all others of its kind
             self.refused += 1
             if self._on_refused is not None:
                 self._on_refused(key, error)
             return None
 
-    def put(self, key: ObjectKey, entry: Entry[T]) -> tuple[Change[T], ...]:
+    def put(self, key: ObjectKey, entry: CacheEntry[T]) -> tuple[ObjectChange[T], ...]:
         """The object as it now is; a different uid under the same name ends the old object first."""
         before = self._entries.get(key)
         if before is None:
             self._file(key, entry)
-            return (Change(key, entry.uid, entry.resource_version, None, entry.value),)
+            return (ObjectChange(key, entry.uid, entry.resource_version, None, entry.value),)
         if before.uid != entry.uid:
             return self.remove(key, entry.resource_version) + self.put(key, entry)
         if before.resource_version == entry.resource_version:
             return ()
         self._unfile(key, before)
         self._file(key, entry)
-        return (Change(key, entry.uid, entry.resource_version, before.value, entry.value),)
+        return (ObjectChange(key, entry.uid, entry.resource_version, before.value, entry.value),)
 
-    def remove(self, key: ObjectKey, version: str) -> tuple[Change[T], ...]:
+    def remove(self, key: ObjectKey, version: str) -> tuple[ObjectChange[T], ...]:
         """The object is gone as of this resourceVersion."""
         before = self._entries.pop(key, None)
         if before is None:
             return ()
         self._unfile(key, before)
-        return (Change(key, before.uid, version, before.value, None),)
+        return (ObjectChange(key, before.uid, version, before.value, None),)
 
-    def replace_all(self, entries: Mapping[ObjectKey, Entry[T]], version: str) -> list[Change[T]]:
+    def replace_all(self, entries: Mapping[ObjectKey, CacheEntry[T]], version: str) -> list[ObjectChange[T]]:
         """All objects of a complete list that was taken at `version`: what is not in it is gone."""
-        changes: list[Change[T]] = []
+        changes: list[ObjectChange[T]] = []
         for key in [key for key in self._entries if key not in entries]:
             changes.extend(self.remove(key, version))
         for key, entry in entries.items():
             changes.extend(self.put(key, entry))
         return changes
 
-    def _file(self, key: ObjectKey, entry: Entry[T]) -> None:
+    def _file(self, key: ObjectKey, entry: CacheEntry[T]) -> None:
         self._entries[key] = entry
         for index, word in entry.filed:
             self._found[index].setdefault(word, set()).add(key)
 
-    def _unfile(self, key: ObjectKey, entry: Entry[T]) -> None:
+    def _unfile(self, key: ObjectKey, entry: CacheEntry[T]) -> None:
         for index, word in entry.filed:
             keys = self._found[index].get(word, set())
             keys.discard(key)

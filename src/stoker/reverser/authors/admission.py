@@ -24,11 +24,11 @@ import msgspec
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.json_cost import decoded_size
-from stoker.reverser.authors.attribution import Authors
-from stoker.reverser.authors.facts import SCALE, Fact, User, doubt_of, fact_of
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.authors.attribution import AuthorAttribution
+from stoker.reverser.authors.facts import SCALE, AuthorFact, RequestUser, doubt_of, fact_of
+from stoker.reverser.selection.rules import ChangeOperation
 from stoker.telemetry.logs import get_logger
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.telemetry.metrics import MetricReading, Metrics
 
 PATH = "/process-validating-webhook"
 
@@ -44,85 +44,85 @@ MAX_USERS = 1000
 log = get_logger(__name__)
 
 
-class Told(Protocol):
+class FactListener(Protocol):
     """Who else wants to know."""
 
-    def tell(self, fact: Fact) -> None: ...
+    def tell(self, fact: AuthorFact) -> None: ...
 
 
-class _Meta(msgspec.Struct, rename="camel"):
+class _ReviewedMeta(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
 
 
-class _Object(msgspec.Struct):
-    metadata: _Meta = msgspec.field(default_factory=_Meta)
+class _ReviewedObject(msgspec.Struct):
+    metadata: _ReviewedMeta = msgspec.field(default_factory=_ReviewedMeta)
 
 
-class _Resource(msgspec.Struct):
+class _ReviewedResource(msgspec.Struct):
     group: str = ""
     resource: str = ""
 
 
-class _User(msgspec.Struct):
+class _ReviewedUser(msgspec.Struct):
     username: str = ""
     uid: str = ""
     groups: list[str] | None = None
 
 
-class _Request(msgspec.Struct, rename="camel"):
+class _AuthorRequest(msgspec.Struct, rename="camel"):
     """The head of a request: enough for an answer, and for a doubt."""
 
     uid: str
     operation: str = ""
-    resource: _Resource = msgspec.field(default_factory=_Resource)
+    resource: _ReviewedResource = msgspec.field(default_factory=_ReviewedResource)
     sub_resource: str = ""
     dry_run: bool | None = None
-    user_info: _User = msgspec.field(default_factory=_User)
-    object: _Object | None = None
-    old_object: _Object | None = None
+    user_info: _ReviewedUser = msgspec.field(default_factory=_ReviewedUser)
+    object: _ReviewedObject | None = None
+    old_object: _ReviewedObject | None = None
 
 
-class _Review(msgspec.Struct):
-    request: _Request
+class _AuthorReview(msgspec.Struct):
+    request: _AuthorRequest
 
 
-class _OldMeta(_Meta, rename="camel"):
+class _ReviewedOldMeta(_ReviewedMeta, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class _OldObject(msgspec.Struct):
-    metadata: _OldMeta = msgspec.field(default_factory=_OldMeta)
+class _ReviewedOldObject(msgspec.Struct):
+    metadata: _ReviewedOldMeta = msgspec.field(default_factory=_ReviewedOldMeta)
 
 
-class _WholeRequest(_Request, rename="camel"):
+class _FullAuthorRequest(_AuthorRequest, rename="camel"):
     """The same with its objects, not decoded yet."""
 
     object: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
     old_object: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
 
 
-class _WholeReview(msgspec.Struct):
-    request: _WholeRequest
+class _FullAuthorReview(msgspec.Struct):
+    request: _FullAuthorRequest
 
 
-class _Uid(msgspec.Struct):
+class _ReviewUid(msgspec.Struct):
     uid: str
 
 
-class _Nameless(msgspec.Struct):
+class _UidOnlyReview(msgspec.Struct):
     """A review of which no more can be read than whom to answer."""
 
-    request: _Uid
+    request: _ReviewUid
 
 
-_REVIEW = msgspec.json.Decoder(_Review)
-_WHOLE = msgspec.json.Decoder(_WholeReview)
-_HEAD = msgspec.json.Decoder(_OldObject | None)
-_NAMELESS = msgspec.json.Decoder(_Nameless)
+_REVIEW = msgspec.json.Decoder(_AuthorReview)
+_WHOLE = msgspec.json.Decoder(_FullAuthorReview)
+_HEAD = msgspec.json.Decoder(_ReviewedOldObject | None)
+_NAMELESS = msgspec.json.Decoder(_UidOnlyReview)
 
 
-class Bounds(NamedTuple):
+class IntakeBounds(NamedTuple):
     """How much may wait to be read."""
 
     reviews: int = MAX_WAITING
@@ -134,16 +134,16 @@ class AuthorIntake:
 
     def __init__(
         self,
-        authors: Authors,
-        peers: Told | None = None,
+        authors: AuthorAttribution,
+        peers: FactListener | None = None,
         *,
-        bounds: Bounds | None = None,
+        bounds: IntakeBounds | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._authors = authors
         self._peers = peers
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or IntakeBounds()
         self._clock = clock or SystemClock()
         self._waiting: deque[bytes] = deque()
         self._size = 0
@@ -151,7 +151,7 @@ class AuthorIntake:
         self._read = 0
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
-        self._users: dict[User, User] = {}
+        self._users: dict[RequestUser, RequestUser] = {}
         self.counts = dict.fromkeys(("fact", "none", "dry_run", "malformed", "doubt"), 0)
         """What became of the reviews that were answered."""
         if metrics is not None:
@@ -197,7 +197,7 @@ class AuthorIntake:
             self._progress.clear()
             await self._progress.wait()
 
-    def _take(self, body: bytes, asked: _Request) -> None:
+    def _take(self, body: bytes, asked: _AuthorRequest) -> None:
         if len(self._waiting) < self._bounds.reviews and self._size + len(body) <= self._bounds.size:
             self._waiting.append(body)
             self._size += len(body)
@@ -206,7 +206,7 @@ class AuthorIntake:
         else:
             self._learn(doubt_of(msgspec.to_builtins(asked)), "doubt")
 
-    def _learn(self, fact: Fact | None, result: str) -> None:
+    def _learn(self, fact: AuthorFact | None, result: str) -> None:
         self.counts["none" if fact is None else result] += 1
         if fact is None:
             return
@@ -215,26 +215,30 @@ class AuthorIntake:
         if self._peers is not None:
             self._peers.tell(fact)
 
-    def _same(self, user: User) -> User:
+    def _same(self, user: RequestUser) -> RequestUser:
         """One object for all facts of a user: the groups of a person can be long."""
         if len(self._users) >= MAX_USERS:
             self._users.clear()
         return self._users.setdefault(user, user)
 
-    def _readings(self) -> Iterable[Reading]:
+    def _readings(self) -> Iterable[MetricReading]:
         for result, count in self.counts.items():
-            yield Reading(
+            yield MetricReading(
                 "author_reviews_total",
                 "Reviews of the API server that were answered, by what they told.",
                 count,
                 {"result": result},
                 counter=True,
             )
-        yield Reading("author_reviews_waiting", "Reviews that are answered and not read.", len(self._waiting))
-        yield Reading("author_facts_known", "Versions of objects with known requests.", len(self._authors))
+        yield MetricReading(
+            "author_reviews_waiting", "Reviews that are answered and not read.", len(self._waiting)
+        )
+        yield MetricReading(
+            "author_facts_known", "Versions of objects with known requests.", len(self._authors)
+        )
 
 
-def fact_in(body: bytes) -> Fact | None:
+def fact_in(body: bytes) -> AuthorFact | None:
     """The fact of a review, or a doubt; None for what is none, or cannot be read."""
     try:
         request = _WHOLE.decode(body).request
@@ -253,12 +257,12 @@ def fact_in(body: bytes) -> Fact | None:
     return fact_of({**head, **decoded})
 
 
-def _decoded(request: _WholeRequest) -> dict[str, Any] | None:
+def _decoded(request: _FullAuthorRequest) -> dict[str, Any] | None:
     """The object that the fact names, and the head of the other; None if that would take too much memory."""
     new, old = bytes(request.object), bytes(request.old_object)
     whole = {"object": new, "oldObject": old}
     if request.sub_resource != SCALE:  # of which both are small, and the numbers of replicas are compared
-        named = "oldObject" if request.operation == Operation.DELETE else "object"
+        named = "oldObject" if request.operation == ChangeOperation.DELETE else "object"
         whole = {named: whole[named]}
     if sum(decoded_size(raw, MAX_DECODED) for raw in whole.values()) > MAX_DECODED:
         return None

@@ -26,25 +26,25 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stoker.domain.git_objects import blob_of
-from stoker.reverser.authors.facts import Fact, Replicas, User
+from stoker.reverser.authors.facts import AuthorFact, RequestUser, ScaleChange
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.selection.rules import ChangeOperation
 
 CAPACITY = 20_000
 KEEP = 120.0
 _MOST_FACTS = 32
 
-_Key = tuple[GroupResource, str, str]
+_FactKey = tuple[GroupResource, str, str]
 
 
-class Observed(NamedTuple):
+class ObservedEvent(NamedTuple):
     """One event of a watch, as far as its author matters."""
 
     kind: GroupResource
     uid: str
     before: str
     """The version of the object that was seen last; empty for one that was never seen."""
-    operation: Operation
+    operation: ChangeOperation
     blob: str
     """`facts.blob_name` of the object in the event."""
     before_blob: str = ""
@@ -56,34 +56,34 @@ class Observed(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Facts:
+class _VersionFacts:
     """All that is known about requests for one version of one object."""
 
     since: float
-    facts: list[Fact]
+    facts: list[AuthorFact]
     overflown: bool = False
 
 
-class Authors:
+class AuthorAttribution:
     """Remembers facts for a while and answers whose an event is. It is told the time."""
 
     def __init__(self, *, capacity: int = CAPACITY, keep: float = KEEP) -> None:
         self._capacity = capacity
         self._keep = keep
-        self._facts: OrderedDict[_Key, _Facts] = OrderedDict()
+        self._facts: OrderedDict[_FactKey, _VersionFacts] = OrderedDict()
         self.forgotten = 0
         """Versions whose facts went before their time, because too many came."""
 
     def __len__(self) -> int:
         return len(self._facts)
 
-    def learn(self, fact: Fact, now: float) -> None:
+    def learn(self, fact: AuthorFact, now: float) -> None:
         """Take a fact, of this replica or of another; the same one twice is once."""
         self.forget(now)
         key = (fact.kind, fact.uid, fact.before)
         known = self._facts.get(key)
         if known is None:
-            known = self._facts[key] = _Facts(now, [])
+            known = self._facts[key] = _VersionFacts(now, [])
             if len(self._facts) > self._capacity:
                 self._facts.popitem(last=False)
                 self.forgotten += 1
@@ -100,10 +100,10 @@ class Authors:
                 return
             del self._facts[key]
 
-    def author_of(self, seen: Observed, now: float) -> User | None:
+    def author_of(self, seen: ObservedEvent, now: float) -> RequestUser | None:
         """Who made the change; None if that is not certain."""
         self.forget(now)
-        users: dict[str, User] = {}
+        users: dict[str, RequestUser] = {}
         for version in dict.fromkeys((seen.before, seen.ended_from or seen.before)):
             known = self._facts.get((seen.kind, seen.uid, version))
             if known is None:
@@ -118,7 +118,7 @@ class Authors:
         return next(iter(users.values())) if len(users) == 1 else None
 
 
-def _fits(fact: Fact, seen: Observed) -> bool:
+def _fits(fact: AuthorFact, seen: ObservedEvent) -> bool:
     """Whether a request for this version of this object is the one that led to the event."""
     if fact.operation is not seen.operation:
         return False
@@ -128,7 +128,7 @@ def _fits(fact: Fact, seen: Observed) -> bool:
     return fact.blob == seen.blob or (bool(seen.ended_from) and fact.before == seen.ended_from)
 
 
-def _is_scaled(seen: Observed, replicas: Replicas) -> bool:
+def _is_scaled(seen: ObservedEvent, replicas: ScaleChange) -> bool:
     """Whether nothing but the count of replicas was changed, and just as it was asked for."""
     before = with_replicas(seen.content, replicas.after, replicas.before)
     return bool(seen.before_blob) and before is not None and _same_blob(before, seen.before_blob)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-from stoker.git.commit.types import Author
-from stoker.reverser.authors.facts import User
+from stoker.git.commit.types import CommitAuthor
+from stoker.reverser.authors.facts import RequestUser
 
 DOMAIN = "users.configbutler.invalid"
 _LONGEST_LOCAL = 64
@@ -26,11 +26,11 @@ _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f<>\u2028\u2029\ud800-\udfff]+")
 _CRUD = " .,:;\"'\\"
 
 
-def author_of(user: User) -> Author:
+def author_of(user: RequestUser) -> CommitAuthor:
     """Who stands in the commit as its author."""
     email = _address(user.name)
     name = _NOT_IN_NAMES.sub(" ", user.name).strip(_CRUD)[:_LONGEST_NAME].strip(_CRUD)
-    return Author(name or email.partition("@")[0], email)
+    return CommitAuthor(name or email.partition("@")[0], email)
 
 
 def _address(name: str) -> str:

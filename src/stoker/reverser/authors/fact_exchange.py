@@ -24,12 +24,12 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
-from stoker.http_server.tls.mutual import Mutual
-from stoker.reverser.authors.attribution import Authors
-from stoker.reverser.authors.facts import LONGEST_NAME, MAX_GROUP_TEXT, MAX_GROUPS, Fact
-from stoker.reverser.authors.replica_link import BATCH, MAX_WAITING, Link, Peer, Waiting
+from stoker.http_server.tls.mutual import MutualTls
+from stoker.reverser.authors.attribution import AuthorAttribution
+from stoker.reverser.authors.facts import LONGEST_NAME, MAX_GROUP_TEXT, MAX_GROUPS, AuthorFact
+from stoker.reverser.authors.replica_link import BATCH, MAX_WAITING, PendingFact, ReplicaAddress, ReplicaLink
 from stoker.telemetry.logs import get_logger
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.telemetry.metrics import MetricReading, Metrics
 
 PORT = 9444
 
@@ -45,49 +45,49 @@ _LONGEST_ID = 256
 log = get_logger(__name__)
 
 
-class Batch(msgspec.Struct):
+class FactBatch(msgspec.Struct):
     """What one replica sends to another."""
 
     instance: str
     address: str = ""
-    facts: list[Fact] = []
+    facts: list[AuthorFact] = []
 
 
-class _Heard(NamedTuple):
+class _HeardReplica(NamedTuple):
     """When a replica has spoken last, and which one it was."""
 
     since: float
     instance: str
 
 
-Resolve = Callable[[], Awaitable[Iterable[Peer]]]
+PeerResolver = Callable[[], Awaitable[Iterable[ReplicaAddress]]]
 
-_BATCH = msgspec.json.Decoder(Batch)
+_BATCH = msgspec.json.Decoder(FactBatch)
 
 
-def resolving(names: Sequence[str], port: int) -> Resolve:
+def resolving(names: Sequence[str], port: int) -> PeerResolver:
     """Looks names up: of a headless Service, or of single hosts; each may carry a port of its own."""
 
-    async def resolve() -> list[Peer]:
+    async def resolve() -> list[ReplicaAddress]:
         loop = asyncio.get_running_loop()
-        found: list[Peer] = []
+        found: list[ReplicaAddress] = []
         for name in names:
             host, _, own = name.rpartition(":") if name.count(":") == 1 else (name, "", "")
             for *_, address in await loop.getaddrinfo(host, int(own or port), type=socket.SOCK_STREAM):
-                found.append(Peer(str(address[0]), int(address[1])))
+                found.append(ReplicaAddress(str(address[0]), int(address[1])))
         return found
 
     return resolve
 
 
-class Peers:
+class ReplicaPeers:
     """All other replicas. `tell` from the one event loop that also runs `run`."""
 
     def __init__(
         self,
-        authors: Authors,
-        mutual: Mutual,
-        resolve: Resolve,
+        authors: AuthorAttribution,
+        mutual: MutualTls,
+        resolve: PeerResolver,
         *,
         instance: str,
         address: str = "",
@@ -100,11 +100,11 @@ class Peers:
         self._instance = instance
         self._address = address
         self._clock = clock or SystemClock()
-        self._links: dict[Peer, Link] = {}
-        self._tasks: dict[Peer, asyncio.Task[None]] = {}
-        self._heard: dict[Peer, _Heard] = {}
-        self._named: frozenset[Peer] = frozenset()
-        self._recent: deque[Waiting] = deque(maxlen=MAX_WAITING)
+        self._links: dict[ReplicaAddress, ReplicaLink] = {}
+        self._tasks: dict[ReplicaAddress, asyncio.Task[None]] = {}
+        self._heard: dict[ReplicaAddress, _HeardReplica] = {}
+        self._named: frozenset[ReplicaAddress] = frozenset()
+        self._recent: deque[PendingFact] = deque(maxlen=MAX_WAITING)
         self._look = asyncio.Event()
         self._unnamed = ""
         self.counts: Counter[str] = Counter(dict.fromkeys(("sent", "late", "overflow", "received"), 0))
@@ -112,13 +112,13 @@ class Peers:
             metrics.collect_from(self._readings)
 
     @property
-    def reached(self) -> tuple[Peer, ...]:
+    def reached(self) -> tuple[ReplicaAddress, ...]:
         """The peers that have answered last."""
         return tuple(peer for peer, link in self._links.items() if link.reached)
 
-    def tell(self, fact: Fact) -> None:
+    def tell(self, fact: AuthorFact) -> None:
         """Hand a fact to every peer, sooner or later or, if it cannot be reached, never."""
-        waiting = Waiting(self._clock.monotonic(), msgspec.json.encode(fact, enc_hook=str))
+        waiting = PendingFact(self._clock.monotonic(), msgspec.json.encode(fact, enc_hook=str))
         self._recent.append(waiting)
         for link in self._links.values():
             link.tell(waiting)
@@ -130,14 +130,14 @@ class Peers:
         for fact in filter(_is_sound, batch.facts[:BATCH]):
             self._authors.learn(fact, now)
             self.counts["received"] += 1
-        peer = Peer.of(batch.address)
+        peer = ReplicaAddress.of(batch.address)
         if peer is not None and batch.instance != self._instance:
             self._greeted(peer, batch.instance, now)
         return msgspec.json.encode({"instance": self._instance})
 
-    def _greeted(self, peer: Peer, instance: str, now: float) -> None:
+    def _greeted(self, peer: ReplicaAddress, instance: str, now: float) -> None:
         before = self._heard.get(peer)
-        self._heard[peer] = _Heard(now, instance)
+        self._heard[peer] = _HeardReplica(now, instance)
         link = self._links.get(peer)
         if link is None:
             self._look.set()
@@ -145,7 +145,7 @@ class Peers:
             self._remind(link, now)  # it has started anew where another was
             link.nudge()
 
-    def _remind(self, link: Link, now: float) -> None:
+    def _remind(self, link: ReplicaLink, now: float) -> None:
         for waiting in self._recent:
             if now - waiting.since <= RECENT:
                 link.tell(waiting)
@@ -188,7 +188,7 @@ class Peers:
             del self._links[gone]
             log.info("peer.gone", peer=str(gone))
         for new in (peer for peer in wanted if peer not in self._links):
-            link = self._links[new] = Link(new, self._mutual, self._clock, self.counts)
+            link = self._links[new] = ReplicaLink(new, self._mutual, self._clock, self.counts)
             self._remind(link, now)
             self._tasks[new] = asyncio.create_task(
                 link.run(session, self._instance, self._address), name=f"peer {new}"
@@ -204,9 +204,9 @@ class Peers:
             pause.cancel()
         self._look.clear()
 
-    def _readings(self) -> Iterable[Reading]:
+    def _readings(self) -> Iterable[MetricReading]:
         for result, count in self.counts.items():
-            yield Reading(
+            yield MetricReading(
                 "author_facts_total",
                 "Facts about authors between replicas: sent, received, or given up because late or too many.",
                 count,
@@ -214,11 +214,11 @@ class Peers:
                 counter=True,
             )
         waiting = sum(len(link) for link in self._links.values())
-        yield Reading("author_facts_waiting", "Facts that peers have not got yet.", waiting)
-        yield Reading("author_peers", "Replicas that have answered last.", len(self.reached))
+        yield MetricReading("author_facts_waiting", "Facts that peers have not got yet.", waiting)
+        yield MetricReading("author_peers", "Replicas that have answered last.", len(self.reached))
 
 
-def read_batch(body: bytes) -> Batch:
+def read_batch(body: bytes) -> FactBatch:
     """What a peer sent; raises `InvalidValue` for anything else."""
     try:
         return _BATCH.decode(body)
@@ -226,7 +226,7 @@ def read_batch(body: bytes) -> Batch:
         raise InvalidValue("the body is no batch of facts") from None
 
 
-def _is_sound(fact: Fact) -> bool:
+def _is_sound(fact: AuthorFact) -> bool:
     """Whether a fact is of the size that a replica makes them."""
     short = (fact.uid, fact.before, fact.blob, *fact.kind)
     return (

@@ -21,7 +21,7 @@ from stoker.domain.git_objects import blob_of
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.selection.rules import ChangeOperation
 
 LONGEST_NAME = 1024
 MAX_GROUPS = 64
@@ -29,7 +29,7 @@ MAX_GROUP_TEXT = 4096
 SCALE = "scale"
 
 
-class User(NamedTuple):
+class RequestUser(NamedTuple):
     """Whom the API server took the request for; of an impersonated one it tells nobody else."""
 
     name: str
@@ -37,25 +37,25 @@ class User(NamedTuple):
     groups: tuple[str, ...] = ()
 
 
-class Replicas(NamedTuple):
+class ScaleChange(NamedTuple):
     """What a `scale` request finds, and what it wants."""
 
     before: int
     after: int
 
 
-class Fact(NamedTuple):
+class AuthorFact(NamedTuple):
     """One request, as far as it tells whose a change is."""
 
     kind: GroupResource
     uid: str
     before: str
     """The version of the object that the request found; empty for a creation."""
-    operation: Operation
-    user: User
+    operation: ChangeOperation
+    user: RequestUser
     blob: str = ""
     """Names the sanitized object after the request, and before it for a deletion; empty for a `scale`."""
-    replicas: Replicas | None = None
+    replicas: ScaleChange | None = None
 
     @property
     def is_doubt(self) -> bool:
@@ -68,7 +68,7 @@ def blob_name(obj: dict[str, Any]) -> str:
     return blob_of(rendered(sanitized(obj)))
 
 
-def fact_of(request: Mapping[str, Any]) -> Fact | None:
+def fact_of(request: Mapping[str, Any]) -> AuthorFact | None:
     """The fact in the `request` of an AdmissionReview; None if it is none that could ever be joined.
 
     It reads what the API server sends and believes nothing of its shape.
@@ -76,48 +76,48 @@ def fact_of(request: Mapping[str, Any]) -> Fact | None:
     return _read(request, blob_name)
 
 
-def doubt_of(request: Mapping[str, Any]) -> Fact | None:
+def doubt_of(request: Mapping[str, Any]) -> AuthorFact | None:
     """The same of the heads of the objects alone, which costs next to nothing."""
     fact = _read(request, lambda _: "")
     return None if fact is None else fact._replace(replicas=None)
 
 
-def _read(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) -> Fact | None:
+def _read(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) -> AuthorFact | None:
     try:
         return _fact(request, named)
     except (AttributeError, InvalidValue, KeyError, TypeError, ValueError):
         return None
 
 
-def _fact(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) -> Fact | None:
+def _fact(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) -> AuthorFact | None:
     if request.get("dryRun"):
         return None
-    operation = Operation(request["operation"])
+    operation = ChangeOperation(request["operation"])
     new, old = request.get("object") or {}, request.get("oldObject") or {}
-    told = old if operation is Operation.DELETE else new
-    found = {} if operation is Operation.CREATE else old.get("metadata") or {}
+    told = old if operation is ChangeOperation.DELETE else new
+    found = {} if operation is ChangeOperation.CREATE else old.get("metadata") or {}
     uid = (found if found else told["metadata"]).get("uid")
     before = str(found.get("resourceVersion") or "")
-    if not uid or (operation is not Operation.CREATE and not before):
+    if not uid or (operation is not ChangeOperation.CREATE and not before):
         return None
-    if operation is Operation.DELETE and found.get("deletionTimestamp"):
+    if operation is ChangeOperation.DELETE and found.get("deletionTimestamp"):
         return None  # it was asked for before, and who did that is its author
     kind = GroupResource(request["resource"].get("group") or "", request["resource"]["resource"])
     user = _user(request["userInfo"])
     subresource = request.get("subResource") or ""
-    if subresource == SCALE and operation is Operation.UPDATE:
-        replicas = Replicas(*(int((each.get("spec") or {}).get("replicas") or 0) for each in (old, new)))
-        return Fact(kind, str(uid), before, operation, user, replicas=replicas)
+    if subresource == SCALE and operation is ChangeOperation.UPDATE:
+        replicas = ScaleChange(*(int((each.get("spec") or {}).get("replicas") or 0) for each in (old, new)))
+        return AuthorFact(kind, str(uid), before, operation, user, replicas=replicas)
     if subresource:
         return None
-    return Fact(kind, str(uid), before, operation, user, named(told))
+    return AuthorFact(kind, str(uid), before, operation, user, named(told))
 
 
-def _user(told: Mapping[str, Any]) -> User:
+def _user(told: Mapping[str, Any]) -> RequestUser:
     name = str(told["username"])
     if not name or len(name) > LONGEST_NAME:
         raise ValueError("a user without a name that can be written")
     groups = tuple(map(str, (told.get("groups") or ())[:MAX_GROUPS]))
     if sum(map(len, groups)) > MAX_GROUP_TEXT:
         groups = ()  # nobody's: who may impersonate can name as many and as long ones as they like
-    return User(name, str(told.get("uid") or "")[:LONGEST_NAME], groups)
+    return RequestUser(name, str(told.get("uid") or "")[:LONGEST_NAME], groups)

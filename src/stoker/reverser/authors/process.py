@@ -13,33 +13,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.http_server.review_server import Limits, ReviewServer
-from stoker.http_server.tls.context import Presented
-from stoker.http_server.tls.mutual import Mutual
-from stoker.http_server.tls.setup import SelfMade, certified
-from stoker.kube.client.client import Client
-from stoker.kube.client.served_kinds import Catalog
+from stoker.http_server.review_server import ReviewLimits, ReviewServer
+from stoker.http_server.tls.context import ServerTlsContext
+from stoker.http_server.tls.mutual import MutualTls
+from stoker.http_server.tls.setup import SelfSignedCertificates, certified
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.leader.lease import unique_identity
-from stoker.kube.runtime.process import Part
+from stoker.kube.runtime.process import ProcessPart
 from stoker.reverser.authors.admission import PATH, AuthorIntake
-from stoker.reverser.authors.attribution import Authors
-from stoker.reverser.authors.fact_exchange import MAX_BODY, PORT, Peers, resolving
+from stoker.reverser.authors.attribution import AuthorAttribution
+from stoker.reverser.authors.fact_exchange import MAX_BODY, PORT, ReplicaPeers, resolving
 from stoker.reverser.authors.replica_link import PATH as FACTS
-from stoker.reverser.authors.webhook_registration import Capturing
+from stoker.reverser.authors.webhook_registration import WebhookRegistration
 from stoker.reverser.selection.selection import Selection
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.telemetry.metrics import MetricReading, Metrics
 
-REVIEWS = Limits(held=32 << 20, decoded=None)
-BATCHES = Limits(body=MAX_BODY, held=8 << 20)
+REVIEWS = ReviewLimits(held=32 << 20, decoded=None)
+BATCHES = ReviewLimits(body=MAX_BODY, held=8 << 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AuthorCaptureOptions:
     """What a command line can say about author capture."""
 
     namespace: str
     """Where the reverser runs itself."""
-    certificate: Path | SelfMade
+    certificate: Path | SelfSignedCertificates
     name: str
     """A name that the certificate carries; replicas know each other by it."""
     configuration: str
@@ -59,9 +59,9 @@ class AuthorCapture:
 
     def __init__(
         self,
-        client: Client,
-        settings: Settings,
-        authors: Authors | None = None,
+        client: KubeClient,
+        settings: AuthorCaptureOptions,
+        authors: AuthorAttribution | None = None,
         *,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
@@ -69,10 +69,10 @@ class AuthorCapture:
         self._client = client
         self._settings = settings
         self._clock = clock or SystemClock()
-        self._presented = Presented()
-        self._mutual = Mutual(settings.name)
-        self.authors = authors if authors is not None else Authors()  # an empty one is false
-        self.peers = Peers(
+        self._presented = ServerTlsContext()
+        self._mutual = MutualTls(settings.name)
+        self.authors = authors if authors is not None else AuthorAttribution()  # an empty one is false
+        self.peers = ReplicaPeers(
             self.authors,
             self._mutual,
             resolving(settings.peers, settings.peers_port),
@@ -84,7 +84,7 @@ class AuthorCapture:
         self.intake = AuthorIntake(
             self.authors, self.peers if settings.peers else None, metrics=metrics, clock=self._clock
         )
-        self.capturing = Capturing(client, settings.configuration, clock=self._clock)
+        self.capturing = WebhookRegistration(client, settings.configuration, clock=self._clock)
         self._reviews = ReviewServer(
             _address(settings.host, settings.port),
             self._presented.context,
@@ -113,7 +113,7 @@ class AuthorCapture:
     def peers_port(self) -> int | None:
         return self._facts.port
 
-    def capture(self, selection: Selection, catalog: Catalog) -> None:
+    def capture(self, selection: Selection, catalog: KindCatalog) -> None:
         """Have the API server ask about what is selected."""
         self.capturing.capture(selection, catalog)
 
@@ -125,7 +125,7 @@ class AuthorCapture:
         """For the readiness probe."""
         return self._presented.why_not() or (None if self.port else "nobody listens for reviews")
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ProcessPart]:
         """In the order in which they start; they end in the opposite one."""
         settings = self._settings
         certificate = certified(
@@ -137,15 +137,15 @@ class AuthorCapture:
             clock=self._clock,
         )
         among = [
-            Part("peers", self.peers.run),
-            Part("facts", lambda: self._serve(self._facts), self._facts.stop),
+            ProcessPart("peers", self.peers.run),
+            ProcessPart("facts", lambda: self._serve(self._facts), self._facts.stop),
         ]
         return [
             *certificate,
-            Part("capturing", self.capturing.run),
+            ProcessPart("capturing", self.capturing.run),
             *(among if settings.peers else ()),
-            Part("author facts", self.intake.run),
-            Part("reviews", lambda: self._serve(self._reviews), self._reviews.stop),
+            ProcessPart("author facts", self.intake.run),
+            ProcessPart("reviews", lambda: self._serve(self._reviews), self._reviews.stop),
         ]
 
     async def _serve(self, server: ReviewServer) -> None:
@@ -154,10 +154,10 @@ class AuthorCapture:
             await self._clock.sleep(0.05)
         await server.run()
 
-    def _readings(self) -> Iterable[Reading]:
+    def _readings(self) -> Iterable[MetricReading]:
         if self._presented.expires is not None:
             left = (self._presented.expires - self._clock.now()).total_seconds()
-            yield Reading(
+            yield MetricReading(
                 "author_webhook_certificate_seconds", "How long the certificate is still good.", left
             )
 

@@ -19,7 +19,7 @@ import msgspec
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
-from stoker.http_server.tls.mutual import Mutual
+from stoker.http_server.tls.mutual import MutualTls
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
@@ -36,7 +36,7 @@ BACKOFF = Backoff(base=0.1, ceiling=5.0, jitter=0.3)
 log = get_logger(__name__)
 
 
-class Peer(NamedTuple):
+class ReplicaAddress(NamedTuple):
     """Where a replica listens to the others."""
 
     host: str
@@ -46,7 +46,7 @@ class Peer(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
-    def of(cls, text: str) -> Peer | None:
+    def of(cls, text: str) -> ReplicaAddress | None:
         """From what a peer says about itself; None where that is no address."""
         host, _, port = text.rpartition(":")
         try:
@@ -56,35 +56,35 @@ class Peer(NamedTuple):
         return peer if 0 < peer.port < 65536 else None
 
 
-class Waiting(NamedTuple):
+class PendingFact(NamedTuple):
     """A fact on its way to a peer."""
 
     since: float
     data: bytes
 
 
-class _Sent(msgspec.Struct):
+class _SentFacts(msgspec.Struct):
     instance: str
     address: str
     facts: list[msgspec.Raw]
 
 
-class _Answer(msgspec.Struct):
+class _PeerAnswer(msgspec.Struct):
     instance: str
 
 
-_ANSWER = msgspec.json.Decoder(_Answer)
+_ANSWER = msgspec.json.Decoder(_PeerAnswer)
 
 
-class Link:
+class ReplicaLink:
     """The way to one peer."""
 
-    def __init__(self, peer: Peer, mutual: Mutual, clock: Clock, counts: Counter[str]) -> None:
+    def __init__(self, peer: ReplicaAddress, mutual: MutualTls, clock: Clock, counts: Counter[str]) -> None:
         self._peer = peer
         self._mutual = mutual
         self._clock = clock
         self._counts = counts
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[PendingFact] = deque()
         self._size = 0
         self._wake = asyncio.Event()
         self._nudged = asyncio.Event()
@@ -96,7 +96,7 @@ class Link:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def tell(self, waiting: Waiting) -> None:
+    def tell(self, waiting: PendingFact) -> None:
         if self._is_self:
             return
         self._waiting.append(waiting)
@@ -114,7 +114,7 @@ class Link:
             batch = self._next()
             if batch or not self.reached:
                 facts = [msgspec.Raw(each.data) for each in batch]
-                if await self._sent(session, _Sent(instance, address, facts)):
+                if await self._sent(session, _SentFacts(instance, address, facts)):
                     self._counts["sent"] += len(batch)
                     self.failures = 0
                     continue
@@ -131,10 +131,10 @@ class Link:
             async with deadline(self._clock, seconds):
                 await self._nudged.wait()
 
-    def _next(self) -> list[Waiting]:
+    def _next(self) -> list[PendingFact]:
         """What is sent next, without what nobody would ask for any more."""
         now = self._clock.monotonic()
-        batch: list[Waiting] = []
+        batch: list[PendingFact] = []
         size = 0
         while self._waiting and len(batch) < BATCH:
             first = self._waiting[0]
@@ -148,7 +148,7 @@ class Link:
             self._size -= len(first.data)
         return batch
 
-    def _put_back(self, batch: list[Waiting]) -> None:
+    def _put_back(self, batch: list[PendingFact]) -> None:
         self._waiting.extendleft(reversed(batch))
         self._size += sum(len(each.data) for each in batch)
         self._bound()
@@ -161,7 +161,7 @@ class Link:
         self._size -= len(self._waiting.popleft().data)
         self._counts[why] += 1
 
-    async def _sent(self, session: aiohttp.ClientSession, sent: _Sent) -> bool:
+    async def _sent(self, session: aiohttp.ClientSession, sent: _SentFacts) -> bool:
         """Whether the peer has it, or is we ourselves."""
         if self._mutual.client is None:
             return False

@@ -22,11 +22,11 @@ import msgspec
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
 from stoker.http_server.tls.ca_bundle import VALIDATING
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
@@ -40,24 +40,24 @@ SETTLE = 10.0
 LOOK_AGAIN = 300.0
 BACKOFF = Backoff(base=0.5, ceiling=60.0, jitter=0.3)
 
-_SELF_REVIEWS = Resource(
+_SELF_REVIEWS = ApiResource(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
 
 log = get_logger(__name__)
 
 
-class _Condition(msgspec.Struct, frozen=True):
+class _MatchCondition(msgspec.Struct, frozen=True):
     name: str = ""
     expression: str = ""
 
 
-class _Webhook(msgspec.Struct, rename="camel"):
+class _CaptureWebhook(msgspec.Struct, rename="camel"):
     """What is ours of the webhook."""
 
     name: str = ""
     rules: list[dict[str, Any]] | None = None
-    match_conditions: list[_Condition] = []
+    match_conditions: list[_MatchCondition] = []
     admission_review_versions: list[str] | None = None
     failure_policy: str = ""
     match_policy: str = ""
@@ -65,46 +65,46 @@ class _Webhook(msgspec.Struct, rename="camel"):
     timeout_seconds: int = 0
 
 
-class _Metadata(msgspec.Struct):
+class _CaptureMetadata(msgspec.Struct):
     uid: str = ""
 
 
-class _Configuration(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    webhooks: list[_Webhook] | None = None
+class _CaptureConfiguration(msgspec.Struct):
+    metadata: _CaptureMetadata = msgspec.field(default_factory=_CaptureMetadata)
+    webhooks: list[_CaptureWebhook] | None = None
 
 
-class _Found(NamedTuple):
+class _FoundWebhook(NamedTuple):
     """Our webhook, and of which object it is a part."""
 
     uid: str
-    webhook: _Webhook
+    webhook: _CaptureWebhook
 
 
-class Capturing:
+class WebhookRegistration:
     """Keeps one webhook's rules. `capture` says what is selected; `run` sees to it."""
 
-    def __init__(self, client: Client, name: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, client: KubeClient, name: str, *, clock: Clock | None = None) -> None:
         self._client = client
         self._name = name
         self._clock = clock or SystemClock()
         self._wake = asyncio.Event()
         self._own_user = ""
-        self._wanted: tuple[Selection, Catalog] | None = None
+        self._wanted: tuple[Selection, KindCatalog] | None = None
         self._news = False
         self._differs_since: float | None = None
         self._failures = 0
         self._said = ""
-        self._watched: Reflector[_Configuration] = Reflector(
+        self._watched: Reflector[_CaptureConfiguration] = Reflector(
             client,
             VALIDATING,
             fields=f"metadata.name={name}",
-            keep=msgspec.json.Decoder(_Configuration).decode,
+            keep=msgspec.json.Decoder(_CaptureConfiguration).decode,
             on_change=lambda _: self._wake.set(),
             clock=self._clock,
         )
 
-    def capture(self, selection: Selection, catalog: Catalog) -> None:
+    def capture(self, selection: Selection, catalog: KindCatalog) -> None:
         """From now on ask about this."""
         before, self._wanted = self._wanted, (selection, catalog)
         if before is None or _meant(*before) != _meant(selection, catalog):
@@ -145,7 +145,7 @@ class Capturing:
             return wait
         return await self._applied(found, fields)
 
-    async def _applied(self, found: _Found, fields: dict[str, Any]) -> float:
+    async def _applied(self, found: _FoundWebhook, fields: dict[str, Any]) -> float:
         body = {
             "apiVersion": VALIDATING.api_version,
             "kind": VALIDATING.kind,
@@ -154,7 +154,7 @@ class Capturing:
             "webhooks": [{"name": WEBHOOK, **fields}],
         }
         try:
-            await self._client.apply(VALIDATING, body, self._name, manager=MANAGER, into=Header)
+            await self._client.apply(VALIDATING, body, self._name, manager=MANAGER, into=ObjectHeader)
         except StokerError as error:
             self._failures += 1
             log.warning("capture.failed", name=self._name, reason=error.reason, error=error.message)
@@ -166,14 +166,14 @@ class Capturing:
     def _settled(self) -> None:
         self._news, self._differs_since, self._failures = False, None, 0
 
-    def _found(self) -> _Found | None:
+    def _found(self) -> _FoundWebhook | None:
         """Our webhook as it stands there."""
         found = self._watched.store.get(ObjectKey("", self._name))
         webhooks = (found.webhooks or ()) if found is not None else ()
         ours = next((each for each in webhooks if each.name == WEBHOOK), None)
-        return None if found is None or ours is None else _Found(found.metadata.uid, ours)
+        return None if found is None or ours is None else _FoundWebhook(found.metadata.uid, ours)
 
-    def _fields(self, found: _Found) -> dict[str, Any]:
+    def _fields(self, found: _FoundWebhook) -> dict[str, Any]:
         """What is to stand there; a group that nobody can describe at the moment stays as it is."""
         if self._wanted is None:
             return {}
@@ -207,13 +207,13 @@ class Capturing:
                 await self._clock.sleep(BACKOFF.delay(failures))
 
 
-def _meant(selection: Selection, catalog: Catalog) -> dict[str, Any]:
+def _meant(selection: Selection, catalog: KindCatalog) -> dict[str, Any]:
     return webhook(asked_of(selection, catalog), selection, "")
 
 
-def _differs(found: _Found, fields: dict[str, Any]) -> bool:
+def _differs(found: _FoundWebhook, fields: dict[str, Any]) -> bool:
     """Whether anything is to be written. A condition that somebody added is theirs, and stays."""
-    wanted = msgspec.convert({"name": WEBHOOK, **fields}, _Webhook)
+    wanted = msgspec.convert({"name": WEBHOOK, **fields}, _CaptureWebhook)
     conditions = {each.name: each for each in found.webhook.match_conditions}
     ours = [conditions[name] for name in CONDITIONS if name in conditions]
     # The API server keeps no empty list: where there are no rules, none are found and none are written.

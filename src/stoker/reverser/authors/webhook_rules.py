@@ -15,11 +15,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.reverser.authors.facts import SCALE
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.selection.rules import ChangeOperation
 from stoker.reverser.selection.selection import Selection
 
 # The API server reads expressions up to 100,000 characters, and all of an object must fit into etcd.
@@ -45,7 +45,7 @@ _ALWAYS = {
 _KIND = "request.resource.resource + '.' + request.resource.group"
 
 
-class Asked(NamedTuple):
+class ReviewedKind(NamedTuple):
     """One kind, or its `scale`, and which of its changes."""
 
     group: str
@@ -55,30 +55,34 @@ class Asked(NamedTuple):
     operations: tuple[str, ...]
 
 
-def webhook(asked: Iterable[Asked], selection: Selection, own_user: str) -> dict[str, Any]:
+def webhook(asked: Iterable[ReviewedKind], selection: Selection, own_user: str) -> dict[str, Any]:
     """The fields of the webhook, but its name and where it is."""
     return {**_ALWAYS, "rules": _rules(asked), "matchConditions": _conditions(selection, own_user)}
 
 
-def asked_of(selection: Selection, catalog: Catalog) -> tuple[Asked, ...]:
+def asked_of(selection: Selection, catalog: KindCatalog) -> tuple[ReviewedKind, ...]:
     """Everything that has to be asked about for a selection."""
     served = {each.resource: each for each in catalog.served}
-    found: list[Asked] = []
+    found: list[ReviewedKind] = []
     for resource in _one_version_each(selection.kinds, catalog):
         scope = "Namespaced" if resource.namespaced else "Cluster"
         operations = _operations(selection, resource)
-        found.append(Asked(resource.group, resource.version, resource.plural, scope, operations))
+        found.append(ReviewedKind(resource.group, resource.version, resource.plural, scope, operations))
         below = served[resource].subresources if resource in served else frozenset()
-        if SCALE in below and Operation.UPDATE in operations:
+        if SCALE in below and ChangeOperation.UPDATE in operations:
             scale = f"{resource.plural}/{SCALE}"
-            found.append(Asked(resource.group, resource.version, scale, scope, (Operation.UPDATE,)))
+            found.append(
+                ReviewedKind(resource.group, resource.version, scale, scope, (ChangeOperation.UPDATE,))
+            )
     return tuple(sorted(found))
 
 
-def asked_in(rules: Iterable[Any]) -> set[Asked]:
+def asked_in(rules: Iterable[Any]) -> set[ReviewedKind]:
     """What the rules of a webhook ask about; of rules that others wrote as much as can be read."""
     return {
-        Asked(group, version, resource, str(rule.get("scope", "*")), tuple(rule.get("operations") or ()))
+        ReviewedKind(
+            group, version, resource, str(rule.get("scope", "*")), tuple(rule.get("operations") or ())
+        )
         for rule in rules
         for group in rule.get("apiGroups") or ()
         for version in rule.get("apiVersions") or ()
@@ -86,9 +90,9 @@ def asked_in(rules: Iterable[Any]) -> set[Asked]:
     }
 
 
-def _one_version_each(kinds: Sequence[Resource], catalog: Catalog) -> list[Resource]:
+def _one_version_each(kinds: Sequence[ApiResource], catalog: KindCatalog) -> list[ApiResource]:
     """Two versions of a kind would be asked about as they are written, and each watch would miss half."""
-    chosen: dict[tuple[str, str], Resource] = {}
+    chosen: dict[tuple[str, str], ApiResource] = {}
     for resource in kinds:
         preferred = catalog.preferred(resource.group, resource.plural)
         name = (resource.group, resource.plural)
@@ -97,13 +101,13 @@ def _one_version_each(kinds: Sequence[Resource], catalog: Catalog) -> list[Resou
     return list(chosen.values())
 
 
-def _operations(selection: Selection, resource: Resource) -> tuple[str, ...]:
+def _operations(selection: Selection, resource: ApiResource) -> tuple[str, ...]:
     rules = [rule for rule in selection.rules if rule.names(resource.group, resource.plural)]
-    writes = (Operation.CREATE, Operation.UPDATE) if any(rule.writes for rule in rules) else ()
-    return (*writes, *((Operation.DELETE,) if any(rule.deletes for rule in rules) else ()))
+    writes = (ChangeOperation.CREATE, ChangeOperation.UPDATE) if any(rule.writes for rule in rules) else ()
+    return (*writes, *((ChangeOperation.DELETE,) if any(rule.deletes for rule in rules) else ()))
 
 
-def _rules(asked: Iterable[Asked]) -> list[dict[str, Any]]:
+def _rules(asked: Iterable[ReviewedKind]) -> list[dict[str, Any]]:
     """As few rules as say the same."""
     grouped: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
     for each in sorted(asked):

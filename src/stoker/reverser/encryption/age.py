@@ -38,14 +38,14 @@ _LONGEST = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Recipient:
+class AgeRecipient:
     """A public key that files are encrypted to."""
 
     text: str
     key: bytes
 
     @classmethod
-    def of(cls, text: str) -> Recipient:
+    def of(cls, text: str) -> AgeRecipient:
         """From `age1…`; raises with the reason if it is no recipient that files can be encrypted to."""
         human, key = _bech32(text)
         if human != _HUMAN_PART:
@@ -62,7 +62,7 @@ class Recipient:
         return self.text
 
 
-def encrypted(plain: bytes, recipient: Recipient) -> bytes:
+def encrypted(plain: bytes, recipient: AgeRecipient) -> bytes:
     """The whole file."""
     file_key = os.urandom(16)
     nonce = os.urandom(16)
@@ -80,7 +80,7 @@ def armored(file: bytes) -> str:
     return "\n".join((begin, *lines, end, ""))
 
 
-def _stanza(file_key: bytes, recipient: Recipient) -> bytes:
+def _stanza(file_key: bytes, recipient: AgeRecipient) -> bytes:
     """The file's key, wrapped so that only the recipient's identity opens it."""
     ours = X25519PrivateKey.generate()
     share = ours.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)

@@ -17,9 +17,9 @@ import msgspec
 
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
-from stoker.kube.client.objects import HeaderMeta
+from stoker.kube.client.objects import ObjectHeaderMeta
 from stoker.kube.client.resources import SECRETS
 from stoker.reverser.encryption.digests import LEAST_BYTES, NEWEST, DigestKeys
 from stoker.reverser.manifest.secret_policy import DIGEST_KEYS
@@ -27,23 +27,23 @@ from stoker.reverser.manifest.secret_policy import DIGEST_KEYS
 NAME = "gitops-reverser-digests"
 
 
-class _Secret(msgspec.Struct):
+class _DigestKeySecret(msgspec.Struct):
     """As much of it as is needed; it lives no longer than one call."""
 
-    metadata: HeaderMeta = HeaderMeta()
+    metadata: ObjectHeaderMeta = ObjectHeaderMeta()
     type: str = ""
     data: dict[str, str] = {}
 
 
-async def ensure_keys(client: Client, namespace: str, name: str = NAME) -> DigestKeys:
+async def ensure_keys(client: KubeClient, namespace: str, name: str = NAME) -> DigestKeys:
     """The keys as they are now; a Secret of that name that is no such one is refused."""
     try:
-        found = await client.get(SECRETS, name, namespace, into=_Secret)
+        found = await client.get(SECRETS, name, namespace, into=_DigestKeySecret)
     except NotFound:
         try:
-            found = await client.create(SECRETS, _new(namespace, name), namespace, into=_Secret)
+            found = await client.create(SECRETS, _new(namespace, name), namespace, into=_DigestKeySecret)
         except AlreadyExists:  # another replica was faster
-            found = await client.get(SECRETS, name, namespace, into=_Secret)
+            found = await client.get(SECRETS, name, namespace, into=_DigestKeySecret)
     if found.type == DIGEST_KEYS and not found.data:
         found = await _filled(client, namespace, name, found)
     if found.type != DIGEST_KEYS:
@@ -58,13 +58,13 @@ async def ensure_keys(client: Client, namespace: str, name: str = NAME) -> Diges
         raise Stalled(f"Secret {namespace}/{name} cannot be read", reason=Reason.INVALID_SPEC) from None
 
 
-async def _filled(client: Client, namespace: str, name: str, empty: _Secret) -> _Secret:
+async def _filled(client: KubeClient, namespace: str, name: str, empty: _DigestKeySecret) -> _DigestKeySecret:
     version = {"resourceVersion": empty.metadata.resource_version}
     body = {"metadata": version, "data": _new(namespace, name)["data"]}
     try:
-        return await client.patch(SECRETS, body, name, namespace, into=_Secret)
+        return await client.patch(SECRETS, body, name, namespace, into=_DigestKeySecret)
     except Conflict:  # another replica was faster
-        return await client.get(SECRETS, name, namespace, into=_Secret)
+        return await client.get(SECRETS, name, namespace, into=_DigestKeySecret)
 
 
 def _new(namespace: str, name: str) -> dict[str, object]:

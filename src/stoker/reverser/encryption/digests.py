@@ -66,14 +66,14 @@ class DigestKeys:
         return None
 
 
-class Digests:
+class ContentDigests:
     """The lines of one file."""
 
     def __init__(self, lines: Mapping[str, str] | None = None) -> None:
         self._lines = dict(lines or {})
 
     @classmethod
-    def read(cls, content: bytes | None) -> Digests:
+    def read(cls, content: bytes | None) -> ContentDigests:
         if content is None or len(content) > MAX_BYTES:
             return cls()
         found = map(_LINE.fullmatch, content.split(b"\n"))

@@ -10,10 +10,11 @@ How a worker uses it, one sealer for each destination whose policy is `Encrypt`:
 
     sealer = SopsSealer(recipients, keys, base, known)       keys: `digest_keys.ensure_keys`
     sealer.load(contents.get(sealer.path))                   after each refresh, before objects are rendered
-    content_of(…, sealer=sealer)                             bytes to write, or `Kept`: the file stays
+    content_of(…, sealer=sealer)                             bytes to write, or `UnchangedSecret`: the file
+                                                             stays
     edits = (*edits, *sealer.joined(edits))                  for each commit, in the order of the commits
 
-`known(path)` says which blob id the path has now, in git or on its way there: `Kept`
+`known(path)` says which blob id the path has now, in git or on its way there: `UnchangedSecret`
 always carries exactly that one. What was sealed and then not taken on (no room, a
 restart) is sealed anew the next time; nothing has to be undone here, also not after a
 push that failed. The digests are part of the commit that has the file.
@@ -31,18 +32,18 @@ from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
 from stoker.git.commit.types import FileEdit
-from stoker.reverser.encryption.age import Recipient
-from stoker.reverser.encryption.digests import FOLDER, DigestKeys, Digests
+from stoker.reverser.encryption.age import AgeRecipient
+from stoker.reverser.encryption.digests import FOLDER, ContentDigests, DigestKeys
 from stoker.reverser.encryption.sops import sealed_document
 from stoker.reverser.manifest.path import CORE
 from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.secret_policy import Kept
+from stoker.reverser.manifest.secret_policy import UnchangedSecret
 
 NAME = f"{FOLDER}/digests"
 _SECRETS = f"{CORE}/v1/secrets/"
 """Where sealed files lie below a base folder; nothing else is ever sealed."""
 
-Known = Callable[[str], str | None]
+KnownBlob = Callable[[str], str | None]
 
 
 class SopsSealer:
@@ -53,7 +54,7 @@ class SopsSealer:
         recipients: Collection[str],
         keys: DigestKeys,
         base: str,
-        known: Known,
+        known: KnownBlob,
         *,
         digits: int = 40,
         clock: Clock | None = None,
@@ -64,7 +65,7 @@ class SopsSealer:
         self._known = known
         self._digits = digits
         self._clock = clock if clock is not None else SystemClock()
-        self._digests = Digests()
+        self._digests = ContentDigests()
         self._made: dict[str, tuple[str, str]] = {}
         """Of what was sealed here: path to blob id and digest, which stay true whatever git says."""
         self._renewed = False
@@ -76,16 +77,17 @@ class SopsSealer:
 
     def load(self, content: bytes | None) -> None:
         """Begin from the digests as they stand in git; None if there are none."""
-        self._digests = Digests.read(content)
+        self._digests = ContentDigests.read(content)
         self._renewed = False
 
-    def sealed(self, path: str, plain: dict[str, Any]) -> bytes | Kept:
-        """The file for a sanitized Secret, or `Kept` where the one that is there holds just that."""
+    def sealed(self, path: str, plain: dict[str, Any]) -> bytes | UnchangedSecret:
+        """The file for a sanitized Secret, or `UnchangedSecret` where the one that is there holds just
+        that."""
         inner = self._inner(path)
         said = self._said(inner, plain)
         there = self._known(path)
         if there is not None and self._holds(inner, said, there):
-            return Kept(there)
+            return UnchangedSecret(there)
         content = sealed_document(plain, self._recipients, self._clock.now())
         blob = blob_of(content, digits=self._digits)
         self._made[inner] = blob, self._keys.digest(said, blob)
@@ -130,8 +132,8 @@ class SopsSealer:
         return "\n".join(parts).encode() + b"\n\n" + rendered(plain)
 
 
-def recipients_of(texts: Collection[str]) -> tuple[Recipient, ...]:
+def recipients_of(texts: Collection[str]) -> tuple[AgeRecipient, ...]:
     """All of them, each once and in an order of their own; raises where there is none or one is no good."""
     if not texts:
         raise Stalled("Secrets cannot be encrypted: there is no recipient", reason=Reason.INVALID_SPEC)
-    return tuple(map(Recipient.of, sorted(set(texts))))
+    return tuple(map(AgeRecipient.of, sorted(set(texts))))

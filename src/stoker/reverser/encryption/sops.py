@@ -22,7 +22,7 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.encryption.age import Recipient, armored, encrypted
+from stoker.reverser.encryption.age import AgeRecipient, armored, encrypted
 from stoker.reverser.manifest.render import in_order, rendered
 
 ENCRYPTED_REGEX = "^(data|stringData)$"
@@ -36,13 +36,13 @@ _TAG_BYTES = 16
 _MAX_INT = 1 << 63
 
 
-def sealed_document(plain: dict[str, Any], recipients: Sequence[Recipient], now: datetime) -> bytes:
+def sealed_document(plain: dict[str, Any], recipients: Sequence[AgeRecipient], now: datetime) -> bytes:
     """The file for a sanitized Secret."""
     if _METADATA in plain:
         raise InvalidValue(f"an object with a field {_METADATA} cannot be encrypted")
     if not recipients:
         raise InvalidValue("nothing is encrypted without a recipient")
-    walk = _Walk()
+    walk = _SopsEncryption()
     document = walk.mapping(in_order(plain), ())
     modified = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     document[_METADATA] = {
@@ -55,7 +55,7 @@ def sealed_document(plain: dict[str, Any], recipients: Sequence[Recipient], now:
     return rendered(document)
 
 
-class _Walk:
+class _SopsEncryption:
     """Once over a document: seals what is to be sealed, and takes the MAC of everything."""
 
     def __init__(self) -> None:

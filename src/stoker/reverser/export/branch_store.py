@@ -7,15 +7,15 @@ from collections.abc import Collection, Sequence
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.git_objects import blob_of
 from stoker.domain.refs import CommitId
-from stoker.git.commit.branch import Branch
-from stoker.git.commit.types import Author, FileEdit, NewCommit
-from stoker.reverser.export.types import Finished
+from stoker.git.commit.branch import RemoteBranch
+from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit
+from stoker.reverser.export.types import ExportFinish
 
 
 class BranchStore:
-    """Gathers what is to be written; see `types.Store`."""
+    """Gathers what is to be written; see `types.ExportStore`."""
 
-    def __init__(self, branch: Branch, author: Author, clock: Clock | None = None) -> None:
+    def __init__(self, branch: RemoteBranch, author: CommitAuthor, clock: Clock | None = None) -> None:
         self.digits = 40
         self._branch = branch
         self._author = author
@@ -50,10 +50,10 @@ class BranchStore:
         else:
             self._blobs[path] = blob_of(content, digits=self.digits)
 
-    async def finish(self, message: str) -> Finished:
+    async def finish(self, message: str) -> ExportFinish:
         if not self._edits:
-            return Finished(self._tip)
+            return ExportFinish(self._tip)
         edits = tuple(FileEdit(path, content) for path, content in self._edits.items())
         when = int(self._clock.now().timestamp())
         pushed = await self._branch.commit([NewCommit(self._author, self._author, message, edits, when)])
-        return Finished(pushed.tip, pushed.refused)
+        return ExportFinish(pushed.tip, pushed.refused)

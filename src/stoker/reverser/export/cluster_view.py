@@ -13,50 +13,50 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.api.registry import KINDS
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.kube.client import codec
-from stoker.kube.client.client import LIST_TRIES, Client
+from stoker.kube.client.client import LIST_TRIES, KubeClient
 from stoker.kube.client.discovery import Discovery
 from stoker.kube.client.errors import ApiError, Gone, NotFound, Unauthorized
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import NAMESPACES, Resource
-from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import NAMESPACES, ApiResource
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.reverser.export.types import ExportJob
 from stoker.reverser.manifest.named_secrets import SecretRef, secrets_named_by
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.kinds import Why
-from stoker.reverser.selection.labels import Labels
-from stoker.reverser.selection.selection import Selection, Watched, select
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.kinds import InertReason
+from stoker.reverser.selection.labels import ObjectLabels
+from stoker.reverser.selection.selection import Selection, WatchedKind, select
 
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ClusterView:
     """A cluster as far as rules and policies have to know it."""
 
-    catalog: Catalog
+    catalog: KindCatalog
     selection: Selection
     own: frozenset[SecretRef] | None
     """Secrets that resources of the product name; None if that cannot be found out."""
-    labels: Mapping[str, Labels] | None = None
+    labels: Mapping[str, ObjectLabels] | None = None
     """Of each namespace; None if no rule asks for them, or nobody may know."""
     cluster_uid: str = UNKNOWN
-    troubles: tuple[Note, ...] = ()
+    troubles: tuple[PathNote, ...] = ()
     notices: tuple[str, ...] = ()
 
-    def labels_of(self, namespace: str) -> Labels | None:
+    def labels_of(self, namespace: str) -> ObjectLabels | None:
         return None if self.labels is None else self.labels.get(namespace)
 
 
 @dataclass(slots=True)
-class _Looking:
+class _ClusterReader:
     """What was found on the way."""
 
-    client: Client
-    troubles: list[Note] = field(default_factory=list)
+    client: KubeClient
+    troubles: list[PathNote] = field(default_factory=list)
 
-    async def own(self, catalog: Catalog, known: frozenset[SecretRef]) -> frozenset[SecretRef] | None:
+    async def own(self, catalog: KindCatalog, known: frozenset[SecretRef]) -> frozenset[SecretRef] | None:
         """What resources of the product name, where it is installed."""
         found = set(known)
         try:
@@ -64,59 +64,63 @@ class _Looking:
                 served = catalog.preferred(kind.group, kind.plural)
                 if served is None:
                     continue
-                async for _, obj in objects_of(self.client, Watched(served.resource)):
+                async for _, obj in objects_of(self.client, WatchedKind(served.resource)):
                     found |= secrets_named_by(kind, obj)
         except Unauthorized:
             raise
         except ApiError as error:
             why = f"it is not known which resources of this product name: {error.message}"
-            self.troubles.append(Note("secrets", why))
+            self.troubles.append(PathNote("secrets", why))
             return None
         return frozenset(found)
 
-    async def namespaces(self, selection: Selection) -> Mapping[str, Labels] | None:
+    async def namespaces(self, selection: Selection) -> Mapping[str, ObjectLabels] | None:
         if not any(rule.namespace_labels.requirements for rule in selection.rules):
             return None
         try:
-            found = await self.client.list(NAMESPACES, into=Header)
+            found = await self.client.list(NAMESPACES, into=ObjectHeader)
         except Unauthorized:
             raise
         except ApiError as error:
-            self.troubles.append(Note(str(NAMESPACES), error.message))
+            self.troubles.append(PathNote(str(NAMESPACES), error.message))
             return None
         return {each.metadata.name: each.metadata.labels for each in found}
 
     async def cluster_uid(self) -> str:
         try:
-            return (await self.client.get(NAMESPACES, "kube-system", into=Header)).metadata.uid or UNKNOWN
+            return (
+                await self.client.get(NAMESPACES, "kube-system", into=ObjectHeader)
+            ).metadata.uid or UNKNOWN
         except Unauthorized:
             raise
         except ApiError:
             return UNKNOWN
 
 
-async def view_of(client: Client, job: ExportJob) -> View:
+async def view_of(client: KubeClient, job: ExportJob) -> ClusterView:
     """Ask what is served and what surrounds it; raises only where the server as a whole cannot be asked."""
     catalog = await Discovery(client).refresh()
     selection = select(job.rules, catalog, excluded=job.excluded)
-    looking = _Looking(client)
+    looking = _ClusterReader(client)
     own = await looking.own(catalog, job.own)
     labels = await looking.namespaces(selection)
     uid = await looking.cluster_uid()
-    hidden = [each for each in selection.inert if each.why is Why.PARTIAL_DISCOVERY]
+    hidden = [each for each in selection.inert if each.why is InertReason.PARTIAL_DISCOVERY]
     # A preset names more than many clusters serve; whoever wrote a rule wants to know.
     told = [
         each
         for each in selection.inert
-        if each not in hidden and (each.rule.kind != "preset" or each.why is not Why.UNKNOWN_KIND)
+        if each not in hidden and (each.rule.kind != "preset" or each.why is not InertReason.UNKNOWN_KIND)
     ]
-    looking.troubles += (Note(each.name, each.detail) for each in hidden)
-    return View(
+    looking.troubles += (PathNote(each.name, each.detail) for each in hidden)
+    return ClusterView(
         catalog, selection, own, labels, uid, tuple(looking.troubles), tuple(dict.fromkeys(map(str, told)))
     )
 
 
-async def objects_of(client: Client, watched: Watched) -> AsyncIterator[tuple[ObjectKey, dict[str, Any]]]:
+async def objects_of(
+    client: KubeClient, watched: WatchedKind
+) -> AsyncIterator[tuple[ManifestKey, dict[str, Any]]]:
     """Every object of a list. One that expires between two pages begins anew, and shows objects again."""
     resource = watched.resource
     what = resource.words("list", watched.namespace or None)
@@ -135,8 +139,8 @@ async def objects_of(client: Client, watched: Watched) -> AsyncIterator[tuple[Ob
 
 
 async def object_named(
-    client: Client, resource: Resource, namespace: str, name: str
-) -> tuple[ObjectKey, dict[str, Any]] | None:
+    client: KubeClient, resource: ApiResource, namespace: str, name: str
+) -> tuple[ManifestKey, dict[str, Any]] | None:
     """One object, None if there is no such one."""
     try:
         found = await client.get(resource, name, namespace or None, into=dict)
@@ -145,11 +149,11 @@ async def object_named(
     return _completed(resource, found)
 
 
-def _completed(resource: Resource, obj: dict[str, Any]) -> tuple[ObjectKey, dict[str, Any]]:
+def _completed(resource: ApiResource, obj: dict[str, Any]) -> tuple[ManifestKey, dict[str, Any]]:
     """Items of built-in kinds come without apiVersion and kind."""
     whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
     metadata = whole.get("metadata") or {}
-    key = ObjectKey(
+    key = ManifestKey(
         resource.group,
         resource.version,
         resource.plural,

@@ -18,33 +18,33 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stoker.domain.deletion_guard import Cause, Deletion, decide, digest_of
+from stoker.domain.deletion_guard import DeletionCandidate, DeletionCause, decide, digest_of
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.git_objects import Note, blob_of
+from stoker.domain.git_objects import PathNote, blob_of
 from stoker.domain.secrets import Secret
 from stoker.git.commit.types import FileEdit
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import ApiError, Unauthorized
 from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
-from stoker.reverser.export.cluster_view import View, objects_of, view_of
-from stoker.reverser.export.types import Exported, ExportJob, Store, Unwritable
+from stoker.reverser.export.cluster_view import ClusterView, objects_of, view_of
+from stoker.reverser.export.types import ExportJob, ExportReport, ExportStore, FileUnwritable
 from stoker.reverser.manifest.compare import describes, same_values
 from stoker.reverser.manifest.named_secrets import why_undecided
-from stoker.reverser.manifest.path import ObjectKey, place, placed
+from stoker.reverser.manifest.path import ManifestKey, place, placed
 from stoker.reverser.manifest.secret_policy import (
-    Kept,
     SecretPolicy,
-    Withheld,
+    UnchangedSecret,
+    WithheldSecret,
     content_of,
     is_secret,
     why_never,
 )
 from stoker.reverser.selection.noise import why_noise
-from stoker.reverser.selection.rules import DestinationRef, Operation
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.writer.batch import Change, Planned
-from stoker.reverser.writer.commit_message import Origin, message_of
-from stoker.reverser.writer.orphans import Orphan, sweep
+from stoker.reverser.selection.rules import ChangeOperation, DestinationRef
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.writer.batch import PendingFileChange, PlannedCommit
+from stoker.reverser.writer.commit_message import CommitOrigin, message_of
+from stoker.reverser.writer.orphans import OrphanFile, sweep
 from stoker.reverser.writer.ownership_marker import cluster_of, marker_path
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ NAME = "stoker-export"
 """By it the trailers of a commit tell an export from a reverser."""
 _READ_AT_ONCE = 50
 
-Progress = Callable[[str, int, int], None]
+ExportProgress = Callable[[str, int, int], None]
 
 
-class _Rewrite(NamedTuple):
+class _FileRewrite(NamedTuple):
     """A file that is there with other bytes."""
 
     ref: DestinationRef
-    key: ObjectKey
+    key: ManifestKey
     path: str
     content: bytes
     in_clear: bool
@@ -71,27 +71,32 @@ class Exporter:
     """One export."""
 
     def __init__(
-        self, client: Client, job: ExportJob, store: Store, to: str, progress: Progress = lambda *_: None
+        self,
+        client: KubeClient,
+        job: ExportJob,
+        store: ExportStore,
+        to: str,
+        progress: ExportProgress = lambda *_: None,
     ) -> None:
         self._client = client
         self._job = job
         self._store = store
         self._progress = progress
-        self._report = Exported(to)
-        self._listed: set[Watched] = set()
+        self._report = ExportReport(to)
+        self._listed: set[WatchedKind] = set()
         self._claimed: set[str] = set()
         # By what they are of: a list that begins anew shows objects twice.
-        self._changes: dict[str, Change] = {}
+        self._changes: dict[str, PendingFileChange] = {}
         self._same: set[str] = set()
-        self._rewrites: list[_Rewrite] = []
+        self._rewrites: list[_FileRewrite] = []
         self._of_others: set[str] = set()
         """Base folders whose marker names another cluster."""
         self._in_clear: set[str] = set()
-        self._left: set[ObjectKey] = set()
+        self._left: set[ManifestKey] = set()
         self._sealed: dict[DestinationRef, list[FileEdit]] = {}
         self._sealers: dict[DestinationRef, SopsSealer] = {}
 
-    async def run(self) -> Exported:
+    async def run(self) -> ExportReport:
         self._progress("asking what is served", 0, 0)
         view = await view_of(self._client, self._job)
         self._report.errors += view.troubles
@@ -108,7 +113,7 @@ class Exporter:
         self._join_digests()
         return await self._finish(view)
 
-    async def _take(self, view: View, watched: Watched) -> None:
+    async def _take(self, view: ClusterView, watched: WatchedKind) -> None:
         try:
             async for key, obj in objects_of(self._client, watched):
                 self._export(view, key, obj)
@@ -131,11 +136,11 @@ class Exporter:
                 self._same.add(each.path)
                 continue
             try:
-                self._put(each, Operation.UPDATE)
-            except Unwritable as error:
+                self._put(each, ChangeOperation.UPDATE)
+            except FileUnwritable as error:
                 self._fail(str(each.key), error.message)
 
-    def _export(self, view: View, key: ObjectKey, obj: dict[str, Any]) -> None:
+    def _export(self, view: ClusterView, key: ManifestKey, obj: dict[str, Any]) -> None:
         labels = (obj.get("metadata") or {}).get("labels") or {}
         taken = view.selection.taken_by(key, labels, view.labels_of(key.namespace))
         if not taken or why_never(obj, key, view.own or ()) or why_noise(obj, key):
@@ -149,7 +154,7 @@ class Exporter:
             except StokerError as error:
                 self._fail(str(key), error.message)
 
-    def _write(self, ref: DestinationRef, view: View, key: ObjectKey, obj: dict[str, Any]) -> None:
+    def _write(self, ref: DestinationRef, view: ClusterView, key: ManifestKey, obj: dict[str, Any]) -> None:
         target = self._job.targets[ref]
         path = place(key, target.base)
         self._claimed.add(path)  # it lives, whatever becomes of it here
@@ -159,7 +164,7 @@ class Exporter:
         content = content_of(
             obj, key, path, policy=target.policy, own=view.own or (), sealer=self._sealers.get(ref)
         )
-        if isinstance(content, Withheld):
+        if isinstance(content, WithheldSecret):
             self._claimed.discard(path)
             self._left.add(key)
             return
@@ -167,16 +172,16 @@ class Exporter:
         if in_clear:
             self._in_clear.add(path)
         there = self._store.blob(path)
-        if isinstance(content, Kept) or blob_of(content, digits=self._store.digits) == there:
+        if isinstance(content, UnchangedSecret) or blob_of(content, digits=self._store.digits) == there:
             self._same.add(path)
             return
-        rewrite = _Rewrite(ref, key, path, content, in_clear)
+        rewrite = _FileRewrite(ref, key, path, content, in_clear)
         if there is None:
-            self._put(rewrite, Operation.CREATE)
+            self._put(rewrite, ChangeOperation.CREATE)
         else:
             self._rewrites.append(rewrite)
 
-    def _put(self, file: _Rewrite, operation: Operation) -> None:
+    def _put(self, file: _FileRewrite, operation: ChangeOperation) -> None:
         self._store.put(file.path, file.content, private=file.in_clear)
         self._note(file.key, file.path, operation)
         if is_secret(file.key):
@@ -206,14 +211,14 @@ class Exporter:
                 sealer.load(there.get(sealer.path))
         return sealers
 
-    async def _tell_owners(self, view: View) -> None:
+    async def _tell_owners(self, view: ClusterView) -> None:
         markers = {marker_path(target.base): target.base for target in self._job.targets.values()}
         for path, content in (await self._store.read(sorted(markers))).items():
             self._report.notices.append(f"{path} says that a reverser writes to this folder by itself")
             if cluster_of(content) != view.cluster_uid:
                 self._of_others.add(markers[path])
 
-    async def _leave_or_delete(self, view: View) -> None:
+    async def _leave_or_delete(self, view: ClusterView) -> None:
         """What has no object any more: told, and with `prune` deleted."""
         orphans = sorted(set(self._orphans(view)))
         if not self._job.prune:
@@ -223,14 +228,14 @@ class Exporter:
         for orphan in self._released([orphan for orphan in orphans if orphan.path in described], orphans):
             try:
                 self._store.put(orphan.path, None)
-            except Unwritable as error:
+            except FileUnwritable as error:
                 self._fail(orphan.path, error.message)
             else:
-                self._note(orphan.key, orphan.path, Operation.DELETE)
+                self._note(orphan.key, orphan.path, ChangeOperation.DELETE)
                 for ref in self._sealers:
                     self._sealed.setdefault(ref, []).append(FileEdit(orphan.path, None))
 
-    async def _described(self, orphans: list[Orphan]) -> set[str]:
+    async def _described(self, orphans: list[OrphanFile]) -> set[str]:
         """The files that are manifests of their object."""
         described: set[str] = set()
         for start in range(0, len(orphans), _READ_AT_ONCE):
@@ -243,11 +248,14 @@ class Exporter:
             }
         return described
 
-    def _released(self, ours: list[Orphan], orphans: list[Orphan]) -> list[Orphan]:
+    def _released(self, ours: list[OrphanFile], orphans: list[OrphanFile]) -> list[OrphanFile]:
         """What may be deleted; all else is kept and named, and held deletions are an error."""
         digest = digest_of(orphan.path for orphan in ours if not self._is_of_others(orphan))
         approved = self._job.approved_plan
-        plan = [Deletion(orphan.path, Cause.ORPHAN, ours=not self._is_of_others(orphan)) for orphan in ours]
+        plan = [
+            DeletionCandidate(orphan.path, DeletionCause.ORPHAN, ours=not self._is_of_others(orphan))
+            for orphan in ours
+        ]
         files = sum(1 for _ in self._canonical())
         decision = decide(plan, files, self._job.budget, digest=digest, approved=approved)
         if decision.hold:
@@ -258,11 +266,11 @@ class Exporter:
         self._report.orphans_kept += (orphan.path for orphan in orphans if orphan.path not in deleted)
         return [orphan for orphan in ours if orphan.path in deleted]
 
-    def _is_of_others(self, orphan: Orphan) -> bool:
+    def _is_of_others(self, orphan: OrphanFile) -> bool:
         return any(not base or orphan.path.startswith(f"{base}/") for base in self._of_others)
 
-    def _orphans(self, view: View) -> Iterator[Orphan]:
-        def shows(watched: Watched, key: ObjectKey) -> bool | None:
+    def _orphans(self, view: ClusterView) -> Iterator[OrphanFile]:
+        def shows(watched: WatchedKind, key: ManifestKey) -> bool | None:
             return False if watched in self._listed else None
 
         for ref, target in self._job.targets.items():
@@ -280,14 +288,14 @@ class Exporter:
             for edit in sealer.joined(self._sealed.get(ref, ())):
                 try:
                     self._store.put(edit.path, edit.content)
-                except Unwritable as error:
+                except FileUnwritable as error:
                     self._fail(edit.path, error.message)
 
-    async def _finish(self, view: View) -> Exported:
+    async def _finish(self, view: ClusterView) -> ExportReport:
         self._progress("finishing", 0, 0)
-        origin = Origin(view.cluster_uid, "", NAME, NAME)
+        origin = CommitOrigin(view.cluster_uid, "", NAME, NAME)
         changes = tuple(self._changes.values())
-        message = message_of(Planned(None, changes), origin) if changes else "Export\n"
+        message = message_of(PlannedCommit(None, changes), origin) if changes else "Export\n"
         finished = await self._store.finish(message)
         refused = {note.path for note in finished.refused}
         self._report.errors += finished.refused
@@ -296,23 +304,23 @@ class Exporter:
         self._report.in_clear = len(self._in_clear)
         self._report.left_out = len(self._left)
         lists = {
-            Operation.CREATE: self._report.added,
-            Operation.UPDATE: self._report.modified,
-            Operation.DELETE: self._report.deleted,
+            ChangeOperation.CREATE: self._report.added,
+            ChangeOperation.UPDATE: self._report.modified,
+            ChangeOperation.DELETE: self._report.deleted,
         }
         for change in changes:
             if change.path not in refused:
                 lists[change.operation].append(change.path)
         return self._report
 
-    def _note(self, key: ObjectKey, path: str, operation: Operation) -> None:
-        self._changes.setdefault(path, Change(key, path, None, operation, 0.0))
+    def _note(self, key: ManifestKey, path: str, operation: ChangeOperation) -> None:
+        self._changes.setdefault(path, PendingFileChange(key, path, None, operation, 0.0))
 
     def _fail(self, what: str, why: str) -> None:
-        self._report.errors.append(Note(what, why))
+        self._report.errors.append(PathNote(what, why))
 
 
-def why_left(obj: dict[str, Any], key: ObjectKey, view: View, policy: SecretPolicy) -> str | None:
+def why_left(obj: dict[str, Any], key: ManifestKey, view: ClusterView, policy: SecretPolicy) -> str | None:
     """Why an export leaves an object out that rules and noise would let in; None if it does not."""
     if (obj.get("metadata") or {}).get("deletionTimestamp"):
         return "it is being deleted"

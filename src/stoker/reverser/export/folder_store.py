@@ -20,8 +20,8 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled
 from stoker.domain.git_objects import BlobHash, shown
 from stoker.domain.reasons import Reason
 from stoker.fs.data_folder import CREATE, DataFolder, enter, prune, publish, remove, sync_volume, write_all
-from stoker.fs.folder_cursor import Descent
-from stoker.reverser.export.types import Finished, Unwritable
+from stoker.fs.folder_cursor import DirWalk
+from stoker.reverser.export.types import ExportFinish, FileUnwritable
 
 _HALF_WRITTEN = re.compile(r"\.stoker-[0-9a-f]{16}\.tmp")
 _CHUNK = 1 << 20
@@ -32,14 +32,14 @@ _OF_THE_VOLUME = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class FolderStore:
-    """Writes at once; see `types.Store`."""
+    """Writes at once; see `types.ExportStore`."""
 
     digits = 40
 
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
         self._paths: dict[str, set[str]] = {}
-        self._descent = Descent(folder.fd, _made)
+        self._descent = DirWalk(folder.fd, _made)
         self._wrote = False
 
     @classmethod
@@ -100,12 +100,12 @@ class FolderStore:
                     f"{self._folder.place} cannot be written: {error.strerror}",
                     reason=Reason.DATA_VOLUME_FAILED,
                 ) from None
-            raise Unwritable(f"{shown(path)} cannot be written: {error.strerror or error}") from None
+            raise FileUnwritable(f"{shown(path)} cannot be written: {error.strerror or error}") from None
 
-    async def finish(self, message: str) -> Finished:
+    async def finish(self, message: str) -> ExportFinish:
         if self._wrote:
             sync_volume(self._folder.fd)
-        return Finished()
+        return ExportFinish()
 
     def _write(self, folder: int, name: str, content: bytes, mode: int) -> None:
         beside = f".stoker-{os.urandom(8).hex()}.tmp"

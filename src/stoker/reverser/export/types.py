@@ -1,6 +1,6 @@
 """What an export is to do, where it writes to, and what it tells, as values.
 
-`stoker.reverser.export.exporter` carries it out; a `Store` is a folder of this machine
+`stoker.reverser.export.exporter` carries it out; a `ExportStore` is a folder of this machine
 (`stoker.reverser.export.folder_store`) or a branch elsewhere (`stoker.reverser.export.branch_store`).
 """
 
@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 
 from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import StokerError
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.reverser.encryption.digests import DigestKeys
 from stoker.reverser.manifest.named_secrets import SecretRef
-from stoker.reverser.selection.explain import Target
+from stoker.reverser.selection.explain import ExplainTarget
 from stoker.reverser.selection.preset import EXCLUDED, GroupResource
-from stoker.reverser.selection.rules import DestinationRef, Rule
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule
 
 _LISTED = 20
 
@@ -26,8 +26,8 @@ _LISTED = 20
 class ExportJob:
     """Which objects go where."""
 
-    rules: tuple[Rule, ...]
-    targets: Mapping[DestinationRef, Target]
+    rules: tuple[SelectionRule, ...]
+    targets: Mapping[DestinationRef, ExplainTarget]
     recipients: Mapping[DestinationRef, tuple[str, ...]] = field(default_factory=dict)
     """Of those whose policy is `Encrypt`."""
     excluded: frozenset[GroupResource] = EXCLUDED
@@ -41,18 +41,18 @@ class ExportJob:
     """Digest of the deletions that a person approved."""
 
 
-class Unwritable(StokerError):
+class FileUnwritable(StokerError):
     """One file cannot be written; others can."""
 
 
-class Finished(NamedTuple):
+class ExportFinish(NamedTuple):
     """What became of it in the end."""
 
     commit: str | None = None
-    refused: tuple[Note, ...] = ()
+    refused: tuple[PathNote, ...] = ()
 
 
-class Store(Protocol):
+class ExportStore(Protocol):
     """Where files are written to. Everything but `begin`, `read` and `finish` is quick."""
 
     digits: int
@@ -78,13 +78,13 @@ class Store(Protocol):
         """Have this content there, or nothing; raises Unwritable if only this one cannot be had."""
         ...
 
-    async def finish(self, message: str) -> Finished:
+    async def finish(self, message: str) -> ExportFinish:
         """Make it last."""
         ...
 
 
 @dataclass(slots=True)
-class Exported:
+class ExportReport:
     """What an export did."""
 
     to: str
@@ -95,7 +95,7 @@ class Exported:
     unchanged: int = 0
     left_out: int = 0
     in_clear: int = 0
-    errors: list[Note] = field(default_factory=list)
+    errors: list[PathNote] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     commit: str | None = None
 

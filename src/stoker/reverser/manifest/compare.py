@@ -12,7 +12,7 @@ from typing import Any
 
 from stoker.api.manifests.yaml import load_documents
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.manifest.render import rendered
 
 
@@ -25,7 +25,7 @@ def same_values(theirs: bytes, ours: bytes) -> bool:
         return False
 
 
-def describes(content: bytes, key: ObjectKey, kind: str = "") -> bool:
+def describes(content: bytes, key: ManifestKey, kind: str = "") -> bool:
     """Whether a file is a manifest of this object; `kind` is compared where it is known."""
     try:
         values = _document(content)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase
 from stoker.api.kinds.stoker import Stoker
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.api.secret_references import secret_references
 from stoker.domain.injection import MANAGED_BY_STOKER, minted_secret
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol.names import CR_KIND_LABEL, CR_NAME_LABEL
 
 EVERYWHERE = "*"
@@ -27,9 +27,9 @@ PART_OF = "app.kubernetes.io/part-of"
 """The label of what belongs to this product; its certificates carry it."""
 
 _GROUPS = frozenset(kind.group for kind in KINDS)
-_DOORS: Mapping[str, FrontDoor] = {
-    Stoker.__name__: FrontDoor.STOKER,
-    IgnitionSync.__name__: FrontDoor.IGNITION_SYNC,
+_DOORS: Mapping[str, SyncResourceKind] = {
+    Stoker.__name__: SyncResourceKind.STOKER,
+    IgnitionSync.__name__: SyncResourceKind.IGNITION_SYNC,
 }
 
 
@@ -40,7 +40,7 @@ class SecretRef(NamedTuple):
     name: str
 
 
-def secrets_named_by(kind: Kind, obj: Mapping[str, Any]) -> frozenset[SecretRef]:
+def secrets_named_by(kind: CustomResourceKind, obj: Mapping[str, Any]) -> frozenset[SecretRef]:
     """What an object of ours names, and what the controller makes for it."""
     metadata = obj.get("metadata") or {}
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")

@@ -44,7 +44,7 @@ _GROUP = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?")
 _VERSION = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 
 
-class ObjectKey(NamedTuple):
+class ManifestKey(NamedTuple):
     """Which object: its kind as the API addresses it, and its name there."""
 
     group: str
@@ -63,7 +63,7 @@ class ObjectKey(NamedTuple):
         return "/".join(part for part in (self.group or CORE, *self[1:]) if part)
 
 
-def place(key: ObjectKey, base: str) -> RelPath:
+def place(key: ManifestKey, base: str) -> RelPath:
     """The path of the object's file below `base`, which is a canonical path or empty."""
     folders = [base] if base else []
     folders.append("%63ore" if key.group == CORE else _part(key.group) if key.group else CORE)
@@ -74,7 +74,7 @@ def place(key: ObjectKey, base: str) -> RelPath:
     return RelPath(path)
 
 
-def placed(path: str, base: str) -> ObjectKey | None:
+def placed(path: str, base: str) -> ManifestKey | None:
     """The object whose file lies at a path; None if no object's file would lie there."""
     if base:
         if not path.startswith(base + "/"):
@@ -87,7 +87,7 @@ def placed(path: str, base: str) -> ObjectKey | None:
         return None
     try:
         group, version, resource, *rest = (unquote_to_bytes(part).decode() for part in parts)
-        key = ObjectKey(
+        key = ManifestKey(
             "" if parts[0] == CORE else group, version, resource, rest[0] if rest[1:] else "", rest[-1]
         )
         canonical = place(key, "") == path

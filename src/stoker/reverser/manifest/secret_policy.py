@@ -19,7 +19,7 @@ from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.reverser.manifest.named_secrets import SecretRef, is_named, is_ours
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.noise import SECRETS, is_helm_release
@@ -39,27 +39,27 @@ class SecretPolicy(StrEnum):
     EXCLUDE = "Exclude"
 
 
-class Withheld(NamedTuple):
+class WithheldSecret(NamedTuple):
     """An object that gets no file, and why."""
 
     why: str
 
 
-class Kept(NamedTuple):
+class UnchangedSecret(NamedTuple):
     """A sealed file that says already what is to be said: it stays as it is, under this blob id."""
 
     blob: str
 
 
-class Sealer(Protocol):
+class SecretSealer(Protocol):
     """Who encrypts a Secret for the recipients of a destination."""
 
-    def sealed(self, path: str, plain: dict[str, Any]) -> bytes | Kept:
-        """The file for a sanitized Secret; `Kept` where the one that is there holds just that."""
+    def sealed(self, path: str, plain: dict[str, Any]) -> bytes | UnchangedSecret:
+        """The file for a sanitized Secret; `UnchangedSecret` where the one that is there holds just that."""
         ...
 
 
-def is_secret(key: ObjectKey) -> bool:
+def is_secret(key: ManifestKey) -> bool:
     """Of the core group; a kind of another group that is called so is not one."""
     return (key.group, key.resource) == SECRETS
 
@@ -75,7 +75,7 @@ def own_secrets(configs: Collection[GitRepoConfig]) -> frozenset[SecretRef]:
     return frozenset(refs)
 
 
-def why_never(obj: Mapping[str, Any], key: ObjectKey, own: Collection[SecretRef]) -> str | None:
+def why_never(obj: Mapping[str, Any], key: ManifestKey, own: Collection[SecretRef]) -> str | None:
     """Why a Secret is written under no policy; None if the policy decides, and for every other kind."""
     if not is_secret(key):
         return None
@@ -94,22 +94,22 @@ def why_never(obj: Mapping[str, Any], key: ObjectKey, own: Collection[SecretRef]
 
 def content_of(
     obj: dict[str, Any],
-    key: ObjectKey,
+    key: ManifestKey,
     path: str,
     *,
     policy: SecretPolicy = SecretPolicy.EXCLUDE,
     own: Collection[SecretRef] = (),
-    sealer: Sealer | None = None,
-) -> bytes | Kept | Withheld:
+    sealer: SecretSealer | None = None,
+) -> bytes | UnchangedSecret | WithheldSecret:
     """The file of an object of any kind, or why it gets none."""
     plain = sanitized(obj)
     if not is_secret(key):
         return rendered(plain)
     why = why_never(obj, key, own)
     if why is not None:
-        return Withheld(why)
+        return WithheldSecret(why)
     if policy is SecretPolicy.EXCLUDE:
-        return Withheld("the destination's secretPolicy is Exclude")
+        return WithheldSecret("the destination's secretPolicy is Exclude")
     if policy is SecretPolicy.REDACT:
         return _redacted(plain)
     if policy is SecretPolicy.INCLUDE:

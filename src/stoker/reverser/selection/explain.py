@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.reverser.manifest.named_secrets import SecretRef
-from stoker.reverser.manifest.path import ObjectKey, place
+from stoker.reverser.manifest.path import ManifestKey, place
 from stoker.reverser.manifest.secret_policy import SecretPolicy, is_secret, why_never
-from stoker.reverser.selection.labels import Labels
+from stoker.reverser.selection.labels import ObjectLabels
 from stoker.reverser.selection.noise import why_noise
 from stoker.reverser.selection.preset import EXCLUDED, GroupResource
-from stoker.reverser.selection.rules import DestinationRef, Rule
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule
 from stoker.reverser.selection.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ExplainTarget:
     """What of a destination matters to the question."""
 
     base: str
@@ -29,12 +29,12 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ExplainContext:
     """What is known beside the object."""
 
-    targets: Mapping[DestinationRef, Target] = field(default_factory=dict)
+    targets: Mapping[DestinationRef, ExplainTarget] = field(default_factory=dict)
     own: Collection[SecretRef] = ()
-    namespace_labels: Labels | None = None
+    namespace_labels: ObjectLabels | None = None
     excluded: frozenset[GroupResource] = EXCLUDED
 
 
@@ -46,7 +46,9 @@ class Explanation:
     lines: tuple[str, ...]
 
 
-def explain(obj: Mapping[str, Any], key: ObjectKey, selection: Selection, around: Around) -> Explanation:
+def explain(
+    obj: Mapping[str, Any], key: ManifestKey, selection: Selection, around: ExplainContext
+) -> Explanation:
     """Why the object is written, and where; or the first thing that keeps it out."""
     labels = (obj.get("metadata") or {}).get("labels") or {}
     taken = selection.taken_by(key, labels, around.namespace_labels)
@@ -59,7 +61,9 @@ def explain(obj: Mapping[str, Any], key: ObjectKey, selection: Selection, around
     return Explanation(any(written for written, _ in fates), tuple(line for _, line in fates))
 
 
-def _fate(key: ObjectKey, to: DestinationRef, rules: tuple[Rule, ...], around: Around) -> tuple[bool, str]:
+def _fate(
+    key: ManifestKey, to: DestinationRef, rules: tuple[SelectionRule, ...], around: ExplainContext
+) -> tuple[bool, str]:
     by = ", ".join(str(rule.source) for rule in rules)
     target = around.targets.get(to)
     if target is None:
@@ -70,7 +74,9 @@ def _fate(key: ObjectKey, to: DestinationRef, rules: tuple[Rule, ...], around: A
     return True, f"{key} is in {to} at {place(key, target.base)}{how}; selected by {by}"
 
 
-def _why_not_taken(key: ObjectKey, labels: Labels, selection: Selection, around: Around) -> Iterator[str]:
+def _why_not_taken(
+    key: ManifestKey, labels: ObjectLabels, selection: Selection, around: ExplainContext
+) -> Iterator[str]:
     if GroupResource(key.group, key.resource) in around.excluded:
         yield f"{key} is left out: its kind is excluded from every rule"
         return
@@ -86,7 +92,9 @@ def _why_not_taken(key: ObjectKey, labels: Labels, selection: Selection, around:
             yield str(inert)
 
 
-def _misfit(rule: Rule, key: ObjectKey, labels: Labels, around: Around, selects_version: bool) -> str:
+def _misfit(
+    rule: SelectionRule, key: ManifestKey, labels: ObjectLabels, around: ExplainContext, selects_version: bool
+) -> str:
     if not rule.reaches(key.namespace):
         where = f"namespace {rule.namespace}" if rule.namespace else "all namespaces"
         return f"looks into {where} only" if rule.namespaced else "looks only at objects in no namespace"

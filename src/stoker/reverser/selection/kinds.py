@@ -1,6 +1,6 @@
 """What one name in a rule stands for on this server: served kinds, or the reason why none.
 
-A name that selects nothing is no error. It is kept as `Inert` and tried again with
+A name that selects nothing is no error. It is kept as `InertName` and tried again with
 the next discovery, because the kind may be installed later, or its server come back.
 """
 
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from stoker.kube.client.served_kinds import Catalog, Served
+from stoker.kube.client.served_kinds import KindCatalog, ServedResource
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import ANY, Named, Rule, RuleRef
+from stoker.reverser.selection.rules import ANY, RuleRef, RuleResource, SelectionRule
 
 _NEEDED_VERBS = frozenset({"list", "watch"})
 
 
-class Why(StrEnum):
+class InertReason(StrEnum):
     """Why a name selects nothing, as one word."""
 
     UNKNOWN_KIND = "UnknownKind"
@@ -31,12 +31,12 @@ class Why(StrEnum):
     TOO_MANY_KINDS = "TooManyKinds"
 
 
-class Inert(NamedTuple):
+class InertName(NamedTuple):
     """A name in a rule that selects nothing at present."""
 
     rule: RuleRef
     name: str
-    why: Why
+    why: InertReason
     detail: str
 
     def __str__(self) -> str:
@@ -44,17 +44,22 @@ class Inert(NamedTuple):
 
 
 def resolve(
-    rule: Rule, named: Named, catalog: Catalog, excluded: frozenset[GroupResource], *, watch_all: bool
-) -> tuple[Served, ...] | Inert:
+    rule: SelectionRule,
+    named: RuleResource,
+    catalog: KindCatalog,
+    excluded: frozenset[GroupResource],
+    *,
+    watch_all: bool,
+) -> tuple[ServedResource, ...] | InertName:
     """The kinds that a name of a rule selects, each in the versions that the rule wants."""
 
-    def inert(why: Why, detail: str) -> Inert:
-        return Inert(rule.source, str(named), why, detail)
+    def inert(why: InertReason, detail: str) -> InertName:
+        return InertName(rule.source, str(named), why, detail)
 
     if named.subresource:
-        return inert(Why.SUBRESOURCE, "is part of its object and not written by itself")
+        return inert(InertReason.SUBRESOURCE, "is part of its object and not written by itself")
     if named.resource == ANY and not watch_all:
-        return inert(Why.WILDCARD, "selects nothing: this installation does not watch all kinds")
+        return inert(InertReason.WILDCARD, "selects nothing: this installation does not watch all kinds")
     served = [
         each
         for each in catalog.served
@@ -72,37 +77,37 @@ def resolve(
 
 
 def _conditions(
-    rule: Rule, excluded: frozenset[GroupResource]
-) -> tuple[tuple[Why, str, Callable[[Served], bool]], ...]:
+    rule: SelectionRule, excluded: frozenset[GroupResource]
+) -> tuple[tuple[InertReason, str, Callable[[ServedResource], bool]], ...]:
     outside = "is in no namespace, and the rule is for objects within namespaces"
     inside = "lives in namespaces, and the rule has the scope Cluster"
     return (
         (
-            Why.EXCLUDED,
+            InertReason.EXCLUDED,
             "is excluded from every rule",
             lambda each: GroupResource(each.resource.group, each.resource.plural) not in excluded,
         ),
         (
-            Why.VERSION_NOT_SERVED,
+            InertReason.VERSION_NOT_SERVED,
             f"is not served in version {' or '.join(sorted(rule.versions))}",
             lambda each: each.resource.version in rule.versions if rule.versions else each.preferred,
         ),
         (
-            Why.SCOPE_MISMATCH,
+            InertReason.SCOPE_MISMATCH,
             outside if rule.namespaced else inside,
             lambda each: each.resource.namespaced is rule.namespaced,
         ),
         (
-            Why.NO_LIST_WATCH,
+            InertReason.NO_LIST_WATCH,
             "cannot be listed and watched",
             lambda each: each.verbs >= _NEEDED_VERBS,
         ),
     )
 
 
-def _why_unknown(rule: Rule, named: Named, catalog: Catalog) -> tuple[Why, str]:
+def _why_unknown(rule: SelectionRule, named: RuleResource, catalog: KindCatalog) -> tuple[InertReason, str]:
     if named.group is not None and rule.groups and named.group not in rule.groups:
-        return Why.UNKNOWN_KIND, "names a group that apiGroups of the same rule leaves out"
+        return InertReason.UNKNOWN_KIND, "names a group that apiGroups of the same rule leaves out"
     groups = {named.group} if named.group is not None else rule.groups
     hidden = [
         each.api_version
@@ -110,8 +115,11 @@ def _why_unknown(rule: Rule, named: Named, catalog: Catalog) -> tuple[Why, str]:
         if not groups or each.api_version.rpartition("/")[0] in groups
     ]
     if hidden:
-        return Why.PARTIAL_DISCOVERY, f"is not known while the server cannot describe {', '.join(hidden)}"
+        return (
+            InertReason.PARTIAL_DISCOVERY,
+            f"is not known while the server cannot describe {', '.join(hidden)}",
+        )
     for each in catalog.served:
         if named.resource in (each.singular, *each.short_names):
-            return Why.UNKNOWN_KIND, f"is not served; the plural name is {each.resource}"
-    return Why.UNKNOWN_KIND, "is not served; it is watched as soon as it is"
+            return InertReason.UNKNOWN_KIND, f"is not served; the plural name is {each.resource}"
+    return InertReason.UNKNOWN_KIND, "is not served; it is watched as soon as it is"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stoker.api.meta import LabelSelector
 
-Labels = Mapping[str, str]
+ObjectLabels = Mapping[str, str]
 
 _FITS: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
     "In": lambda value, values: value in values,
@@ -18,14 +18,14 @@ _FITS: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class SelectorRequirement:
     """One condition on one label."""
 
     key: str
     operator: str
     values: frozenset[str] = frozenset()
 
-    def fits(self, labels: Labels) -> bool:
+    def fits(self, labels: ObjectLabels) -> bool:
         return _FITS[self.operator](labels.get(self.key), self.values)
 
     def __str__(self) -> str:
@@ -34,28 +34,30 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
+class LabelMatcher:
     """Conditions that must all hold; none is fitted by everything."""
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[SelectorRequirement, ...] = ()
 
     @classmethod
-    def of(cls, selector: LabelSelector | None) -> Selector:
+    def of(cls, selector: LabelSelector | None) -> LabelMatcher:
         if selector is None:
             return EVERYTHING
-        same = (Requirement(key, "In", frozenset({v})) for key, v in (selector.match_labels or {}).items())
+        same = (
+            SelectorRequirement(key, "In", frozenset({v})) for key, v in (selector.match_labels or {}).items()
+        )
         more = (
-            Requirement(each.key, each.operator, frozenset(each.values or ()))
+            SelectorRequirement(each.key, each.operator, frozenset(each.values or ()))
             for each in selector.match_expressions or ()
         )
         return cls((*same, *more))
 
-    def misfit(self, labels: Labels) -> Requirement | None:
+    def misfit(self, labels: ObjectLabels) -> SelectorRequirement | None:
         """The first condition that does not hold."""
         return next((each for each in self.requirements if not each.fits(labels)), None)
 
-    def fits(self, labels: Labels) -> bool:
+    def fits(self, labels: ObjectLabels) -> bool:
         return self.misfit(labels) is None
 
 
-EVERYTHING = Selector()
+EVERYTHING = LabelMatcher()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stoker.domain.protocol.names import CR_KIND_LABEL, CR_NAME_LABEL
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.preset import GroupResource
 
 CONFIG_MAPS = GroupResource("", "configmaps")
@@ -39,7 +39,7 @@ _KEPT_MAPS = {
 }
 
 
-def why_noise(obj: Mapping[str, Any], key: ObjectKey) -> str | None:
+def why_noise(obj: Mapping[str, Any], key: ManifestKey) -> str | None:
     """Why the object is not worth a file; None if it is."""
     metadata = obj.get("metadata") or {}
     labels = metadata.get("labels") or {}
@@ -56,7 +56,7 @@ def why_noise(obj: Mapping[str, Any], key: ObjectKey) -> str | None:
     return _why_kept_by_the_server(kind, key, labels, annotations)
 
 
-def is_helm_release(obj: Mapping[str, Any], key: ObjectKey) -> bool:
+def is_helm_release(obj: Mapping[str, Any], key: ManifestKey) -> bool:
     """Whether Helm keeps a release in this Secret or ConfigMap."""
     labels = (obj.get("metadata") or {}).get("labels") or {}
     return (
@@ -66,7 +66,7 @@ def is_helm_release(obj: Mapping[str, Any], key: ObjectKey) -> bool:
     )
 
 
-def _why_noisy_map(key: ObjectKey, labels: Mapping[str, str]) -> str | None:
+def _why_noisy_map(key: ManifestKey, labels: Mapping[str, str]) -> str | None:
     if CR_NAME_LABEL in labels and CR_KIND_LABEL in labels:
         return "controller and agents of this product speak through it"
     return _GENERATED_MAPS.get(key.name) or _KEPT_MAPS.get((key.namespace, key.name))
@@ -81,7 +81,7 @@ def _controller_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _why_kept_by_the_server(
-    kind: GroupResource, key: ObjectKey, labels: Mapping[str, str], annotations: Mapping[str, str]
+    kind: GroupResource, key: ManifestKey, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> str | None:
     if kind == _SERVICES and (key.namespace, key.name) == ("default", "kubernetes"):
         return "the API server keeps it"

@@ -16,14 +16,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from stoker.api.kinds.watchrules import ClusterResourceRule, ClusterWatchRule, ResourceRule, WatchRule
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.labels import EVERYTHING, Labels, Selector
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.labels import EVERYTHING, LabelMatcher, ObjectLabels
 from stoker.reverser.selection.preset import CLUSTER_WIDE, NAMESPACED
 
 ANY = "*"
 
 
-class Operation(StrEnum):
+class ChangeOperation(StrEnum):
     """What happened to an object."""
 
     CREATE = "CREATE"
@@ -31,7 +31,7 @@ class Operation(StrEnum):
     DELETE = "DELETE"
 
 
-class Named(NamedTuple):
+class RuleResource(NamedTuple):
     """One entry of `resources`."""
 
     resource: str
@@ -40,7 +40,7 @@ class Named(NamedTuple):
     subresource: str = ""
 
     @classmethod
-    def of(cls, text: str) -> Named:
+    def of(cls, text: str) -> RuleResource:
         name, _, subresource = text.partition("/")
         resource, dot, group = name.partition(".")
         return cls(resource, group if dot else None, subresource)
@@ -78,31 +78,33 @@ class RuleRef(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SelectionRule:
     """A selection of objects and where they go. An empty set of names, groups, … excludes nothing."""
 
     source: RuleRef
     destination: DestinationRef
-    resources: tuple[Named, ...]
+    resources: tuple[RuleResource, ...]
     namespaced: bool
     """Whether objects within namespaces are meant, or those outside."""
     namespace: str = ""
     """The only namespace it looks into; empty for all."""
-    operations: frozenset[Operation] = frozenset()
+    operations: frozenset[ChangeOperation] = frozenset()
     groups: frozenset[str] = frozenset()
     versions: frozenset[str] = frozenset()
-    labels: Selector = EVERYTHING
-    namespace_labels: Selector = EVERYTHING
+    labels: LabelMatcher = EVERYTHING
+    namespace_labels: LabelMatcher = EVERYTHING
 
     @property
     def writes(self) -> bool:
         """Whether it has files written: to see a creation or an update is enough (C-158)."""
-        return not self.operations or not self.operations.isdisjoint((Operation.CREATE, Operation.UPDATE))
+        return not self.operations or not self.operations.isdisjoint(
+            (ChangeOperation.CREATE, ChangeOperation.UPDATE)
+        )
 
     @property
     def deletes(self) -> bool:
         """Whether it has files deleted, those of orphans among them."""
-        return not self.operations or Operation.DELETE in self.operations
+        return not self.operations or ChangeOperation.DELETE in self.operations
 
     @property
     def unconditional(self) -> bool:
@@ -121,7 +123,7 @@ class Rule:
             return False
         return not self.namespace or self.namespace == namespace
 
-    def takes(self, key: ObjectKey, labels: Labels, namespace_labels: Labels | None) -> bool:
+    def takes(self, key: ManifestKey, labels: ObjectLabels, namespace_labels: ObjectLabels | None) -> bool:
         """Whether it selects an object of a kind that it names. The labels of a namespace may be unknown."""
         if not self.reaches(key.namespace) or not self.labels.fits(labels):
             return False
@@ -130,7 +132,7 @@ class Rule:
         return namespace_labels is not None and self.namespace_labels.fits(namespace_labels)
 
 
-def rules_of(resource: WatchRule | ClusterWatchRule) -> tuple[Rule, ...]:
+def rules_of(resource: WatchRule | ClusterWatchRule) -> tuple[SelectionRule, ...]:
     """The rules of one object of the API."""
     name, to = resource.metadata.name, resource.spec.destination_ref
     if isinstance(resource, WatchRule):
@@ -152,34 +154,36 @@ def rules_of(resource: WatchRule | ClusterWatchRule) -> tuple[Rule, ...]:
     )
 
 
-def preset_rules(destination: DestinationRef, namespaces: Iterable[str] = ()) -> tuple[Rule, ...]:
+def preset_rules(destination: DestinationRef, namespaces: Iterable[str] = ()) -> tuple[SelectionRule, ...]:
     """The desired-state preset: of the whole cluster, or of the namespaced kinds in these namespaces."""
     source = RuleRef("preset", "", "")
-    inside = tuple(Named(each.resource, each.group) for each in NAMESPACED)
-    outside = tuple(Named(each.resource, each.group) for each in CLUSTER_WIDE)
+    inside = tuple(RuleResource(each.resource, each.group) for each in NAMESPACED)
+    outside = tuple(RuleResource(each.resource, each.group) for each in CLUSTER_WIDE)
     if chosen := sorted(set(namespaces)):
-        return tuple(Rule(source, destination, inside, namespaced=True, namespace=each) for each in chosen)
+        return tuple(
+            SelectionRule(source, destination, inside, namespaced=True, namespace=each) for each in chosen
+        )
     return (
-        Rule(source, destination, inside, namespaced=True),
-        Rule(source._replace(position=1), destination, outside, namespaced=False),
+        SelectionRule(source, destination, inside, namespaced=True),
+        SelectionRule(source._replace(position=1), destination, outside, namespaced=False),
     )
 
 
 def _rule(
     said: ResourceRule, source: RuleRef, destination: DestinationRef, *, namespaced: bool, namespace: str = ""
-) -> Rule:
+) -> SelectionRule:
     around = said.namespace_selector if isinstance(said, ClusterResourceRule) else None
-    return Rule(
+    return SelectionRule(
         source,
         destination,
-        tuple(map(Named.of, said.resources)),
+        tuple(map(RuleResource.of, said.resources)),
         namespaced=namespaced,
         namespace=namespace,
-        operations=frozenset(map(Operation, _all_or(said.operations))),
+        operations=frozenset(map(ChangeOperation, _all_or(said.operations))),
         groups=_all_or(said.api_groups),
         versions=_all_or(said.api_versions),
-        labels=Selector.of(said.label_selector),
-        namespace_labels=Selector.of(around),
+        labels=LabelMatcher.of(said.label_selector),
+        namespace_labels=LabelMatcher.of(around),
     )
 
 

@@ -17,24 +17,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.kinds import Inert, Why, resolve
-from stoker.reverser.selection.labels import Labels
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.kinds import InertName, InertReason, resolve
+from stoker.reverser.selection.labels import ObjectLabels
 from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
-from stoker.reverser.selection.rules import ANY, DestinationRef, Rule
+from stoker.reverser.selection.rules import ANY, DestinationRef, SelectionRule
 
-NO_LABELS: Labels = {}
+NO_LABELS: ObjectLabels = {}
 
-Kind = tuple[str, str, str]
+KindId = tuple[str, str, str]
 """Group, version and plural: the order in which kinds are watched and skipped."""
 
 
-class Watched(NamedTuple):
+class WatchedKind(NamedTuple):
     """One list and watch: a kind in one namespace, or everywhere."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str = ""
 
 
@@ -42,34 +42,34 @@ class Watched(NamedTuple):
 class Selection:
     """What a set of rules means on a server that serves these kinds."""
 
-    kinds: tuple[Resource, ...]
+    kinds: tuple[ApiResource, ...]
     """All that is watched, in order; also what the admission webhook is asked about."""
-    watched: tuple[Watched, ...]
-    inert: tuple[Inert, ...]
-    skipped: tuple[Resource, ...]
-    rules: tuple[Rule, ...]
+    watched: tuple[WatchedKind, ...]
+    inert: tuple[InertName, ...]
+    skipped: tuple[ApiResource, ...]
+    rules: tuple[SelectionRule, ...]
     """As given, without the wildcards that mean nothing here."""
     complete: bool
     """Whether discovery could describe every group; if not, a missing kind says nothing."""
-    _served: frozenset[Kind]
-    _rules: Mapping[Kind, tuple[Rule, ...]]
-    _watched: Mapping[tuple[str, str], tuple[Watched, ...]]
+    _served: frozenset[KindId]
+    _rules: Mapping[KindId, tuple[SelectionRule, ...]]
+    _watched: Mapping[tuple[str, str], tuple[WatchedKind, ...]]
 
-    def rules_for(self, key: ObjectKey) -> tuple[Rule, ...]:
+    def rules_for(self, key: ManifestKey) -> tuple[SelectionRule, ...]:
         """The rules that select the kind in this version and reach the namespace, whatever the labels."""
         return tuple(rule for rule in self._rules.get(key[:3], ()) if rule.reaches(key.namespace))
 
     def taken_by(
-        self, key: ObjectKey, labels: Labels = NO_LABELS, namespace_labels: Labels | None = None
-    ) -> dict[DestinationRef, tuple[Rule, ...]]:
+        self, key: ManifestKey, labels: ObjectLabels = NO_LABELS, namespace_labels: ObjectLabels | None = None
+    ) -> dict[DestinationRef, tuple[SelectionRule, ...]]:
         """Where an object is to be written, and by which rules."""
-        taken: dict[DestinationRef, tuple[Rule, ...]] = {}
+        taken: dict[DestinationRef, tuple[SelectionRule, ...]] = {}
         for rule in self._rules.get(key[:3], ()):
             if rule.writes and rule.takes(key, labels, namespace_labels):
                 taken[rule.destination] = (*taken.get(rule.destination, ()), rule)
         return taken
 
-    def fed_by(self, watched: Watched) -> frozenset[DestinationRef]:
+    def fed_by(self, watched: WatchedKind) -> frozenset[DestinationRef]:
         """The destinations of all rules that look at this list and watch."""
         return frozenset(
             rule.destination
@@ -79,10 +79,10 @@ class Selection:
 
     def deletes(
         self,
-        key: ObjectKey,
+        key: ManifestKey,
         destination: DestinationRef,
-        labels: Labels | None = None,
-        namespace_labels: Labels | None = None,
+        labels: ObjectLabels | None = None,
+        namespace_labels: ObjectLabels | None = None,
     ) -> bool:
         """Whether the file of an object that is gone, or that no rule takes any more, may be deleted.
 
@@ -97,7 +97,7 @@ class Selection:
             bool(rules) and all(rule.deletes for rule in rules)
         )
 
-    def listed_in(self, key: ObjectKey, destination: DestinationRef) -> Watched | None:
+    def listed_in(self, key: ManifestKey, destination: DestinationRef) -> WatchedKind | None:
         """The list in which the object would be if it lived; a file that it does not show is an orphan.
 
         Where the server prefers another version by now, that one's list decides.
@@ -109,13 +109,13 @@ class Selection:
                     return each
         return None
 
-    def is_gone(self, key: ObjectKey, destination: DestinationRef) -> bool:
+    def is_gone(self, key: ManifestKey, destination: DestinationRef) -> bool:
         """Whether a rule asks for a kind that a complete discovery does not show in this version."""
         if not self.complete or key[:3] in self._served:
             return False
         return any(True for _ in self._naming(key, destination))
 
-    def _naming(self, key: ObjectKey, destination: DestinationRef) -> Iterator[Rule]:
+    def _naming(self, key: ManifestKey, destination: DestinationRef) -> Iterator[SelectionRule]:
         """The rules of a destination whose words fit the object, whether or not the kind is served."""
         for rule in self.rules:
             if (
@@ -128,8 +128,8 @@ class Selection:
 
 
 def select(
-    rules: Iterable[Rule],
-    catalog: Catalog,
+    rules: Iterable[SelectionRule],
+    catalog: KindCatalog,
     *,
     excluded: frozenset[GroupResource] = EXCLUDED,
     watch_all: bool = False,
@@ -138,12 +138,12 @@ def select(
     """What the rules mean on a server that serves the catalog."""
     given = tuple(rules)
     meant = given if watch_all else tuple(map(_without_wildcards, given))
-    found: dict[Kind, tuple[Resource, list[Rule]]] = {}
-    inert: list[Inert] = []
+    found: dict[KindId, tuple[ApiResource, list[SelectionRule]]] = {}
+    inert: list[InertName] = []
     for rule, lasting in zip(given, meant, strict=True):
         for named in rule.resources:
             served = resolve(rule, named, catalog, excluded | EXCLUDED, watch_all=watch_all)
-            if isinstance(served, Inert):
+            if isinstance(served, InertName):
                 inert.append(served)
                 continue
             for each in served:
@@ -155,7 +155,7 @@ def select(
     beyond = [found[kind] for kind in order[max_kinds:]]
     inert += (_beyond(resource, rule, max_kinds) for resource, taking in beyond for rule in taking)
     watched = tuple(each for resource, taking in kept for each in _scopes(resource, taking))
-    by_name: dict[tuple[str, str], tuple[Watched, ...]] = {}
+    by_name: dict[tuple[str, str], tuple[WatchedKind, ...]] = {}
     for one in watched:
         name = (one.resource.group, one.resource.plural)
         by_name[name] = (*by_name.get(name, ()), one)
@@ -172,21 +172,21 @@ def select(
     )
 
 
-def _scopes(resource: Resource, rules: list[Rule]) -> list[Watched]:
+def _scopes(resource: ApiResource, rules: list[SelectionRule]) -> list[WatchedKind]:
     """One watch for all namespaces where a rule needs it, otherwise one for each namespace that is named."""
     namespaces = {rule.namespace for rule in rules}
-    return [Watched(resource, each) for each in ([""] if "" in namespaces else sorted(namespaces))]
+    return [WatchedKind(resource, each) for each in ([""] if "" in namespaces else sorted(namespaces))]
 
 
-def _kind(resource: Resource) -> Kind:
+def _kind(resource: ApiResource) -> KindId:
     return (resource.group, resource.version, resource.plural)
 
 
-def _without_wildcards(rule: Rule) -> Rule:
+def _without_wildcards(rule: SelectionRule) -> SelectionRule:
     named = tuple(each for each in rule.resources if each.resource != ANY)
     return rule if len(named) == len(rule.resources) else replace(rule, resources=named)
 
 
-def _beyond(resource: Resource, rule: Rule, max_kinds: int) -> Inert:
+def _beyond(resource: ApiResource, rule: SelectionRule, max_kinds: int) -> InertName:
     detail = f"is skipped: only the first {max_kinds} kinds, by group, version and name, are watched"
-    return Inert(rule.source, str(resource), Why.TOO_MANY_KINDS, detail)
+    return InertName(rule.source, str(resource), InertReason.TOO_MANY_KINDS, detail)

@@ -16,17 +16,25 @@ from typing import NamedTuple
 from stoker.domain.errors import Stalled, StokerError, Wait
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.conditions import Conditions, Moment, find, progress, put, remove, stall
-from stoker.reverser.selection.kinds import Inert, Why
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.writer.deletion_brake import HeldPlan
-from stoker.reverser.writer.ownership_marker import Marked, Standing
+from stoker.kube.runtime.conditions import (
+    ConditionStamp,
+    StatusConditions,
+    find,
+    progress,
+    put,
+    remove,
+    stall,
+)
+from stoker.reverser.selection.kinds import InertName, InertReason
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.writer.deletion_brake import HeldDeletionPlan
+from stoker.reverser.writer.ownership_marker import FolderOwnership, OwnershipMarker
 
 _DEGRADING = {
-    Why.PARTIAL_DISCOVERY: Reason.PARTIAL_DISCOVERY,
-    Why.NO_LIST_WATCH: Reason.NO_LIST_WATCH,
-    Why.SCOPE_MISMATCH: Reason.SCOPE_MISMATCH,
-    Why.TOO_MANY_KINDS: Reason.TOO_MANY_KINDS,
+    InertReason.PARTIAL_DISCOVERY: Reason.PARTIAL_DISCOVERY,
+    InertReason.NO_LIST_WATCH: Reason.NO_LIST_WATCH,
+    InertReason.SCOPE_MISMATCH: Reason.SCOPE_MISMATCH,
+    InertReason.TOO_MANY_KINDS: Reason.TOO_MANY_KINDS,
 }
 _DENIED = (Reason.REPO_POLICY_DENIED, Reason.DESTINATION_POLICY_DENIED)
 _WATCH_REASONS = (Reason.RESOURCE_VERSION_EXPIRED, Reason.RBAC_DENIED)
@@ -36,11 +44,11 @@ DISABLED = Stalled(
 )
 
 
-_FREE = Marked(Standing.FREE)
+_FREE = OwnershipMarker(FolderOwnership.FREE)
 _NAMED = 3
 
 
-class Aspect(NamedTuple):
+class DesiredCondition(NamedTuple):
     """One condition as it is to be."""
 
     type: Type
@@ -50,7 +58,7 @@ class Aspect(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseTruth:
+class LeaseFacts:
     """How the Lease of a branch stands."""
 
     held: bool = True
@@ -60,15 +68,15 @@ class LeaseTruth:
 
 
 @dataclass(frozen=True, slots=True)
-class DestinationTruth:
+class DestinationFacts:
     """What is known of a destination."""
 
     error: StokerError | None = None
     """Why it cannot be written at all, or not now."""
-    lease: LeaseTruth | None = LeaseTruth()
+    lease: LeaseFacts | None = LeaseFacts()
     """None where nobody asks for it, because nothing is to be written."""
     is_open: bool = False
-    marker: Marked = _FREE
+    marker: OwnershipMarker = _FREE
     marker_trouble: str = ""
     exclusive: bool = False
     trouble: StokerError | None = None
@@ -78,7 +86,7 @@ class DestinationTruth:
     secrets_in_clear: bool = False
     secrets_left_out: str = ""
     """Why Secrets are not written; empty where they are."""
-    held: HeldPlan | None = None
+    held: HeldDeletionPlan | None = None
     """Deletions beyond the budget."""
 
     @property
@@ -92,20 +100,20 @@ class DestinationTruth:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleTruth:
+class RuleFacts:
     """What is known of an object with rules."""
 
     error: StokerError | None = None
     """Why its destination, or the reference to it, does not work."""
     push_error: StokerError | None = None
-    inert: Sequence[Inert] = ()
-    watched: Sequence[Watched] = ()
-    failing: Mapping[Watched, StokerError] = field(default_factory=dict)
+    inert: Sequence[InertName] = ()
+    watched: Sequence[WatchedKind] = ()
+    failing: Mapping[WatchedKind, StokerError] = field(default_factory=dict)
     seeded: bool = False
     """Everything that lives has been brought to the destination."""
 
 
-def about_destination(truth: DestinationTruth) -> list[Aspect]:
+def about_destination(truth: DestinationFacts) -> list[DesiredCondition]:
     return [
         _destination_ready(truth),
         *_ownership(truth),
@@ -115,7 +123,7 @@ def about_destination(truth: DestinationTruth) -> list[Aspect]:
     ]
 
 
-def about_rule(truth: RuleTruth) -> list[Aspect]:
+def about_rule(truth: RuleFacts) -> list[DesiredCondition]:
     return [
         _rule_ready(truth),
         _access(truth.error),
@@ -125,20 +133,23 @@ def about_rule(truth: RuleTruth) -> list[Aspect]:
     ]
 
 
-def about_config(error: StokerError | None, used: bool, reached: bool) -> list[Aspect]:
+def about_config(error: StokerError | None, used: bool, reached: bool) -> list[DesiredCondition]:
     """Whether a repository can be used."""
     if error is not None:
         return [_unready(error)]
     if not reached:
         what = "its branches are being looked at" if used else "the repository is being tried"
-        return [Aspect(Type.READY, None, Reason.RECONCILING, what)]
+        return [DesiredCondition(Type.READY, None, Reason.RECONCILING, what)]
     idle = "" if used else "; no GitDestination uses it yet"
-    return [Aspect(Type.READY, True, Reason.INITIALIZED, f"the repository can be written{idle}")]
+    return [DesiredCondition(Type.READY, True, Reason.INITIALIZED, f"the repository can be written{idle}")]
 
 
 def merged(
-    before: Conditions, aspects: Sequence[Aspect], error: StokerError | None, at: Moment
-) -> Conditions:
+    before: StatusConditions,
+    aspects: Sequence[DesiredCondition],
+    error: StokerError | None,
+    at: ConditionStamp,
+) -> StatusConditions:
     """The conditions after this; those that nothing is said about stay as they are."""
     after = before
     for aspect in aspects:
@@ -151,24 +162,24 @@ def merged(
     return progress(after, ready.reason, ready.message, at=at)
 
 
-def _destination_ready(truth: DestinationTruth) -> Aspect:
+def _destination_ready(truth: DestinationFacts) -> DesiredCondition:
     error = truth.error or truth.trouble
     if error is not None:
         return _unready(error)
     if truth.lease is not None and not truth.lease.held:
         why = f"{truth.lease.holder} holds its Lease" if truth.lease.holder else "nobody holds its Lease yet"
-        return Aspect(Type.READY, None, Reason.RECONCILING, why)
+        return DesiredCondition(Type.READY, None, Reason.RECONCILING, why)
     if (deletions := truth.stalled_by_deletions) is not None:
         return _unready(deletions)
     if truth.looping:
-        return Aspect(Type.READY, False, Reason.LOOP_DETECTED, _loop(truth.looping))
+        return DesiredCondition(Type.READY, False, Reason.LOOP_DETECTED, _loop(truth.looping))
     if truth.unwritten:
         path, why = next(iter(truth.unwritten.items()))
         count = _count(len(truth.unwritten), "object", "cannot be written")
-        return Aspect(Type.READY, False, Reason.OBJECT_NOT_WRITTEN, f"{count}; {path}: {why}")
+        return DesiredCondition(Type.READY, False, Reason.OBJECT_NOT_WRITTEN, f"{count}; {path}: {why}")
     if not truth.is_open:
-        return Aspect(Type.READY, None, Reason.RECONCILING, "the branch is being looked at")
-    return Aspect(Type.READY, True, Reason.INITIALIZED, "the folder is ours and is written")
+        return DesiredCondition(Type.READY, None, Reason.RECONCILING, "the branch is being looked at")
+    return DesiredCondition(Type.READY, True, Reason.INITIALIZED, "the folder is ours and is written")
 
 
 def _loop(paths: tuple[str, ...]) -> str:
@@ -176,99 +187,107 @@ def _loop(paths: tuple[str, ...]) -> str:
     return f"{count} until it rests; {paths[0]}: somebody applies git to the cluster while another changes it"
 
 
-def _ownership(truth: DestinationTruth) -> list[Aspect]:
-    theirs = truth.marker.standing is Standing.THEIRS
+def _ownership(truth: DestinationFacts) -> list[DesiredCondition]:
+    theirs = truth.marker.standing is FolderOwnership.THEIRS
     sentence = f"the folder belongs to {truth.marker.owner}"
-    owned = Aspect(Type.OWNERSHIP_CONFLICT, False, Reason.NONE_FOUND, "")
-    marked = Aspect(Type.MARKER_CONFLICT, False, Reason.NONE_FOUND, "")
+    owned = DesiredCondition(Type.OWNERSHIP_CONFLICT, False, Reason.NONE_FOUND, "")
+    marked = DesiredCondition(Type.MARKER_CONFLICT, False, Reason.NONE_FOUND, "")
     if theirs and truth.exclusive:
         reason = truth.trouble.reason if truth.trouble else Reason.MARKER_MISMATCH
-        owned = Aspect(Type.OWNERSHIP_CONFLICT, True, reason, sentence)
+        owned = DesiredCondition(Type.OWNERSHIP_CONFLICT, True, reason, sentence)
     elif theirs:
-        marked = Aspect(Type.MARKER_CONFLICT, True, Reason.MARKER_MISMATCH, f"{sentence}; it is written too")
+        marked = DesiredCondition(
+            Type.MARKER_CONFLICT, True, Reason.MARKER_MISMATCH, f"{sentence}; it is written too"
+        )
     elif truth.marker_trouble:
         why = f"the marker {truth.marker_trouble}"
-        marked = Aspect(Type.MARKER_CONFLICT, True, Reason.MARKER_WRITE_FAILED, why)
+        marked = DesiredCondition(Type.MARKER_CONFLICT, True, Reason.MARKER_WRITE_FAILED, why)
     return [owned, marked]
 
 
-def _lease(lease: LeaseTruth | None) -> Aspect:
+def _lease(lease: LeaseFacts | None) -> DesiredCondition:
     if lease is None:
-        return Aspect(Type.LEASE_NOT_ACQUIRED, False, Reason.NONE_FOUND, "")
+        return DesiredCondition(Type.LEASE_NOT_ACQUIRED, False, Reason.NONE_FOUND, "")
     if lease.held:
-        return Aspect(Type.LEASE_NOT_ACQUIRED, False, Reason.LEASE_ACQUIRED, "")
+        return DesiredCondition(Type.LEASE_NOT_ACQUIRED, False, Reason.LEASE_ACQUIRED, "")
     if lease.error is not None:
-        return Aspect(Type.LEASE_NOT_ACQUIRED, True, Reason.LEASE_API_ERROR, lease.error.message)
+        return DesiredCondition(Type.LEASE_NOT_ACQUIRED, True, Reason.LEASE_API_ERROR, lease.error.message)
     if lease.holder:
         why = f"{lease.holder} holds the Lease of the branch and does not answer for it"
-        return Aspect(Type.LEASE_NOT_ACQUIRED, True, Reason.LEASE_HELD_ELSEWHERE, why)
-    return Aspect(Type.LEASE_NOT_ACQUIRED, None, Reason.RECONCILING, "the Lease is being asked for")
+        return DesiredCondition(Type.LEASE_NOT_ACQUIRED, True, Reason.LEASE_HELD_ELSEWHERE, why)
+    return DesiredCondition(Type.LEASE_NOT_ACQUIRED, None, Reason.RECONCILING, "the Lease is being asked for")
 
 
-def _clear(truth: DestinationTruth) -> Aspect:
+def _clear(truth: DestinationFacts) -> DesiredCondition:
     if truth.secrets_in_clear:
         why = "Secrets are written in clear; spec.secretPolicy can be Redact, Encrypt or Exclude"
-        return Aspect(Type.SECRETS_IN_CLEAR, True, Reason.SECRETS_IN_CLEAR, why)
-    return Aspect(Type.SECRETS_IN_CLEAR, False, Reason.NONE_FOUND, "")
+        return DesiredCondition(Type.SECRETS_IN_CLEAR, True, Reason.SECRETS_IN_CLEAR, why)
+    return DesiredCondition(Type.SECRETS_IN_CLEAR, False, Reason.NONE_FOUND, "")
 
 
-def _left_out(truth: DestinationTruth) -> Aspect:
+def _left_out(truth: DestinationFacts) -> DesiredCondition:
     if truth.secrets_left_out:
-        return Aspect(Type.SECRETS_EXCLUDED, True, Reason.SECRETS_EXCLUDED, truth.secrets_left_out)
-    return Aspect(Type.SECRETS_EXCLUDED, False, Reason.NONE_FOUND, "")
+        return DesiredCondition(Type.SECRETS_EXCLUDED, True, Reason.SECRETS_EXCLUDED, truth.secrets_left_out)
+    return DesiredCondition(Type.SECRETS_EXCLUDED, False, Reason.NONE_FOUND, "")
 
 
-def _rule_ready(truth: RuleTruth) -> Aspect:
+def _rule_ready(truth: RuleFacts) -> DesiredCondition:
     error = truth.error or truth.push_error
     if error is not None:
         return _unready(error)
     if truth.failing:
         watches = _watches(truth)
-        return Aspect(Type.READY, False, watches.reason, watches.message)
+        return DesiredCondition(Type.READY, False, watches.reason, watches.message)
     if not truth.watched:
         first = f": {truth.inert[0].name} {truth.inert[0].detail}" if truth.inert else ""
-        return Aspect(Type.READY, None, Reason.WAITING_DEPENDENCIES, f"it selects nothing at present{first}")
+        return DesiredCondition(
+            Type.READY, None, Reason.WAITING_DEPENDENCIES, f"it selects nothing at present{first}"
+        )
     kinds = len({each.resource for each in truth.watched})
     if not truth.seeded:
-        return Aspect(Type.READY, None, Reason.RECONCILING, f"{_count(kinds, 'kind', 'is being listed')}")
+        return DesiredCondition(
+            Type.READY, None, Reason.RECONCILING, f"{_count(kinds, 'kind', 'is being listed')}"
+        )
     inert = f"; {_count(len(truth.inert), 'name', 'selects nothing')}" if truth.inert else ""
-    return Aspect(Type.READY, True, Reason.INITIALIZED, f"{_count(kinds, 'kind', 'is watched')}{inert}")
+    return DesiredCondition(
+        Type.READY, True, Reason.INITIALIZED, f"{_count(kinds, 'kind', 'is watched')}{inert}"
+    )
 
 
-def _access(error: StokerError | None) -> Aspect:
+def _access(error: StokerError | None) -> DesiredCondition:
     if error is not None and error.reason in _DENIED:
-        return Aspect(Type.ACCESS_DENIED, True, error.reason, error.message)
-    return Aspect(Type.ACCESS_DENIED, False, Reason.NONE_FOUND, "")
+        return DesiredCondition(Type.ACCESS_DENIED, True, error.reason, error.message)
+    return DesiredCondition(Type.ACCESS_DENIED, False, Reason.NONE_FOUND, "")
 
 
-def _watches(truth: RuleTruth) -> Aspect:
+def _watches(truth: RuleFacts) -> DesiredCondition:
     if not truth.failing:
-        return Aspect(Type.WATCH_ERRORED, False, Reason.NONE_FOUND, "")
+        return DesiredCondition(Type.WATCH_ERRORED, False, Reason.NONE_FOUND, "")
     first = next(iter(truth.failing.values()))
     reason = first.reason if first.reason in _WATCH_REASONS else Reason.API_SERVER_ERROR
     count = f"{len(truth.failing)} of {_count(len(truth.watched), 'watch', 'fails')}"
-    return Aspect(Type.WATCH_ERRORED, True, reason, f"{count}; {first.message}")
+    return DesiredCondition(Type.WATCH_ERRORED, True, reason, f"{count}; {first.message}")
 
 
-def _discovery(inert: Sequence[Inert]) -> Aspect:
+def _discovery(inert: Sequence[InertName]) -> DesiredCondition:
     degraded = [each for each in inert if each.why in _DEGRADING]
     if not degraded:
-        return Aspect(Type.DISCOVERY_DEGRADED, False, Reason.NONE_FOUND, "")
+        return DesiredCondition(Type.DISCOVERY_DEGRADED, False, Reason.NONE_FOUND, "")
     first = degraded[0]
     sentence = f"{_count(len(degraded), 'name', 'is skipped')}; {first.name} {first.detail}"
-    return Aspect(Type.DISCOVERY_DEGRADED, True, _DEGRADING[first.why], sentence)
+    return DesiredCondition(Type.DISCOVERY_DEGRADED, True, _DEGRADING[first.why], sentence)
 
 
-def _pushes(error: StokerError | None) -> Aspect:
+def _pushes(error: StokerError | None) -> DesiredCondition:
     if error is None:
-        return Aspect(Type.REPO_PUSH_FAILED, False, Reason.NONE_FOUND, "")
-    return Aspect(Type.REPO_PUSH_FAILED, True, error.reason, error.message)
+        return DesiredCondition(Type.REPO_PUSH_FAILED, False, Reason.NONE_FOUND, "")
+    return DesiredCondition(Type.REPO_PUSH_FAILED, True, error.reason, error.message)
 
 
-def _unready(error: StokerError) -> Aspect:
+def _unready(error: StokerError) -> DesiredCondition:
     waits = isinstance(error, Wait) and error.reason is Reason.WAITING
     reason = Reason.ERROR if error.reason is Reason.INTERNAL_ERROR else error.reason
-    return Aspect(Type.READY, None if waits else False, reason, error.message)
+    return DesiredCondition(Type.READY, None if waits else False, reason, error.message)
 
 
 def _count(number: int, thing: str, verb: str) -> str:

@@ -8,54 +8,54 @@ from typing import Any
 
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.api.registry import Kind
+from stoker.api.registry import CustomResourceKind
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.reverser.destinations import (
     AnyRule,
-    Arrangement,
-    ConfigRef,
-    Destination,
-    Place,
-    RuleKey,
+    BranchKey,
+    DestinationPlan,
+    RepoConfigRef,
+    WatchRuleKey,
+    WritableDestination,
     destination_of,
     key_of,
 )
 from stoker.reverser.manifest.secret_policy import SecretPolicy
-from stoker.reverser.selection.kinds import Inert
+from stoker.reverser.selection.kinds import InertName
 from stoker.reverser.selection.noise import SECRETS
-from stoker.reverser.selection.rules import DestinationRef, Rule
-from stoker.reverser.selection.selection import Selection, Watched
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule
+from stoker.reverser.selection.selection import Selection, WatchedKind
 from stoker.reverser.status.conditions import (
     DISABLED,
-    DestinationTruth,
-    RuleTruth,
+    DestinationFacts,
+    RuleFacts,
     about_config,
     about_destination,
     about_rule,
 )
-from stoker.reverser.status.status_writer import Said
-from stoker.reverser.watch.config_watch import Stating, Unreadable
-from stoker.reverser.watch.watch_set import Watches
-from stoker.reverser.writer.lease import Candidate
-from stoker.reverser.writer.replica_assignment import Members
-from stoker.reverser.writer.repo_check import Trials
+from stoker.reverser.status.status_writer import DesiredStatus
+from stoker.reverser.watch.config_watch import ConfigWatch, UnreadableConfig
+from stoker.reverser.watch.watch_set import WatchSet
+from stoker.reverser.writer.lease import BranchCandidate
+from stoker.reverser.writer.replica_assignment import LiveReplicas
+from stoker.reverser.writer.repo_check import RepoChecks
 from stoker.reverser.writer.signing_keys import SigningKeys
 
 _LATER = 60.0
 
 
-class _Selected:
+class _SelectionIndex:
     """What a selection means for single objects, worked out once: statuses are looked at with every push."""
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
-        rules: dict[tuple[str, ...], list[Rule]] = {}
+        rules: dict[tuple[str, ...], list[SelectionRule]] = {}
         for rule in selection.rules:
             rules.setdefault(rule.source[:3], []).append(rule)
         self._rules = rules
-        self._watched: dict[tuple[str, ...], list[Watched]] = {}
-        self._inert: dict[tuple[str, ...], list[Inert]] = {}
+        self._watched: dict[tuple[str, ...], list[WatchedKind]] = {}
+        self._inert: dict[tuple[str, ...], list[InertName]] = {}
         for each in selection.inert:
             self._inert.setdefault(each.rule[:3], []).append(each)
         self.with_secrets: frozenset[DestinationRef] = frozenset().union(
@@ -66,10 +66,10 @@ class _Selected:
             )
         )
 
-    def inert(self, key: RuleKey) -> list[Inert]:
+    def inert(self, key: WatchRuleKey) -> list[InertName]:
         return self._inert.get(key[:3], [])
 
-    def watched(self, key: RuleKey) -> list[Watched]:
+    def watched(self, key: WatchRuleKey) -> list[WatchedKind]:
         """The lists that the rules of an object look at."""
         if key not in self._watched:
             self._watched[key] = [
@@ -80,7 +80,7 @@ class _Selected:
         return self._watched[key]
 
 
-def _looks_at(rule: Rule, watched: Watched) -> bool:
+def _looks_at(rule: SelectionRule, watched: WatchedKind) -> bool:
     return (
         rule.names(watched.resource.group, watched.resource.plural)
         and rule.namespaced is watched.resource.namespaced
@@ -88,19 +88,19 @@ def _looks_at(rule: Rule, watched: Watched) -> bool:
     )
 
 
-class Truths:
+class StatusFacts:
     """Gathers; it decides nothing."""
 
     def __init__(
         self,
-        stating: Stating,
-        watches: Watches,
-        candidate_of: Callable[[Place], Candidate | None],
-        members: Members,
+        stating: ConfigWatch,
+        watches: WatchSet,
+        candidate_of: Callable[[BranchKey], BranchCandidate | None],
+        members: LiveReplicas,
         *,
         ingests: bool,
         keys: SigningKeys,
-        trials: Trials,
+        trials: RepoChecks,
     ) -> None:
         self._stating = stating
         self._watches = watches
@@ -109,14 +109,14 @@ class Truths:
         self._ingests = ingests
         self._keys = keys
         self._trials = trials
-        self.arrangement: Arrangement | None = None
-        self._cached: _Selected | None = None
+        self.arrangement: DestinationPlan | None = None
+        self._cached: _SelectionIndex | None = None
 
-    def subjects(self) -> Iterator[tuple[Kind, Any, Callable[[], Said | None]]]:
+    def subjects(self) -> Iterator[tuple[CustomResourceKind, Any, Callable[[], DesiredStatus | None]]]:
         if self.arrangement is None:
             return
         for kind, one in self._stating.every():
-            if isinstance(one, Unreadable):
+            if isinstance(one, UnreadableConfig):
                 yield kind, one, partial(self._unreadable, kind, one)
             elif isinstance(one, GitDestination):
                 yield kind, one, partial(self._destination, self.arrangement, one)
@@ -127,18 +127,18 @@ class Truths:
 
     # The three sorts of objects, and those that are none.
 
-    def _unreadable(self, kind: Kind, one: Unreadable) -> Said | None:
+    def _unreadable(self, kind: CustomResourceKind, one: UnreadableConfig) -> DesiredStatus | None:
         error = InvalidValue(f"the object does not fit its schema: {one.why}", reason=Reason.INVALID_SPEC)
         if kind.name == "GitDestination":
             return self._refused(error)
         told = (
             about_config(error, False, False)
             if kind.name == "GitRepoConfig"
-            else about_rule(RuleTruth(error))
+            else about_rule(RuleFacts(error))
         )
-        return Said(told, error) if self._members.speaks else None
+        return DesiredStatus(told, error) if self._members.speaks else None
 
-    def _destination(self, arrangement: Arrangement, one: GitDestination) -> Said | None:
+    def _destination(self, arrangement: DestinationPlan, one: GitDestination) -> DesiredStatus | None:
         ref = DestinationRef(one.metadata.namespace, one.metadata.name)
         if not self._ingests:
             return self._disabled_destination()
@@ -152,8 +152,8 @@ class Truths:
         error = truth.error or truth.trouble or truth.stalled_by_deletions
         box = candidate.worker.outboxes.get(ref)
         if box is None:
-            return Said(about_destination(truth), error)
-        return Said(
+            return DesiredStatus(about_destination(truth), error)
+        return DesiredStatus(
             about_destination(truth),
             error,
             box.last_commit,
@@ -167,23 +167,23 @@ class Truths:
             folder=destination.folder if box.is_open else None,
         )
 
-    def _rule(self, arrangement: Arrangement, one: AnyRule) -> Said | None:
+    def _rule(self, arrangement: DestinationPlan, one: AnyRule) -> DesiredStatus | None:
         if not self._ingests:
-            return Said(about_rule(RuleTruth(DISABLED)), DISABLED) if self._members.speaks else None
+            return DesiredStatus(about_rule(RuleFacts(DISABLED)), DISABLED) if self._members.speaks else None
         why = arrangement.refused_rules.get(key_of(one))
         if why is not None:
             if not self._members.speaks:
                 return None
-            return Said(about_rule(RuleTruth(why, inert=self._selected().inert(key_of(one)))), why)
+            return DesiredStatus(about_rule(RuleFacts(why, inert=self._selected().inert(key_of(one)))), why)
         destination = arrangement.destinations.get(destination_of(one))
         candidate = self._candidate_of(destination.place) if destination is not None else None
         if destination is None or candidate is None or not self._speaks_for(candidate):
             return None
         truth = self._rule_truth(one, destination, candidate)
-        return Said(about_rule(truth), truth.error or truth.push_error)
+        return DesiredStatus(about_rule(truth), truth.error or truth.push_error)
 
-    def _config(self, arrangement: Arrangement, one: GitRepoConfig) -> Said | None:
-        ref = ConfigRef(one.metadata.namespace, one.metadata.name)
+    def _config(self, arrangement: DestinationPlan, one: GitRepoConfig) -> DesiredStatus | None:
+        ref = RepoConfigRef(one.metadata.namespace, one.metadata.name)
         users = sorted(
             (each for each in arrangement.destinations.values() if each.config == ref), key=lambda it: it.ref
         )
@@ -199,7 +199,7 @@ class Truths:
         if error is not None or not users:
             error = error or (trial and trial.error)
             told = about_config(error, False, trial is not None)
-            return Said(told, error, public_key=key) if self._members.speaks else None
+            return DesiredStatus(told, error, public_key=key) if self._members.speaks else None
         candidate = self._candidate_of(users[0].place)
         if candidate is None or not self._speaks_for(candidate):
             return None
@@ -212,19 +212,21 @@ class Truths:
         ]
         error = next((writer.error for writer in writers if writer.error is not None), trial and trial.error)
         reached = any(box.is_open for writer in writers for box in writer.outboxes.values())
-        return Said(about_config(error, True, reached), error, public_key=key)
+        return DesiredStatus(about_config(error, True, reached), error, public_key=key)
 
     # What they are made of.
 
-    def _destination_truth(self, destination: Destination, candidate: Candidate) -> DestinationTruth:
+    def _destination_truth(
+        self, destination: WritableDestination, candidate: BranchCandidate
+    ) -> DestinationFacts:
         writer = candidate.worker.writer_of(destination.ref)
         box = writer.outboxes.get(destination.ref) if writer is not None else None
         included = destination.policy is SecretPolicy.INCLUDE
         clear = included and destination.ref in self._selected().with_secrets
         left_out = self._why_no_secrets(destination)
         if writer is None or box is None:
-            return DestinationTruth(lease=candidate.lease, secrets_in_clear=clear, secrets_left_out=left_out)
-        return DestinationTruth(
+            return DestinationFacts(lease=candidate.lease, secrets_in_clear=clear, secrets_left_out=left_out)
+        return DestinationFacts(
             error=writer.error,
             lease=candidate.lease,
             is_open=box.is_open,
@@ -239,14 +241,16 @@ class Truths:
             held=box.brake.plan,
         )
 
-    def _why_no_secrets(self, destination: Destination) -> str:
+    def _why_no_secrets(self, destination: WritableDestination) -> str:
         if why := self._stating.why_no_secrets:
             return f"Secrets are not written: {why}"
         if destination.policy is SecretPolicy.EXCLUDE:
             return "Secrets are not written: spec.secretPolicy is Exclude"
         return ""
 
-    def _rule_truth(self, one: AnyRule, destination: Destination, candidate: Candidate) -> RuleTruth:
+    def _rule_truth(
+        self, one: AnyRule, destination: WritableDestination, candidate: BranchCandidate
+    ) -> RuleFacts:
         writer = candidate.worker.writer_of(destination.ref)
         box = writer.outboxes.get(destination.ref) if writer is not None else None
         selected, key = self._selected(), key_of(one)
@@ -260,7 +264,7 @@ class Truths:
         seeded = bool(watched) and all(
             watch is not None and destination.ref in watch.seeded for watch in watches.values()
         )
-        return RuleTruth(
+        return RuleFacts(
             error=box.trouble if box is not None else None,
             push_error=writer.error if writer is not None else None,
             inert=selected.inert(key),
@@ -269,24 +273,24 @@ class Truths:
             seeded=seeded,
         )
 
-    def _refused(self, why: StokerError | None) -> Said | None:
+    def _refused(self, why: StokerError | None) -> DesiredStatus | None:
         if not self._members.speaks:
             return None
         error = why or InvalidValue("the destination is not known yet")
-        return Said(about_destination(DestinationTruth(error, lease=None)), error)
+        return DesiredStatus(about_destination(DestinationFacts(error, lease=None)), error)
 
-    def _disabled_destination(self) -> Said | None:
+    def _disabled_destination(self) -> DesiredStatus | None:
         if not self._members.speaks:
             return None
-        return Said(about_destination(DestinationTruth(DISABLED, lease=None)), DISABLED)
+        return DesiredStatus(about_destination(DestinationFacts(DISABLED, lease=None)), DISABLED)
 
-    def _speaks_for(self, candidate: Candidate) -> bool:
+    def _speaks_for(self, candidate: BranchCandidate) -> bool:
         if candidate.worker.leading:
             return True
         return not candidate.is_spoken_for and self._members.speaks
 
-    def _selected(self) -> _Selected:
+    def _selected(self) -> _SelectionIndex:
         selection = self._watches.around.selection
         if self._cached is None or self._cached.selection is not selection:
-            self._cached = _Selected(selection)
+            self._cached = _SelectionIndex(selection)
         return self._cached

@@ -25,22 +25,22 @@ from stoker.api.kinds.destinations import (
     WrittenFolder,
 )
 from stoker.api.kinds.resource import ConditionedStatus
-from stoker.api.registry import Kind
+from stoker.api.registry import CustomResourceKind
 from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import Invalid, NotFound
 from stoker.kube.client.kinds import rest
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
-from stoker.kube.runtime.conditions import Conditions, Moment
+from stoker.kube.runtime.conditions import ConditionStamp, StatusConditions
 from stoker.kube.watch.list_watch import is_newer
-from stoker.reverser.status.conditions import Aspect, merged
-from stoker.reverser.writer.deletion_brake import HeldPlan
-from stoker.reverser.writer.outbox import MOST_RECENT, Written
+from stoker.reverser.status.conditions import DesiredCondition, merged
+from stoker.reverser.writer.deletion_brake import HeldDeletionPlan
+from stoker.reverser.writer.outbox import MOST_RECENT, DeliveredCommit
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -57,51 +57,53 @@ _AGAIN = 10.0
 _POSITIVE = (Type.READY,)
 
 
-class Said(NamedTuple):
+class DesiredStatus(NamedTuple):
     """What is to stand in the status of one object."""
 
-    aspects: list[Aspect]
+    aspects: list[DesiredCondition]
     error: StokerError | None = None
     last_commit: str | None = None
     last_push: datetime | None = None
     orphans_kept: int | None = None
     public_key: str | None = None
-    recent: tuple[Written, ...] = ()
+    recent: tuple[DeliveredCommit, ...] = ()
     pending: int = 0
     pending_at: float | None = None
     """Monotonic seconds at which the first of them was noticed."""
-    held: HeldPlan | None = None
+    held: HeldDeletionPlan | None = None
     held_is_known: bool = False
     """Whether it is; what a status says of held deletions stays until then."""
     folder: WrittenFolder | None = None
     """What a destination writes; while it is not open its status says what it wrote last."""
 
 
-class Speaker(Protocol):
+class StatusSource(Protocol):
     """Who knows what is true."""
 
-    def subjects(self) -> Iterator[tuple[Kind, Any, Callable[[], Said | None]]]:
+    def subjects(self) -> Iterator[tuple[CustomResourceKind, Any, Callable[[], DesiredStatus | None]]]:
         """All objects of ours, and what is to be said; None where another replica speaks."""
         ...
 
 
 @dataclass(slots=True)
-class _Written:
+class _WrittenStatus:
     version: str
     status: ConditionedStatus
     at: float
 
 
-class Reporter:
+class StatusWriter:
     """The loop behind all statuses."""
 
-    def __init__(self, client: Client, speaker: Speaker, events: EventRecorder, clock: Clock) -> None:
+    def __init__(
+        self, client: KubeClient, speaker: StatusSource, events: EventRecorder, clock: Clock
+    ) -> None:
         self._client = client
         self._speaker = speaker
         self._events = events
         self._clock = clock
         self._stirred = asyncio.Event()
-        self._written: dict[str, _Written] = {}
+        self._written: dict[str, _WrittenStatus] = {}
         self._again_at: float | None = None
 
     def stir(self) -> None:
@@ -137,7 +139,7 @@ class Reporter:
         for uid in self._written.keys() - living:
             del self._written[uid]
 
-    async def _report(self, kind: Kind, one: Any, said: Said) -> None:
+    async def _report(self, kind: CustomResourceKind, one: Any, said: DesiredStatus) -> None:
         head, now = one.metadata, self._clock.monotonic()
         written = self._written.get(head.uid)
         before: ConditionedStatus = one.status or _empty(kind)
@@ -156,18 +158,18 @@ class Reporter:
         version = head.resource_version
         try:
             answer = await self._client.patch(
-                rest(kind), body, head.name, namespace, into=_Answer, subresource="status"
+                rest(kind), body, head.name, namespace, into=_WrittenObject, subresource="status"
             )
             version = answer.metadata.resource_version
         except Invalid as error:
             # Some objects that do not fit their schema can have no status any more: Events have to do.
             log.warning("status.refused", kind=kind.name, name=head.name, error=error.message)
-        self._written[head.uid] = _Written(version, after, now)
+        self._written[head.uid] = _WrittenStatus(version, after, now)
         about = ObjectRef(kind.api_version, kind.name, head.name, head.namespace, head.uid)
         self._tell(about, before.conditions or (), after.conditions or ())
 
-    def _status(self, before: ConditionedStatus, generation: int, said: Said) -> ConditionedStatus:
-        at = Moment(generation, self._clock.now())
+    def _status(self, before: ConditionedStatus, generation: int, said: DesiredStatus) -> ConditionedStatus:
+        at = ConditionStamp(generation, self._clock.now())
         conditions = merged(before.conditions or (), said.aspects, said.error, at)
         after = msgspec.structs.replace(before, observed_generation=generation, conditions=conditions)
         if isinstance(after, GitDestinationStatus):
@@ -189,13 +191,13 @@ class Reporter:
             after = msgspec.structs.replace(after, signing_public_key=said.public_key)
         return after
 
-    def _pending(self, said: Said, before: str | None) -> dict[str, Any]:
+    def _pending(self, said: DesiredStatus, before: str | None) -> dict[str, Any]:
         told = pending_of(said, before, self._clock)
         if said.pending:
             self._later(QUIET if told.changes else WAITS)
         return {"pending_changes": told.changes, "pending_since": told.since}
 
-    def _tell(self, about: ObjectRef, before: Conditions, after: Conditions) -> None:
+    def _tell(self, about: ObjectRef, before: StatusConditions, after: StatusConditions) -> None:
         for condition in after:
             known = next((each for each in before if each.type == condition.type), None)
             if known is not None and (known.status, known.reason) == (condition.status, condition.reason):
@@ -224,21 +226,23 @@ class Reporter:
                 await self._stirred.wait()
 
 
-class _AnswerMeta(msgspec.Struct, rename="camel"):
+class _WrittenMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
-class _Answer(msgspec.Struct):
-    metadata: _AnswerMeta = msgspec.field(default_factory=_AnswerMeta)
+class _WrittenObject(msgspec.Struct):
+    metadata: _WrittenMeta = msgspec.field(default_factory=_WrittenMeta)
 
 
-def _empty(kind: Kind) -> ConditionedStatus:
+def _empty(kind: CustomResourceKind) -> ConditionedStatus:
     if kind.name == "GitDestination":
         return GitDestinationStatus()
     return GitRepoConfigStatus() if kind.name == "GitRepoConfig" else ConditionedStatus()
 
 
-def recent_commits(new: Sequence[Written], before: Sequence[WrittenCommit]) -> tuple[WrittenCommit, ...]:
+def recent_commits(
+    new: Sequence[DeliveredCommit], before: Sequence[WrittenCommit]
+) -> tuple[WrittenCommit, ...]:
     """The newest first; what was told before this replica wrote the branch stays behind them."""
     told = [
         WrittenCommit(
@@ -254,23 +258,23 @@ def recent_commits(new: Sequence[Written], before: Sequence[WrittenCommit]) -> t
     return (*told, *(one for one in before if one.commit not in known))[:MOST_RECENT]
 
 
-class Pending(NamedTuple):
+class PendingChanges(NamedTuple):
     """What a status tells of changes that are not in git."""
 
     changes: int | None = None
     since: str | None = None
 
 
-def pending_of(said: Said, before: str | None, clock: Clock) -> Pending:
+def pending_of(said: DesiredStatus, before: str | None, clock: Clock) -> PendingChanges:
     """What waits, once it has waited for a moment; since when stays as it was told."""
     if not said.pending or said.pending_at is None:
-        return Pending()
+        return PendingChanges()
     waited = clock.monotonic() - said.pending_at
     if waited < WAITS:
-        return Pending()
+        return PendingChanges()
     since = clock.now() - timedelta(seconds=waited)
     same = before is not None and abs(since - parse_rfc3339(before)) < timedelta(seconds=WAITS)
-    return Pending(said.pending, before if same else rfc3339(since))
+    return PendingChanges(said.pending, before if same else rfc3339(since))
 
 
 def _gist(status: ConditionedStatus) -> ConditionedStatus:

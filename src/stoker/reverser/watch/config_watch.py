@@ -19,23 +19,23 @@ import msgspec
 
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.resource import ConditionedStatus
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header, HeaderMeta
-from stoker.kube.client.resources import CRDS, NAMESPACES, Resource
-from stoker.kube.watch.namespace_access import Reach
+from stoker.kube.client.objects import ObjectHeader, ObjectHeaderMeta
+from stoker.kube.client.resources import CRDS, NAMESPACES, ApiResource
+from stoker.kube.watch.namespace_access import NamespaceAccess
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectChange
 from stoker.kube.watch.store import ObjectKey as Name
-from stoker.reverser.destinations import APPROVAL, AnyRule, Stated, destination_of
+from stoker.reverser.destinations import APPROVAL, AnyRule, DeclaredConfig, destination_of
 from stoker.reverser.manifest.named_secrets import SecretRef
-from stoker.reverser.selection.labels import Labels
-from stoker.reverser.watch.named_secrets import NamedSecrets
+from stoker.reverser.selection.labels import ObjectLabels
+from stoker.reverser.watch.named_secrets import NamedSecretsWatch
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -43,27 +43,27 @@ log = get_logger(__name__)
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 
-API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
-_OURS: dict[type[Model], Kind] = {
+API_SERVICES = ApiResource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
+_OURS: dict[type[Model], CustomResourceKind] = {
     kind.model: kind
     for kind in KINDS
     if kind.model in (GitRepoConfig, GitDestination, WatchRule, ClusterWatchRule)
 }
 
-_header = msgspec.json.Decoder(Header)
+_header = msgspec.json.Decoder(ObjectHeader)
 
 
-class _Told(msgspec.Struct):
+class _StatusOnly(msgspec.Struct):
     """The status of an object whose other parts may be anything."""
 
     status: ConditionedStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableConfig:
     """An object that does not fit its own schema: it was written when that was another one."""
 
-    metadata: HeaderMeta
+    metadata: ObjectHeaderMeta
     why: str
     status: ConditionedStatus | None = None
     destination: str = ""
@@ -72,16 +72,16 @@ class Unreadable:
     """Secrets that a GitRepoConfig names: they are not for git, whatever else is wrong."""
 
 
-_told = msgspec.json.Decoder(_Told)
+_told = msgspec.json.Decoder(_StatusOnly)
 
 
-class Shelf:
+class ConfigStore:
     """All objects of one kind, over the scopes that are watched."""
 
     def __init__(
         self,
         model: type[Model],
-        client: Client,
+        client: KubeClient,
         namespaces: Collection[str],
         clock: Clock,
         failed: Callable[[str | None, StokerError], None],
@@ -89,7 +89,7 @@ class Shelf:
         self.kind = _OURS[model]
         self._decoder = msgspec.json.Decoder(model)
         scopes: Collection[str | None] = (namespaces if self.kind.namespaced else ()) or (None,)
-        self.reflectors: tuple[Reflector[Model | Unreadable], ...] = tuple(
+        self.reflectors: tuple[Reflector[Model | UnreadableConfig], ...] = tuple(
             Reflector(
                 client,
                 rest(self.kind),
@@ -101,23 +101,23 @@ class Shelf:
             for each in scopes
         )
 
-    def all(self) -> Iterator[Model | Unreadable]:
+    def all(self) -> Iterator[Model | UnreadableConfig]:
         for reflector in self.reflectors:
             yield from [kept for _, kept in reflector.store.items()]
 
-    def _keep(self, raw: bytes) -> Model | Unreadable:
+    def _keep(self, raw: bytes) -> Model | UnreadableConfig:
         try:
             return self._decoder.decode(raw)
         except msgspec.ValidationError as error:
             return unreadable(raw, str(error))
 
 
-class Stating:
+class ConfigWatch:
     """The stores of what people have written."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         clock: Clock,
         *,
         home: str,
@@ -131,10 +131,12 @@ class Stating:
         self._clock = clock
         self._stirred = stirred
         self._relabelled = relabelled
-        self._reach = Reach(home)
+        self._reach = NamespaceAccess(home)
         self._reach.lit = stirred
         scopes = sorted(self._namespaces)
-        self.shelves = {model: Shelf(model, client, scopes, clock, self._reach.failed) for model in _OURS}
+        self.shelves = {
+            model: ConfigStore(model, client, scopes, clock, self._reach.failed) for model in _OURS
+        }
         self._reach.watch(self._ours)
         self.labels: Reflector[dict[str, str]] = Reflector(
             client, NAMESPACES, metadata_only=True, keep=_labels, on_error=_unseen, clock=clock
@@ -143,7 +145,7 @@ class Stating:
             Reflector(client, each, metadata_only=True, keep=_version, on_error=_unseen, clock=clock)
             for each in (CRDS, API_SERVICES)
         )
-        self.named = NamedSecrets(client, clock, self._namespaces, stirred) if with_secrets else None
+        self.named = NamedSecretsWatch(client, clock, self._namespaces, stirred) if with_secrets else None
         """Where Secrets are written: which of them must not be."""
         self.listed = asyncio.Event()
         """Every kind of ours has been listed once, wherever we are let."""
@@ -177,7 +179,7 @@ class Stating:
             for served in self.served:
                 served.listen(self._on_kinds)
 
-    def stated(self) -> Stated:
+    def stated(self) -> DeclaredConfig:
         """All that can be read."""
         rules: list[AnyRule] = [*self._read(WatchRule)]
         rules += (
@@ -187,9 +189,9 @@ class Stating:
             (shelf.kind.name, kept)
             for shelf in self.shelves.values()
             for kept in shelf.all()
-            if isinstance(kept, Unreadable)
+            if isinstance(kept, UnreadableConfig)
         ]
-        return Stated(
+        return DeclaredConfig(
             self._read(GitRepoConfig),
             self._read(GitDestination),
             rules,
@@ -198,13 +200,13 @@ class Stating:
             | (self.named.named if self.named is not None else frozenset()),
         )
 
-    def every(self) -> Iterator[tuple[Kind, Model | Unreadable]]:
+    def every(self) -> Iterator[tuple[CustomResourceKind, Model | UnreadableConfig]]:
         for shelf in self.shelves.values():
             for kept in shelf.all():
                 to = None
                 if isinstance(kept, ClusterWatchRule):
                     to = destination_of(kept).namespace
-                elif isinstance(kept, Unreadable) and not shelf.kind.namespaced:
+                elif isinstance(kept, UnreadableConfig) and not shelf.kind.namespaced:
                     to = kept.destination
                 if to is None or self._is_mine(to):
                     yield shelf.kind, kept
@@ -220,7 +222,7 @@ class Stating:
         """A rule asks for labels of namespaces."""
         self._labels_wanted.set()
 
-    def labels_of(self, namespace: str) -> Labels | None:
+    def labels_of(self, namespace: str) -> ObjectLabels | None:
         """None while they are not known."""
         return self.labels.store.get(Name("", namespace)) if namespace else None
 
@@ -235,22 +237,22 @@ class Stating:
         self.labels.listen(self._on_labels)
         await self.labels.run()
 
-    def _on_change(self, change: Change[Any]) -> None:
+    def _on_change(self, change: ObjectChange[Any]) -> None:
         old, new = change.old, change.new
         # Statuses are written by ourselves: only what people said counts.
         if isinstance(old, Model) and isinstance(new, Model) and _said(old) == _said(new):
             return
         self._stirred()
 
-    def _on_labels(self, change: Change[dict[str, str]]) -> None:
+    def _on_labels(self, change: ObjectChange[dict[str, str]]) -> None:
         if change.old != change.new:
             self._relabelled()
 
-    def _on_kinds(self, change: Change[str]) -> None:
+    def _on_kinds(self, change: ObjectChange[str]) -> None:
         self.kinds_changed.set()
 
 
-def unreadable(raw: bytes, why: str) -> Unreadable:
+def unreadable(raw: bytes, why: str) -> UnreadableConfig:
     """As much of an object as can be told of one that may be anything."""
     try:
         status = _told.decode(raw).status
@@ -258,7 +260,7 @@ def unreadable(raw: bytes, why: str) -> Unreadable:
         status = None
     obj = msgspec.json.decode(raw)
     secrets = (_text(obj, "spec", *way, "name") for way in (("secretRef",), ("signing", "secretRef")))
-    return Unreadable(
+    return UnreadableConfig(
         _header.decode(raw).metadata,
         why,
         status,

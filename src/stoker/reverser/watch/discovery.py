@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.discovery import Discovery
-from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.client.token_bucket import TokenBucket
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
@@ -29,12 +29,12 @@ AFTER_A_CHANGE = (0.2, 1.0, 2.0, 5.0, 10.0, 20.0)
 _BACKOFF = Backoff(base=0.5, ceiling=30.0)
 
 
-class Survey:
+class DiscoveryLoop:
     """The last catalog, and the loop that keeps it right."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         clock: Clock,
         *,
         changed: asyncio.Event,
@@ -48,7 +48,7 @@ class Survey:
         self._rate = rate
         self._found = found
         self._refresh = refresh
-        self.catalog: Catalog | None = None
+        self.catalog: KindCatalog | None = None
         """None until the server has answered once."""
         self.error: StokerError | None = None
 

@@ -2,7 +2,7 @@
 
 The hot path: each object is decoded once, rendered once for all destinations (only
 Secrets differ by policy), compared by blob id, and forgotten. What is remembered of it
-is a `Seen`: where it was taken to, and the version, by which the author of the next
+is a `SeenObject`: where it was taken to, and the version, by which the author of the next
 change is found. It never waits and never raises for what an object holds: what cannot
 be written is noted in the outbox, and no other object is held up by it.
 
@@ -21,36 +21,36 @@ import msgspec
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.watch.store import ObjectKey as Name
-from stoker.reverser.authors.attribution import Observed
+from stoker.reverser.authors.attribution import ObservedEvent
 from stoker.reverser.authors.facts import blob_name
 from stoker.reverser.manifest.named_secrets import SecretRef, why_undecided
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.manifest.secret_policy import (
-    Kept,
     SecretPolicy,
-    Withheld,
+    UnchangedSecret,
+    WithheldSecret,
     content_of,
     is_secret,
     why_never,
 )
-from stoker.reverser.selection.labels import Labels
+from stoker.reverser.selection.labels import ObjectLabels
 from stoker.reverser.selection.noise import why_noise
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import DestinationRef, Operation
-from stoker.reverser.selection.selection import NO_LABELS, Selection, Watched
-from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.selection.rules import ChangeOperation, DestinationRef
+from stoker.reverser.selection.selection import NO_LABELS, Selection, WatchedKind
+from stoker.reverser.writer.outbox import DestinationOutbox
 
-Outboxes = Mapping[DestinationRef, Outbox]
+DestinationOutboxes = Mapping[DestinationRef, DestinationOutbox]
 
 _decoder = msgspec.json.Decoder()
 _NOWHERE: tuple[DestinationRef, ...] = ()
 
 
-class Seen:
+class SeenObject:
     """What is remembered of a living object; one for each, so it is small."""
 
     __slots__ = ("blob", "ended_from", "taken", "version")
@@ -67,14 +67,14 @@ class Seen:
         """The version before its deletion was asked for; empty while it was not."""
 
 
-class Around:
+class IngestContext:
     """What every object is judged by; exchanged as a whole when rules or kinds change."""
 
     def __init__(
         self,
         selection: Selection,
         own: Collection[SecretRef] = (),
-        namespace_labels: Callable[[str], Labels | None] = lambda _: None,
+        namespace_labels: Callable[[str], ObjectLabels | None] = lambda _: None,
     ) -> None:
         self.selection = selection
         self.own = own
@@ -90,14 +90,14 @@ class Around:
         return self._shared.setdefault(refs, refs) if refs else _NOWHERE
 
 
-class Noticer:
+class ObjectIngest:
     """Takes the objects of one list and watch."""
 
-    def __init__(self, watched: Watched, around: Around) -> None:
+    def __init__(self, watched: WatchedKind, around: IngestContext) -> None:
         self.watched = watched
         self.around = around
         resource = watched.resource
-        self._resource: Resource = resource
+        self._resource: ApiResource = resource
         self._kind = GroupResource(resource.group, resource.plural)
         self._key = (resource.group, resource.version, resource.plural)
         self._head = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -107,23 +107,25 @@ class Noticer:
         obj: dict[str, Any] = _decoder.decode(raw)
         return obj if "kind" in obj else {**self._head, **obj}
 
-    def notice(self, raw: bytes, before: Seen | None, outboxes: Outboxes, *, as_event: bool) -> Seen:
+    def notice(
+        self, raw: bytes, before: SeenObject | None, outboxes: DestinationOutboxes, *, as_event: bool
+    ) -> SeenObject:
         """An object as it is now; `before` is what was remembered of it under the same uid."""
         obj = self.read(raw)
         metadata = obj["metadata"]
         version = metadata.get("resourceVersion") or ""
         if metadata.get("deletionTimestamp"):
             if before is None:
-                return Seen(self._taken(obj, metadata), version, ended_from=version)
-            return Seen(before.taken, version, before.blob, before.ended_from or before.version)
+                return SeenObject(self._taken(obj, metadata), version, ended_from=version)
+            return SeenObject(before.taken, version, before.blob, before.ended_from or before.version)
         step = None
         if as_event:
-            operation = Operation.CREATE if before is None else Operation.UPDATE
+            operation = ChangeOperation.CREATE if before is None else ChangeOperation.UPDATE
             uid, seen_last = metadata.get("uid") or "", before.version if before else ""
-            step = Observed(self._kind, uid, seen_last, operation, "")
+            step = ObservedEvent(self._kind, uid, seen_last, operation, "")
         return self._take(obj, before.taken if before else _NOWHERE, outboxes, step, version)
 
-    def seed(self, raw: bytes, seen: Seen, outboxes: Outboxes) -> None:
+    def seed(self, raw: bytes, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
         """An object that is known already, for destinations that are new to it."""
         obj = self.read(raw)
         if obj["metadata"].get("deletionTimestamp"):
@@ -133,16 +135,16 @@ class Noticer:
         seen.taken = self.around.shared(dict.fromkeys((*others, *now.taken)))
         seen.blob = now.blob or seen.blob
 
-    def skip(self, name: Name, seen: Seen, outboxes: Outboxes) -> None:
+    def skip(self, name: Name, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
         """An object that is on its way in another version; what was before that has not come to these."""
         for outbox in (outboxes[ref] for ref in seen.taken if ref in outboxes):
             if self.watched in outbox.behind:
                 with contextlib.suppress(StokerError):  # it has no path, and is told when it comes
-                    outbox.skipped.add(outbox.path_of(ObjectKey(*self._key, *name)))
+                    outbox.skipped.add(outbox.path_of(ManifestKey(*self._key, *name)))
 
-    def gone(self, name: Name, uid: str, seen: Seen, outboxes: Outboxes) -> None:
+    def gone(self, name: Name, uid: str, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
         """An object whose deletion the watch has shown."""
-        key = ObjectKey(*self._key, *name)
+        key = ManifestKey(*self._key, *name)
         for ref in seen.taken:
             outbox = outboxes.get(ref)
             if outbox is None:
@@ -152,21 +154,21 @@ class Noticer:
                 outbox.leave(path)
                 continue
             blob = seen.blob or outbox.known(path) or ""
-            step = Observed(self._kind, uid, seen.version, Operation.DELETE, blob)
+            step = ObservedEvent(self._kind, uid, seen.version, ChangeOperation.DELETE, blob)
             outbox.drop(key, path, step._replace(ended_from=seen.ended_from))
 
-    def vanished(self, name: Name, seen: Seen, outboxes: Outboxes) -> None:
+    def vanished(self, name: Name, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
         """An object that a list does not show any more: nobody saw it go, so its file is for the sweep."""
-        key = ObjectKey(*self._key, *name)
+        key = ManifestKey(*self._key, *name)
         for ref in seen.taken:
             outbox = outboxes.get(ref)
             if outbox is not None:
                 outbox.leave(outbox.path_of(key))
 
-    def lost(self, name: Name, outboxes: Outboxes, *, as_event: bool) -> None:
+    def lost(self, name: Name, outboxes: DestinationOutboxes, *, as_event: bool) -> None:
         """An object that could never be read is gone; as an event, if the watch has shown how it went."""
         self.forgive(name, outboxes)
-        key = ObjectKey(*self._key, *name)
+        key = ManifestKey(*self._key, *name)
         for ref, outbox in outboxes.items():
             with contextlib.suppress(StokerError):  # it has no path, and so no file
                 path = outbox.path_of(key)
@@ -175,22 +177,22 @@ class Noticer:
                 else:
                     outbox.drop(key, path, None)  # nothing is known by which an author could be found
 
-    def forgive(self, name: Name, outboxes: Outboxes) -> None:
+    def forgive(self, name: Name, outboxes: DestinationOutboxes) -> None:
         """An object that was refused under its name, because it had no path, is gone or can be read."""
         for outbox in outboxes.values():
             if outbox.unwritten:
-                outbox.unwritten.pop(str(ObjectKey(*self._key, *name)), None)
+                outbox.unwritten.pop(str(ManifestKey(*self._key, *name)), None)
 
     def _take(
         self,
         obj: dict[str, Any],
         before: tuple[DestinationRef, ...],
-        outboxes: Outboxes,
-        step: Observed | None,
+        outboxes: DestinationOutboxes,
+        step: ObservedEvent | None,
         version: str,
-    ) -> Seen:
+    ) -> SeenObject:
         metadata = obj["metadata"]
-        key = ObjectKey(*self._key, metadata.get("namespace") or "", metadata["name"])
+        key = ManifestKey(*self._key, metadata.get("namespace") or "", metadata["name"])
         taken, blob = self._taken(obj, metadata), ""
         if taken:
             taken, blob = self._write(obj, key, taken, outboxes, step)
@@ -198,15 +200,15 @@ class Noticer:
             outbox = outboxes.get(ref)
             if outbox is not None and ref not in taken:
                 self._left(key, ref, outbox, step and step._replace(blob=blob_name(obj)))
-        return Seen(taken, version, blob)
+        return SeenObject(taken, version, blob)
 
     def _write(
         self,
         obj: dict[str, Any],
-        key: ObjectKey,
+        key: ManifestKey,
         taken: tuple[DestinationRef, ...],
-        outboxes: Outboxes,
-        step: Observed | None,
+        outboxes: DestinationOutboxes,
+        step: ObservedEvent | None,
     ) -> tuple[tuple[DestinationRef, ...], str]:
         """Put it into the outboxes; where it belongs after all, and its id where no file has that."""
         plain: bytes | None = None
@@ -228,10 +230,14 @@ class Noticer:
                 if path == str(key):  # it can have no file at all
                     withheld.append(ref)
                 continue
-            if isinstance(content, Withheld):
+            if isinstance(content, WithheldSecret):
                 withheld.append(ref)
                 continue
-            blob = content.blob if isinstance(content, Kept) else blob_of(content, digits=outbox.digits)
+            blob = (
+                content.blob
+                if isinstance(content, UnchangedSecret)
+                else blob_of(content, digits=outbox.digits)
+            )
             if content is plain and outbox.digits == 40:
                 whole = blob
             else:  # the file says less than the object, or in another way: the join needs an id of its own
@@ -244,8 +250,8 @@ class Noticer:
         return taken, whole if unlike else ""
 
     def _secret(
-        self, obj: dict[str, Any], key: ObjectKey, path: str, outbox: Outbox
-    ) -> bytes | Kept | Withheld | None:
+        self, obj: dict[str, Any], key: ManifestKey, path: str, outbox: DestinationOutbox
+    ) -> bytes | UnchangedSecret | WithheldSecret | None:
         """What of a Secret a destination wants; None if all of it. Raises while that is not decided."""
         policy, why = outbox.destination.policy, why_undecided(key.namespace, self.around.own)
         if why is not None and policy is not SecretPolicy.EXCLUDE:
@@ -257,14 +263,16 @@ class Noticer:
     def _taken(self, obj: dict[str, Any], metadata: dict[str, Any]) -> tuple[DestinationRef, ...]:
         around = self.around
         namespace = metadata.get("namespace") or ""
-        key = ObjectKey(*self._key, namespace, metadata["name"])
+        key = ManifestKey(*self._key, namespace, metadata["name"])
         labels = metadata.get("labels") or NO_LABELS
         taken = around.selection.taken_by(key, labels, around.namespace_labels(namespace))
         if not taken or why_noise(obj, key) is not None or why_never(obj, key, around.own) is not None:
             return _NOWHERE
         return around.shared(taken)
 
-    def _left(self, key: ObjectKey, ref: DestinationRef, outbox: Outbox, step: Observed | None) -> None:
+    def _left(
+        self, key: ManifestKey, ref: DestinationRef, outbox: DestinationOutbox, step: ObservedEvent | None
+    ) -> None:
         path = outbox.path_of(key)
         if outbox.destination.prune == "Never" or not self._deletes(key, ref):
             outbox.leave(path)
@@ -273,5 +281,5 @@ class Noticer:
         else:
             outbox.drop(key, path, step)
 
-    def _deletes(self, key: ObjectKey, ref: DestinationRef) -> bool:
+    def _deletes(self, key: ManifestKey, ref: DestinationRef) -> bool:
         return self.around.selection.deletes(key, ref)

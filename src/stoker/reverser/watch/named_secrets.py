@@ -15,34 +15,34 @@ from typing import Any
 import msgspec
 
 from stoker.api.kinds.destinations import GROUP
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.kinds import rest
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectChange
 from stoker.reverser.manifest.named_secrets import SecretRef, secrets_named_by
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-WATCHED: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind.group != GROUP)
+WATCHED: tuple[CustomResourceKind, ...] = tuple(kind for kind in KINDS if kind.group != GROUP)
 """All kinds of the product that a reverser does not follow anyway."""
 
-Names = frozenset[SecretRef]
+SecretNames = frozenset[SecretRef]
 
 
-class NamedSecrets:
+class NamedSecretsWatch:
     """The Secrets that Stokers, IgnitionSyncs, their bases and profiles name."""
 
     def __init__(
-        self, client: Client, clock: Clock, namespaces: Collection[str], changed: Callable[[], None]
+        self, client: KubeClient, clock: Clock, namespaces: Collection[str], changed: Callable[[], None]
     ) -> None:
         self._changed = changed
         self._synced: set[int] = set()
-        self.reflectors: tuple[Reflector[Names], ...] = tuple(
+        self.reflectors: tuple[Reflector[SecretNames], ...] = tuple(
             Reflector(
                 client,
                 rest(kind),
@@ -56,7 +56,7 @@ class NamedSecrets:
         )
 
     @property
-    def named(self) -> Names:
+    def named(self) -> SecretNames:
         return frozenset().union(
             *(refs for reflector in self.reflectors for _, refs in reflector.store.items())
         )
@@ -83,7 +83,7 @@ class NamedSecrets:
         self._synced.add(number)
         self._changed()
 
-    def _on_change(self, change: Change[Names]) -> None:
+    def _on_change(self, change: ObjectChange[SecretNames]) -> None:
         if change.old != change.new:
             self._changed()
 
@@ -93,6 +93,6 @@ class NamedSecrets:
         self._changed()
 
 
-def _names(kind: Kind, raw: bytes) -> Names:
+def _names(kind: CustomResourceKind, raw: bytes) -> SecretNames:
     obj: dict[str, Any] = msgspec.json.decode(raw)
     return secrets_named_by(kind, obj)

@@ -20,17 +20,17 @@ from collections.abc import Iterable
 
 from stoker.domain.errors import Stalled, StokerError
 from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.watch.reflector import ListWatchSource as Server
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.reflector import Source as Server
-from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectChange
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.kube.watch.watch_events import read_item
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.rules import DestinationRef
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.watch.ingest import Around, Noticer, Seen
-from stoker.reverser.watch.throttled_source import Source, Turns
-from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.watch.ingest import IngestContext, ObjectIngest, SeenObject
+from stoker.reverser.watch.throttled_source import ThrottledSource, WatchBudget
+from stoker.reverser.writer.outbox import DestinationOutbox
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -38,13 +38,15 @@ log = get_logger(__name__)
 _SEED_BACKOFF = Backoff(base=0.5, ceiling=30.0)
 
 
-class Watch:
+class ObjectWatch:
     """One kind in one scope."""
 
-    def __init__(self, client: Server, watched: Watched, around: Around, turns: Turns) -> None:
+    def __init__(
+        self, client: Server, watched: WatchedKind, around: IngestContext, turns: WatchBudget
+    ) -> None:
         self.watched = watched
-        self.noticer = Noticer(watched, around)
-        self.feeds: dict[DestinationRef, Outbox] = {}
+        self.noticer = ObjectIngest(watched, around)
+        self.feeds: dict[DestinationRef, DestinationOutbox] = {}
         """The open outboxes of all rules that look here."""
         self.seeded: set[DestinationRef] = set()
         """Those that have got everything that lives here."""
@@ -56,8 +58,8 @@ class Watch:
         self._wanted = asyncio.Event()
         self._begun: float | None = turns.clock.monotonic()
         self._turns = turns
-        self._source = Source(client, self, turns)
-        self.reflector: Reflector[Seen] = Reflector(
+        self._source = ThrottledSource(client, self, turns)
+        self.reflector: Reflector[SeenObject] = Reflector(
             self._source,
             watched.resource,
             namespace=watched.namespace or None,
@@ -75,7 +77,7 @@ class Watch:
         serious = health.failures > 1 or isinstance(health.error, Stalled)
         return health.error if serious else None
 
-    def join(self, outbox: Outbox) -> None:
+    def join(self, outbox: DestinationOutbox) -> None:
         """Feed this outbox from now on, with all that is there already."""
         ref = outbox.destination.ref
         self.feeds[ref] = outbox
@@ -104,7 +106,7 @@ class Watch:
         if self._wanting:
             self._wanted.set()
 
-    def shows(self, key: ObjectKey, ref: DestinationRef) -> bool | None:
+    def shows(self, key: ManifestKey, ref: DestinationRef) -> bool | None:
         """Whether an object lives here that belongs to the destination; None while that is not known."""
         if ref not in self.seeded:
             return None
@@ -148,7 +150,7 @@ class Watch:
         for ref in self.seeded & self.feeds.keys():
             self._complete(self.feeds[ref])
 
-    def _complete(self, outbox: Outbox) -> None:
+    def _complete(self, outbox: DestinationOutbox) -> None:
         outbox.sweep_soon()
         outbox.hurry()
 
@@ -170,7 +172,7 @@ class Watch:
             else:
                 failures = 0
 
-    async def _seed(self, outboxes: dict[DestinationRef, Outbox]) -> None:
+    async def _seed(self, outboxes: dict[DestinationRef, DestinationOutbox]) -> None:
         if not outboxes:
             return
         store = self.reflector.store
@@ -191,7 +193,7 @@ class Watch:
                     outbox.behind.discard(self.watched)
                 self._complete(outbox)
 
-    def _keep(self, raw: bytes) -> Seen:
+    def _keep(self, raw: bytes) -> SeenObject:
         meta = read_item(raw)
         entry = self.reflector.store.entry(meta.key)
         before = entry.value if entry is not None and entry.uid == meta.uid else None
@@ -201,7 +203,7 @@ class Watch:
             self.noticer.forgive(meta.key, self.feeds)
         return seen
 
-    def _changed(self, change: Change[Seen]) -> None:
+    def _changed(self, change: ObjectChange[SeenObject]) -> None:
         if not change.deleted or change.old is None:
             return
         if change.key in self.reflector.store:
@@ -223,7 +225,7 @@ class Watch:
         self.unread.add(name)
         self._unread_in_list.add(name)
         log.warning("object.unreadable", kind=str(resource), key=str(name), error=type(error).__name__)
-        key = ObjectKey(resource.group, resource.version, resource.plural, *name)
+        key = ManifestKey(resource.group, resource.version, resource.plural, *name)
         for outbox in self.feeds.values():
             outbox.refuse(str(key), "the object cannot be read")
         self._turns.stirred()

@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stoker.domain.clock import Clock
-from stoker.kube.client.client import Page
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.client import ListPage
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.client.token_bucket import TokenBucket
-from stoker.kube.watch.reflector import Source as Server
+from stoker.kube.watch.reflector import ListWatchSource as Server
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.kube.watch.watch_events import DELETED, read_line
 from stoker.reverser.selection.rules import DestinationRef
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.writer.outbox import DestinationOutbox
 
 
 @dataclass(slots=True)
-class Turns:
+class WatchBudget:
     """What all watches share."""
 
     opening: asyncio.Semaphore
@@ -34,24 +34,24 @@ class Turns:
     rate: TokenBucket
     """How often one is begun."""
     clock: Clock
-    scanned: Callable[[Watched, int], None] = lambda watched, count: None
+    scanned: Callable[[WatchedKind, int], None] = lambda watched, count: None
     """Told how many objects came by."""
     stirred: Callable[[], None] = lambda: None
     """Told that a watch fails, or works again."""
-    listed: Callable[[Watched, float], None] = lambda watched, seconds: None
+    listed: Callable[[WatchedKind, float], None] = lambda watched, seconds: None
     """Told how long a first list took."""
-    failed: Callable[[Watched, str], None] = lambda watched, reason: None
+    failed: Callable[[WatchedKind, str], None] = lambda watched, reason: None
     """Told each time that a list or a watch ended with an error, and why."""
 
 
-class SourceUser(Protocol):
+class WatchConsumer(Protocol):
     """Who reads from it."""
 
     @property
-    def watched(self) -> Watched: ...
+    def watched(self) -> WatchedKind: ...
 
     @property
-    def feeds(self) -> Mapping[DestinationRef, Outbox]: ...
+    def feeds(self) -> Mapping[DestinationRef, DestinationOutbox]: ...
 
     @property
     def unread(self) -> Collection[Name]:
@@ -75,10 +75,10 @@ class SourceUser(Protocol):
         ...
 
 
-class Source:
+class ThrottledSource:
     """The client as a reflector sees it, with turns and room."""
 
-    def __init__(self, client: Server, user: SourceUser, turns: Turns) -> None:
+    def __init__(self, client: Server, user: WatchConsumer, turns: WatchBudget) -> None:
         self._client = client
         self._user = user
         self._turns = turns
@@ -89,21 +89,21 @@ class Source:
 
     async def pages(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         labels: str | None = None,
         fields: str | None = None,
         limit: int = 500,
         metadata_only: bool = False,
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncIterator[ListPage]:
         self.untouched = False
         self.listing_now = True
         self._user.begun()
         async for page in self.listing(resource, namespace):
             yield page
 
-    async def listing(self, resource: Resource, namespace: str | None) -> AsyncIterator[Page]:
+    async def listing(self, resource: ApiResource, namespace: str | None) -> AsyncIterator[ListPage]:
         """A whole list, in its turn and no faster than there is room."""
         async with self._turns.opening:
             await self._turns.rate.take()
@@ -114,7 +114,7 @@ class Source:
 
     def watch(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         resource_version: str,

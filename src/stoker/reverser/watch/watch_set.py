@@ -11,64 +11,64 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from stoker.domain.clock import Clock
-from stoker.kube.client.client import Client
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.rules import DestinationRef, Rule
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.watch.ingest import Around
-from stoker.reverser.watch.object_watch import Watch
-from stoker.reverser.watch.throttled_source import Turns
-from stoker.reverser.writer.outbox import Outbox
+from stoker.kube.client.client import KubeClient
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.watch.ingest import IngestContext
+from stoker.reverser.watch.object_watch import ObjectWatch
+from stoker.reverser.watch.throttled_source import WatchBudget
+from stoker.reverser.writer.outbox import DestinationOutbox
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Running:
-    watch: Watch
+class _RunningWatch:
+    watch: ObjectWatch
     task: asyncio.Task[None]
 
 
 @dataclass(slots=True)
-class Watches:
+class WatchSet:
     """All of them, as the selection and the open outboxes ask for them."""
 
-    client: Client
-    turns: Turns
-    around: Around
-    _running: dict[Watched, _Running] = field(default_factory=dict)
-    _outboxes: dict[DestinationRef, Outbox] = field(default_factory=dict)
+    client: KubeClient
+    turns: WatchBudget
+    around: IngestContext
+    _running: dict[WatchedKind, _RunningWatch] = field(default_factory=dict)
+    _outboxes: dict[DestinationRef, DestinationOutbox] = field(default_factory=dict)
 
     @property
-    def all(self) -> tuple[Watch, ...]:
+    def all(self) -> tuple[ObjectWatch, ...]:
         return tuple(each.watch for each in self._running.values())
 
-    def find(self, watched: Watched) -> Watch | None:
+    def find(self, watched: WatchedKind) -> ObjectWatch | None:
         running = self._running.get(watched)
         return None if running is None else running.watch
 
-    def shows(self, watched: Watched, key: ObjectKey, ref: DestinationRef) -> bool | None:
+    def shows(self, watched: WatchedKind, key: ManifestKey, ref: DestinationRef) -> bool | None:
         """Whether a living object is there that belongs to a destination; None while that is not known."""
         watch = self.find(watched)
         return None if watch is None else watch.shows(key, ref)
 
-    def feeding(self, ref: DestinationRef) -> list[Watch]:
+    def feeding(self, ref: DestinationRef) -> list[ObjectWatch]:
         return [each.watch for each in self._running.values() if ref in each.watch.feeds]
 
-    def opened(self, outbox: Outbox) -> None:
+    def opened(self, outbox: DestinationOutbox) -> None:
         """Feed an outbox whose branch is known now."""
         self._outboxes[outbox.destination.ref] = outbox
         self._follow()
 
-    def closed(self, outbox: Outbox) -> None:
+    def closed(self, outbox: DestinationOutbox) -> None:
         ref = outbox.destination.ref
         if self._outboxes.get(ref) is outbox:
             del self._outboxes[ref]
             self._follow()
         outbox.release()
 
-    def follow(self, around: Around) -> None:
+    def follow(self, around: IngestContext) -> None:
         """Rules, kinds or labels of namespaces are other ones from now on."""
         before, self.around = self.around, around
         for running in self._running.values():
@@ -78,7 +78,7 @@ class Watches:
         for outbox in self._outboxes.values():
             outbox.sweep_soon()
 
-    def reseed(self, watched: Collection[Watched], ref: DestinationRef) -> None:
+    def reseed(self, watched: Collection[WatchedKind], ref: DestinationRef) -> None:
         """Bring a destination once more what it had no room for."""
         for each in watched:
             watch = self.find(each)
@@ -98,7 +98,7 @@ class Watches:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _follow(self) -> None:
-        wanted: dict[Watched, frozenset[DestinationRef]] = {}
+        wanted: dict[WatchedKind, frozenset[DestinationRef]] = {}
         for watched in self.around.selection.watched:
             refs = self.around.selection.fed_by(watched) & self._outboxes.keys()
             if refs:
@@ -115,14 +115,14 @@ class Watches:
                 if watch.feeds.get(ref) is not self._outboxes[ref]:
                     watch.join(self._outboxes[ref])
 
-    def _start(self, watched: Watched) -> Watch:
-        watch = Watch(self.client, watched, self.around, self.turns)
+    def _start(self, watched: WatchedKind) -> ObjectWatch:
+        watch = ObjectWatch(self.client, watched, self.around, self.turns)
         task = asyncio.get_running_loop().create_task(_kept_alive(watch, self.turns.clock))
-        self._running[watched] = _Running(watch, task)
+        self._running[watched] = _RunningWatch(watch, task)
         return watch
 
 
-async def _kept_alive(watch: Watch, clock: Clock) -> None:
+async def _kept_alive(watch: ObjectWatch, clock: Clock) -> None:
     """A mistake of ours in one watch must not end the others; the kind is then listed anew."""
     while True:
         try:
@@ -132,11 +132,11 @@ async def _kept_alive(watch: Watch, clock: Clock) -> None:
             await clock.sleep(5.0)
 
 
-def _changed_rules(before: Around, after: Around) -> frozenset[DestinationRef]:
+def _changed_rules(before: IngestContext, after: IngestContext) -> frozenset[DestinationRef]:
     """Destinations that other objects may belong to now."""
 
-    def rules(around: Around) -> dict[DestinationRef, list[Rule]]:
-        found: dict[DestinationRef, list[Rule]] = {}
+    def rules(around: IngestContext) -> dict[DestinationRef, list[SelectionRule]]:
+        found: dict[DestinationRef, list[SelectionRule]] = {}
         for rule in around.selection.rules:
             found.setdefault(rule.destination, []).append(rule)
         return found

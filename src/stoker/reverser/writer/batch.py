@@ -1,6 +1,6 @@
 """Which changes become which commits, and when they have to.
 
-One `Batcher` for each destination. Changes wait in the order in which they came, until
+One `ChangeBatcher` for each destination. Changes wait in the order in which they came, until
 there are enough files or bytes, or the first of them has waited for `max_wait`. That
 time is counted from the first change and never begun anew: a steady drip is written as
 soon as anything else. `take` hands out all that waits, so that one push can carry it.
@@ -21,10 +21,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from stoker.reverser.authors.attribution import Observed
-from stoker.reverser.authors.facts import User
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.authors.attribution import ObservedEvent
+from stoker.reverser.authors.facts import RequestUser
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.rules import ChangeOperation
 
 MAX_FILES = 200
 MAX_BYTES = 10 << 20
@@ -32,7 +32,7 @@ MAX_WAIT = 20.0
 _ASK_AGAIN = 0.01
 
 
-class Limits(NamedTuple):
+class BatchLimits(NamedTuple):
     """`GitDestination.spec.batch`; a `max_wait` of 0 is at once."""
 
     max_files: int = MAX_FILES
@@ -40,14 +40,14 @@ class Limits(NamedTuple):
     max_wait: float = MAX_WAIT
 
 
-class Capacity(NamedTuple):
+class QueueCapacity(NamedTuple):
     """What may wait or be on its way before whoever brings changes has to wait himself."""
 
     changes: int = 5_000
     size: int = 2 * MAX_BYTES
 
 
-class Cadence(NamedTuple):
+class PushCadence(NamedTuple):
     """`GitRepoConfig.spec.push`: when commits that were made are pushed, whichever comes first (C-163)."""
 
     interval: float = 0.0
@@ -59,19 +59,19 @@ class Cadence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PendingFileChange:
     """A file that is to become something else."""
 
-    key: ObjectKey
+    key: ManifestKey
     path: str
     content: bytes | None
     """None: it is deleted."""
-    operation: Operation
+    operation: ChangeOperation
     at: float
     """Monotonic seconds at which it was noticed."""
-    author: User | None = None
+    author: RequestUser | None = None
     """Who made it, once that is known."""
-    observed: Observed | None = None
+    observed: ObservedEvent | None = None
     """What to find the author by; None if the change was not seen as one step of a watch."""
     over_foreign: bool = False
     """The file in git was not written by this process and not compared yet: it may hold the same values."""
@@ -82,23 +82,23 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedCommit:
     """One commit: at most one change for each path, all by one author, who may be unknown."""
 
-    author: User | None
-    changes: tuple[Change, ...]
+    author: RequestUser | None
+    changes: tuple[PendingFileChange, ...]
 
 
-AuthorOf = Callable[[Observed], User | None]
+AuthorLookup = Callable[[ObservedEvent], RequestUser | None]
 
 
-class Batcher:
+class ChangeBatcher:
     """The changes of one destination on their way into commits."""
 
-    def __init__(self, limits: Limits | None = None, capacity: Capacity | None = None) -> None:
-        self.limits = limits or Limits()
-        self._capacity = capacity or Capacity()
-        self._waiting: list[Change] = []
+    def __init__(self, limits: BatchLimits | None = None, capacity: QueueCapacity | None = None) -> None:
+        self.limits = limits or BatchLimits()
+        self._capacity = capacity or QueueCapacity()
+        self._waiting: list[PendingFileChange] = []
         self._files: set[str] = set()
         self._size = 0
         self._out = 0
@@ -120,7 +120,7 @@ class Batcher:
         """Whether the next change has to wait outside."""
         return len(self) >= self._capacity.changes or self._size + self._out_size >= self._capacity.size
 
-    def add(self, change: Change) -> bool:
+    def add(self, change: PendingFileChange) -> bool:
         """Take a change in; False if there is no room, and then it is still the caller's."""
         if self.is_full:
             return False
@@ -129,23 +129,23 @@ class Batcher:
         self._size += change.size
         return True
 
-    def deletions(self) -> list[Change]:
+    def deletions(self) -> list[PendingFileChange]:
         """The deletions among what waits that no later change of the same file undoes."""
         last = {change.path: change for change in self._waiting}
         return [change for change in last.values() if change.content is None]
 
-    def over_foreign(self) -> list[Change]:
+    def over_foreign(self) -> list[PendingFileChange]:
         """What waits to overwrite a file that this process did not write."""
         return [change for change in self._waiting if change.over_foreign]
 
-    def compared(self, changes: Iterable[Change]) -> None:
+    def compared(self, changes: Iterable[PendingFileChange]) -> None:
         """These were compared with the file in git, hold other values and may overwrite it."""
         known = set(map(id, changes))
         self._waiting = [
             replace(change, over_foreign=False) if id(change) in known else change for change in self._waiting
         ]
 
-    def withdraw(self, changes: Iterable[Change]) -> None:
+    def withdraw(self, changes: Iterable[PendingFileChange]) -> None:
         """Take these out of what waits; all others keep their order."""
         out = set(map(id, changes))
         self._waiting = [change for change in self._waiting if id(change) not in out]
@@ -169,8 +169,8 @@ class Batcher:
         return max(due, self._not_before)
 
     def take(
-        self, author_of: AuthorOf | None = None, *, now: float = 0.0, patience: float = 0.0
-    ) -> tuple[Planned, ...]:
+        self, author_of: AuthorLookup | None = None, *, now: float = 0.0, patience: float = 0.0
+    ) -> tuple[PlannedCommit, ...]:
         """Everything that waits, as commits in order. It stays counted until it is settled or put back.
 
         With `patience` a change whose author is not known yet, and that was noticed less than so
@@ -189,11 +189,13 @@ class Batcher:
         self._count_out(commits, 1)
         return commits
 
-    def settle(self, commits: Iterable[Planned]) -> None:
+    def settle(self, commits: Iterable[PlannedCommit]) -> None:
         """They are pushed, or turned out to change nothing."""
         self._count_out(commits, -1)
 
-    def put_back(self, commits: Sequence[Planned], refused: Collection[str] = ()) -> tuple[Change, ...]:
+    def put_back(
+        self, commits: Sequence[PlannedCommit], refused: Collection[str] = ()
+    ) -> tuple[PendingFileChange, ...]:
         """They could not be pushed: wait again, in front of what came meanwhile.
 
         What lies at a path in `refused` can never be written and is handed back to be reported.
@@ -214,7 +216,7 @@ class Batcher:
         self._files = {change.path for change in self._waiting}
         self._size = sum(change.size for change in self._waiting)
 
-    def _count_out(self, commits: Iterable[Planned], sign: int) -> None:
+    def _count_out(self, commits: Iterable[PlannedCommit], sign: int) -> None:
         for commit in commits:
             self._out += sign * len(commit.changes)
             self._out_size += sign * sum(change.size for change in commit.changes)
@@ -222,17 +224,17 @@ class Batcher:
             self._out_since = None
 
 
-def plan(changes: Iterable[Change], limits: Limits) -> list[Planned]:
+def plan(changes: Iterable[PendingFileChange], limits: BatchLimits) -> list[PlannedCommit]:
     """Changes, whose authors are known as far as they ever will be, as commits in order."""
-    commits: list[Planned] = []
-    run: dict[str, Change] = {}
-    author: User | None = None
+    commits: list[PlannedCommit] = []
+    run: dict[str, PendingFileChange] = {}
+    author: RequestUser | None = None
     size = 0
 
     def close() -> None:
         nonlocal run, size
         if run:
-            commits.append(Planned(author, tuple(run.values())))
+            commits.append(PlannedCommit(author, tuple(run.values())))
         run, size = {}, 0
 
     for change in changes:
@@ -249,24 +251,28 @@ def plan(changes: Iterable[Change], limits: Limits) -> list[Planned]:
     return commits
 
 
-def _name(author: User | None) -> str | None:
+def _name(author: RequestUser | None) -> str | None:
     return author.name if author is not None else None
 
 
-def _merged(first: Change, last: Change) -> Change:
+def _merged(first: PendingFileChange, last: PendingFileChange) -> PendingFileChange:
     """Two changes of one file in one commit: the last state, and what that is to who saw neither."""
     operation = last.operation
     if last.content is not None:
-        operation = Operation.CREATE if first.operation is Operation.CREATE else Operation.UPDATE
+        operation = (
+            ChangeOperation.CREATE if first.operation is ChangeOperation.CREATE else ChangeOperation.UPDATE
+        )
     return replace(last, operation=operation, at=first.at)
 
 
-def _is_unsure(change: Change) -> bool:
+def _is_unsure(change: PendingFileChange) -> bool:
     """Whether somebody may still say whose it is."""
     return change.author is None and change.observed is not None
 
 
-def _with_authors(changes: Iterable[Change], author_of: AuthorOf | None) -> list[Change]:
+def _with_authors(
+    changes: Iterable[PendingFileChange], author_of: AuthorLookup | None
+) -> list[PendingFileChange]:
     if author_of is None:
         return list(changes)
     return [

@@ -14,37 +14,43 @@ from collections.abc import Callable, Mapping
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.refs import CommitId, RepoUrl
-from stoker.git.commit.branch import Branch
+from stoker.git.commit.branch import RemoteBranch
 from stoker.git.remote.remote import Remote
-from stoker.reverser.destinations import ConfigRef, Destination, Place
+from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
 from stoker.reverser.selection.rules import DestinationRef
-from stoker.reverser.writer.context import BACKOFF, SLOW_BACKOFF, Tools
+from stoker.reverser.writer.context import BACKOFF, SLOW_BACKOFF, WriterContext
 from stoker.reverser.writer.credentials import access_reader
-from stoker.reverser.writer.outbox import Outbox
-from stoker.reverser.writer.push import Delivery
-from stoker.reverser.writer.resync import Opener
+from stoker.reverser.writer.outbox import DestinationOutbox
+from stoker.reverser.writer.push import CommitPusher
+from stoker.reverser.writer.resync import OutboxResync
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 
-class Writer:
+class BranchWriter:
     """One GitRepoConfig on one branch."""
 
     def __init__(
-        self, place: Place, config: ConfigRef, tools: Tools, *, stir: Callable[[], None], clock: Clock
+        self,
+        place: BranchKey,
+        config: RepoConfigRef,
+        tools: WriterContext,
+        *,
+        stir: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self.place = place
         self.config = config
-        self.outboxes: dict[DestinationRef, Outbox] = {}
+        self.outboxes: dict[DestinationRef, DestinationOutbox] = {}
         self.error: StokerError | None = None
         """Why nothing can be written now."""
         self._tools = tools
         self._stir = stir
         self._clock = clock
-        self._opener = Opener(tools, clock)
-        self._delivery = Delivery(place, tools, clock)
-        self._branch: Branch | None = None
+        self._opener = OutboxResync(tools, clock)
+        self._delivery = CommitPusher(place, tools, clock)
+        self._branch: RemoteBranch | None = None
         self._tip: CommitId | None = None
         self._failures = 0
         self._blocked_until = 0.0
@@ -54,12 +60,12 @@ class Writer:
 
     # What is to be written.
 
-    def fits(self, wanted: Mapping[DestinationRef, Destination]) -> bool:
+    def fits(self, wanted: Mapping[DestinationRef, WritableDestination]) -> bool:
         """Whether it can go on under what the GitRepoConfig says now."""
         mine = {_way(box.destination) for box in self.outboxes.values()}
         return not mine or mine == {_way(each) for each in wanted.values()}
 
-    def arrange(self, wanted: Mapping[DestinationRef, Destination]) -> None:
+    def arrange(self, wanted: Mapping[DestinationRef, WritableDestination]) -> None:
         """The destinations from now on; one whose folder or form changed begins anew."""
         for ref, box in list(self.outboxes.items()):
             destination = wanted.get(ref)
@@ -148,7 +154,7 @@ class Writer:
 
     # The steps.
 
-    async def _open_new(self, branch: Branch) -> None:
+    async def _open_new(self, branch: RemoteBranch) -> None:
         now = self._clock.monotonic()
         new = [box for box in self.outboxes.values() if not box.is_open and box.retry_at <= now]
         if new:
@@ -156,7 +162,7 @@ class Writer:
         for box in new:
             await self._opener.open(branch, box, self._tip)
 
-    async def _look(self, branch: Branch) -> None:
+    async def _look(self, branch: RemoteBranch) -> None:
         """What others have done to the branch; what they changed of ours is brought once more."""
         tip = await branch.refresh()
         self._looked_at, self._stale = self._clock.monotonic(), False
@@ -171,7 +177,7 @@ class Writer:
             if not await self._opener.look(branch, box, self._delivery.paths):
                 self._give_up(box)
 
-    async def _prepare(self, branch: Branch, box: Outbox) -> None:
+    async def _prepare(self, branch: RemoteBranch, box: DestinationOutbox) -> None:
         """Have what waits in an outbox complete and compared: orphans, released deletions, equal files."""
         self._opener.calm(box)
         if box.to_be_swept:
@@ -181,7 +187,7 @@ class Writer:
         if self._delivery.is_due(box):
             await self._opener.leave_equal(branch, box)
 
-    async def _push(self, branch: Branch) -> bool:
+    async def _push(self, branch: RemoteBranch) -> bool:
         if self._stale:
             self._tip = await branch.refresh()
             self._stale = False
@@ -201,36 +207,38 @@ class Writer:
             box.failing = False
             box.freed()
 
-    def _open_boxes(self) -> list[Outbox]:
+    def _open_boxes(self) -> list[DestinationOutbox]:
         return [box for box in self.outboxes.values() if box.is_open]
 
-    def _give_up(self, box: Outbox) -> None:
+    def _give_up(self, box: DestinationOutbox) -> None:
         """Another has taken the folder over: nothing more is written there."""
         self._close(box)
         fresh = self._outbox(box.destination)
         fresh.marker, fresh.trouble, fresh.retry_at = box.marker, box.trouble, box.retry_at
         self.outboxes[box.destination.ref] = fresh
 
-    def _outbox(self, destination: Destination) -> Outbox:
+    def _outbox(self, destination: WritableDestination) -> DestinationOutbox:
         folder = (*destination.place, destination.base)
         record = self._tools.deletions.of(folder, self._clock.monotonic())
-        return Outbox(destination, self._clock, wake=self._stir, capacity=self._tools.capacity, record=record)
+        return DestinationOutbox(
+            destination, self._clock, wake=self._stir, capacity=self._tools.capacity, record=record
+        )
 
-    def _close(self, box: Outbox) -> None:
+    def _close(self, box: DestinationOutbox) -> None:
         self._delivery.forget(box)
         box.is_open = False
         self._tools.watches.closed(box)
 
-    def _open_branch(self, destination: Destination) -> Branch:
+    def _open_branch(self, destination: WritableDestination) -> RemoteBranch:
         tools = self._tools
         access = access_reader(tools.client, destination.login, require_known_hosts=tools.require_known_hosts)
         remote = Remote(tools.git, RepoUrl(destination.url), access)
         signer = tools.signer_of(self.config) if destination.signing else None
         folder = tools.folder / self.place.hash
-        return Branch(remote, folder, self.place.branch, signer=signer, clock=self._clock)
+        return RemoteBranch(remote, folder, self.place.branch, signer=signer, clock=self._clock)
 
 
-def _next_of(box: Outbox) -> float:
+def _next_of(box: DestinationOutbox) -> float:
     """When an outbox needs somebody."""
     if not box.is_open:
         return box.retry_at
@@ -240,12 +248,12 @@ def _next_of(box: Outbox) -> float:
     return min(dues, default=float("inf"))
 
 
-def _way(destination: Destination) -> tuple[object, ...]:
+def _way(destination: WritableDestination) -> tuple[object, ...]:
     """What a branch is opened with."""
     return destination.url, destination.login, destination.signing
 
 
-def _form(destination: Destination) -> tuple[object, ...]:
+def _form(destination: WritableDestination) -> tuple[object, ...]:
     """What decides about every file of a destination."""
     return (
         destination.uid,

@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import inert
-from stoker.reverser.authors.facts import User
-from stoker.reverser.manifest.path import CORE, ObjectKey
-from stoker.reverser.selection.rules import Operation
-from stoker.reverser.writer.batch import Planned
+from stoker.reverser.authors.facts import RequestUser
+from stoker.reverser.manifest.path import CORE, ManifestKey
+from stoker.reverser.selection.rules import ChangeOperation
+from stoker.reverser.writer.batch import PlannedCommit
 
 UNKNOWN = "unknown"
 SEVERAL = "*"
@@ -39,7 +39,7 @@ _FIELD = re.compile(r"\{\{\s*\.([A-Za-z]+)\s*\}\}")
 _PLAIN_USER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 @:._+/=-]{0,254}[A-Za-z0-9])?")
 
 
-class Origin(NamedTuple):
+class CommitOrigin(NamedTuple):
     """Which installation writes: the values of the four trailers."""
 
     cluster_uid: str
@@ -61,7 +61,7 @@ class MessageTemplate:
             raise InvalidValue("commit.template has '{{' that begins no field such as {{.Name}}")
         self.text = text
 
-    def filled(self, commit: Planned) -> str:
+    def filled(self, commit: PlannedCommit) -> str:
         values: dict[str, str] = {}
 
         def value(match: re.Match[str]) -> str:
@@ -74,13 +74,13 @@ class MessageTemplate:
         return _FIELD.sub(value, self.text)
 
 
-def message_of(commit: Planned, origin: Origin, template: MessageTemplate | None = None) -> str:
+def message_of(commit: PlannedCommit, origin: CommitOrigin, template: MessageTemplate | None = None) -> str:
     """The whole message of a commit, with a newline at its end."""
     text = _cleaned(template.filled(commit)) if template is not None else ""
     return f"{text or _standard(commit)}\n\n{trailers(origin, commit.author)}"
 
 
-def trailers(origin: Origin, author: User | None) -> str:
+def trailers(origin: CommitOrigin, author: RequestUser | None) -> str:
     """The last paragraph of every commit."""
     lines: Mapping[str, str] = {
         "ClusterUID": _line(origin.cluster_uid),
@@ -92,13 +92,13 @@ def trailers(origin: Origin, author: User | None) -> str:
     return "".join(f"X-ConfigButler-{name}: {value}\n" for name, value in lines.items())
 
 
-def subject(commit: Planned) -> str:
+def subject(commit: PlannedCommit) -> str:
     """The first line where no template says otherwise."""
     if len(commit.changes) == 1:
         (change,) = commit.changes
         return f"[{change.operation}] {_object(change.key)}"
     counts = Counter(change.operation for change in commit.changes)
-    told = ", ".join(f"{operation} {counts[operation]}" for operation in Operation if counts[operation])
+    told = ", ".join(f"{operation} {counts[operation]}" for operation in ChangeOperation if counts[operation])
     where = _common(change.key.namespace for change in commit.changes)
     what = _common(change.key.resource for change in commit.changes)
     objects = "objects" if what == SEVERAL else what
@@ -107,7 +107,7 @@ def subject(commit: Planned) -> str:
     )
 
 
-def _standard(commit: Planned) -> str:
+def _standard(commit: PlannedCommit) -> str:
     if len(commit.changes) == 1:
         return subject(commit)
     listed = [f"- {change.operation} {_object(change.key)}" for change in commit.changes[:MAX_LISTED]]
@@ -116,7 +116,7 @@ def _standard(commit: Planned) -> str:
     return "\n".join((subject(commit), "", *listed))
 
 
-def _object(key: ObjectKey) -> str:
+def _object(key: ManifestKey) -> str:
     return "/".join(_line(part) for part in (key.group or CORE, *key[1:]) if part)
 
 
@@ -141,11 +141,11 @@ def _cleaned(text: str) -> str:
     return "\n".join(lines).strip("\n")[:_LONGEST].strip()
 
 
-def _of_keys(field: Callable[[ObjectKey], str]) -> Callable[[Planned], str]:
+def _of_keys(field: Callable[[ManifestKey], str]) -> Callable[[PlannedCommit], str]:
     return lambda commit: _common(field(change.key) for change in commit.changes)
 
 
-_FIELDS: Mapping[str, Callable[[Planned], str]] = {
+_FIELDS: Mapping[str, Callable[[PlannedCommit], str]] = {
     "Operation": lambda commit: _common(change.operation for change in commit.changes),
     "Group": _of_keys(lambda key: key.group or CORE),
     "Version": _of_keys(lambda key: key.version),

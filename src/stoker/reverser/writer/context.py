@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stoker.git.commit.types import Signer
+from stoker.git.commit.types import CommitSigner
 from stoker.git.process.runner import GitRunner
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.runtime.backoff import Backoff
-from stoker.reverser.authors.attribution import Observed
-from stoker.reverser.authors.facts import User
-from stoker.reverser.destinations import ConfigRef
-from stoker.reverser.metrics import Meter
-from stoker.reverser.watch.watch_set import Watches
-from stoker.reverser.writer.batch import Capacity
-from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.authors.attribution import ObservedEvent
+from stoker.reverser.authors.facts import RequestUser
+from stoker.reverser.destinations import RepoConfigRef
+from stoker.reverser.metrics import ReverserMetrics
+from stoker.reverser.watch.watch_set import WatchSet
+from stoker.reverser.writer.batch import QueueCapacity
+from stoker.reverser.writer.commit_message import CommitOrigin
 from stoker.reverser.writer.deletion_brake import DeletionRecords
 
 REFRESH = 300.0
@@ -24,25 +24,25 @@ BACKOFF = Backoff(base=0.5, ceiling=30.0)
 SLOW_BACKOFF = Backoff(base=5.0, ceiling=30.0)
 """For what a person must mend: they will not be quicker than that."""
 
-AuthorOf = Callable[[Observed, float], User | None]
-SignerOf = Callable[[ConfigRef], Signer | None]
+AuthorLookupAt = Callable[[ObservedEvent, float], RequestUser | None]
+SignerLookup = Callable[[RepoConfigRef], CommitSigner | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class WriterContext:
     """Handed to every writer."""
 
-    client: Client
+    client: KubeClient
     git: GitRunner
     folder: Path
     """Where the mirrors lie."""
     home: str
     """The reverser's own namespace."""
-    origin: Origin
-    author_of: AuthorOf
-    signer_of: SignerOf
-    watches: Watches
-    meter: Meter
+    origin: CommitOrigin
+    author_of: AuthorLookupAt
+    signer_of: SignerLookup
+    watches: WatchSet
+    meter: ReverserMetrics
     stirred: Callable[[], None]
     """Told that there is something new to be said in a status."""
     refresh: float = REFRESH
@@ -50,6 +50,6 @@ class Tools:
     require_known_hosts: bool = False
     author_patience: float = 0.0
     """How long a change without an author waits for the fact of another replica."""
-    capacity: Capacity | None = None
+    capacity: QueueCapacity | None = None
     deletions: DeletionRecords = field(default_factory=DeletionRecords)
     """What was deleted in each folder a moment ago, however often its outbox begins anew."""

@@ -15,8 +15,16 @@ import msgspec
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import TOKEN_USER, Access, AccessReader, Login, Password, SshKey, always
-from stoker.kube.client.client import Client
+from stoker.git.auth.credentials import (
+    TOKEN_USER,
+    GitLogin,
+    GitPassword,
+    GitSshKey,
+    RepoAccess,
+    RepoAccessReader,
+    always,
+)
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import SECRETS
 from stoker.reverser.manifest.named_secrets import SecretRef
@@ -24,13 +32,13 @@ from stoker.reverser.manifest.named_secrets import SecretRef
 SSH_KEYS = ("ssh-privatekey", "identity")
 
 
-class _SecretObject(msgspec.Struct):
+class _RepoConfigSecret(msgspec.Struct):
     """As much of a Secret as is needed; it lives no longer than one call."""
 
     data: dict[str, str] = {}
 
 
-class Values:
+class SecretValues:
     """What one Secret holds, for the time of one call; nothing of it is ever shown."""
 
     def __init__(self, ref: SecretRef, data: dict[str, str]) -> None:
@@ -69,39 +77,39 @@ class Values:
         return f"Secret {self._ref.name!r} in namespace {self._ref.namespace!r}"
 
 
-async def read_secret(client: Client, ref: SecretRef) -> Values:
+async def read_secret(client: KubeClient, ref: SecretRef) -> SecretValues:
     """The Secret as it is now; refused by its name if it is not there."""
     try:
-        found = await client.get(SECRETS, ref.name, ref.namespace, into=_SecretObject)
+        found = await client.get(SECRETS, ref.name, ref.namespace, into=_RepoConfigSecret)
     except NotFound:
         raise Stalled(
             f"Secret {ref.name!r} does not exist in namespace {ref.namespace!r}",
             reason=Reason.SECRET_NOT_FOUND,
         ) from None
-    return Values(ref, found.data)
+    return SecretValues(ref, found.data)
 
 
 def access_reader(
-    client: Client, login: SecretRef | None, *, require_known_hosts: bool = False
-) -> AccessReader:
+    client: KubeClient, login: SecretRef | None, *, require_known_hosts: bool = False
+) -> RepoAccessReader:
     """Reads the login whenever git is to be let in."""
     if login is None:
-        return always(Access(require_known_hosts=require_known_hosts))
+        return always(RepoAccess(require_known_hosts=require_known_hosts))
     ref = login
 
-    async def read() -> Access:
+    async def read() -> RepoAccess:
         values = await read_secret(client, ref)
         ca = values.value("ca.crt").reveal_bytes() if values.has("ca.crt") else None
-        return Access(_login(values), ca=ca, require_known_hosts=require_known_hosts)
+        return RepoAccess(_login(values), ca=ca, require_known_hosts=require_known_hosts)
 
     return read
 
 
-def _login(values: Values) -> Login:
+def _login(values: SecretValues) -> GitLogin:
     if any(map(values.has, SSH_KEYS)):
         hosts = values.value("known_hosts").reveal_bytes() if values.has("known_hosts") else None
-        return SshKey(values.value(*SSH_KEYS), hosts)
+        return GitSshKey(values.value(*SSH_KEYS), hosts)
     if values.has("token"):
         user = values.line("username").reveal() if values.has("username") else TOKEN_USER
-        return Password(user, values.line("token"))
-    return Password(values.line("username").reveal(), values.line("password"))
+        return GitPassword(user, values.line("token"))
+    return GitPassword(values.line("username").reveal(), values.line("password"))

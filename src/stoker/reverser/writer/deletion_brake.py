@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from stoker.domain.deletion_guard import Deletion, DeletionLimits, decide, digest_of
-from stoker.reverser.writer.batch import Change
+from stoker.domain.deletion_guard import DeletionCandidate, DeletionLimits, decide, digest_of
+from stoker.reverser.writer.batch import PendingFileChange
 
 WINDOW = 600.0
 """Seconds during which deletions without approval count together."""
@@ -32,7 +32,7 @@ NAMED = 10
 """How many paths of a held plan are named."""
 
 
-class HeldPlan(NamedTuple):
+class HeldDeletionPlan(NamedTuple):
     """Deletions that wait for an approval."""
 
     digest: str
@@ -41,7 +41,7 @@ class HeldPlan(NamedTuple):
     why: str
 
 
-class Verdict(Enum):
+class DeletionVerdict(Enum):
     """What happens to the deletions that wait."""
 
     GO = auto()
@@ -86,12 +86,12 @@ class DeletionBrake:
     """What of one destination is held."""
 
     def __init__(self, *, engaged: bool = False, record: DeletionRecord | None = None) -> None:
-        self.held: dict[str, Change] = {}
+        self.held: dict[str, PendingFileChange] = {}
         self.approved: set[str] = set()
         """Paths that a person approved and that are not in git yet."""
         self._record = record if record is not None else DeletionRecord()
         self._record.engaged |= engaged
-        self.plan: HeldPlan | None = None
+        self.plan: HeldDeletionPlan | None = None
         self.changed = False
         """Whether something else than the deletions that wait makes another decision possible."""
 
@@ -102,23 +102,23 @@ class DeletionBrake:
 
     def decide(
         self,
-        waiting: Sequence[Change],
+        waiting: Sequence[PendingFileChange],
         managed: int,
         limits: DeletionLimits,
         approvals: Collection[str],
         now: float,
-    ) -> Verdict:
+    ) -> DeletionVerdict:
         """Decide about what waits, together with what is held."""
         self.changed = False
         paths = sorted({*self.held, *(change.path for change in waiting)})
         if not paths:
             self.plan = None
-            return Verdict.GO
+            return DeletionVerdict.GO
         digest = digest_of(paths)
         # A stale approval is named; where several were given, the last of them.
         approval = digest if digest in approvals else next(reversed(tuple(approvals)), "")
         decision = decide(
-            [Deletion(path) for path in paths],
+            [DeletionCandidate(path) for path in paths],
             managed,
             limits,
             digest=digest,
@@ -128,14 +128,14 @@ class DeletionBrake:
         )
         if decision.hold:
             self._record.engaged = True
-            self.plan = HeldPlan(digest, len(paths), tuple(map(str, paths[:NAMED])), decision.why)
-            return Verdict.HOLD
+            self.plan = HeldDeletionPlan(digest, len(paths), tuple(map(str, paths[:NAMED])), decision.why)
+            return DeletionVerdict.HOLD
         self.plan = None
         if approval != digest:
-            return Verdict.GO
+            return DeletionVerdict.GO
         self._record.engaged = False
         self.approved |= set(paths)
-        return Verdict.RELEASE
+        return DeletionVerdict.RELEASE
 
     def taken(self, paths: Collection[str], now: float) -> None:
         """These deletions became commits."""

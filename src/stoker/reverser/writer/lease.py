@@ -12,13 +12,13 @@ import asyncio
 import contextlib
 
 from stoker.domain.clock import Clock
-from stoker.kube.client.client import Client
-from stoker.kube.leader.elector import Elector, Standing
-from stoker.kube.leader.lease import Terms
-from stoker.reverser.metrics import Meter
-from stoker.reverser.status.conditions import LeaseTruth
-from stoker.reverser.writer.replica_assignment import Members
-from stoker.reverser.writer.worker import Worker
+from stoker.kube.client.client import KubeClient
+from stoker.kube.leader.elector import CandidateStatus, LeaderElector
+from stoker.kube.leader.lease import LeaseTerms
+from stoker.reverser.metrics import ReverserMetrics
+from stoker.reverser.status.conditions import LeaseFacts
+from stoker.reverser.writer.replica_assignment import LiveReplicas
+from stoker.reverser.writer.worker import BranchWorker
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -27,31 +27,31 @@ _LOOK = 1.0
 _AFTER_A_CRASH = 5.0
 
 
-class Candidate:
+class BranchCandidate:
     """One replica's claim to one branch."""
 
     def __init__(
         self,
-        worker: Worker,
-        client: Client,
+        worker: BranchWorker,
+        client: KubeClient,
         namespace: str,
-        terms: Terms,
-        members: Members,
+        terms: LeaseTerms,
+        members: LiveReplicas,
         clock: Clock,
-        meter: Meter,
+        meter: ReverserMetrics,
     ) -> None:
         self.worker = worker
         self._members = members
         self._terms = terms
         self._clock = clock
         self._meter = meter
-        self._standing: Standing | None = None
-        self._elector = Elector(client, worker.place.lease, namespace, terms, clock=clock)
+        self._standing: CandidateStatus | None = None
+        self._elector = LeaderElector(client, worker.place.lease, namespace, terms, clock=clock)
 
     @property
-    def lease(self) -> LeaseTruth:
+    def lease(self) -> LeaseFacts:
         standing = self._elector.standing
-        return LeaseTruth(self.worker.leading, standing.holder, standing.error)
+        return LeaseFacts(self.worker.leading, standing.holder, standing.error)
 
     @property
     def is_spoken_for(self) -> bool:
@@ -101,7 +101,7 @@ class Candidate:
     def _is_mine(self) -> bool:
         return self._members.is_mine(self.worker.place.lease)
 
-    def _notice(self, now: Standing) -> None:
+    def _notice(self, now: CandidateStatus) -> None:
         before, self._standing = self._standing, now
         if now.error is not None and (before is None or now.error is not before.error):
             self._meter.lease_failed(self.worker.place)

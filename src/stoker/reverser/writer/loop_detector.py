@@ -17,18 +17,18 @@ MOST_PATHS = 10_000
 _TELLING = 5
 
 
-class _Step(NamedTuple):
+class _PathState(NamedTuple):
     state: str
     at: float
 
 
-class Loops:
+class LoopDetector:
     """Remembers the last states of the paths that change."""
 
     def __init__(self, window: float = WINDOW, most: int = MOST_PATHS) -> None:
         self._window = window
         self._most = most
-        self._steps: OrderedDict[str, tuple[_Step, ...]] = OrderedDict()
+        self._steps: OrderedDict[str, tuple[_PathState, ...]] = OrderedDict()
         self._held: dict[str, float] = {}
 
     @property
@@ -40,8 +40,8 @@ class Loops:
         """Take note of a change from one state to another; whether its path is in a loop."""
         steps = self._steps.pop(path, ())
         if not steps or (steps[-1].state != known and path not in self._held):
-            steps = (_Step(known, at),)
-        steps = (*steps, _Step(now, at))[-_TELLING:]
+            steps = (_PathState(known, at),)
+        steps = (*steps, _PathState(now, at))[-_TELLING:]
         self._steps[path] = steps
         if len(self._steps) > self._most:
             self._steps.popitem(last=False)
@@ -62,7 +62,7 @@ class Loops:
         """When the first of them is to be looked at again."""
         return min(self._held.values(), default=None)
 
-    def _is_loop(self, steps: tuple[_Step, ...]) -> bool:
+    def _is_loop(self, steps: tuple[_PathState, ...]) -> bool:
         if len(steps) < _TELLING or steps[-1].at - steps[0].at > self._window:
             return False
         first, _, third, _, last = (step.state for step in steps)

@@ -19,27 +19,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from stoker.reverser.manifest.path import ObjectKey, placed
+from stoker.reverser.manifest.path import ManifestKey, placed
 from stoker.reverser.selection.rules import DestinationRef
-from stoker.reverser.selection.selection import Selection, Watched
+from stoker.reverser.selection.selection import Selection, WatchedKind
 
-Shows = Callable[[Watched, ObjectKey], bool | None]
+ObjectPresence = Callable[[WatchedKind, ManifestKey], bool | None]
 """Whether a list shows a living object that belongs into the destination; None if it was not read yet."""
 
 
-class Orphan(NamedTuple):
+class OrphanFile(NamedTuple):
     """A file whose object is gone."""
 
     path: str
-    key: ObjectKey
+    key: ManifestKey
     kind: str = ""
     """What its file has to say; empty where the kind, or this version of it, is gone."""
 
 
-class Sweep(NamedTuple):
+class OrphanSweep(NamedTuple):
     """What one pass found."""
 
-    orphans: tuple[Orphan, ...]
+    orphans: tuple[OrphanFile, ...]
     """In the order of their paths."""
     undecided: int
     """Files of which nothing can be said yet, because a list is not in."""
@@ -50,10 +50,10 @@ def sweep(
     base: str,
     destination: DestinationRef,
     selection: Selection,
-    shows: Shows,
-) -> Sweep:
+    shows: ObjectPresence,
+) -> OrphanSweep:
     """The orphans among the files that nobody has claimed."""
-    found: list[Orphan] = []
+    found: list[OrphanFile] = []
     undecided = 0
     for path in sorted(unclaimed):
         key = placed(path, base)
@@ -71,5 +71,7 @@ def sweep(
                 continue
         if selection.deletes(key, destination):
             current = watched is not None and watched.resource.version == key.version
-            found.append(Orphan(path, key, watched.resource.kind if watched is not None and current else ""))
-    return Sweep(tuple(found), undecided)
+            found.append(
+                OrphanFile(path, key, watched.resource.kind if watched is not None and current else "")
+            )
+    return OrphanSweep(tuple(found), undecided)

@@ -1,6 +1,6 @@
 """What is on its way to one destination: what stands in git, what waits, and what could not be written.
 
-One `Outbox` for each destination whose branch this replica holds, from the moment on in
+One `DestinationOutbox` for each destination whose branch this replica holds, from the moment on in
 which the branch was listed. `stoker.reverser.watch.ingest` puts changes in, in one call and
 without waiting; `stoker.reverser.writer.worker` takes commits out. A file is compared by its
 blob id with what stands in git or is on its way there, so what is equal is not written.
@@ -21,17 +21,17 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId
 from stoker.git.commit.types import FileEdit
-from stoker.reverser.authors.attribution import Observed
-from stoker.reverser.destinations import Destination
-from stoker.reverser.manifest.path import SUFFIX, ObjectKey, place, placed
-from stoker.reverser.manifest.secret_policy import Kept, Sealer
-from stoker.reverser.selection.rules import Operation
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.writer.batch import Batcher, Capacity, Change
+from stoker.reverser.authors.attribution import ObservedEvent
+from stoker.reverser.destinations import WritableDestination
+from stoker.reverser.manifest.path import SUFFIX, ManifestKey, place, placed
+from stoker.reverser.manifest.secret_policy import SecretSealer, UnchangedSecret
+from stoker.reverser.selection.rules import ChangeOperation
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.writer.batch import ChangeBatcher, PendingFileChange, QueueCapacity
 from stoker.reverser.writer.commit_message import MessageTemplate
-from stoker.reverser.writer.deletion_brake import DeletionBrake, DeletionRecord, Verdict
-from stoker.reverser.writer.loop_detector import Loops
-from stoker.reverser.writer.ownership_marker import Marked, Standing
+from stoker.reverser.writer.deletion_brake import DeletionBrake, DeletionRecord, DeletionVerdict
+from stoker.reverser.writer.loop_detector import LoopDetector
+from stoker.reverser.writer.ownership_marker import FolderOwnership, OwnershipMarker
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -40,7 +40,7 @@ MOST_UNWRITTEN = 1000
 MOST_RECENT = 10
 
 
-class Written(NamedTuple):
+class DeliveredCommit(NamedTuple):
     """A commit of a destination that has arrived."""
 
     commit: CommitId
@@ -51,7 +51,7 @@ class Written(NamedTuple):
     """Seconds since the first of its changes was noticed."""
 
 
-class DestinationSealer(Sealer, Protocol):
+class DestinationSealer(SecretSealer, Protocol):
     """A sealer that keeps digests beside what it seals (`stoker.reverser.encryption.sealer`)."""
 
     @property
@@ -62,24 +62,24 @@ class DestinationSealer(Sealer, Protocol):
     def joined(self, edits: tuple[FileEdit, ...]) -> tuple[FileEdit, ...]: ...
 
 
-class Outbox:
+class DestinationOutbox:
     """One destination, from the listing of its branch to the loss of it."""
 
     def __init__(
         self,
-        destination: Destination,
+        destination: WritableDestination,
         clock: Clock,
         *,
         wake: Callable[[], None],
-        capacity: Capacity | None = None,
-        loops: Loops | None = None,
+        capacity: QueueCapacity | None = None,
+        loops: LoopDetector | None = None,
         record: DeletionRecord | None = None,
     ) -> None:
         self.destination = destination
         self.template = MessageTemplate(destination.template) if destination.template else None
-        self.batcher = Batcher(destination.limits, capacity)
+        self.batcher = ChangeBatcher(destination.limits, capacity)
         self.brake = DeletionBrake(engaged=destination.held_before, record=record)
-        self.loops = loops or Loops()
+        self.loops = loops or LoopDetector()
         self.files: dict[str, str] = {}
         """Path to blob id: what stands in git, or will after all that waits."""
         self.unclaimed: set[str] = set()
@@ -88,9 +88,9 @@ class Outbox:
         """Those of them that lie where an object's file would, and describe no such object."""
         self.unwritten: dict[str, str] = {}
         """Paths of objects that cannot be written, and why."""
-        self.missed: set[Watched] = set()
+        self.missed: set[WatchedKind] = set()
         """Lists that have to be read again, because there was no room."""
-        self.behind: set[Watched] = set()
+        self.behind: set[WatchedKind] = set()
         """Lists of which something may not have come yet: an event's author need not be that of all of it."""
         self.skipped: set[str] = set()
         """Paths of single objects of which the same is true."""
@@ -102,7 +102,7 @@ class Outbox:
         self.in_a_hurry = False
         self.to_be_swept = False
         self.orphans_kept = 0
-        self.marker = Marked(Standing.FREE)
+        self.marker = OwnershipMarker(FolderOwnership.FREE)
         self.marker_trouble = ""
         """Why the marker could not be written."""
         self.trouble: StokerError | None = None
@@ -110,10 +110,10 @@ class Outbox:
         self.retry_at = 0.0
         self.last_commit: CommitId | None = None
         self.last_push: datetime | None = None
-        self.recent: tuple[Written, ...] = ()
+        self.recent: tuple[DeliveredCommit, ...] = ()
         """The last commits that arrived since it was opened, the newest first."""
         self._room = asyncio.Event()
-        self._owed: dict[str, Change] = {}
+        self._owed: dict[str, PendingFileChange] = {}
         """Deletions that there was no room for."""
         self._leaving: dict[str, str] = {}
         """Path to blob id of files whose deletion waits."""
@@ -135,7 +135,7 @@ class Outbox:
         """Changes that are not in git yet."""
         return len(self.batcher) + len(self._owed)
 
-    def adjust(self, destination: Destination) -> None:
+    def adjust(self, destination: WritableDestination) -> None:
         """The same folder under other settings that matter only from the next commit on."""
         self.destination = destination
         self.template = MessageTemplate(destination.template) if destination.template else None
@@ -174,7 +174,7 @@ class Outbox:
         self._strangers = None if touched else self._strangers
         return touched
 
-    def path_of(self, key: ObjectKey) -> str:
+    def path_of(self, key: ManifestKey) -> str:
         return place(key, self.destination.base)
 
     def known(self, path: str) -> str | None:
@@ -183,12 +183,12 @@ class Outbox:
 
     def put(
         self,
-        key: ObjectKey,
+        key: ManifestKey,
         path: str,
-        content: bytes | Kept,
+        content: bytes | UnchangedSecret,
         blob: str,
-        watched: Watched,
-        seen: Observed | None,
+        watched: WatchedKind,
+        seen: ObservedEvent | None,
     ) -> None:
         """An object is to stand in git like this."""
         over_foreign = path in self.unclaimed or path in self._edited
@@ -197,11 +197,11 @@ class Outbox:
         self.brake.returned(path)
         if self.brake.changed:
             self._wake()
-        if seen is not None and seen.operation is not Operation.CREATE:
+        if seen is not None and seen.operation is not ChangeOperation.CREATE:
             seen = None if watched in self.behind or path in self.skipped else seen
         self.skipped.discard(path)
         known = self.files.get(path)
-        if known == blob or isinstance(content, Kept) or self._equal.get(path) == (known, blob):
+        if known == blob or isinstance(content, UnchangedSecret) or self._equal.get(path) == (known, blob):
             self._edited.discard(path)
             if self.unwritten:
                 self.unwritten.pop(path, None)
@@ -214,9 +214,11 @@ class Outbox:
                 return
             if seen is not None:
                 seen = seen._replace(before_blob=known, content=content)
-        operation = Operation.CREATE if known is None else Operation.UPDATE
+        operation = ChangeOperation.CREATE if known is None else ChangeOperation.UPDATE
         over_foreign = over_foreign and known is not None
-        change = Change(key, path, content, operation, now, observed=seen, over_foreign=over_foreign)
+        change = PendingFileChange(
+            key, path, content, operation, now, observed=seen, over_foreign=over_foreign
+        )
         if self.batcher.add(change):
             self.files[path] = blob
             self._edited.discard(path)
@@ -228,17 +230,19 @@ class Outbox:
             self.behind.add(watched)
         self._wake()
 
-    def drop(self, key: ObjectKey, path: str, seen: Observed | None) -> None:
+    def drop(self, key: ManifestKey, path: str, seen: ObservedEvent | None) -> None:
         """The file of an object is to go, unless the deletion brake holds it."""
         self.unwritten.pop(path, None)
-        if seen is None and self.marker.standing is Standing.THEIRS:
+        if seen is None and self.marker.standing is FolderOwnership.THEIRS:
             self.leave(path)  # only inferred, and another installation may have written the file
             return
         self.unclaimed.discard(path)
         if path in self.brake.held or path not in self.files:
             return
         self._leaving[path] = self.files.pop(path)
-        change = Change(key, path, None, Operation.DELETE, self._clock.monotonic(), observed=seen)
+        change = PendingFileChange(
+            key, path, None, ChangeOperation.DELETE, self._clock.monotonic(), observed=seen
+        )
         if not self.batcher.add(change):
             # It takes no room to speak of, and with the policy OnEvent nobody would find it again.
             self._owed[path] = change
@@ -258,7 +262,7 @@ class Outbox:
         Whether another plan is held by that than before, or none any more.
         """
         brake, destination = self.brake, self.destination
-        if self.marker.standing is Standing.THEIRS:
+        if self.marker.standing is FolderOwnership.THEIRS:
             self._disown()
         every = (*self.batcher.deletions(), *self._owed.values())
         waiting = [change for change in every if change.path not in brake.approved]
@@ -272,9 +276,9 @@ class Outbox:
             destination.approvals,
             self._clock.monotonic(),
         )
-        if verdict is Verdict.HOLD:
+        if verdict is DeletionVerdict.HOLD:
             self._hold(waiting)
-        elif verdict is Verdict.RELEASE:
+        elif verdict is DeletionVerdict.RELEASE:
             log.info("deletions.approved", destination=str(destination.ref), count=len(brake.approved))
             self._release()
         if brake.plan is not None and (before is None or before.digest != brake.plan.digest):
@@ -291,7 +295,7 @@ class Outbox:
             self.brake.returned(path)
             self.leave(path)
 
-    def _hold(self, waiting: Sequence[Change]) -> None:
+    def _hold(self, waiting: Sequence[PendingFileChange]) -> None:
         self.batcher.withdraw(waiting)
         for change in waiting:
             self._owed.pop(change.path, None)
@@ -306,7 +310,7 @@ class Outbox:
                 self._owed[path] = change
         self.hurry()
 
-    def equals_git(self, change: Change, in_git: str) -> None:
+    def equals_git(self, change: PendingFileChange, in_git: str) -> None:
         """The file in git, under this blob id, holds the values that a change would write: it stays."""
         self.batcher.withdraw((change,))
         ours = self.files.get(change.path)
@@ -355,7 +359,7 @@ class Outbox:
         if not self.holds_up:
             self._room.set()
 
-    def arrived(self, tip: CommitId | None, now: datetime, written: Sequence[Written] = ()) -> None:
+    def arrived(self, tip: CommitId | None, now: datetime, written: Sequence[DeliveredCommit] = ()) -> None:
         """What was taken is settled."""
         self.recent = (*reversed(written), *self.recent)[:MOST_RECENT]
         if tip is not None:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from stoker.reverser.manifest.render import rendered
-from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.commit_message import CommitOrigin
 
 MARKER = ".configbutler/owner.yaml"
 MAX_BYTES = 16 << 10
@@ -21,7 +21,7 @@ MAX_BYTES = 16 << 10
 _FIELDS = ("clusterUID", "controllerNS", "controllerName", "instanceID")
 
 
-class Standing(Enum):
+class FolderOwnership(Enum):
     """Whose the folder is."""
 
     FREE = "free"
@@ -29,10 +29,10 @@ class Standing(Enum):
     THEIRS = "theirs"
 
 
-class Marked(NamedTuple):
+class OwnershipMarker(NamedTuple):
     """What the marker says, and the words in which a person is told about another's."""
 
-    standing: Standing
+    standing: FolderOwnership
     owner: str = ""
 
 
@@ -40,22 +40,22 @@ def marker_path(base: str) -> str:
     return f"{base}/{MARKER}" if base else MARKER
 
 
-def marker_of(origin: Origin) -> bytes:
+def marker_of(origin: CommitOrigin) -> bytes:
     """The content of our own marker."""
     return rendered(dict(zip(_FIELDS, origin, strict=True)))
 
 
-def judged(content: bytes | None, origin: Origin) -> Marked:
+def judged(content: bytes | None, origin: CommitOrigin) -> OwnershipMarker:
     """Whose marker it is; what cannot be read is somebody else's."""
     if content is None:
-        return Marked(Standing.FREE)
+        return OwnershipMarker(FolderOwnership.FREE)
     said = _fields(content)
     if said is None:
-        return Marked(Standing.THEIRS, "somebody whose marker cannot be read")
+        return OwnershipMarker(FolderOwnership.THEIRS, "somebody whose marker cannot be read")
     if said[:3] == origin[:3]:
-        return Marked(Standing.OURS)
+        return OwnershipMarker(FolderOwnership.OURS)
     cluster, namespace, name = (text or "unknown" for text in said[:3])
-    return Marked(Standing.THEIRS, f"installation {namespace}/{name} of cluster {cluster}")
+    return OwnershipMarker(FolderOwnership.THEIRS, f"installation {namespace}/{name} of cluster {cluster}")
 
 
 def cluster_of(content: bytes) -> str | None:

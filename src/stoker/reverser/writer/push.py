@@ -16,14 +16,14 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.failpoints import reached
 from stoker.domain.refs import CommitId
-from stoker.git.commit.branch import Branch
+from stoker.git.commit.branch import RemoteBranch
 from stoker.git.commit.push import PushDeclined, PushTooLarge
-from stoker.git.commit.types import Pushed
-from stoker.reverser.destinations import Place
-from stoker.reverser.writer.commits import Made, Maker
-from stoker.reverser.writer.context import Tools
-from stoker.reverser.writer.outbox import Outbox, Written
-from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
+from stoker.git.commit.types import PushResult
+from stoker.reverser.destinations import BranchKey
+from stoker.reverser.writer.commits import BuiltCommit, CommitBuilder
+from stoker.reverser.writer.context import WriterContext
+from stoker.reverser.writer.outbox import DeliveredCommit, DestinationOutbox
+from stoker.reverser.writer.ownership_marker import FolderOwnership, OwnershipMarker, marker_path
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 
@@ -32,16 +32,16 @@ log = get_logger(__name__)
 _SHOWN = 5
 
 
-class Delivery:
+class CommitPusher:
     """What one writer has made and not yet brought away."""
 
-    def __init__(self, place: Place, tools: Tools, clock: Clock) -> None:
+    def __init__(self, place: BranchKey, tools: WriterContext, clock: Clock) -> None:
         self._place = place
         self._tools = tools
         self._clock = clock
-        self._maker = Maker(tools.origin)
-        self._made: list[Made] = []
-        self._aside: list[Made] = []
+        self._maker = CommitBuilder(tools.origin)
+        self._made: list[BuiltCommit] = []
+        self._aside: list[BuiltCommit] = []
         """Single objects that were declined, each alone, while it is not known whether it is theirs."""
         self._portion: int | None = None
         """How many objects go with one push, while that has to be found out."""
@@ -63,17 +63,17 @@ class Delivery:
         cadence = self._made[0].outbox.destination.cadence
         return cadence.due_at(self._made[0].at, len(self._made))
 
-    def forget(self, outbox: Outbox) -> None:
+    def forget(self, outbox: DestinationOutbox) -> None:
         """Nothing more is brought to this one."""
         self._made = [each for each in self._made if each.outbox is not outbox]
         self._aside = [each for each in self._aside if each.outbox is not outbox]
 
-    def is_due(self, box: Outbox) -> bool:
+    def is_due(self, box: DestinationOutbox) -> bool:
         """Whether what waits there has to become commits."""
         due = box.due_at()
         return due is not None and due <= self._clock.monotonic()
 
-    def take(self, box: Outbox) -> None:
+    def take(self, box: DestinationOutbox) -> None:
         """Make commits of all that is due; what the deletion brake holds, or was not compared, is not.
 
         Both are looked at here, because changes come in whenever a file of the branch is read.
@@ -101,7 +101,7 @@ class Delivery:
             self._tools.meter.taken(self._place, now - first)
         reached("batch.take.after")
 
-    async def push(self, branch: Branch) -> Pushed:
+    async def push(self, branch: RemoteBranch) -> PushResult:
         """Bring away what goes with one push; raises, and then everything is as it was."""
         started = self._clock.monotonic()
         made = self._next()
@@ -114,7 +114,7 @@ class Delivery:
         reached("batch.settle.after")
         return pushed
 
-    async def _brought(self, branch: Branch, made: list[Made]) -> Pushed:
+    async def _brought(self, branch: RemoteBranch, made: list[BuiltCommit]) -> PushResult:
         """The push; in a trace that begins where the first of these changes was noticed."""
         commits = [each.commit for each in made]
         if not tracing.is_on():
@@ -153,11 +153,11 @@ class Delivery:
             self._portion = None
         return True
 
-    def _next(self) -> list[Made]:
+    def _next(self) -> list[BuiltCommit]:
         """What goes with one push."""
         return self._made[:1] if self._portion is not None else list(self._made)
 
-    def _settle(self, made: list[Made], pushed: Pushed, seconds: float) -> None:
+    def _settle(self, made: list[BuiltCommit], pushed: PushResult, seconds: float) -> None:
         now, meter = self._clock.monotonic(), self._tools.meter
         refused = {note.path: note.why for note in pushed.refused}
         meter.pushed(self._place, len(pushed.commits), pushed.bytes, pushed.replays, seconds)
@@ -183,21 +183,21 @@ class Delivery:
             self._made = self._made if self._portion is None else self._maker.cut(self._made, self._portion)
         self._tools.stirred()
 
-    def _note_marker(self, box: Outbox, refused: str) -> None:
+    def _note_marker(self, box: DestinationOutbox, refused: str) -> None:
         box.marker_trouble = refused
         if refused:
             self._tools.meter.marker_conflict(box.destination.ref)
-        elif box.marker.standing is Standing.FREE:
-            box.marker = Marked(Standing.OURS)
+        elif box.marker.standing is FolderOwnership.FREE:
+            box.marker = OwnershipMarker(FolderOwnership.OURS)
 
-    def _refuse(self, one: Made, why: str) -> None:
+    def _refuse(self, one: BuiltCommit, why: str) -> None:
         one.outbox.batcher.settle([one.planned])
         paths = [change.path for change in one.planned.changes]
         one.outbox.settled(paths, dict.fromkeys(paths, why))
         one.outbox.freed()
         self._tools.stirred()
 
-    def _tell(self, made: list[Made], pushed: Pushed) -> None:
+    def _tell(self, made: list[BuiltCommit], pushed: PushResult) -> None:
         changes = [change for each in made for change in each.planned.changes]
         log.info(
             "push.done",
@@ -212,12 +212,16 @@ class Delivery:
         )
 
 
-def _written(arrived: Sequence[tuple[Made, CommitId]], at: datetime, now: float) -> list[Written]:
+def _written(
+    arrived: Sequence[tuple[BuiltCommit, CommitId]], at: datetime, now: float
+) -> list[DeliveredCommit]:
     """Commits as people are told of them, in their order."""
     found = []
     for made, commit in arrived:
         author = made.planned.author
         subject = made.commit.message.partition("\n")[0]
         waited = now - min(change.at for change in made.planned.changes)
-        found.append(Written(commit, author.name if author is not None else None, subject, at, waited))
+        found.append(
+            DeliveredCommit(commit, author.name if author is not None else None, subject, at, waited)
+        )
     return found

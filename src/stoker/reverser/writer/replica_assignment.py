@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 from stoker.api.meta import ObjectMeta
 from stoker.domain.clock import Clock, rfc3339_micro
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
 from stoker.kube.client.resources import LEASES
-from stoker.kube.leader.lease import Lease, Terms
+from stoker.kube.leader.lease import Lease, LeaseTerms
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -38,11 +38,11 @@ def chosen(members: Iterable[str], branch: str) -> str | None:
     return max(sorted(members), key=weight, default=None)
 
 
-class Members:
+class LiveReplicas:
     """The replicas that live, as this one sees them."""
 
     def __init__(
-        self, client: Client, namespace: str, terms: Terms, clock: Clock, changed: Callable[[], None]
+        self, client: KubeClient, namespace: str, terms: LeaseTerms, clock: Clock, changed: Callable[[], None]
     ) -> None:
         self._client = client
         self._namespace = namespace

@@ -21,9 +21,9 @@ from stoker.domain.refs import GitRef, RepoUrl
 from stoker.git.commit.push_check import try_writing
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.runtime.result import understood
-from stoker.reverser.destinations import ConfigRef
+from stoker.reverser.destinations import RepoConfigRef
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.writer.context import SLOW_BACKOFF
 from stoker.reverser.writer.credentials import access_reader
@@ -35,10 +35,10 @@ log = get_logger(__name__)
 AT_ONCE = 4
 
 
-class Subject(NamedTuple):
+class RepoCheckSubject(NamedTuple):
     """What is tried; where something of it changes, it is tried anew."""
 
-    ref: ConfigRef
+    ref: RepoConfigRef
     url: RepoUrl
     branches: tuple[str, ...]
     login: SecretRef | None
@@ -47,18 +47,18 @@ class Subject(NamedTuple):
     """No destination uses it: nobody else would find out whether it works."""
 
 
-class Outcome(NamedTuple):
+class RepoCheckResult(NamedTuple):
     """What the last try has shown."""
 
     error: StokerError | None = None
 
 
-class Trials:
+class RepoChecks:
     """All that are tried, each as often as it makes sense."""
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         git: GitRunner,
         keys: SigningKeys,
         clock: Clock,
@@ -75,10 +75,12 @@ class Trials:
         self._require_known_hosts = require_known_hosts
         self._stirred = stirred
         self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._running: dict[Subject, asyncio.Task[None]] = {}
-        self._outcomes: dict[ConfigRef, Outcome] = {}
+        self._running: dict[RepoCheckSubject, asyncio.Task[None]] = {}
+        self._outcomes: dict[RepoConfigRef, RepoCheckResult] = {}
 
-    def follow(self, configs: Sequence[GitRepoConfig], used: Collection[ConfigRef], *, speaks: bool) -> None:
+    def follow(
+        self, configs: Sequence[GitRepoConfig], used: Collection[RepoConfigRef], *, speaks: bool
+    ) -> None:
         """What there is to try from now on; repositories themselves by the one replica that speaks alone."""
         wanted = {
             subject
@@ -92,7 +94,7 @@ class Trials:
             task = asyncio.get_running_loop().create_task(self._try_for_ever(subject), name=str(subject.ref))
             self._running[subject] = task
 
-    def outcome(self, ref: ConfigRef) -> Outcome | None:
+    def outcome(self, ref: RepoConfigRef) -> RepoCheckResult | None:
         """None while nothing is known."""
         return self._outcomes.get(ref)
 
@@ -103,14 +105,14 @@ class Trials:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _try_for_ever(self, subject: Subject) -> None:
+    async def _try_for_ever(self, subject: RepoCheckSubject) -> None:
         failures = 0
         while True:
             async with self._at_once:
                 error = await self._try(subject)
             failures = 0 if error is None else failures + 1
             before = self._outcomes.get(subject.ref)
-            self._outcomes[subject.ref] = Outcome(error)
+            self._outcomes[subject.ref] = RepoCheckResult(error)
             if error is not None and (before is None or str(before.error) != str(error)):
                 log.warning(
                     "repository.failed", config=str(subject.ref), reason=error.reason, error=error.message
@@ -118,7 +120,7 @@ class Trials:
             self._stirred()
             await self._clock.sleep(self._refresh if error is None else SLOW_BACKOFF.delay(failures))
 
-    async def _try(self, subject: Subject) -> StokerError | None:
+    async def _try(self, subject: RepoCheckSubject) -> StokerError | None:
         try:
             for branch in subject.branches:
                 GitRef(f"refs/heads/{branch}")
@@ -136,10 +138,10 @@ class Trials:
         return None
 
 
-def _subject(one: GitRepoConfig, used: Collection[ConfigRef], *, speaks: bool) -> Subject:
-    ref = ConfigRef(one.metadata.namespace, one.metadata.name)
+def _subject(one: GitRepoConfig, used: Collection[RepoConfigRef], *, speaks: bool) -> RepoCheckSubject:
+    ref = RepoConfigRef(one.metadata.namespace, one.metadata.name)
     login, signing = one.spec.secret_ref, one.spec.signing
-    return Subject(
+    return RepoCheckSubject(
         ref,
         RepoUrl(one.spec.repo_url),
         one.spec.allowed_branches,

@@ -14,16 +14,16 @@ from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.git.commit.branch import Branch
+from stoker.git.commit.branch import RemoteBranch
 from stoker.reverser.encryption.digest_keys import ensure_keys
 from stoker.reverser.manifest.compare import describes, same_values
 from stoker.reverser.manifest.path import placed
 from stoker.reverser.manifest.secret_policy import SecretPolicy
-from stoker.reverser.writer.batch import Change
-from stoker.reverser.writer.context import SLOW_BACKOFF, Tools
-from stoker.reverser.writer.orphans import Orphan, sweep
-from stoker.reverser.writer.outbox import Outbox
-from stoker.reverser.writer.ownership_marker import Standing, judged, marker_path
+from stoker.reverser.writer.batch import PendingFileChange
+from stoker.reverser.writer.context import SLOW_BACKOFF, WriterContext
+from stoker.reverser.writer.orphans import OrphanFile, sweep
+from stoker.reverser.writer.outbox import DestinationOutbox
+from stoker.reverser.writer.ownership_marker import FolderOwnership, judged, marker_path
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -32,14 +32,14 @@ READ_AT_ONCE = 50
 """Files of the branch whose contents are in memory at the same time."""
 
 
-class Opener:
+class OutboxResync:
     """Knows what stands on the branch, for the outboxes of one writer."""
 
-    def __init__(self, tools: Tools, clock: Clock) -> None:
+    def __init__(self, tools: WriterContext, clock: Clock) -> None:
         self._tools = tools
         self._clock = clock
 
-    async def open(self, branch: Branch, box: Outbox, tip: CommitId | None) -> None:
+    async def open(self, branch: RemoteBranch, box: DestinationOutbox, tip: CommitId | None) -> None:
         """Let an outbox be fed, unless its folder is another's or it cannot be sealed for."""
         destination = box.destination
         digits = len(tip) if tip is not None else 40
@@ -64,7 +64,7 @@ class Opener:
         self._tools.stirred()
         log.info("destination.opened", destination=str(destination.ref), files=len(box.files), tip=tip)
 
-    async def look(self, branch: Branch, box: Outbox, on_their_way: set[str]) -> bool:
+    async def look(self, branch: RemoteBranch, box: DestinationOutbox, on_their_way: set[str]) -> bool:
         """What others have done to a folder; False if it is theirs now."""
         if not await self._may_write(branch, box):
             return False
@@ -73,12 +73,12 @@ class Opener:
             box.sweep_soon()
         return True
 
-    def bring_again(self, box: Outbox) -> None:
+    def bring_again(self, box: DestinationOutbox) -> None:
         """Everything that lives, once more: what differs by then is written."""
         feeding = [each.watched for each in self._tools.watches.feeding(box.destination.ref)]
         self._tools.watches.reseed(feeding, box.destination.ref)
 
-    def calm(self, box: Outbox) -> None:
+    def calm(self, box: DestinationOutbox) -> None:
         """Let go of paths that were in a loop and rest now; as they are by now they are written."""
         watches, ref = self._tools.watches, box.destination.ref
         for path in box.loops.calmed(self._clock.monotonic()):
@@ -88,7 +88,7 @@ class Opener:
                 watches.reseed((watched,), ref)
             self._tools.stirred()
 
-    async def sweep(self, branch: Branch, box: Outbox) -> None:
+    async def sweep(self, branch: RemoteBranch, box: DestinationOutbox) -> None:
         """One pass over the files that nobody has claimed: those whose object is gone are to go."""
         destination, watches = box.destination, self._tools.watches
         found = sweep(
@@ -100,14 +100,14 @@ class Opener:
         )
         box.to_be_swept = False
         kept, dropped = len(found.orphans), 0
-        if destination.prune == "Always" and box.marker.standing is not Standing.THEIRS:
+        if destination.prune == "Always" and box.marker.standing is not FolderOwnership.THEIRS:
             kept, dropped = 0, await self._drop(branch, box, found.orphans)
         box.kept(kept + len(box.foreign))
         if not found.undecided and not dropped:
             box.brake.nothing_held()
         self._tools.stirred()
 
-    async def _drop(self, branch: Branch, box: Outbox, orphans: Sequence[Orphan]) -> int:
+    async def _drop(self, branch: RemoteBranch, box: DestinationOutbox, orphans: Sequence[OrphanFile]) -> int:
         """Have the files of these deleted that describe their object; how many that are."""
         count = 0
         for start in range(0, len(orphans), READ_AT_ONCE):
@@ -126,7 +126,7 @@ class Opener:
             box.hurry()
         return count
 
-    async def leave_equal(self, branch: Branch, box: Outbox) -> None:
+    async def leave_equal(self, branch: RemoteBranch, box: DestinationOutbox) -> None:
         """Take changes back whose file in git holds the same values, whatever its comments and layout.
 
         Changes that come in while files are read are compared too.
@@ -138,7 +138,7 @@ class Opener:
                 box.equals_git(change, blob_of(contents[change.path], digits=box.digits))
             box.batcher.compared(some)
 
-    async def _may_write(self, branch: Branch, box: Outbox) -> bool:
+    async def _may_write(self, branch: RemoteBranch, box: DestinationOutbox) -> bool:
         """Read the marker; a folder of another is refused where the destination is to be exclusive."""
         wanted = [marker_path(box.destination.base)]
         if box.sealer is not None:
@@ -148,7 +148,7 @@ class Opener:
             box.sealer.load(contents.get(box.sealer.path))
         known = box.marker
         marked = box.marker = judged(contents.get(wanted[0]), self._tools.origin)
-        if marked.standing is not Standing.THEIRS:
+        if marked.standing is not FolderOwnership.THEIRS:
             box.trouble = None
             return True
         ref, exclusive = box.destination.ref, box.destination.exclusive
@@ -159,7 +159,7 @@ class Opener:
             log.warning("marker.mismatch", destination=str(ref), owner=marked.owner, exclusive=exclusive)
         if not exclusive:
             return True
-        taken_over = known.standing is Standing.OURS or (
+        taken_over = known.standing is FolderOwnership.OURS or (
             box.trouble is not None and box.trouble.reason is Reason.ANOTHER_OWNER_ACTIVE
         )
         reason = Reason.ANOTHER_OWNER_ACTIVE if taken_over else Reason.MARKER_MISMATCH
@@ -169,7 +169,7 @@ class Opener:
         return False
 
 
-def _equal(changes: Sequence[Change], contents: Mapping[str, bytes]) -> list[Change]:
+def _equal(changes: Sequence[PendingFileChange], contents: Mapping[str, bytes]) -> list[PendingFileChange]:
     return [
         change
         for change in changes

@@ -19,7 +19,7 @@ KEYS = SSH_KEYS
 """Under which names the key may stand in its Secret; the first that is there counts."""
 
 
-class Signing(NamedTuple):
+class CheckedSigningKey(NamedTuple):
     """A key that works."""
 
     signer: SshSigner
@@ -27,7 +27,7 @@ class Signing(NamedTuple):
     """The line `type base64`, for `status.signingPublicKey`."""
 
 
-async def tried(key: Secret, cache: Path) -> Signing:
+async def tried(key: Secret, cache: Path) -> CheckedSigningKey:
     """A key together with its public half, once it has signed something.
 
     `cache` is a folder of this user alone. Raises SigningFailed with the reason.
@@ -35,4 +35,4 @@ async def tried(key: Secret, cache: Path) -> Signing:
     signer = SshSigner(key, cache)
     public = await signer.public_key()
     await signer.sign(b"")
-    return Signing(signer, public)
+    return CheckedSigningKey(signer, public)

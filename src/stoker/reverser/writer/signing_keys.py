@@ -12,27 +12,27 @@ from pathlib import Path
 
 from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.secrets import Secret
-from stoker.git.commit.types import Signer
+from stoker.git.commit.types import CommitSigner
 from stoker.git.signature.sign import SigningFailed
-from stoker.kube.client.client import Client
-from stoker.reverser.destinations import ConfigRef
+from stoker.kube.client.client import KubeClient
+from stoker.reverser.destinations import RepoConfigRef
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.writer.credentials import SSH_KEYS, read_secret
-from stoker.reverser.writer.signing_key_check import Signing, tried
+from stoker.reverser.writer.signing_key_check import CheckedSigningKey, tried
 
 
 class SigningKeys:
     """One signer for each GitRepoConfig that wants its commits signed."""
 
-    def __init__(self, client: Client, cache: Path) -> None:
+    def __init__(self, client: KubeClient, cache: Path) -> None:
         self._client = client
         self._cache = cache
-        self._wanted: dict[ConfigRef, SecretRef] = {}
-        self._signers: dict[ConfigRef, _Signer] = {}
+        self._wanted: dict[RepoConfigRef, SecretRef] = {}
+        self._signers: dict[RepoConfigRef, _SecretKeySigner] = {}
 
     def follow(self, configs: Sequence[GitRepoConfig]) -> None:
         self._wanted = {
-            ConfigRef(one.metadata.namespace, one.metadata.name): SecretRef(
+            RepoConfigRef(one.metadata.namespace, one.metadata.name): SecretRef(
                 one.metadata.namespace, one.spec.signing.secret_ref.name
             )
             for one in configs
@@ -42,39 +42,39 @@ class SigningKeys:
             ref: signer for ref, signer in self._signers.items() if self._wanted.get(ref) == signer.secret
         }
 
-    def signer_of(self, ref: ConfigRef) -> Signer | None:
+    def signer_of(self, ref: RepoConfigRef) -> CommitSigner | None:
         secret = self._wanted.get(ref)
         if secret is None:
             return None
         if ref not in self._signers:
-            self._signers[ref] = _Signer(self._client, secret, self._cache)
+            self._signers[ref] = _SecretKeySigner(self._client, secret, self._cache)
         return self._signers[ref]
 
-    async def look(self, ref: ConfigRef) -> None:
+    async def look(self, ref: RepoConfigRef) -> None:
         """Read the key of a repository and try it; raises why it cannot sign."""
         self.signer_of(ref)
         if ref in self._signers:
             await self._signers[ref].look()
 
-    def public_key(self, ref: ConfigRef) -> str | None:
+    def public_key(self, ref: RepoConfigRef) -> str | None:
         """As far as the key was read already."""
         signer = self._signers.get(ref)
         return signer.public_key if signer is not None else None
 
 
-class _Signer:
-    def __init__(self, client: Client, secret: SecretRef, cache: Path) -> None:
+class _SecretKeySigner:
+    def __init__(self, client: KubeClient, secret: SecretRef, cache: Path) -> None:
         self.secret = secret
         self.public_key: str | None = None
         self._client = client
         self._cache = cache
         self._digest = b""
-        self._signing: Signing | None = None
+        self._signing: CheckedSigningKey | None = None
 
     async def sign(self, payload: bytes) -> str:
         return await (await self.look()).signer.sign(payload)
 
-    async def look(self) -> Signing:
+    async def look(self) -> CheckedSigningKey:
         """The key as its Secret has it now."""
         values = await read_secret(self._client, self.secret)
         where = f"Secret {self.secret.namespace}/{self.secret.name}"

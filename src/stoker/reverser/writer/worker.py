@@ -24,11 +24,11 @@ from stoker.domain.errors import StokerError
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.leader.fencing import Leadership, LeadershipLost
 from stoker.kube.runtime.result import understood
-from stoker.reverser.destinations import ConfigRef, Destination, Place
+from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
 from stoker.reverser.selection.rules import DestinationRef
-from stoker.reverser.writer.branch_writer import Writer
-from stoker.reverser.writer.context import Tools
-from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.branch_writer import BranchWriter
+from stoker.reverser.writer.context import WriterContext
+from stoker.reverser.writer.outbox import DestinationOutbox
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -38,7 +38,7 @@ _LAST_PUSH = 10.0
 
 
 @dataclass(slots=True)
-class Slots:
+class PushSlots:
     """How many workers push at a time: in all, and to one repository."""
 
     in_all: asyncio.Semaphore
@@ -46,38 +46,38 @@ class Slots:
     _repositories: dict[str, asyncio.Semaphore] = field(default_factory=dict)
 
     @contextlib.asynccontextmanager
-    async def turn(self, place: Place) -> AsyncIterator[None]:
+    async def turn(self, place: BranchKey) -> AsyncIterator[None]:
         mine = self._repositories.setdefault(place.repository, asyncio.Semaphore(self.per_repository))
         async with mine, self.in_all:
             yield
 
 
-class Worker:
+class BranchWorker:
     """What is written to one branch, for as long as the Lease is ours."""
 
-    def __init__(self, place: Place, tools: Tools, slots: Slots, *, clock: Clock) -> None:
+    def __init__(self, place: BranchKey, tools: WriterContext, slots: PushSlots, *, clock: Clock) -> None:
         self.place = place
         self._tools = tools
         self._slots = slots
         self._clock = clock
-        self._wanted: Mapping[DestinationRef, Destination] = {}
-        self._writers: dict[ConfigRef, Writer] = {}
+        self._wanted: Mapping[DestinationRef, WritableDestination] = {}
+        self._writers: dict[RepoConfigRef, BranchWriter] = {}
         self._stirred = asyncio.Event()
         self._behind = False
         self.leading = False
 
     @property
-    def writers(self) -> tuple[Writer, ...]:
+    def writers(self) -> tuple[BranchWriter, ...]:
         return tuple(self._writers.values())
 
     @property
-    def outboxes(self) -> dict[DestinationRef, Outbox]:
+    def outboxes(self) -> dict[DestinationRef, DestinationOutbox]:
         return {ref: box for writer in self._writers.values() for ref, box in writer.outboxes.items()}
 
-    def writer_of(self, ref: DestinationRef) -> Writer | None:
+    def writer_of(self, ref: DestinationRef) -> BranchWriter | None:
         return next((each for each in self._writers.values() if ref in each.outboxes), None)
 
-    def arrange(self, wanted: Mapping[DestinationRef, Destination]) -> None:
+    def arrange(self, wanted: Mapping[DestinationRef, WritableDestination]) -> None:
         """The destinations of this branch from now on."""
         self._wanted = wanted
         self.stir()
@@ -123,7 +123,7 @@ class Worker:
             self._tools.stirred()  # the status tells what waits
 
     def _arrange(self) -> None:
-        by_config: dict[ConfigRef, dict[DestinationRef, Destination]] = {}
+        by_config: dict[RepoConfigRef, dict[DestinationRef, WritableDestination]] = {}
         for ref, destination in self._wanted.items():
             by_config.setdefault(destination.config, {})[ref] = destination
         for config in [each for each in self._writers if each not in by_config]:
@@ -134,7 +134,7 @@ class Worker:
                 writer.close()
                 writer = None
             if writer is None:
-                writer = self._writers[config] = Writer(
+                writer = self._writers[config] = BranchWriter(
                     self.place, config, self._tools, stir=self.stir, clock=self._clock
                 )
             writer.arrange(wanted)

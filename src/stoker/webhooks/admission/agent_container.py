@@ -1,7 +1,7 @@
 """The agent's container and its volumes, exactly as the agent expects them.
 
 Places, variables and ports are fixed (`stoker.agent.identity` reads them); what can
-differ comes from the `Sidecar` and from the pod. Secrets are mounted as files, each
+differ comes from the `SidecarTemplate` and from the pod. Secrets are mounted as files, each
 one optional, so that a Secret that is missing is told by the agent and never keeps a
 gateway from starting; no variable says where they lie. All of it passes Pod Security
 `restricted` wherever the pod itself does.
@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.domain.injection import CONTAINER, INITIAL_SYNC_CONTAINER, Sidecar
+from stoker.domain.injection import CONTAINER, INITIAL_SYNC_CONTAINER, SidecarTemplate
 from stoker.domain.intent.delivery import SidecarMode
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.secret_volumes import secret_volume, secrets_volume
 from stoker.webhooks.admission.data_volume import DataVolume
 
@@ -32,15 +32,15 @@ MORE_LOOKS = 3
 
 _TOKEN_SECONDS = 3607  # what Kubernetes itself asks for: an hour, and a mark by which its own are known
 
-Json = dict[str, Any]
+ContainerJson = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class AgentPlacement:
     """What the pod and its resource say about one agent."""
 
     resource: str
-    door: FrontDoor
+    door: SyncResourceKind
     gateway: str
     """Empty where nothing names it and the pod has no name yet: then it is called like the pod."""
     data: DataVolume
@@ -52,22 +52,22 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class InjectedParts:
     """What is added to a pod."""
 
-    init_containers: tuple[Json, ...]
-    containers: tuple[Json, ...]
-    volumes: tuple[Json, ...]
+    init_containers: tuple[ContainerJson, ...]
+    containers: tuple[ContainerJson, ...]
+    volumes: tuple[ContainerJson, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Volume:
+class _InjectedVolume:
     name: str
-    source: Json
-    mount: Json
+    source: ContainerJson
+    mount: ContainerJson
 
 
-def agent_parts(sidecar: Sidecar, placement: Placement, taken: Collection[str]) -> Parts:
+def agent_parts(sidecar: SidecarTemplate, placement: AgentPlacement, taken: Collection[str]) -> InjectedParts:
     """Containers and volumes; `taken` are the names of the volumes that the pod has already."""
     claimed = () if placement.snapshot_volume else tuple(_snapshot_claim(sidecar))
     volumes = [_renamed(one, taken) for one in (*_volumes(sidecar), *claimed)]
@@ -79,12 +79,14 @@ def agent_parts(sidecar: Sidecar, placement: Placement, taken: Collection[str]) 
     agent = {"name": CONTAINER, **container, "args": ["agent"], **_ports_and_probes(sidecar)}
     added = tuple({"name": one.name, **one.source} for one in volumes)
     if sidecar.mode is SidecarMode.NATIVE:
-        return Parts(({**agent, "restartPolicy": "Always"},), (), added)
+        return InjectedParts(({**agent, "restartPolicy": "Always"},), (), added)
     first = {"name": INITIAL_SYNC_CONTAINER, **container, "args": ["agent", "--initial-sync"]}
-    return Parts((first,), (agent,), added)
+    return InjectedParts((first,), (agent,), added)
 
 
-def _container(sidecar: Sidecar, placement: Placement, mounts: list[Json]) -> Json:
+def _container(
+    sidecar: SidecarTemplate, placement: AgentPlacement, mounts: list[ContainerJson]
+) -> ContainerJson:
     return {
         "image": sidecar.image,
         "imagePullPolicy": sidecar.pull_policy,
@@ -96,7 +98,7 @@ def _container(sidecar: Sidecar, placement: Placement, mounts: list[Json]) -> Js
     }
 
 
-def _variables(placement: Placement) -> Iterator[Json]:
+def _variables(placement: AgentPlacement) -> Iterator[ContainerJson]:
     yield {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     yield {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
     yield {"name": "CR_NAME", "value": placement.resource}
@@ -109,14 +111,14 @@ def _variables(placement: Placement) -> Iterator[Json]:
     yield {"name": "TMPDIR", "value": "/tmp"}  # noqa: S108 - a volume of the pod's own
 
 
-def _given(sidecar: Sidecar) -> Iterator[Json]:
+def _given(sidecar: SidecarTemplate) -> Iterator[ContainerJson]:
     """What the installation wants of all agents; none of it can take the place of one of ours."""
     for name, value in sidecar.environment:
         yield {"name": name, "value": value.replace("$", "$$")}
 
 
-def _ports_and_probes(sidecar: Sidecar) -> Json:
-    def look(path: str) -> Json:
+def _ports_and_probes(sidecar: SidecarTemplate) -> ContainerJson:
+    def look(path: str) -> ContainerJson:
         return {"httpGet": {"path": path, "port": HEALTH_PORT}}
 
     looks = max(LEAST_LOOKS, math.ceil(sidecar.startup_budget / PERIOD)) + MORE_LOOKS
@@ -132,8 +134,8 @@ def _ports_and_probes(sidecar: Sidecar) -> Json:
     }
 
 
-def _security_context(placement: Placement) -> Json:
-    context: Json = {
+def _security_context(placement: AgentPlacement) -> ContainerJson:
+    context: ContainerJson = {
         "runAsUser": placement.user,
         "runAsGroup": placement.group,
         # A gateway that runs as root has files that only root can write.
@@ -148,8 +150,8 @@ def _security_context(placement: Placement) -> Json:
     return context
 
 
-def _data_mount(data: DataVolume) -> Json:
-    mount: Json = {"name": data.name, "mountPath": "/ignition-data"}
+def _data_mount(data: DataVolume) -> ContainerJson:
+    mount: ContainerJson = {"name": data.name, "mountPath": "/ignition-data"}
     if data.sub_path:
         mount["subPath"] = data.sub_path
     if data.sub_path_expr:
@@ -157,19 +159,21 @@ def _data_mount(data: DataVolume) -> Json:
     return mount
 
 
-def _volumes(sidecar: Sidecar) -> Iterator[_Volume]:
+def _volumes(sidecar: SidecarTemplate) -> Iterator[_InjectedVolume]:
     limit = {"sizeLimit": sidecar.repo_size} if sidecar.repo_size else {}
-    yield _Volume("stoker-repo", {"emptyDir": limit}, {"mountPath": "/repo"})
-    yield _Volume("stoker-tmp", {"emptyDir": {"sizeLimit": "50Mi"}}, {"mountPath": "/tmp"})  # noqa: S108
-    yield _Volume("pod-annotations", {"downwardAPI": _podinfo()}, _read_only("/etc/podinfo"))
-    yield _Volume(
+    yield _InjectedVolume("stoker-repo", {"emptyDir": limit}, {"mountPath": "/repo"})
+    yield _InjectedVolume("stoker-tmp", {"emptyDir": {"sizeLimit": "50Mi"}}, {"mountPath": "/tmp"})  # noqa: S108
+    yield _InjectedVolume("pod-annotations", {"downwardAPI": _podinfo()}, _read_only("/etc/podinfo"))
+    yield _InjectedVolume(
         "stoker-token",
         {"projected": _account_token()},
         _read_only("/var/run/secrets/kubernetes.io/serviceaccount"),
     )
     if sidecar.shared_claim:
         claim = {"claimName": sidecar.shared_claim, "readOnly": True}
-        yield _Volume("stoker-shared-repo", {"persistentVolumeClaim": claim}, _read_only("/shared-repo"))
+        yield _InjectedVolume(
+            "stoker-shared-repo", {"persistentVolumeClaim": claim}, _read_only("/shared-repo")
+        )
     own_places = {
         "git-credentials": sidecar.git,
         "api-key": sidecar.api_key,
@@ -177,24 +181,28 @@ def _volumes(sidecar: Sidecar) -> Iterator[_Volume]:
     }
     for place, secret in own_places.items():
         if secret is not None:
-            yield _Volume(f"stoker-{place}", secret_volume(secret), _read_only(f"/etc/stoker/{place}"))
+            yield _InjectedVolume(
+                f"stoker-{place}", secret_volume(secret), _read_only(f"/etc/stoker/{place}")
+            )
     if sidecar.secrets:
-        yield _Volume("stoker-secrets", secrets_volume(sidecar.secrets), _read_only("/etc/stoker/secrets"))
+        yield _InjectedVolume(
+            "stoker-secrets", secrets_volume(sidecar.secrets), _read_only("/etc/stoker/secrets")
+        )
 
 
-def _snapshot_claim(sidecar: Sidecar) -> Iterator[_Volume]:
+def _snapshot_claim(sidecar: SidecarTemplate) -> Iterator[_InjectedVolume]:
     if sidecar.snapshot_claim:
         claim = {"persistentVolumeClaim": {"claimName": sidecar.snapshot_claim}}
-        yield _Volume("stoker-snapshots", claim, {"mountPath": SNAPSHOTS})
+        yield _InjectedVolume("stoker-snapshots", claim, {"mountPath": SNAPSHOTS})
 
 
-def _podinfo() -> Json:
+def _podinfo() -> ContainerJson:
     """Annotations and labels change while the pod runs, and the kubelet brings them here (C-046)."""
     fields = {"annotations": "metadata.annotations", "labels": "metadata.labels", "name": "metadata.name"}
     return {"items": [{"path": path, "fieldRef": {"fieldPath": field}} for path, field in fields.items()]}
 
 
-def _account_token() -> Json:
+def _account_token() -> ContainerJson:
     """The pod's own account, also where the pod says that it wants no token mounted."""
     namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
     return {
@@ -206,13 +214,13 @@ def _account_token() -> Json:
     }
 
 
-def _read_only(path: str) -> Json:
+def _read_only(path: str) -> ContainerJson:
     return {"mountPath": path, "readOnly": True}
 
 
-def _renamed(volume: _Volume, taken: Collection[str]) -> _Volume:
+def _renamed(volume: _InjectedVolume, taken: Collection[str]) -> _InjectedVolume:
     """Under a name that the pod does not use: with the same one twice the server would refuse the pod."""
     name, number = volume.name, 2
     while name in taken:
         name, number = f"{volume.name}-{number}", number + 1
-    return _Volume(name, volume.source, volume.mount)
+    return _InjectedVolume(name, volume.source, volume.mount)

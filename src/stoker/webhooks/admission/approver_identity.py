@@ -17,7 +17,7 @@ from datetime import datetime
 
 from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.domain.intent.annotation_requests import APPROVAL_AHEAD
-from stoker.domain.intent.delivery import Approval
+from stoker.domain.intent.delivery import ApprovalPolicy
 
 _PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
 
@@ -38,7 +38,7 @@ def why_not(
     group: str,
     user: str,
     groups: Collection[str],
-    policy: Approval,
+    policy: ApprovalPolicy,
     now: datetime,
 ) -> str:
     """What speaks against an approval by this user; empty if nothing does."""

@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stoker.api.kinds.policies import Policies
+from stoker.api.kinds.policies import InheritableSpec
 from stoker.api.kinds.stoker import SyncProfileSpec
-from stoker.api.spec.content import Normalize
+from stoker.api.spec.content import NormalizeSpec
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
-from stoker.engine.match.globs import Globs
+from stoker.engine.match.globs import GlobSet
 from stoker.engine.transform.json_path import JsonPath
 from stoker.engine.transform.template_language import Template
 
 _VARIABLE = "Vars."
 
 
-def check_policies(spec: Policies) -> None:
+def check_policies(spec: InheritableSpec) -> None:
     """What both kinds and their bases have in common."""
     with _at("spec.excludePatterns"):
-        Globs(spec.exclude_patterns or ())
-    normalize = spec.normalize or Normalize()
+        GlobSet(spec.exclude_patterns or ())
+    normalize = spec.normalize or NormalizeSpec()
     for name, fields in (("fields", normalize.fields), ("templates", normalize.templates)):
         for index, one in enumerate(fields or ()):
             with _at(f"spec.normalize.{name}[{index}]"):
@@ -37,7 +37,7 @@ def check_policies(spec: Policies) -> None:
 def check_profile(spec: SyncProfileSpec) -> tuple[str, ...]:
     """Raises for what can never be laid out; returns what probably will not."""
     with _at("spec.excludePatterns"):
-        Globs(spec.exclude_patterns or ())
+        GlobSet(spec.exclude_patterns or ())
     asked: dict[str, str] = {}
     for place, text in _paths(spec):
         with _at(place):

@@ -10,10 +10,10 @@ import msgspec
 
 from stoker.api.registry import KINDS, kind_for
 from stoker.domain.errors import InvalidValue
-from stoker.webhooks.admission.reviews import Conversion, conversion_answer, read_conversion
+from stoker.webhooks.admission.reviews import ConversionRequest, conversion_answer, read_conversion
 
 
-class _Head(msgspec.Struct):
+class _ConversionHead(msgspec.Struct):
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
 
@@ -27,11 +27,11 @@ async def convert(body: bytes) -> bytes:
         return conversion_answer(request.uid, (), error.message)
 
 
-def converted(request: Conversion) -> tuple[msgspec.Raw, ...]:
+def converted(request: ConversionRequest) -> tuple[msgspec.Raw, ...]:
     """The objects in the version that is wanted; raises for the first that cannot be had in it."""
     for number, raw in enumerate(request.objects):
         try:
-            head = msgspec.json.decode(raw, type=_Head)
+            head = msgspec.json.decode(raw, type=_ConversionHead)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidValue(f"object {number} cannot be read: {error}") from None
         if head.api_version != request.desired_version:

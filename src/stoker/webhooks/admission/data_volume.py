@@ -11,10 +11,16 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
-from stoker.webhooks.admission.pod_model import Container, Mount, SecurityContext, Spec, Volume
+from stoker.webhooks.admission.pod_model import (
+    PodContainer,
+    PodSecurityContext,
+    PodSpec,
+    PodVolume,
+    PodVolumeMount,
+)
 
 # The image keeps its data in the second and leads to it from the first. Anybody's container may mount
 # something at /data, so that counts only where no container mounts one of the others.
@@ -35,35 +41,35 @@ class DataVolume:
     name: str
     sub_path: str = ""
     sub_path_expr: str = ""
-    gateway: Container | None = None
+    gateway: PodContainer | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Mounted:
-    container: Container
-    mount: Mount
+class _MountedVolume:
+    container: PodContainer
+    mount: PodVolumeMount
 
     @property
     def place(self) -> tuple[str, str, str]:
         return self.mount.name, self.mount.sub_path, self.mount.sub_path_expr
 
 
-def find_data_volume(spec: Spec, named: str) -> DataVolume:
+def find_data_volume(spec: PodSpec, named: str) -> DataVolume:
     """The volume that the pod names, or the one that only can be meant; raises with a reason otherwise."""
     volumes = {one.name: one for one in spec.volumes or ()}
     mounted = [
-        _Mounted(container, mount)
+        _MountedVolume(container, mount)
         for container in spec.containers or ()
         for mount in container.volume_mounts or ()
     ]
     return _named(named, volumes, mounted) if named else _detected(volumes, mounted)
 
 
-def snapshot_volume(spec: Spec, named: str) -> str:
+def snapshot_volume(spec: PodSpec, named: str) -> str:
     """The volume that the pod names for snapshots, if it can be used; raises with a reason otherwise."""
     if not named:
         return ""
-    said = f"annotation {PREFIX}{Key.SNAPSHOT_VOLUME} names volume {named!r}"
+    said = f"annotation {PREFIX}{PodAnnotationKey.SNAPSHOT_VOLUME} names volume {named!r}"
     found = next((one for one in spec.volumes or () if one.name == named), None)
     if found is None:
         raise _not_found(f"{said}, which the pod does not have")
@@ -72,17 +78,17 @@ def snapshot_volume(spec: Spec, named: str) -> str:
     return named
 
 
-def user_of(spec: Spec, gateway: Container | None) -> tuple[int, int]:
+def user_of(spec: PodSpec, gateway: PodContainer | None) -> tuple[int, int]:
     """User and group of the gateway's container, else of the pod, else of its image; never those of ours."""
     asked = ((gateway.security_context if gateway else None), spec.security_context)
-    known = [one or SecurityContext() for one in asked]
+    known = [one or PodSecurityContext() for one in asked]
     user = next((one.run_as_user for one in known if one.run_as_user is not None), IGNITION_USER)
     group = next((one.run_as_group for one in known if one.run_as_group is not None), None)
     return user, group if group is not None else (0 if user == 0 else IGNITION_USER)
 
 
-def _named(name: str, volumes: dict[str, Volume], mounted: list[_Mounted]) -> DataVolume:
-    said = f"annotation {PREFIX}{Key.DATA_VOLUME} names volume {name!r}"
+def _named(name: str, volumes: dict[str, PodVolume], mounted: list[_MountedVolume]) -> DataVolume:
+    said = f"annotation {PREFIX}{PodAnnotationKey.DATA_VOLUME} names volume {name!r}"
     if name not in volumes:
         raise _not_found(f"{said}, which the pod does not have")
     if not volumes[name].writable:
@@ -100,7 +106,7 @@ def _named(name: str, volumes: dict[str, Volume], mounted: list[_Mounted]) -> Da
     return _volume((usual or users)[0])
 
 
-def _detected(volumes: dict[str, Volume], mounted: list[_Mounted]) -> DataVolume:
+def _detected(volumes: dict[str, PodVolume], mounted: list[_MountedVolume]) -> DataVolume:
     for tier in PLACES:
         found = [
             one
@@ -110,18 +116,19 @@ def _detected(volumes: dict[str, Volume], mounted: list[_Mounted]) -> DataVolume
         if len({one.place for one in found}) > 1:
             raise Stalled(
                 f"several volumes could be the gateway's data: {_listed(found)}; "
-                f"annotation {PREFIX}{Key.DATA_VOLUME} decides",
+                f"annotation {PREFIX}{PodAnnotationKey.DATA_VOLUME} decides",
                 reason=Reason.DATA_VOLUME_AMBIGUOUS,
             )
         if found:
             return _volume(found[0])
     places = ", ".join(place for tier in PLACES for place in tier)
     raise _not_found(
-        f"no container mounts a volume at {places}; annotation {PREFIX}{Key.DATA_VOLUME} names another"
+        f"no container mounts a volume at {places}; annotation {PREFIX}{PodAnnotationKey.DATA_VOLUME} names "
+        f"another"
     )
 
 
-def _volume(one: _Mounted) -> DataVolume:
+def _volume(one: _MountedVolume) -> DataVolume:
     """`subPath` is copied. In `subPathExpr` the agent knows the pod's name and namespace alone."""
     expression = one.mount.sub_path_expr
     for variable in _VARIABLE.findall(expression):
@@ -133,17 +140,17 @@ def _volume(one: _Mounted) -> DataVolume:
     return DataVolume(one.mount.name, one.mount.sub_path, expression, one.container)
 
 
-def _meaning(container: Container, variable: str) -> str:
+def _meaning(container: PodContainer, variable: str) -> str:
     found = next((one for one in container.env or () if one.name == variable), None)
     reference = found.value_from.field_ref if found and found.value_from else None
     return reference.field_path if reference else "unknown"
 
 
-def _at(one: _Mounted) -> str:
+def _at(one: _MountedVolume) -> str:
     return posixpath.normpath(one.mount.mount_path) if one.mount.mount_path else ""
 
 
-def _listed(found: list[_Mounted]) -> str:
+def _listed(found: list[_MountedVolume]) -> str:
     said = [
         f"{one.mount.name!r} at {one.mount.mount_path} in container {one.container.name!r}" for one in found
     ]

@@ -16,11 +16,11 @@ from stoker.domain.reasons import Reason
 from stoker.domain.repository_identity import may_be_same, repository_of
 from stoker.kube.watch.store import ObjectKey
 
-Repositories = Mapping[ObjectKey, GitRepoConfig]
+RepoConfigs = Mapping[ObjectKey, GitRepoConfig]
 
 
 def check_destination(
-    own: GitDestination, others: Sequence[GitDestination], repositories: Repositories
+    own: GitDestination, others: Sequence[GitDestination], repositories: RepoConfigs
 ) -> tuple[Notice, ...]:
     """Raises where the destination can never be written; says what is still missing."""
     key = _repository(own)
@@ -57,7 +57,7 @@ def check_repository(own: GitRepoConfig, destinations: Sequence[GitDestination])
             )
 
 
-def _is_allowed(one: GitDestination, repositories: Repositories) -> bool:
+def _is_allowed(one: GitDestination, repositories: RepoConfigs) -> bool:
     """Whether the owner of its repository lets it write there; one that may not takes no folder."""
     key = _repository(one)
     repository = repositories.get(key)
@@ -65,7 +65,7 @@ def _is_allowed(one: GitDestination, repositories: Repositories) -> bool:
     return allows_namespace(key.namespace, one.metadata.namespace, allowed)
 
 
-def _meets(own: GitDestination, other: GitDestination, repositories: Repositories) -> bool:
+def _meets(own: GitDestination, other: GitDestination, repositories: RepoConfigs) -> bool:
     if _key(own) == _key(other) or own.spec.branch != other.spec.branch:
         return False
     if not may_be_same(_place(own, repositories), _place(other, repositories)):
@@ -74,7 +74,7 @@ def _meets(own: GitDestination, other: GitDestination, repositories: Repositorie
     return mine.is_below(theirs) or theirs.is_below(mine)
 
 
-def _place(one: GitDestination, repositories: Repositories) -> str:
+def _place(one: GitDestination, repositories: RepoConfigs) -> str:
     """What tells repositories apart: the address, or its config's name where that is not there yet."""
     key = _repository(one)
     found = repositories.get(key)

@@ -16,24 +16,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.api.to_intent.annotations import PodSettings
-from stoker.api.to_intent.pod_facts import PREFIX, Key, PodFacts
+from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey, PodFacts
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.injection import Installation, sidecar_for
-from stoker.domain.intent.delivery import Receiver
+from stoker.domain.injection import AgentInstallation, sidecar_for
+from stoker.domain.intent.delivery import ReceiverPolicy
 from stoker.domain.intent.intent import Notice, ResourceIntent
 from stoker.domain.protocol import labels_of
 from stoker.domain.reasons import Reason
-from stoker.webhooks.admission.agent_container import HEALTH_PORT, METRICS_PORT, Parts, Placement, agent_parts
+from stoker.webhooks.admission.agent_container import (
+    HEALTH_PORT,
+    METRICS_PORT,
+    AgentPlacement,
+    InjectedParts,
+    agent_parts,
+)
 from stoker.webhooks.admission.data_volume import find_data_volume, snapshot_volume, user_of
 from stoker.webhooks.admission.json_patch import appended, entered
-from stoker.webhooks.admission.pod_model import Pod
+from stoker.webhooks.admission.pod_model import AdmittedPod
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class InjectionRules:
     """What the installation demands of every injection."""
 
-    installation: Installation
+    installation: AgentInstallation
     selector: Mapping[str, str | None] = field(default_factory=dict)
     """Labels that a gateway's pod must carry, None for any value; empty: every pod will do (C-076)."""
 
@@ -48,17 +54,17 @@ class Injection:
     notices: tuple[Notice, ...] = ()
 
 
-def asks_for_agent(pod: Pod, facts: PodFacts) -> bool:
+def asks_for_agent(pod: AdmittedPod, facts: PodFacts) -> bool:
     """Whether there is anything to do: a pod that says nothing or no, or has an agent, stays as it is.
 
     Any other word than true is an attempt to ask, and `settings_of` says what is wrong with it.
     """
-    asked = facts.annotation(Key.INJECT)
+    asked = facts.annotation(PodAnnotationKey.INJECT)
     return asked is not None and asked.value != "false" and not pod.has_agent
 
 
 def inject(
-    pod: Pod, facts: PodFacts, settings: PodSettings, resource: ResourceIntent, rules: Rules
+    pod: AdmittedPod, facts: PodFacts, settings: PodSettings, resource: ResourceIntent, rules: InjectionRules
 ) -> Injection:
     """The patch that puts the resource's agent into the pod; raises with a reason where it must not."""
     _refuse_unselected(facts, rules.selector)
@@ -69,7 +75,7 @@ def inject(
     data = find_data_volume(pod.spec, settings.data_volume)
     user, group = user_of(pod.spec, data.gateway)
     context = data.gateway.security_context if data.gateway else None
-    placement = Placement(
+    placement = AgentPlacement(
         resource=resource.identity.name,
         door=resource.identity.door,
         gateway=settings.gateway,
@@ -81,12 +87,12 @@ def inject(
     )
     parts = agent_parts(sidecar, placement, {one.name for one in pod.spec.volumes or ()})
     stamps = {
-        PREFIX + Key.CR_NAME: placement.resource,
-        PREFIX + Key.CR_KIND: str(placement.door),
-        PREFIX + Key.INJECTED: sidecar.digest,
+        PREFIX + PodAnnotationKey.CR_NAME: placement.resource,
+        PREFIX + PodAnnotationKey.CR_KIND: str(placement.door),
+        PREFIX + PodAnnotationKey.INJECTED: sidecar.digest,
     }
     if settings.gateway:
-        stamps[PREFIX + Key.GATEWAY_NAME] = settings.gateway
+        stamps[PREFIX + PodAnnotationKey.GATEWAY_NAME] = settings.gateway
     return Injection(
         patch=tuple(_patch(pod, parts, stamps, labels_of(placement.door, placement.resource))),
         digest=sidecar.digest,
@@ -96,7 +102,7 @@ def inject(
 
 
 def _patch(
-    pod: Pod, parts: Parts, annotations: dict[str, str], labels: dict[str, str]
+    pod: AdmittedPod, parts: InjectedParts, annotations: dict[str, str], labels: dict[str, str]
 ) -> Iterator[dict[str, Any]]:
     spec, metadata = pod.spec, pod.metadata
     yield from appended("/spec/volumes", parts.volumes, spec.volumes)
@@ -117,7 +123,7 @@ def _refuse_unselected(facts: PodFacts, selector: Mapping[str, str | None]) -> N
             )
 
 
-def _refuse_foreign_namespace(namespace: str, receiver: Receiver, resource: str) -> None:
+def _refuse_foreign_namespace(namespace: str, receiver: ReceiverPolicy, resource: str) -> None:
     allowed = receiver.allowed_namespaces
     if allowed and namespace not in allowed:
         raise Stalled(
@@ -130,13 +136,14 @@ def _refuse_without_content(settings: PodSettings) -> None:
     """Whether the profile or the folder exists is for the agent to see: either may come later (R-INJ-16)."""
     if not settings.profile and settings.service_path is None:
         raise InvalidValue(
-            f"the pod has neither annotation {PREFIX}{Key.SYNC_PROFILE} nor {PREFIX}{Key.SERVICE_PATH}: "
+            f"the pod has neither annotation {PREFIX}{PodAnnotationKey.SYNC_PROFILE} nor "
+            f"{PREFIX}{PodAnnotationKey.SERVICE_PATH}: "
             "nothing says which files its gateway gets",
             reason=Reason.NO_MAPPINGS,
         )
 
 
-def _refuse_taken_ports(pod: Pod) -> None:
+def _refuse_taken_ports(pod: AdmittedPod) -> None:
     """All containers of a pod share its ports; an agent that cannot listen would never be ready."""
     for container in pod.all_containers():
         for port in container.ports or ():

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Operation = dict[str, Any]
+PatchOperation = dict[str, Any]
 
 
-def appended(path: str, items: Iterable[object], present: object) -> list[Operation]:
+def appended(path: str, items: Iterable[object], present: object) -> list[PatchOperation]:
     """Add to the end of a list; one that is missing, null or empty is begun."""
     wanted = list(items)
     if not wanted:
@@ -22,7 +22,7 @@ def appended(path: str, items: Iterable[object], present: object) -> list[Operat
     return [{"op": "add", "path": f"{path}/-", "value": item} for item in wanted]
 
 
-def entered(path: str, entries: Mapping[str, str], present: Mapping[str, str] | None) -> list[Operation]:
+def entered(path: str, entries: Mapping[str, str], present: Mapping[str, str] | None) -> list[PatchOperation]:
     """Set keys of a map; what is there already with the same value is left alone."""
     wanted = {key: value for key, value in entries.items() if (present or {}).get(key) != value}
     if not wanted:

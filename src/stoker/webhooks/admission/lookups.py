@@ -15,22 +15,22 @@ import msgspec
 
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.codec import decode
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.api.to_intent import MODELS, base_wanted_by, intent_for, settle
 from stoker.api.to_intent.annotations import PodSettings
 from stoker.api.to_intent.inheritance import base_allows
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import ResourceIntent
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.codec import decode as decode_answer
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header, RawList
+from stoker.kube.client.objects import ObjectHeader, RawList
 from stoker.telemetry.logs import get_logger
-from stoker.webhooks.admission.pod_owner import SHOWN, Candidate, kinds_wanted
+from stoker.webhooks.admission.pod_owner import SHOWN, OwnerCandidate, kinds_wanted
 
 M = TypeVar("M", bound=Model)
 
@@ -40,26 +40,26 @@ SYNCED_KINDS = tuple(kind for kind in KINDS if kind.model in MODELS)
 _BY_MODEL = {kind.model: kind for kind in KINDS}
 
 
-class LookUp:
+class AdmissionLookup:
     """Reads as the webhook's own account."""
 
-    def __init__(self, client: Client, defaults: IgnitionSyncBaseSpec) -> None:
+    def __init__(self, client: KubeClient, defaults: IgnitionSyncBaseSpec) -> None:
         self._client = client
         self._defaults = defaults
 
-    async def candidates(self, pod: PodSettings, namespace: str) -> list[Candidate]:
+    async def candidates(self, pod: PodSettings, namespace: str) -> list[OwnerCandidate]:
         """The resources that the pod may mean: those of the name that it says, or the first few."""
-        found: list[Candidate] = []
+        found: list[OwnerCandidate] = []
         for kind in kinds_wanted(pod, SYNCED_KINDS):
             raws = (
                 await self._named(kind, namespace, pod.resource)
                 if pod.resource
                 else await self._first(kind, namespace)
             )
-            found += [Candidate(kind, msgspec.json.decode(raw, type=Header), raw) for raw in raws]
+            found += [OwnerCandidate(kind, msgspec.json.decode(raw, type=ObjectHeader), raw) for raw in raws]
         return found
 
-    async def intent(self, candidate: Candidate) -> ResourceIntent:
+    async def intent(self, candidate: OwnerCandidate) -> ResourceIntent:
         """What the resource means, with all that it inherits."""
         resource = decode(candidate.raw, candidate.kind.model)
         return await self.intent_of(resource)
@@ -78,7 +78,7 @@ class LookUp:
             return None
         home = wanted.namespace or namespace
         for raw in await self._named(_BY_MODEL[IgnitionSyncBase], home, wanted.name):
-            annotations = msgspec.json.decode(raw, type=Header).metadata.annotations
+            annotations = msgspec.json.decode(raw, type=ObjectHeader).metadata.annotations
             if base_allows(home, namespace, annotations):
                 return decode(raw, IgnitionSyncBase)
         return None
@@ -103,13 +103,13 @@ class LookUp:
     async def repositories(self) -> list[GitRepoConfig]:
         return await self._all(GitRepoConfig)
 
-    async def _named(self, kind: Kind, namespace: str, name: str) -> list[bytes]:
+    async def _named(self, kind: CustomResourceKind, namespace: str, name: str) -> list[bytes]:
         try:
             return [bytes(await self._client.get(rest(kind), name, namespace, into=msgspec.Raw))]
         except NotFound:
             return []
 
-    async def _first(self, kind: Kind, namespace: str) -> list[bytes]:
+    async def _first(self, kind: CustomResourceKind, namespace: str) -> list[bytes]:
         """Enough of them to see whether there is more than one, and to name a few."""
         resource = rest(kind)
         try:

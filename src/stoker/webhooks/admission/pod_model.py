@@ -17,11 +17,11 @@ from stoker.domain.injection import AGENTS
 from stoker.kube.events.series import ObjectRef
 
 
-class _Shape(msgspec.Struct, frozen=True, rename="camel"):
+class _AdmittedShape(msgspec.Struct, frozen=True, rename="camel"):
     pass
 
 
-class Owner(_Shape, frozen=True):
+class PodOwner(_AdmittedShape, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -29,53 +29,53 @@ class Owner(_Shape, frozen=True):
     controller: bool | None = None
 
 
-class Metadata(_Shape, frozen=True):
+class PodMetadata(_AdmittedShape, frozen=True):
     name: str = ""
     generate_name: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    owner_references: tuple[Owner, ...] | None = None
+    owner_references: tuple[PodOwner, ...] | None = None
 
 
-class FieldRef(_Shape, frozen=True):
+class PodFieldRef(_AdmittedShape, frozen=True):
     field_path: str = ""
 
 
-class ValueSource(_Shape, frozen=True):
-    field_ref: FieldRef | None = None
+class PodEnvSource(_AdmittedShape, frozen=True):
+    field_ref: PodFieldRef | None = None
 
 
-class Variable(_Shape, frozen=True):
+class PodEnvVar(_AdmittedShape, frozen=True):
     name: str = ""
-    value_from: ValueSource | None = None
+    value_from: PodEnvSource | None = None
 
 
-class Mount(_Shape, frozen=True):
+class PodVolumeMount(_AdmittedShape, frozen=True):
     name: str = ""
     mount_path: str = ""
     sub_path: str = ""
     sub_path_expr: str = ""
 
 
-class Port(_Shape, frozen=True):
+class PodPort(_AdmittedShape, frozen=True):
     container_port: int = 0
 
 
-class SecurityContext(_Shape, frozen=True):
+class PodSecurityContext(_AdmittedShape, frozen=True):
     run_as_user: int | None = None
     run_as_group: int | None = None
     se_linux_options: dict[str, str] | None = None
 
 
-class Container(_Shape, frozen=True):
+class PodContainer(_AdmittedShape, frozen=True):
     name: str = ""
-    volume_mounts: tuple[Mount, ...] | None = None
-    env: tuple[Variable, ...] | None = None
-    ports: tuple[Port, ...] | None = None
-    security_context: SecurityContext | None = None
+    volume_mounts: tuple[PodVolumeMount, ...] | None = None
+    env: tuple[PodEnvVar, ...] | None = None
+    ports: tuple[PodPort, ...] | None = None
+    security_context: PodSecurityContext | None = None
 
 
-class Volume(_Shape, frozen=True):
+class PodVolume(_AdmittedShape, frozen=True):
     """A volume, and whether it is of a kind that nobody can write to."""
 
     name: str = ""
@@ -91,18 +91,18 @@ class Volume(_Shape, frozen=True):
         return all(kind is None for kind in kinds)
 
 
-class Spec(_Shape, frozen=True):
-    containers: tuple[Container, ...] | None = None
-    init_containers: tuple[Container, ...] | None = None
-    volumes: tuple[Volume, ...] | None = None
-    security_context: SecurityContext | None = None
+class PodSpec(_AdmittedShape, frozen=True):
+    containers: tuple[PodContainer, ...] | None = None
+    init_containers: tuple[PodContainer, ...] | None = None
+    volumes: tuple[PodVolume, ...] | None = None
+    security_context: PodSecurityContext | None = None
 
 
-class Pod(_Shape, frozen=True):
+class AdmittedPod(_AdmittedShape, frozen=True):
     """A pod on its way into the cluster; it may have no name yet."""
 
-    metadata: Metadata = Metadata()
-    spec: Spec = Spec()
+    metadata: PodMetadata = PodMetadata()
+    spec: PodSpec = PodSpec()
 
     @property
     def shown(self) -> str:
@@ -116,7 +116,7 @@ class Pod(_Shape, frozen=True):
     def has_agent(self) -> bool:
         return any(one.name in AGENTS for one in self.all_containers())
 
-    def all_containers(self) -> Iterator[Container]:
+    def all_containers(self) -> Iterator[PodContainer]:
         yield from self.spec.init_containers or ()
         yield from self.spec.containers or ()
 
@@ -141,10 +141,10 @@ class Pod(_Shape, frozen=True):
         )
 
 
-_POD = msgspec.json.Decoder(Pod)
+_POD = msgspec.json.Decoder(AdmittedPod)
 
 
-def read_pod(raw: bytes) -> Pod:
+def read_pod(raw: bytes) -> AdmittedPod:
     try:
         return _POD.decode(raw)
     except RecursionError:

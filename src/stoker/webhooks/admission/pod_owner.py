@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stoker.api.registry import Kind
+from stoker.api.registry import CustomResourceKind
 from stoker.api.to_intent.annotations import PodSettings
-from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.reasons import Reason
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 
 SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class OwnerCandidate:
     """A resource of the pod's namespace that could be meant, as it came."""
 
-    kind: Kind
-    header: Header
+    kind: CustomResourceKind
+    header: ObjectHeader
     raw: bytes
 
     @property
@@ -38,20 +38,20 @@ class Candidate:
         return f"{self.kind.name} {self.name}"
 
 
-def kinds_wanted(pod: PodSettings, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+def kinds_wanted(pod: PodSettings, kinds: Sequence[CustomResourceKind]) -> tuple[CustomResourceKind, ...]:
     """The kinds among which to look."""
     if not pod.resource_kind:
         return tuple(kinds)
     found = tuple(one for one in kinds if one.name == pod.resource_kind)
     if not found:
         raise InvalidValue(
-            f"annotation {PREFIX}{Key.CR_KIND} is {pod.resource_kind!r}, "
-            f"which is none of {', '.join(FrontDoor)}"
+            f"annotation {PREFIX}{PodAnnotationKey.CR_KIND} is {pod.resource_kind!r}, "
+            f"which is none of {', '.join(SyncResourceKind)}"
         )
     return found
 
 
-def choose(pod: PodSettings, namespace: str, candidates: Sequence[Candidate]) -> Candidate:
+def choose(pod: PodSettings, namespace: str, candidates: Sequence[OwnerCandidate]) -> OwnerCandidate:
     """The one that is meant; `candidates` are those that fit what the pod names."""
     alive = [one for one in candidates if one.header.metadata.deletion_timestamp is None]
     if len(alive) == 1:
@@ -61,18 +61,19 @@ def choose(pod: PodSettings, namespace: str, candidates: Sequence[Candidate]) ->
     listed = ", ".join(str(one) for one in alive[:SHOWN]) + (" …" if len(alive) > SHOWN else "")
     if pod.resource:
         raise Stalled(
-            f"namespace {namespace} has {listed}: annotation {PREFIX}{Key.CR_KIND} must say which is meant",
+            f"namespace {namespace} has {listed}: annotation {PREFIX}{PodAnnotationKey.CR_KIND} must say "
+            f"which is meant",
             reason=Reason.RESOURCE_AMBIGUOUS,
         )
     raise Stalled(
         f"the pod names no resource and namespace {namespace} has several ({listed}): "
-        f"annotation {PREFIX}{Key.CR_NAME} must say which is meant",
+        f"annotation {PREFIX}{PodAnnotationKey.CR_NAME} must say which is meant",
         reason=Reason.RESOURCE_AMBIGUOUS,
     )
 
 
-def _missing(pod: PodSettings, namespace: str, candidates: Sequence[Candidate]) -> Stalled:
-    kinds = pod.resource_kind or " or ".join(FrontDoor)
+def _missing(pod: PodSettings, namespace: str, candidates: Sequence[OwnerCandidate]) -> Stalled:
+    kinds = pod.resource_kind or " or ".join(SyncResourceKind)
     if candidates:
         why = f"{candidates[0]} in namespace {namespace} is being deleted"
     elif pod.resource:

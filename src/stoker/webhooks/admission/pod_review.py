@@ -21,23 +21,23 @@ from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
-from stoker.webhooks.admission.inject import Injection, Rules, asks_for_agent, inject
-from stoker.webhooks.admission.lookups import LookUp
-from stoker.webhooks.admission.pod_model import Pod, read_pod
-from stoker.webhooks.admission.pod_owner import Candidate, choose
-from stoker.webhooks.admission.reviews import Review, Verdict
+from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, inject
+from stoker.webhooks.admission.lookups import AdmissionLookup
+from stoker.webhooks.admission.pod_model import AdmittedPod, read_pod
+from stoker.webhooks.admission.pod_owner import OwnerCandidate, choose
+from stoker.webhooks.admission.reviews import AdmissionRequest, AdmissionVerdict
 
 log = get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Attempt:
+class _InjectionAttempt:
     """One pod, and what is known of it so far."""
 
-    pod: Pod
+    pod: AdmittedPod
     facts: PodFacts
     dry_run: bool
-    resource: Candidate | None = None
+    resource: OwnerCandidate | None = None
 
     @property
     def words(self) -> dict[str, object]:
@@ -60,13 +60,13 @@ class _Attempt:
         return ObjectRef(kind.api_version, kind.name, metadata.name, metadata.namespace, metadata.uid)
 
 
-class Injector:
+class PodInjector:
     """Answers reviews of pods."""
 
     def __init__(
         self,
-        look_up: LookUp,
-        rules: Rules,
+        look_up: AdmissionLookup,
+        rules: InjectionRules,
         events: EventRecorder,
         metrics: Metrics,
         *,
@@ -82,15 +82,15 @@ class Injector:
             ("namespace", "cr", "result", "reason"),
         )
 
-    async def review(self, review: Review) -> Verdict:
+    async def review(self, review: AdmissionRequest) -> AdmissionVerdict:
         """The verdict on a pod; raises what the failure policy of the configuration shall decide."""
         if review.kind.kind != "Pod" or review.operation != "CREATE" or review.sub_resource:
-            return Verdict()
+            return AdmissionVerdict()
         pod = read_pod(review.new or b"{}")
         facts = pod.facts(review.namespace)
         if not asks_for_agent(pod, facts):
-            return Verdict()
-        attempt = _Attempt(pod, facts, dry_run=bool(review.dry_run))
+            return AdmissionVerdict()
+        attempt = _InjectionAttempt(pod, facts, dry_run=bool(review.dry_run))
         try:
             done = await self._inject(attempt)
         except ApiError as error:
@@ -101,7 +101,7 @@ class Injector:
             return self._refused(attempt, error)
         return self._injected(attempt, done)
 
-    async def _inject(self, attempt: _Attempt) -> Injection:
+    async def _inject(self, attempt: _InjectionAttempt) -> Injection:
         pod, facts = attempt.pod, attempt.facts
         settings = settings_of(facts)
         candidates = await self._look_up.candidates(settings, facts.namespace)
@@ -109,7 +109,7 @@ class Injector:
         intent = await self._look_up.intent(attempt.resource)
         return inject(pod, facts, settings, intent, self._rules)
 
-    def _injected(self, attempt: _Attempt, done: Injection) -> Verdict:
+    def _injected(self, attempt: _InjectionAttempt, done: Injection) -> AdmissionVerdict:
         # Whether its folder or profile exists is seen by the agent (R-INJ-16).
         log.info(
             "injection.done",
@@ -123,20 +123,20 @@ class Injector:
         if attempt.about is not None and not attempt.dry_run:
             message = f"an agent was put into pod {attempt.pod.shown}"
             self._events.normal(attempt.about, Reason.SIDECAR_INJECTED, message)
-        return Verdict(
+        return AdmissionVerdict(
             warnings=tuple(f"{one.reason}: {one.message}" for one in done.notices), patch=done.patch
         )
 
-    def _refused(self, attempt: _Attempt, error: Stalled) -> Verdict:
+    def _refused(self, attempt: _InjectionAttempt, error: Stalled) -> AdmissionVerdict:
         log.warning("injection.refused", reason=error.reason, error=error.message, **attempt.words)
         self._count(attempt, "refused", error.reason)
         sentence = f"no agent is put into pod {attempt.pod.shown}: {error.message}"
         if attempt.about is not None and not attempt.dry_run:
             self._events.warning(attempt.about, error.reason, sentence)
         said = f"{error.reason}: {sentence}"
-        return Verdict(refusal=said) if self._deny_refused else Verdict(warnings=(said,))
+        return AdmissionVerdict(refusal=said) if self._deny_refused else AdmissionVerdict(warnings=(said,))
 
-    def _count(self, attempt: _Attempt, result: str, reason: Reason) -> None:
+    def _count(self, attempt: _InjectionAttempt, result: str, reason: Reason) -> None:
         if not attempt.dry_run:
             cr = attempt.resource.name if attempt.resource else ""
             self._attempts.inc(namespace=attempt.facts.namespace, cr=cr, result=result, reason=reason)

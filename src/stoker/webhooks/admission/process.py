@@ -19,37 +19,37 @@ from stoker.api.to_intent import NO_DEFAULTS
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import Installation
+from stoker.domain.injection import AgentInstallation
 from stoker.domain.intent.source import SecretKey
 from stoker.http_server.review_server import ReviewServer
-from stoker.http_server.tls.context import Presented
-from stoker.http_server.tls.setup import SelfMade, certified
-from stoker.kube.client.client import Client
+from stoker.http_server.tls.context import ServerTlsContext
+from stoker.http_server.tls.setup import SelfSignedCertificates, certified
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import PODS
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.leader.lease import unique_identity
-from stoker.kube.runtime.process import Part, Unit
-from stoker.telemetry.health import Health
-from stoker.telemetry.metrics import Metrics, Reading
+from stoker.kube.runtime.process import ProcessGroup, ProcessPart
+from stoker.telemetry.health import ProcessHealth
+from stoker.telemetry.metrics import MetricReading, Metrics
 from stoker.telemetry.probes import ProbeServer
-from stoker.webhooks.admission.inject import Rules
-from stoker.webhooks.admission.lookups import LookUp
-from stoker.webhooks.admission.pod_review import Injector
+from stoker.webhooks.admission.inject import InjectionRules
+from stoker.webhooks.admission.lookups import AdmissionLookup
+from stoker.webhooks.admission.pod_review import PodInjector
 from stoker.webhooks.admission.routes import routes
-from stoker.webhooks.admission.validate import Validator
+from stoker.webhooks.admission.validate import ResourceValidator
 
 OWN_CONTAINERS = ("webhook", "manager")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WebhookOptions:
     """What a command line can say about a webhook."""
 
     config: ClusterConfig
     namespace: str
     """Where it runs itself."""
-    certificate: Path | SelfMade
+    certificate: Path | SelfSignedCertificates
     address: str = ":9443"
     health_address: str = ":8081"
     metrics_address: str = ":8080"
@@ -70,15 +70,15 @@ class Settings:
     drain: float = 0.0
 
 
-class Webhook:
+class WebhookProcess:
     """One replica."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: WebhookOptions, clock: Clock | None = None) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._metrics = Metrics()
-        self._health = Health()
-        self._presented = Presented()
+        self._health = ProcessHealth()
+        self._presented = ServerTlsContext()
         self._server: ReviewServer | None = None
 
     @property
@@ -95,27 +95,27 @@ class Webhook:
             health_address=settings.health_address,
             metrics_address=settings.metrics_address,
         )
-        async with probes, Client(settings.config, clock=clock, user_agent="stoker-webhook") as client:
+        async with probes, KubeClient(settings.config, clock=clock, user_agent="stoker-webhook") as client:
             events = EventRecorder(
                 client, component="stoker-webhook", instance=unique_identity(), clock=clock
             )
-            look_up = LookUp(client, settings.defaults)
-            rules = Rules(await self._installation(client), settings.selector)
-            injector = Injector(look_up, rules, events, self._metrics, deny_refused=settings.deny_refused)
+            look_up = AdmissionLookup(client, settings.defaults)
+            rules = InjectionRules(await self._installation(client), settings.selector)
+            injector = PodInjector(look_up, rules, events, self._metrics, deny_refused=settings.deny_refused)
             server = self._server = ReviewServer(
                 settings.address,
                 self._presented.context,
-                routes(injector, Validator(look_up, settings.defaults), self._metrics, clock),
+                routes(injector, ResourceValidator(look_up, settings.defaults), self._metrics, clock),
                 drain=settings.drain,
                 clock=clock,
             )
             self._answer_for(server)
             parts = [
-                Part("events", events.run, events.stop),
+                ProcessPart("events", events.run, events.stop),
                 *certified(client, settings.namespace, settings.certificate, self._presented, clock=clock),
-                Part("serving", lambda: self._serve(server), server.stop),
+                ProcessPart("serving", lambda: self._serve(server), server.stop),
             ]
-            await Unit(parts, clock=clock).run()
+            await ProcessGroup(parts, clock=clock).run()
 
     async def _serve(self, server: ReviewServer) -> None:
         """Nobody is let in before there is something to show."""
@@ -123,10 +123,10 @@ class Webhook:
             await self._clock.sleep(0.05)
         await server.run()
 
-    async def _installation(self, client: Client) -> Installation:
+    async def _installation(self, client: KubeClient) -> AgentInstallation:
         settings = self._settings
         image = settings.agent_image or await _own_image(client, settings.namespace, settings.pod)
-        return Installation(
+        return AgentInstallation(
             ImageRef.parse(image),
             settings.require_digest,
             settings.repo_size,
@@ -141,32 +141,32 @@ class Webhook:
         self._health.ready.add("reviews", lambda: None if server.port else "nobody is listening")
         self._metrics.collect_from(self._readings)
 
-    def _readings(self) -> Iterable[Reading]:
+    def _readings(self) -> Iterable[MetricReading]:
         if self._presented.expires is not None:
             left = (self._presented.expires - self._clock.now()).total_seconds()
-            yield Reading(
+            yield MetricReading(
                 "ignition_sync_webhook_certificate_seconds", "How long the certificate is still good.", left
             )
 
 
-class _Container(msgspec.Struct):
+class _OwnContainer(msgspec.Struct):
     name: str = ""
     image: str = ""
 
 
-class _PodSpec(msgspec.Struct):
-    containers: list[_Container] = []
+class _OwnPodSpec(msgspec.Struct):
+    containers: list[_OwnContainer] = []
 
 
-class _Pod(msgspec.Struct):
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+class _OwnPod(msgspec.Struct):
+    spec: _OwnPodSpec = msgspec.field(default_factory=_OwnPodSpec)
 
 
-async def _own_image(client: Client, namespace: str, pod: str) -> str:
+async def _own_image(client: KubeClient, namespace: str, pod: str) -> str:
     """Of the container that is us; the papers' names of it are known, too."""
     if not pod:
         raise Misconfigured("which image agents shall run is not known: give --agent-image, or set POD_NAME")
-    found = (await client.get(PODS, pod, namespace, into=_Pod)).spec.containers
+    found = (await client.get(PODS, pod, namespace, into=_OwnPod)).spec.containers
     own = next((one for one in found if one.name in OWN_CONTAINERS), found[0] if found else None)
     if own is None or not own.image:
         raise Misconfigured(f"pod {namespace}/{pod} has no container with an image: give --agent-image")

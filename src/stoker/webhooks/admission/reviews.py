@@ -36,14 +36,14 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-class User(msgspec.Struct, frozen=True):
+class ReviewUser(msgspec.Struct, frozen=True):
     """Who asks; the API server has made sure."""
 
     username: str = ""
     groups: tuple[str, ...] | None = None
 
 
-class Review(msgspec.Struct, frozen=True, rename="camel"):
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """What the API server is about to do."""
 
     uid: str
@@ -52,7 +52,7 @@ class Review(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     operation: str = ""
-    user_info: User = User()
+    user_info: ReviewUser = ReviewUser()
     dry_run: bool | None = None
     object: msgspec.Raw = msgspec.Raw()
     old_object: msgspec.Raw = msgspec.Raw()
@@ -67,7 +67,7 @@ class Review(msgspec.Struct, frozen=True, rename="camel"):
         return _present(self.old_object)
 
 
-class Conversion(msgspec.Struct, frozen=True):
+class ConversionRequest(msgspec.Struct, frozen=True):
     """Objects of one kind that somebody wants to see in another version."""
 
     uid: str
@@ -78,17 +78,17 @@ class Conversion(msgspec.Struct, frozen=True):
 class _AdmissionReview(msgspec.Struct):
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
-    request: Review | None = None
+    request: AdmissionRequest | None = None
 
 
 class _ConversionReview(msgspec.Struct):
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
-    request: Conversion | None = None
+    request: ConversionRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionVerdict:
     """The answer to a review: nothing against it, unless a message says what."""
 
     refusal: str = ""
@@ -96,21 +96,21 @@ class Verdict:
     patch: tuple[dict[str, Any], ...] = ()
 
 
-def read_admission(body: bytes) -> Review:
+def read_admission(body: bytes) -> AdmissionRequest:
     review = _read(body, _AdmissionReview)
     if (review.api_version, review.kind) != (ADMISSION, "AdmissionReview") or review.request is None:
         raise InvalidValue(f"this is not an AdmissionReview of {ADMISSION} with a request")
     return review.request
 
 
-def read_conversion(body: bytes) -> Conversion:
+def read_conversion(body: bytes) -> ConversionRequest:
     review = _read(body, _ConversionReview)
     if (review.api_version, review.kind) != (CONVERSION, "ConversionReview") or review.request is None:
         raise InvalidValue(f"this is not a ConversionReview of {CONVERSION} with a request")
     return review.request
 
 
-def admission_answer(uid: str, verdict: Verdict) -> bytes:
+def admission_answer(uid: str, verdict: AdmissionVerdict) -> bytes:
     response: dict[str, Any] = {"uid": uid, "allowed": not verdict.refusal}
     if verdict.refusal:
         response["status"] = {"code": 403, "reason": "Forbidden", "message": one_line(verdict.refusal)}

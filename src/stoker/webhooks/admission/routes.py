@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from stoker.domain.clock import Clock
-from stoker.http_server.review_server import Handler
+from stoker.http_server.review_server import ReviewHandler
 from stoker.telemetry.metrics import Metrics
 from stoker.webhooks.admission.crd_conversion import convert
-from stoker.webhooks.admission.pod_review import Injector
-from stoker.webhooks.admission.reviews import Review, Verdict, admission_answer, read_admission
-from stoker.webhooks.admission.validate import Validator
+from stoker.webhooks.admission.pod_review import PodInjector
+from stoker.webhooks.admission.reviews import (
+    AdmissionRequest,
+    AdmissionVerdict,
+    admission_answer,
+    read_admission,
+)
+from stoker.webhooks.admission.validate import ResourceValidator
 
 INJECT = "/inject"
 VALIDATE = "/validate"
@@ -18,7 +23,9 @@ APPROVE = "/validate-approval"
 CONVERT = "/convert"
 
 
-def routes(injector: Injector, validator: Validator, metrics: Metrics, clock: Clock) -> dict[str, Handler]:
+def routes(
+    injector: PodInjector, validator: ResourceValidator, metrics: Metrics, clock: Clock
+) -> dict[str, ReviewHandler]:
     """A handler for each path, from the bytes of a review to those of its answer."""
     reviews = metrics.histogram(
         "ignition_sync_review_duration_seconds",
@@ -26,7 +33,7 @@ def routes(injector: Injector, validator: Validator, metrics: Metrics, clock: Cl
         ("kind", "result"),
     )
 
-    def measured(path: str, handler: Handler) -> Handler:
+    def measured(path: str, handler: ReviewHandler) -> ReviewHandler:
         async def handle(body: bytes) -> bytes:
             began, result = clock.monotonic(), "failed"
             try:
@@ -38,7 +45,7 @@ def routes(injector: Injector, validator: Validator, metrics: Metrics, clock: Cl
 
         return handle
 
-    handlers: dict[str, Handler] = {
+    handlers: dict[str, ReviewHandler] = {
         INJECT: _admission(injector.review),
         VALIDATE: _admission(validator.review),
         APPROVE: _admission(validator.review_approval),
@@ -47,7 +54,7 @@ def routes(injector: Injector, validator: Validator, metrics: Metrics, clock: Cl
     return {path: measured(path, handler) for path, handler in handlers.items()}
 
 
-def _admission(judge: Callable[[Review], Awaitable[Verdict]]) -> Handler:
+def _admission(judge: Callable[[AdmissionRequest], Awaitable[AdmissionVerdict]]) -> ReviewHandler:
     async def handle(body: bytes) -> bytes:
         review = read_admission(body)
         return admission_answer(review.uid, await judge(review))

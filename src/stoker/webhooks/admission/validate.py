@@ -19,12 +19,12 @@ import msgspec
 
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig, allows_namespace
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
-from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.manifests.codec import decode
 from stoker.api.manifests.validate import broken_rules
-from stoker.api.registry import Kind, kind_for
+from stoker.api.registry import CustomResourceKind, kind_for
 from stoker.api.to_intent import intent_for, settle
 from stoker.api.to_intent.gateway_content import maps_root, refuse_root_mapping
 from stoker.domain.clock import SystemClock
@@ -38,27 +38,27 @@ from stoker.telemetry.logs import get_logger
 from stoker.webhooks.admission import approver_identity
 from stoker.webhooks.admission.content_rules import check_policies, check_profile
 from stoker.webhooks.admission.destination_rules import check_destination, check_repository
-from stoker.webhooks.admission.lookups import LookUp
-from stoker.webhooks.admission.reviews import Review, Verdict
+from stoker.webhooks.admission.lookups import AdmissionLookup
+from stoker.webhooks.admission.reviews import AdmissionRequest, AdmissionVerdict
 
 log = get_logger(__name__)
 
-Check = Callable[[Any], Awaitable[Iterable[Notice]]]
+ResourceCheck = Callable[[Any], Awaitable[Iterable[Notice]]]
 
 
-class _Part(msgspec.Struct):
+class _SpecPart(msgspec.Struct):
     """What tells whether an update is about more than metadata; not decoded."""
 
     spec: msgspec.Raw = msgspec.Raw()
 
 
-class Validator:
+class ResourceValidator:
     """Answers reviews of our own kinds."""
 
-    def __init__(self, look_up: LookUp, defaults: IgnitionSyncBaseSpec) -> None:
+    def __init__(self, look_up: AdmissionLookup, defaults: IgnitionSyncBaseSpec) -> None:
         self._look_up = look_up
         self._defaults = defaults
-        self._checks: dict[type[Model], Check] = {
+        self._checks: dict[type[Model], ResourceCheck] = {
             IgnitionSync: self._sync,
             Stoker: self._sync,
             IgnitionSyncBase: self._base,
@@ -69,32 +69,32 @@ class Validator:
             ClusterWatchRule: self._rule,
         }
 
-    async def review(self, review: Review) -> Verdict:
+    async def review(self, review: AdmissionRequest) -> AdmissionVerdict:
         """The verdict on a resource as it would be stored."""
         if review.new is None or review.operation not in ("CREATE", "UPDATE") or review.sub_resource:
-            return Verdict()
+            return AdmissionVerdict()
         kind = kind_for(review.kind.api_version, review.kind.kind)
         if review.old is not None and _same_spec(review.old, review.new):
-            return Verdict()
+            return AdmissionVerdict()
         try:
             notices = await self._notices(kind, review)
         except ApiError:
             raise  # nobody's fault who wrote the resource
         except Stalled as error:
             return _refused(kind, review, error)
-        return Verdict(warnings=tuple(f"{one.reason}: {one.message}" for one in notices))
+        return AdmissionVerdict(warnings=tuple(f"{one.reason}: {one.message}" for one in notices))
 
-    async def review_approval(self, review: Review) -> Verdict:
+    async def review_approval(self, review: AdmissionRequest) -> AdmissionVerdict:
         """The verdict on what a resource says about who approved."""
         if review.new is None or review.operation not in ("CREATE", "UPDATE"):
-            return Verdict()
+            return AdmissionVerdict()
         kind = kind_for(review.kind.api_version, review.kind.kind)
         new = self._decoded(kind, review, review.new)
         old = None if review.old is None else self._decoded(kind, review, review.old)
         before = (old.metadata.annotations or {}) if old is not None else {}
         approval = approver_identity.changed_approval(before, new.metadata.annotations or {}, kind.group)
         if not approval:
-            return Verdict()
+            return AdmissionVerdict()
         try:
             # As it was: whoever writes the approval must not change in the same breath who may.
             intent = await self._look_up.intent_of(old if old is not None else new)
@@ -105,9 +105,13 @@ class Validator:
         user = review.user_info
         groups, now = user.groups or (), SystemClock().now()
         why = approver_identity.why_not(approval, kind.group, user.username, groups, intent.approval, now)
-        return _refused(kind, review, Stalled(why, reason=Reason.APPROVER_MISMATCH)) if why else Verdict()
+        return (
+            _refused(kind, review, Stalled(why, reason=Reason.APPROVER_MISMATCH))
+            if why
+            else AdmissionVerdict()
+        )
 
-    async def _notices(self, kind: Kind, review: Review) -> list[Notice]:
+    async def _notices(self, kind: CustomResourceKind, review: AdmissionRequest) -> list[Notice]:
         resource = self._decoded(kind, review, review.new or b"")
         if resource.metadata.deletion_timestamp is not None:
             return []
@@ -116,7 +120,7 @@ class Validator:
             raise InvalidValue("; ".join(problems[:10]), reason=Reason.INVALID_SPEC)
         return list(await self._checks[kind.model](resource))
 
-    def _decoded(self, kind: Kind, review: Review, raw: bytes) -> Model:
+    def _decoded(self, kind: CustomResourceKind, review: AdmissionRequest, raw: bytes) -> Model:
         resource = decode(raw, kind.model)
         if kind.namespaced and not resource.metadata.namespace:
             metadata = msgspec.structs.replace(resource.metadata, namespace=review.namespace)
@@ -205,13 +209,13 @@ def _sources(profile: SyncProfile) -> tuple[str, ...]:
 def _same_spec(old: bytes, new: bytes) -> bool:
     """By their bytes: the API server writes both with one encoder, keys in order."""
     try:
-        before, after = (msgspec.json.decode(raw, type=_Part).spec for raw in (old, new))
+        before, after = (msgspec.json.decode(raw, type=_SpecPart).spec for raw in (old, new))
     except (msgspec.MsgspecError, RecursionError):
         return False
     return bytes(before) == bytes(after)
 
 
-def _refused(kind: Kind, review: Review, error: Stalled) -> Verdict:
+def _refused(kind: CustomResourceKind, review: AdmissionRequest, error: Stalled) -> AdmissionVerdict:
     log.info(
         "resource.refused",
         kind=kind.name,
@@ -221,4 +225,4 @@ def _refused(kind: Kind, review: Review, error: Stalled) -> Verdict:
         reason=error.reason,
         error=error.message,
     )
-    return Verdict(refusal=f"{error.reason}: {error.message}")
+    return AdmissionVerdict(refusal=f"{error.reason}: {error.message}")

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from stoker.api.registry import KINDS
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry
-from stoker.domain.intent.intent import FrontDoor, Identity
-from stoker.kube.client.client import Client
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.kinds import rest
-from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import Resource
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.client.resources import ApiResource
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
@@ -26,12 +26,12 @@ _PAUSES = Backoff(base=0.1, ceiling=1.0)
 
 log = get_logger(__name__)
 
-_DOORS: Mapping[FrontDoor, Resource] = {
-    door: rest(kind) for door in FrontDoor for kind in KINDS if kind.name == door
+_DOORS: Mapping[SyncResourceKind, ApiResource] = {
+    door: rest(kind) for door in SyncResourceKind for kind in KINDS if kind.name == door
 }
 
 
-def group_of(who: Identity) -> str:
+def group_of(who: ResourceIdentity) -> str:
     """The prefix of a resource's annotations (C-004)."""
     return _DOORS[who.door].group
 
@@ -39,12 +39,12 @@ def group_of(who: Identity) -> str:
 class Annotator:
     """Writes annotations through a client."""
 
-    def __init__(self, client: Client, clock: Clock, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, client: KubeClient, clock: Clock, patience: float = PATIENCE_SECONDS) -> None:
         self._client = client
         self._clock = clock
         self._patience = patience
 
-    async def __call__(self, who: Identity, annotations: Mapping[str, str]) -> None:
+    async def __call__(self, who: ResourceIdentity, annotations: Mapping[str, str]) -> None:
         """Return when it is written; raises the API server's last word where that was not to be had."""
         body = {"metadata": {"annotations": dict(annotations)}}
         failures = 0
@@ -53,7 +53,9 @@ class Annotator:
             async with deadline(self._clock, self._patience):
                 while True:
                     try:
-                        await self._client.patch(_DOORS[who.door], body, who.name, who.namespace, into=Header)
+                        await self._client.patch(
+                            _DOORS[who.door], body, who.name, who.namespace, into=ObjectHeader
+                        )
                     except Retry as error:
                         last, failures = error, failures + 1
                         log.info("webhook.retried", name=who.name, reason=error.reason, failures=failures)

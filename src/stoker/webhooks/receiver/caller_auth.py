@@ -16,20 +16,20 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
 from stoker.http_server.request_signatures import bears, shows, signs_with
-from stoker.webhooks.receiver.index import Known
+from stoker.webhooks.receiver.index import IndexedResource
 
-KeyReader = Callable[[str, SecretKey], Secret | None]
+CallerKeyReader = Callable[[str, SecretKey], Secret | None]
 """The value of a key of a Secret in a namespace, from memory; None where it is missing."""
 
 _NOBODYS = Secret(secrets.token_bytes(32))
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class CallerKeys:
     """What callers may know: a key to sign with, a token to show. GitLab shows either."""
 
     hmac: Secret | None = None
@@ -47,34 +47,38 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class CallerAuthResult:
     """What came of it: whether the caller is anybody, and whom it may speak to."""
 
     believed: bool
-    about: tuple[Known, ...] = ()
+    about: tuple[IndexedResource, ...] = ()
 
 
 def believe(
-    headers: Mapping[str, str], body: bytes, found: Sequence[Known], operator: Keys, read: KeyReader
-) -> Belief:
+    headers: Mapping[str, str],
+    body: bytes,
+    found: Sequence[IndexedResource],
+    operator: CallerKeys,
+    read: CallerKeyReader,
+) -> CallerAuthResult:
     """Who it is. Always the same work: the operator's keys, and those of one resource of each kind."""
     as_operator = operator.known_to(headers, body)
     open_to_calls = {one.identity.door: one for one in found if one.enabled}
     fitting = [
         open_to_calls[door]
-        for door in FrontDoor
+        for door in SyncResourceKind
         if _keys_of(open_to_calls.get(door), read).known_to(headers, body)
     ]
     if as_operator:
-        return Belief(True, tuple(open_to_calls.values()))
-    return Belief(bool(fitting), tuple(fitting))
+        return CallerAuthResult(True, tuple(open_to_calls.values()))
+    return CallerAuthResult(bool(fitting), tuple(fitting))
 
 
-def _keys_of(known: Known | None, read: KeyReader) -> Keys:
+def _keys_of(known: IndexedResource | None, read: CallerKeyReader) -> CallerKeys:
     if known is None:
-        return Keys()
+        return CallerKeys()
     namespace = known.identity.namespace
-    return Keys(
+    return CallerKeys(
         None if known.hmac_key is None else read(namespace, known.hmac_key),
         None if known.bearer is None else read(namespace, known.bearer),
     )

@@ -14,38 +14,38 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from stoker.domain.clock import Clock
-from stoker.domain.intent.intent import Identity
-from stoker.webhooks.receiver.decide import Wish
+from stoker.domain.intent.intent import ResourceIdentity
+from stoker.webhooks.receiver.decide import WebhookSyncRequest
 
 WINDOW_SECONDS = 1.0
 _MANY = 256
 
 
 @dataclass(slots=True, eq=False)
-class _Turn:
+class _CoalescedWrite:
     """One write: still to come, on its way, or done a moment ago."""
 
-    wish: Wish
+    wish: WebhookSyncRequest
     sent_at: float | None = None
     task: asyncio.Task[None] = field(init=False)
 
 
-class Coalescer:
+class RequestCoalescer:
     """Hands wishes on to `write`, which raises where that failed."""
 
     def __init__(
         self,
-        write: Callable[[Identity, Wish], Awaitable[None]],
+        write: Callable[[ResourceIdentity, WebhookSyncRequest], Awaitable[None]],
         clock: Clock,
         window: float = WINDOW_SECONDS,
     ) -> None:
         self._write = write
         self._clock = clock
         self._window = window
-        self._turns: dict[Identity, _Turn] = {}
+        self._turns: dict[ResourceIdentity, _CoalescedWrite] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def ask(self, who: Identity, wish: Wish) -> None:
+    async def ask(self, who: ResourceIdentity, wish: WebhookSyncRequest) -> None:
         """Return when the wish has been written; who stops waiting stops nobody else's."""
         turn = self._turns.get(who)
         if turn is None or not self._shares(turn, wish):
@@ -60,26 +60,30 @@ class Coalescer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _shares(self, turn: _Turn, wish: Wish) -> bool:
+    def _shares(self, turn: _CoalescedWrite, wish: WebhookSyncRequest) -> bool:
         if turn.wish != wish:
             return False
         return turn.sent_at is None or (bool(wish.commit) and self._is_fresh(turn))
 
-    def _is_fresh(self, turn: _Turn) -> bool:
+    def _is_fresh(self, turn: _CoalescedWrite) -> bool:
         return turn.sent_at is None or self._clock.monotonic() - turn.sent_at < self._window
 
-    def _begin(self, who: Identity, wish: Wish, before: _Turn | None) -> _Turn:
+    def _begin(
+        self, who: ResourceIdentity, wish: WebhookSyncRequest, before: _CoalescedWrite | None
+    ) -> _CoalescedWrite:
         if len(self._turns) >= _MANY:
             over = [one for one, turn in self._turns.items() if turn.task.done() and not self._is_fresh(turn)]
             for one in over:
                 del self._turns[one]
-        turn = self._turns[who] = _Turn(wish)
+        turn = self._turns[who] = _CoalescedWrite(wish)
         turn.task = asyncio.create_task(self._run(who, turn, before), name=f"wish {who.name}")
         self._tasks.add(turn.task)
         turn.task.add_done_callback(lambda task: self._ended(who, turn, task))
         return turn
 
-    async def _run(self, who: Identity, turn: _Turn, before: _Turn | None) -> None:
+    async def _run(
+        self, who: ResourceIdentity, turn: _CoalescedWrite, before: _CoalescedWrite | None
+    ) -> None:
         if before is not None:
             await asyncio.wait([before.task])
             if before.wish == turn.wish and before.sent_at is not None and not _failed(before.task):
@@ -87,7 +91,7 @@ class Coalescer:
         turn.sent_at = self._clock.monotonic()
         await self._write(who, turn.wish)
 
-    def _ended(self, who: Identity, turn: _Turn, task: asyncio.Task[None]) -> None:
+    def _ended(self, who: ResourceIdentity, turn: _CoalescedWrite, task: asyncio.Task[None]) -> None:
         """A write that failed is shared with nobody who comes later."""
         self._tasks.discard(task)
         if _failed(task) and self._turns.get(who) is turn:

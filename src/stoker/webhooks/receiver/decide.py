@@ -24,22 +24,22 @@ from stoker.api.to_intent.annotation_requests import (
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import GitRef
-from stoker.engine.match.globs import Globs
-from stoker.webhooks.receiver.index import Known
-from stoker.webhooks.receiver.payloads import BRANCHES, TAGS, Asked, Caller
+from stoker.engine.match.globs import GlobSet
+from stoker.webhooks.receiver.index import IndexedResource
+from stoker.webhooks.receiver.payloads import BRANCHES, TAGS, WebhookCaller, WebhookRequest
 
 BY = "webhook"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WebhookSyncRequest:
     """What is to be done: follow `ref`, or without one look again at what is followed.
 
     `commit` is where it points, as the sender said it: two wishes with the same one are
     the same wish, of two without it the later may mean a later commit.
     """
 
-    caller: Caller
+    caller: WebhookCaller
     ref: GitRef | None = None
     commit: str = ""
 
@@ -63,43 +63,43 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class WebhookDecision:
     """Whether the resource takes it, which ref it is about, and if not, why."""
 
     ref: str
-    wish: Wish | None = None
+    wish: WebhookSyncRequest | None = None
     reason: str = ""
 
 
-def decide(asked: Asked, known: Known) -> Decision:
+def decide(asked: WebhookRequest, known: IndexedResource) -> WebhookDecision:
     """What a request comes to for a resource."""
     followed = known.effective_ref.removeprefix(BRANCHES)
     moved = next((push for push in asked.pushed if push.branch == followed), None)
     if asked.ref is not None:
         if _is_spec_ref(asked.ref, known):
             # As the spec spells it: `refs/tags/main` would mean the branch once it is shortened.
-            return Decision(asked.ref, Wish(asked.caller, known.spec_ref, asked.commit))
+            return WebhookDecision(asked.ref, WebhookSyncRequest(asked.caller, known.spec_ref, asked.commit))
         reason = _why_not_allowed(asked.ref, known)
         if reason is None:
-            return Decision(asked.ref, Wish(asked.caller, asked.ref, asked.commit))
+            return WebhookDecision(asked.ref, WebhookSyncRequest(asked.caller, asked.ref, asked.commit))
         if moved is None:
-            return Decision(asked.ref, reason=reason)
+            return WebhookDecision(asked.ref, reason=reason)
     if moved is not None:
-        return Decision(moved.branch, Wish(asked.caller, None, moved.commit))
+        return WebhookDecision(moved.branch, WebhookSyncRequest(asked.caller, None, moved.commit))
     if asked.pushed:
         branch = asked.pushed[0].branch
-        return Decision(
+        return WebhookDecision(
             branch, reason=f"ignored: push to {branch}, this resource follows {known.effective_ref}"
         )
-    return Decision("", reason=asked.nothing)
+    return WebhookDecision("", reason=asked.nothing)
 
 
-def _is_spec_ref(ref: GitRef, known: Known) -> bool:
+def _is_spec_ref(ref: GitRef, known: IndexedResource) -> bool:
     spec_ref = known.spec_ref
     return ref in (spec_ref, spec_ref.removeprefix(BRANCHES), spec_ref.removeprefix(TAGS))
 
 
-def _why_not_allowed(ref: GitRef, known: Known) -> str | None:
+def _why_not_allowed(ref: GitRef, known: IndexedResource) -> str | None:
     try:
         if _globs(known.allowed_refs).matches(ref):
             return None
@@ -110,6 +110,6 @@ def _why_not_allowed(ref: GitRef, known: Known) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _globs(patterns: tuple[str, ...]) -> Globs:
+def _globs(patterns: tuple[str, ...]) -> GlobSet:
     """`*` alone is every ref, also one with a slash in its name."""
-    return Globs("**" if one == "*" else one for one in patterns)
+    return GlobSet("**" if one == "*" else one for one in patterns)

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.domain.intent.intent import FrontDoor, Identity, ResourceIntent
+from stoker.domain.intent.intent import ResourceIdentity, ResourceIntent, SyncResourceKind
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.refs import GitRef
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class IndexedResource:
     """As much of a resource as a request for it needs."""
 
-    identity: Identity
+    identity: ResourceIdentity
     spec_ref: GitRef
     allowed_refs: tuple[str, ...] = ()
     """Globs of what a request may name beside the spec's own ref."""
@@ -35,9 +35,9 @@ class Known:
         return self.requested_ref or self.spec_ref
 
 
-def known_of(intent: ResourceIntent, effective_ref: GitRef | None = None) -> Known:
+def known_of(intent: ResourceIntent, effective_ref: GitRef | None = None) -> IndexedResource:
     """What is to be known of a resource; the ref is the spec's unless another counts."""
-    return Known(
+    return IndexedResource(
         identity=intent.identity,
         spec_ref=intent.source.ref,
         allowed_refs=intent.receiver.allowed_refs,
@@ -48,28 +48,29 @@ def known_of(intent: ResourceIntent, effective_ref: GitRef | None = None) -> Kno
     )
 
 
-class Index:
+class ReceiverIndex:
     """All resources by namespace and name; kinds may share both (C-073)."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], dict[FrontDoor, Known]] = {}
+        self._known: dict[tuple[str, str], dict[SyncResourceKind, IndexedResource]] = {}
 
-    def put(self, known: Known) -> None:
+    def put(self, known: IndexedResource) -> None:
         who = known.identity
         self._known.setdefault((who.namespace, who.name), {})[who.door] = known
 
-    def forget(self, who: Identity) -> None:
+    def forget(self, who: ResourceIdentity) -> None:
         """Its route is gone (R-HOOK-14)."""
         left = self._known.get((who.namespace, who.name), {})
         left.pop(who.door, None)
         if not left:
             self._known.pop((who.namespace, who.name), None)
 
-    def find(self, namespace: str, name: str) -> tuple[Known, ...]:
+    def find(self, namespace: str, name: str) -> tuple[IndexedResource, ...]:
         return tuple(self._known.get((namespace, name), {}).values())
 
     def keys(self) -> set[tuple[str, SecretKey]]:
-        """Every key that a resource which can be called names, with its namespace (`Keyring.follow`)."""
+        """Every key that a resource which can be called names, with its namespace
+        (`CallerKeyring.follow`)."""
         each = (one for kinds in self._known.values() for one in kinds.values() if one.enabled)
         return {(one.identity.namespace, key) for one in each for key in (one.hmac_key, one.bearer) if key}
 

@@ -16,10 +16,10 @@ from stoker.domain.json_cost import decoded_size
 MAX_DECODED = 16 << 20
 """Bytes that a body may take in memory; a push of twenty commits takes a hundredth."""
 
-Object: TypeAlias = dict[str, Any]
+WebhookPayload: TypeAlias = dict[str, Any]
 
 
-def read_object(body: bytes) -> Object:
+def read_object(body: bytes) -> WebhookPayload:
     """The object that the body is."""
     if not body.strip():
         raise InvalidValue("the body is empty; it must be a JSON object")
@@ -42,7 +42,7 @@ def read_object(body: bytes) -> Object:
     return found
 
 
-def text_at(body: Object, *path: str) -> str:
+def text_at(body: WebhookPayload, *path: str) -> str:
     """The text at a path; none or another type is refused by the path's name."""
     found = value_at(body, *path)
     if not isinstance(found, str) or not found:
@@ -50,7 +50,7 @@ def text_at(body: Object, *path: str) -> str:
     return found
 
 
-def value_at(body: Object, *path: str) -> Any:
+def value_at(body: WebhookPayload, *path: str) -> Any:
     """What stands at a path, or None; only objects are walked through."""
     found: Any = body
     for name in path:
@@ -58,7 +58,7 @@ def value_at(body: Object, *path: str) -> Any:
     return found
 
 
-def objects_at(body: Object, *path: str) -> list[Object]:
+def objects_at(body: WebhookPayload, *path: str) -> list[WebhookPayload]:
     """The list of objects at a path."""
     found = value_at(body, *path)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
@@ -66,7 +66,7 @@ def objects_at(body: Object, *path: str) -> list[Object]:
     return found
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> Object:
+def _unique(pairs: list[tuple[str, Any]]) -> WebhookPayload:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise InvalidValue("the body says a key twice in one object")

@@ -21,7 +21,7 @@ from stoker.kube.client.deadlines import deadline
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
-Place = tuple[str, SecretKey]
+CallerKeyPlace = tuple[str, SecretKey]
 """A namespace and a key of a Secret in it."""
 
 _PAUSES = Backoff(base=0.5, ceiling=30.0)
@@ -29,19 +29,19 @@ _PAUSES = Backoff(base=0.5, ceiling=30.0)
 log = get_logger(__name__)
 
 
-class Keyring:
+class CallerKeyring:
     """Reads through `read`, which raises where a Secret or its key is missing."""
 
     def __init__(self, read: Callable[[str, SecretKey], Awaitable[Secret]], clock: Clock) -> None:
         self._read = read
         self._clock = clock
-        self._values: dict[Place, Secret | None] = {}
-        self._due: set[Place] = set()
-        self._unread: set[Place] = set()
+        self._values: dict[CallerKeyPlace, Secret | None] = {}
+        self._due: set[CallerKeyPlace] = set()
+        self._unread: set[CallerKeyPlace] = set()
         self._filled = False
         self._wake = asyncio.Event()
 
-    def follow(self, wanted: Collection[Place]) -> None:
+    def follow(self, wanted: Collection[CallerKeyPlace]) -> None:
         """Hold these and no others."""
         for place in self._values.keys() - set(wanted):
             del self._values[place]
@@ -92,7 +92,7 @@ class Keyring:
             async with deadline(self._clock, _PAUSES.delay(failures)):
                 await self._wake.wait()
 
-    async def _renewed(self, place: Place) -> bool:
+    async def _renewed(self, place: CallerKeyPlace) -> bool:
         """Whether it has been read, or is known to be missing; what is away may come back."""
         namespace, key = place
         self._due.discard(place)  # first: a change while we read makes it due again
@@ -110,10 +110,10 @@ class Keyring:
             self._values[place] = value
         return True
 
-    def _are_due(self, places: Iterable[Place]) -> None:
+    def _are_due(self, places: Iterable[CallerKeyPlace]) -> None:
         self._due.update(places)
         self._wake.set()
 
 
-def _order(place: Place) -> tuple[str, str, str]:
+def _order(place: CallerKeyPlace) -> tuple[str, str, str]:
     return place[0], place[1].name, place[1].key

@@ -22,7 +22,7 @@ from enum import StrEnum
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import GitRef
-from stoker.webhooks.receiver.json_body import Object, objects_at, read_object, text_at, value_at
+from stoker.webhooks.receiver.json_body import WebhookPayload, objects_at, read_object, text_at, value_at
 
 BRANCHES = "refs/heads/"
 TAGS = "refs/tags/"
@@ -30,7 +30,7 @@ TAGS = "refs/tags/"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-class Caller(StrEnum):
+class WebhookCaller(StrEnum):
     """What sort of sender it is; the annotation `requested-source` and the label `source`."""
 
     GENERIC = "generic"
@@ -43,7 +43,7 @@ class Caller(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushedBranch:
     """A branch that moved, and to where if that was said."""
 
     branch: GitRef
@@ -51,54 +51,56 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WebhookRequest:
     """What one request asks for; where it is nothing, `nothing` is why."""
 
-    caller: Caller
+    caller: WebhookCaller
     ref: GitRef | None = None
     commit: str = ""
-    pushed: tuple[Pushed, ...] = ()
+    pushed: tuple[PushedBranch, ...] = ()
     nothing: str = ""
 
 
-def read_request(headers: Mapping[str, str], body: bytes) -> Asked:
+def read_request(headers: Mapping[str, str], body: bytes) -> WebhookRequest:
     """What is asked; raises InvalidValue where that cannot be told."""
     found = read_object(body)
     caller, event = _sender(headers, found)
     return replace(_READERS[caller](event, found), caller=caller)
 
 
-def _sender(headers: Mapping[str, str], body: Object) -> tuple[Caller, str]:
+def _sender(headers: Mapping[str, str], body: WebhookPayload) -> tuple[WebhookCaller, str]:
     """Who it is and which event; Gitea sends the headers of its ancestors too, hence first."""
     for header, caller in _EVENT_HEADERS:
         event = headers.get(header, "")
         if event:
             return caller, event
-    return next(((caller, event) for fits, caller, event in _SHAPES if fits(body)), (Caller.GENERIC, ""))
+    return next(
+        ((caller, event) for fits, caller, event in _SHAPES if fits(body)), (WebhookCaller.GENERIC, "")
+    )
 
 
 _EVENT_HEADERS = (
-    ("X-Forgejo-Event", Caller.GITEA),
-    ("X-Gitea-Event", Caller.GITEA),
-    ("X-Gogs-Event", Caller.GITEA),
-    ("X-Gitlab-Event", Caller.GITLAB),
-    ("X-Event-Key", Caller.BITBUCKET),
-    ("X-GitHub-Event", Caller.GITHUB),
+    ("X-Forgejo-Event", WebhookCaller.GITEA),
+    ("X-Gitea-Event", WebhookCaller.GITEA),
+    ("X-Gogs-Event", WebhookCaller.GITEA),
+    ("X-Gitlab-Event", WebhookCaller.GITLAB),
+    ("X-Event-Key", WebhookCaller.BITBUCKET),
+    ("X-GitHub-Event", WebhookCaller.GITHUB),
 )
 
-_SHAPES: tuple[tuple[Callable[[Object], bool], Caller, str], ...] = (
-    (lambda body: "freight" in body, Caller.KARGO, ""),
-    (lambda body: "app" in body, Caller.ARGO_CD, ""),
-    (lambda body: "object_kind" in body, Caller.GITLAB, ""),
-    (lambda body: isinstance(value_at(body, "push", "changes"), list), Caller.BITBUCKET, "repo:push"),
-    (lambda body: "release" in body, Caller.GITHUB, "release"),
-    (lambda body: "ref" in body and "ref_type" in body, Caller.GITHUB, "create"),
-    (lambda body: {"ref", "before", "after"} <= body.keys(), Caller.GITHUB, "push"),
-    (lambda body: "zen" in body and "hook" in body, Caller.GITHUB, "ping"),
+_SHAPES: tuple[tuple[Callable[[WebhookPayload], bool], WebhookCaller, str], ...] = (
+    (lambda body: "freight" in body, WebhookCaller.KARGO, ""),
+    (lambda body: "app" in body, WebhookCaller.ARGO_CD, ""),
+    (lambda body: "object_kind" in body, WebhookCaller.GITLAB, ""),
+    (lambda body: isinstance(value_at(body, "push", "changes"), list), WebhookCaller.BITBUCKET, "repo:push"),
+    (lambda body: "release" in body, WebhookCaller.GITHUB, "release"),
+    (lambda body: "ref" in body and "ref_type" in body, WebhookCaller.GITHUB, "create"),
+    (lambda body: {"ref", "before", "after"} <= body.keys(), WebhookCaller.GITHUB, "push"),
+    (lambda body: "zen" in body and "hook" in body, WebhookCaller.GITHUB, "ping"),
 )
 
 
-def _github(event: str, body: Object) -> Asked:
+def _github(event: str, body: WebhookPayload) -> WebhookRequest:
     """GitHub, and Gitea with its ancestors, who took its events over."""
     match event:
         case "push":
@@ -115,7 +117,7 @@ def _github(event: str, body: Object) -> Asked:
     return _nothing(f"the event {event[:40]!r} says nothing about a ref that is new")
 
 
-def _release(body: Object) -> Asked:
+def _release(body: WebhookPayload) -> WebhookRequest:
     """Of a release only its publication counts; a prerelease is one when it becomes a release."""
     action, tag = text_at(body, "action"), GitRef(text_at(body, "release", "tag_name"))
     if action not in {"published", "released"}:
@@ -123,22 +125,24 @@ def _release(body: Object) -> Asked:
     for kind in ("draft", "prerelease"):
         if value_at(body, "release", kind):
             return _nothing(f"the release {tag} is a {kind}")
-    return Asked(Caller.GITHUB, ref=tag)
+    return WebhookRequest(WebhookCaller.GITHUB, ref=tag)
 
 
-def _gitlab(_: str, body: Object) -> Asked:
+def _gitlab(_: str, body: WebhookPayload) -> WebhookRequest:
     match value_at(body, "object_kind") or value_at(body, "event_name"):
         case "push" | "tag_push":
             return _push(text_at(body, "ref"), value_at(body, "after"))
         case "release":
             action, tag = text_at(body, "action"), GitRef(text_at(body, "tag"))
             if action == "create":
-                return Asked(Caller.GITLAB, ref=tag, commit=_commit(value_at(body, "commit", "id")))
+                return WebhookRequest(
+                    WebhookCaller.GITLAB, ref=tag, commit=_commit(value_at(body, "commit", "id"))
+                )
             return _nothing(f"the release {tag} was not created: {action[:40]}")
     return _nothing("the event says nothing about a ref that is new")
 
 
-def _bitbucket(event: str, body: Object) -> Asked:
+def _bitbucket(event: str, body: WebhookPayload) -> WebhookRequest:
     """Bitbucket Cloud (`repo:push`) and Data Center (`repo:refs_changed`); one push may move many refs."""
     if event == "repo:push":
         return _together(_cloud_change(one) for one in objects_at(body, "push", "changes"))
@@ -147,7 +151,7 @@ def _bitbucket(event: str, body: Object) -> Asked:
     return _nothing(f"the event {event[:40]!r} says nothing about a ref that is new")
 
 
-def _cloud_change(change: Object) -> Asked:
+def _cloud_change(change: WebhookPayload) -> WebhookRequest:
     new = value_at(change, "new")
     if new is None:
         return _nothing(f"{text_at(change, 'old', 'name')[:80]!r} was deleted")
@@ -155,12 +159,12 @@ def _cloud_change(change: Object) -> Asked:
     return _push(kind + text_at(change, "new", "name"), value_at(change, "new", "target", "hash"))
 
 
-def _server_change(change: Object) -> Asked:
+def _server_change(change: WebhookPayload) -> WebhookRequest:
     deleted = value_at(change, "type") == "DELETE"
     return _push(text_at(change, "ref", "id"), value_at(change, "toHash"), deleted)
 
 
-def _argo_cd(_: str, body: Object) -> Asked:
+def _argo_cd(_: str, body: WebhookPayload) -> WebhookRequest:
     annotations = value_at(body, "app", "metadata", "annotations")
     found = annotations if isinstance(annotations, dict) else {}
     # A template of Argo CD cannot spell a dot in a name, so the papers' sample has the second form.
@@ -170,49 +174,51 @@ def _argo_cd(_: str, body: Object) -> Asked:
     return _wanted(ref)
 
 
-def _kargo(_: str, body: Object) -> Asked:
+def _kargo(_: str, body: WebhookPayload) -> WebhookRequest:
     commits = objects_at(body, "freight", "commits")
     if not commits:
         raise InvalidValue("freight.commits is empty")
     return _wanted(text_at(commits[0], "tag" if commits[0].get("tag") else "id"))
 
 
-def _generic(_: str, body: Object) -> Asked:
+def _generic(_: str, body: WebhookPayload) -> WebhookRequest:
     return _wanted(text_at(body, "ref"))
 
 
-_READERS: Mapping[Caller, Callable[[str, Object], Asked]] = {
-    Caller.GENERIC: _generic,
-    Caller.GITHUB: _github,
-    Caller.GITEA: _github,
-    Caller.GITLAB: _gitlab,
-    Caller.BITBUCKET: _bitbucket,
-    Caller.ARGO_CD: _argo_cd,
-    Caller.KARGO: _kargo,
+_READERS: Mapping[WebhookCaller, Callable[[str, WebhookPayload], WebhookRequest]] = {
+    WebhookCaller.GENERIC: _generic,
+    WebhookCaller.GITHUB: _github,
+    WebhookCaller.GITEA: _github,
+    WebhookCaller.GITLAB: _gitlab,
+    WebhookCaller.BITBUCKET: _bitbucket,
+    WebhookCaller.ARGO_CD: _argo_cd,
+    WebhookCaller.KARGO: _kargo,
 }
 
 
-def _wanted(text: str) -> Asked:
+def _wanted(text: str) -> WebhookRequest:
     """A ref that somebody asked for by its name; that of a branch in full is only a push of it."""
     ref = GitRef(text)
     if ref.startswith((BRANCHES, TAGS)):
         return _push(ref)
-    return Asked(Caller.GENERIC, ref=ref)
+    return WebhookRequest(WebhookCaller.GENERIC, ref=ref)
 
 
-def _push(text: str, commit: object = "", deleted: object = False) -> Asked:
+def _push(text: str, commit: object = "", deleted: object = False) -> WebhookRequest:
     ref = GitRef(text)
     if deleted or (isinstance(commit, str) and commit and not commit.strip("0")):
         return _nothing(f"{ref} was deleted")
     if ref.startswith(BRANCHES):
         branch = GitRef(ref.removeprefix(BRANCHES))
-        return Asked(Caller.GENERIC, pushed=(Pushed(branch, _commit(commit)),))
+        return WebhookRequest(WebhookCaller.GENERIC, pushed=(PushedBranch(branch, _commit(commit)),))
     if ref.startswith(TAGS):
-        return Asked(Caller.GENERIC, ref=GitRef(ref.removeprefix(TAGS)), commit=_commit(commit))
+        return WebhookRequest(
+            WebhookCaller.GENERIC, ref=GitRef(ref.removeprefix(TAGS)), commit=_commit(commit)
+        )
     return _nothing(f"{ref} is neither a branch nor a tag")
 
 
-def _together(changes: Iterable[Asked]) -> Asked:
+def _together(changes: Iterable[WebhookRequest]) -> WebhookRequest:
     """Several changes as one request; of several tags none can be the one that is meant."""
     each = list(changes)
     tags = [one for one in each if one.ref is not None]
@@ -221,12 +227,12 @@ def _together(changes: Iterable[Asked]) -> Asked:
         return replace(tags[0], pushed=pushed)
     why = f"{len(tags)} tags were pushed at once, and none says which is meant" if tags else ""
     why = why or "; ".join(one.nothing for one in each[:5] if one.nothing) or "nothing was pushed"
-    return Asked(Caller.BITBUCKET, pushed=pushed, nothing="" if pushed else why)
+    return WebhookRequest(WebhookCaller.BITBUCKET, pushed=pushed, nothing="" if pushed else why)
 
 
 def _commit(value: object) -> str:
     return value if isinstance(value, str) and _COMMIT.fullmatch(value) else ""
 
 
-def _nothing(why: str) -> Asked:
-    return Asked(Caller.GENERIC, nothing=why)
+def _nothing(why: str) -> WebhookRequest:
+    return WebhookRequest(WebhookCaller.GENERIC, nothing=why)

@@ -29,10 +29,10 @@ from aiohttp import web
 from stoker.api.to_intent.annotation_requests import TRACEPARENT
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.traces import HEADER
-from stoker.http_server.connections import CallServer, listen
-from stoker.http_server.rate_limit import Lane, Limiter, networks, source_of
+from stoker.http_server.connections import StrictHttpServer, listen
+from stoker.http_server.rate_limit import FailureRateLimiter, RateLimitLane, networks, source_of
 from stoker.http_server.request_signatures import MAX_BODY, claims_to_know, read_capped
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
@@ -41,28 +41,34 @@ from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import parse_address
 from stoker.webhooks.receiver.annotate import group_of
-from stoker.webhooks.receiver.caller_auth import Belief, KeyReader, Keys, believe
-from stoker.webhooks.receiver.coalesce import Coalescer
-from stoker.webhooks.receiver.decide import Decision, Wish, decide
-from stoker.webhooks.receiver.index import Known
-from stoker.webhooks.receiver.payloads import Asked, read_request
-from stoker.webhooks.receiver.responses import Answer, Counter, Refused, Result, respond
+from stoker.webhooks.receiver.caller_auth import CallerAuthResult, CallerKeyReader, CallerKeys, believe
+from stoker.webhooks.receiver.coalesce import RequestCoalescer
+from stoker.webhooks.receiver.decide import WebhookDecision, WebhookSyncRequest, decide
+from stoker.webhooks.receiver.index import IndexedResource
+from stoker.webhooks.receiver.payloads import WebhookRequest, read_request
+from stoker.webhooks.receiver.responses import (
+    WebhookCounter,
+    WebhookRefused,
+    WebhookResponse,
+    WebhookResult,
+    respond,
+)
 
-Annotate = Callable[[Identity, Mapping[str, str]], Awaitable[None]]
+AnnotateResource = Callable[[ResourceIdentity, Mapping[str, str]], Awaitable[None]]
 """Writes annotations onto a resource, or raises."""
-Lookup = Callable[[str, str], Sequence[Known]]
+ResourceLookup = Callable[[str, str], Sequence[IndexedResource]]
 """The resources of a namespace and a name, one of each kind at most; from memory."""
 
 SHUTDOWN_SECONDS = 5.0
 _PATH = re.compile(r"/webhook/(?P<namespace>[a-z0-9][a-z0-9-]{0,62})/(?P<name>[a-z0-9][a-z0-9.-]{0,62})")
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
-_KINDS = {door.lower(): door for door in FrontDoor}
+_KINDS = {door.lower(): door for door in SyncResourceKind}
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReceiverOptions:
     """What a command line can say about the receiver."""
 
     address: str = ":8443"
@@ -79,30 +85,30 @@ class Settings:
     effect_seconds: float = 4.5
 
 
-class _Target(NamedTuple):
+class _WebhookTarget(NamedTuple):
     namespace: str
     name: str
-    kind: FrontDoor | None
+    kind: SyncResourceKind | None
 
 
-class Receiver:
+class WebhookReceiver:
     """Listens for the time of an `async with`."""
 
     def __init__(
         self,
-        index: Lookup,
-        keys: KeyReader,
-        annotate: Annotate,
+        index: ResourceLookup,
+        keys: CallerKeyReader,
+        annotate: AnnotateResource,
         *,
-        operator_keys: Callable[[], Keys] = Keys,
-        settings: Settings | None = None,
+        operator_keys: Callable[[], CallerKeys] = CallerKeys,
+        settings: ReceiverOptions | None = None,
         tls: ssl.SSLContext | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
         """`ready` says whether the index is whole; before that nobody can be told from a stranger."""
-        self._settings = settings if settings is not None else Settings()
+        self._settings = settings if settings is not None else ReceiverOptions()
         self._address = parse_address(self._settings.address)
         self._clock = clock if clock is not None else SystemClock()
         self._index = index
@@ -111,12 +117,12 @@ class Receiver:
         self._operator_keys = operator_keys
         self._tls = tls
         self._ready = ready
-        self._counter = Counter(metrics)
+        self._counter = WebhookCounter(metrics)
         self._trusted = networks(self._settings.trusted_proxies)
-        self._limiter = Limiter(
+        self._limiter = FailureRateLimiter(
             self._settings.failures_per_minute, self._settings.failures_overall, self._clock
         )
-        self._wishes = Coalescer(self._write, self._clock)
+        self._wishes = RequestCoalescer(self._write, self._clock)
         self._reads: dict[asyncio.Timeout, str] = {}
         """The bodies that are being read, oldest first, and their sources."""
         self._runner: web.ServerRunner | None = None
@@ -125,7 +131,7 @@ class Receiver:
     async def __aenter__(self) -> Self:
         if self._address is None:
             return self
-        server = CallServer(self._answer)
+        server = StrictHttpServer(self._answer)
         self._runner = await listen(
             server, self._address, "webhooks", tls=self._tls, shutdown_seconds=SHUTDOWN_SECONDS
         )
@@ -145,21 +151,25 @@ class Receiver:
         source = source_of(request.remote, request.headers.get("X-Forwarded-For", ""), self._trusted)
         try:
             answer = await self._taken(request, source)
-        except Refused as refused:
+        except WebhookRefused as refused:
             answer = refused.answer
         self._counter.count(answer, source)
         return respond(answer)
 
-    async def _taken(self, request: web.BaseRequest, source: str) -> Answer:
+    async def _taken(self, request: web.BaseRequest, source: str) -> WebhookResponse:
         lane = self._hear(request, source)
         target = self._look(request)
-        if lane is Lane.WITHOUT_PROOF:
-            raise Refused(401, Result.UNAUTHORIZED, "the request is not signed and shows no token")
+        if lane is RateLimitLane.WITHOUT_PROOF:
+            raise WebhookRefused(
+                401, WebhookResult.UNAUTHORIZED, "the request is not signed and shows no token"
+            )
         body = await self._read(request, source)
         belief = self._believe(request.headers, body, target)
         self._limiter.believed(source, lane)
         if not belief.about:
-            raise Refused(404, Result.NOT_FOUND, f"there is no {target.namespace}/{target.name} to ask for")
+            raise WebhookRefused(
+                404, WebhookResult.NOT_FOUND, f"there is no {target.namespace}/{target.name} to ask for"
+            )
         # Who is not believed begins no trace, and whose trace it belongs to is believed of nobody else.
         with tracing.span("webhook.receive", parent=request.headers.get(HEADER, "")) as told:
             asked = self._understand(request.headers, body)
@@ -168,28 +178,32 @@ class Receiver:
             await self._carry_out(decisions, asked)
             return _told(asked, [decision for _, decision in decisions])
 
-    def _hear(self, request: web.BaseRequest, source: str) -> Lane:
-        lane = Lane.WITH_PROOF if claims_to_know(request.headers) else Lane.WITHOUT_PROOF
+    def _hear(self, request: web.BaseRequest, source: str) -> RateLimitLane:
+        lane = RateLimitLane.WITH_PROOF if claims_to_know(request.headers) else RateLimitLane.WITHOUT_PROOF
         wait = self._limiter.admit(source, lane)
         if wait > 0:
-            raise Refused(429, Result.LIMITED, "too many requests failed", retry_after=math.ceil(wait))
+            raise WebhookRefused(
+                429, WebhookResult.LIMITED, "too many requests failed", retry_after=math.ceil(wait)
+            )
         return lane
 
-    def _look(self, request: web.BaseRequest) -> _Target:
+    def _look(self, request: web.BaseRequest) -> _WebhookTarget:
         path = _PATH.fullmatch(request.path)
         if path is None:
-            raise Refused(404, Result.NOT_FOUND, "only /webhook/{namespace}/{name} is served")
+            raise WebhookRefused(404, WebhookResult.NOT_FOUND, "only /webhook/{namespace}/{name} is served")
         if request.method != "POST":
-            raise Refused(405, Result.UNSUPPORTED, "only POST is answered")
+            raise WebhookRefused(405, WebhookResult.UNSUPPORTED, "only POST is answered")
         if not self._ready():
-            raise Refused(503, Result.FAILED, "the receiver is starting", retry_after=5)
+            raise WebhookRefused(503, WebhookResult.FAILED, "the receiver is starting", retry_after=5)
         _look_at_form(request.headers)
         if (request.content_length or 0) > self._settings.max_body:
             raise self._too_large()
         kind = request.query.get("kind", "")
         if kind and kind.lower() not in _KINDS:
-            raise Refused(400, Result.MALFORMED, f"kind must be one of {', '.join(FrontDoor)}")
-        return _Target(path["namespace"], path["name"], _KINDS.get(kind.lower()))
+            raise WebhookRefused(
+                400, WebhookResult.MALFORMED, f"kind must be one of {', '.join(SyncResourceKind)}"
+            )
+        return _WebhookTarget(path["namespace"], path["name"], _KINDS.get(kind.lower()))
 
     async def _read(self, request: web.BaseRequest, source: str) -> bytes:
         """The whole body, from one of the slots for bodies.
@@ -198,7 +212,7 @@ class Receiver:
         there within moments, so that slow senders cannot keep others out, however many addresses they have.
         """
         if list(self._reads.values()).count(source) >= self._settings.bodies_per_source:
-            raise Refused(429, Result.LIMITED, "too many requests at once", retry_after=1)
+            raise WebhookRefused(429, WebhookResult.LIMITED, "too many requests at once", retry_after=1)
         if len(self._reads) >= self._settings.bodies_at_once:
             oldest = next(iter(self._reads))
             del self._reads[oldest]
@@ -209,31 +223,35 @@ class Receiver:
             async with slot, deadline(self._clock, self._settings.body_seconds):
                 body = await read_capped(request.content.iter_any(), self._settings.max_body)
         except TimeoutError:
-            raise Refused(408, Result.SLOW, "the body did not come in time") from None
+            raise WebhookRefused(408, WebhookResult.SLOW, "the body did not come in time") from None
         finally:
             self._reads.pop(slot, None)
         if body is None:
             raise self._too_large()
         return body
 
-    def _too_large(self) -> Refused:
-        return Refused(413, Result.TOO_LARGE, f"a body has at most {self._settings.max_body} bytes")
+    def _too_large(self) -> WebhookRefused:
+        return WebhookRefused(
+            413, WebhookResult.TOO_LARGE, f"a body has at most {self._settings.max_body} bytes"
+        )
 
-    def _believe(self, headers: Mapping[str, str], body: bytes, target: _Target) -> Belief:
+    def _believe(self, headers: Mapping[str, str], body: bytes, target: _WebhookTarget) -> CallerAuthResult:
         found = self._index(target.namespace, target.name)
         addressed = [one for one in found if target.kind in (None, one.identity.door)]
         belief = believe(headers, body, addressed, self._operator_keys(), self._keys)
         if not belief.believed:
-            raise Refused(401, Result.UNAUTHORIZED, "the signature or token is not right")
+            raise WebhookRefused(401, WebhookResult.UNAUTHORIZED, "the signature or token is not right")
         return belief
 
-    def _understand(self, headers: Mapping[str, str], body: bytes) -> Asked:
+    def _understand(self, headers: Mapping[str, str], body: bytes) -> WebhookRequest:
         try:
             return read_request(headers, body)
         except InvalidValue as error:
-            raise Refused(400, Result.MALFORMED, error.message) from None
+            raise WebhookRefused(400, WebhookResult.MALFORMED, error.message) from None
 
-    async def _carry_out(self, decisions: Sequence[tuple[Identity, Decision]], asked: Asked) -> None:
+    async def _carry_out(
+        self, decisions: Sequence[tuple[ResourceIdentity, WebhookDecision]], asked: WebhookRequest
+    ) -> None:
         for who, decision in decisions:
             keys = {"namespace": who.namespace, "name": who.name, "kind": who.door, "source": asked.caller}
             if decision.wish is None:
@@ -243,16 +261,18 @@ class Receiver:
                 async with deadline(self._clock, self._settings.effect_seconds):
                     await self._wishes.ask(who, decision.wish)
             except NotFound:
-                raise Refused(404, Result.NOT_FOUND, "the resource is gone", asked.caller) from None
+                raise WebhookRefused(
+                    404, WebhookResult.NOT_FOUND, "the resource is gone", asked.caller
+                ) from None
             except (StokerError, TimeoutError) as error:
                 why = error.message if isinstance(error, StokerError) else "no answer in time"
                 log.warning("webhook.not_written", **keys, error=why)
-                raise Refused(
-                    503, Result.FAILED, "the API server did not take it; try again", asked.caller, 5
+                raise WebhookRefused(
+                    503, WebhookResult.FAILED, "the API server did not take it; try again", asked.caller, 5
                 ) from None
             log.info("webhook.accepted", **keys, ref=decision.ref, moves=decision.wish.ref is not None)
 
-    async def _write(self, who: Identity, wish: Wish) -> None:
+    async def _write(self, who: ResourceIdentity, wish: WebhookSyncRequest) -> None:
         group = group_of(who)
         with tracing.step("webhook.annotate", namespace=who.namespace, name=who.name, kind=str(who.door)):
             annotations = wish.annotations(group, self._clock.now())
@@ -265,15 +285,15 @@ def _look_at_form(headers: Mapping[str, str]) -> None:
     """JSON, not compressed. Kargo and plain scripts send no type at all, which is taken for JSON."""
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind and not _JSON.fullmatch(kind):
-        raise Refused(415, Result.UNSUPPORTED, "the content type must be application/json")
+        raise WebhookRefused(415, WebhookResult.UNSUPPORTED, "the content type must be application/json")
     if headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise Refused(415, Result.UNSUPPORTED, "the body must not be compressed")
+        raise WebhookRefused(415, WebhookResult.UNSUPPORTED, "the body must not be compressed")
 
 
-def _told(asked: Asked, decisions: Sequence[Decision]) -> Answer:
+def _told(asked: WebhookRequest, decisions: Sequence[WebhookDecision]) -> WebhookResponse:
     """One answer for all resources that were addressed: accepted if one of them took it."""
     taken = next((one for one in decisions if one.wish is not None), None)
     if taken is not None:
-        return Answer(202, Result.ACCEPTED, ref=taken.ref, caller=asked.caller)
+        return WebhookResponse(202, WebhookResult.ACCEPTED, ref=taken.ref, caller=asked.caller)
     why = "; ".join(dict.fromkeys(one.reason for one in decisions))
-    return Answer(202, Result.IGNORED, reason=why, ref=decisions[0].ref, caller=asked.caller)
+    return WebhookResponse(202, WebhookResult.IGNORED, reason=why, ref=decisions[0].ref, caller=asked.caller)

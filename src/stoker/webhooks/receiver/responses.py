@@ -15,7 +15,7 @@ from aiohttp import web
 
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
-from stoker.webhooks.receiver.payloads import Caller
+from stoker.webhooks.receiver.payloads import WebhookCaller
 
 UNKNOWN_CALLER = "unknown"
 _HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
@@ -23,7 +23,7 @@ _HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
 log = get_logger(__name__)
 
 
-class Result(StrEnum):
+class WebhookResult(StrEnum):
     """How a request ended; the label `result` of its metric."""
 
     ACCEPTED = "accepted"
@@ -39,28 +39,33 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebhookResponse:
     """What is sent back."""
 
     status: int
-    result: Result
+    result: WebhookResult
     reason: str = ""
     ref: str = ""
-    caller: Caller | None = None
+    caller: WebhookCaller | None = None
     retry_after: int = 0
 
 
-class Refused(Exception):
+class WebhookRefused(Exception):
     """The request goes no further."""
 
     def __init__(
-        self, status: int, result: Result, reason: str, caller: Caller | None = None, retry_after: int = 0
+        self,
+        status: int,
+        result: WebhookResult,
+        reason: str,
+        caller: WebhookCaller | None = None,
+        retry_after: int = 0,
     ) -> None:
         super().__init__(reason)
-        self.answer = Answer(status, result, reason, caller=caller, retry_after=retry_after)
+        self.answer = WebhookResponse(status, result, reason, caller=caller, retry_after=retry_after)
 
 
-class Counter:
+class WebhookCounter:
     """Counts what was received (R-HOOK-16); who was not believed has no source that one could believe."""
 
     def __init__(self, metrics: Metrics | None) -> None:
@@ -70,7 +75,7 @@ class Counter:
             ("source", "result"),
         )
 
-    def count(self, answer: Answer, address: str) -> None:
+    def count(self, answer: WebhookResponse, address: str) -> None:
         caller = str(answer.caller or UNKNOWN_CALLER)
         if self._received:
             self._received.inc(source=caller, result=answer.result)
@@ -78,9 +83,9 @@ class Counter:
             log.debug("webhook.refused", address=address, status=answer.status, why=answer.reason)
 
 
-def respond(answer: Answer) -> web.Response:
+def respond(answer: WebhookResponse) -> web.Response:
     """The answer on the wire. Who was refused may not send more over the same connection."""
-    said: dict[str, object] = {"accepted": answer.result is Result.ACCEPTED}
+    said: dict[str, object] = {"accepted": answer.result is WebhookResult.ACCEPTED}
     said |= {name: str(text) for name, text in (("ref", answer.ref), ("reason", answer.reason)) if text}
     headers = dict(_HEADERS)
     if answer.status == 401:

@@ -17,7 +17,7 @@ from typing import Any
 from stoker_testkit.admission.webhook_manifests import SECRET, mutating, roles, validating
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.processes import Process, free_ports
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
@@ -25,7 +25,7 @@ IMAGE = "registry.test/stoker:1.0"
 
 
 @dataclass
-class Admission(Stopped):
+class Admission(Stoppable):
     """Replicas of the webhook, working for one namespace."""
 
     cluster: ClusterAccess

@@ -23,7 +23,7 @@ from typing import IO
 
 from stoker_testkit.assets.cache import missing
 from stoker_testkit.file_lock import locked
-from stoker_testkit.progress import Progress
+from stoker_testkit.progress import TerminalProgress
 
 VERSION = "v1.36.0"
 RELEASES = "https://github.com/kubernetes-sigs/controller-tools/releases/download"
@@ -47,7 +47,7 @@ def fetch(
     expected = _checksum(f"{address}.sha512", patience)
     if expected is None:
         return False
-    progress = Progress(f"downloading kube-apiserver, etcd and kubectl {VERSION}")
+    progress = TerminalProgress(f"downloading kube-apiserver, etcd and kubectl {VERSION}")
     with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as scratch:
         try:
             _download(address, Path(scratch, archive), expected, progress)
@@ -85,7 +85,7 @@ def _checksum(address: str, patience: float) -> str | None:
     return answers[0] if answers else None
 
 
-def _download(address: str, target: Path, expected: str, progress: Progress) -> None:
+def _download(address: str, target: Path, expected: str, progress: TerminalProgress) -> None:
     digest = hashlib.sha512()
     deadline = time.monotonic() + WHOLE_SECONDS
     said = time.monotonic()

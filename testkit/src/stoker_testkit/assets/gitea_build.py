@@ -21,7 +21,7 @@ from stoker_testkit.assets.cache import cache_root, missing, pin, tool_folder
 from stoker_testkit.assets.go_toolchain import go_command
 from stoker_testkit.file_lock import locked
 from stoker_testkit.processes import Process
-from stoker_testkit.progress import Progress
+from stoker_testkit.progress import TerminalProgress
 
 BINARY = "gitea"
 STATIC = ("options", "templates", "public")
@@ -49,7 +49,7 @@ def _make(folder: Path) -> None:
         for name in STATIC:
             shutil.rmtree(folder / name, ignore_errors=True)
             shutil.copytree(source / name, folder / name, copy_function=shutil.copyfile)
-        _build(go, source, Path(scratch), Progress(f"building Gitea {version} from Go modules"))
+        _build(go, source, Path(scratch), TerminalProgress(f"building Gitea {version} from Go modules"))
         Path(scratch, BINARY).rename(folder / BINARY)  # last: it says that all of it is there
 
 
@@ -74,7 +74,7 @@ def _download(go: Path, scratch: Path) -> tuple[Path, str]:
     return Path(said["Dir"]), version
 
 
-def _build(go: Path, source: Path, scratch: Path, progress: Progress) -> None:
+def _build(go: Path, source: Path, scratch: Path, progress: TerminalProgress) -> None:
     options = ("-mod=readonly", "-trimpath", "-tags", _TAGS, "-ldflags", "-s -w")
     argv: list[str | Path] = [go, "build", "-C", source, *options, "-o", scratch / BINARY, "."]
     with Process.start("go build gitea", argv, log=scratch / "build.log", env=_environment()) as run:

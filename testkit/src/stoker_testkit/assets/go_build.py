@@ -22,7 +22,7 @@ from stoker_testkit.assets.cache import cache_root, missing, pin
 from stoker_testkit.assets.go_toolchain import go_command
 from stoker_testkit.file_lock import locked, try_locked
 from stoker_testkit.processes import Process
-from stoker_testkit.progress import Progress
+from stoker_testkit.progress import TerminalProgress
 
 KUBELET = ("kubelet", "kube-proxy", "kube-scheduler")
 CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
@@ -97,7 +97,7 @@ def build(names: Collection[str], folder: Path) -> None:
         for number, name in enumerate(wanted, start=1):
             recipe = Recipe.of(name)
             label = f"[{number}/{len(wanted)}] building {name} {recipe.version} from Go modules"
-            _build_one(go, recipe, folder / name, Progress(label))
+            _build_one(go, recipe, folder / name, TerminalProgress(label))
 
 
 def _announce(names: Collection[str]) -> None:
@@ -116,13 +116,13 @@ def _turn(lock: Path) -> Iterator[None]:
         if mine:
             yield
             return
-    progress = Progress("waiting for another process that builds the same")
+    progress = TerminalProgress("waiting for another process that builds the same")
     with locked(lock):
         progress.done()
         yield
 
 
-def _build_one(go: Path, recipe: Recipe, target: Path, progress: Progress) -> None:
+def _build_one(go: Path, recipe: Recipe, target: Path, progress: TerminalProgress) -> None:
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as scratch:
         # The package's own folder may be read-only, and Go wants to be beside its go.mod.
         for file in ("go.mod", "go.sum"):

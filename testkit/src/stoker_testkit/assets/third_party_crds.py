@@ -22,7 +22,7 @@ from stoker.domain.errors import Stalled
 from stoker_testkit.assets.cache import cache_root, pin, tool_folder
 from stoker_testkit.assets.go_toolchain import go_command
 from stoker_testkit.file_lock import locked
-from stoker_testkit.progress import Progress
+from stoker_testkit.progress import TerminalProgress
 
 PINS = "kinds"
 LARGEST = 4 << 20
@@ -88,7 +88,7 @@ def _fetch(modules: tuple[str, ...], folder: Path) -> None:
     go = go_command(cache_root())
     for number, module in enumerate(modules, start=1):
         version, digest = pinned(module)
-        progress = Progress(f"[{number}/{len(modules)}] fetching definitions of {module} {version}")
+        progress = TerminalProgress(f"[{number}/{len(modules)}] fetching definitions of {module} {version}")
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
             source = _download(go, module, version, digest, Path(scratch))
             for file in FILES[module]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from stoker_testkit.chart.helm import Helm
 
-Rule = dict[str, Any]
+ChartRbacRule = dict[str, Any]
 
 CONTROLLER = "stoker-controller"
 LEASE = "stoker-controller-0"
@@ -26,11 +26,11 @@ LEASE = "stoker-controller-0"
 class ControllerRules:
     """The rules of one component, by where they hold."""
 
-    watched: tuple[Rule, ...]
+    watched: tuple[ChartRbacRule, ...]
     """In every namespace that is worked on."""
-    home: tuple[Rule, ...]
+    home: tuple[ChartRbacRule, ...]
     """In the operator's own."""
-    cluster: tuple[Rule, ...]
+    cluster: tuple[ChartRbacRule, ...]
     """Only where all namespaces are worked on."""
 
 
@@ -47,7 +47,7 @@ def controller_rules(*, shared_volumes: bool = False, shards: int = 1) -> Contro
     )
 
 
-def _roles(controller: Mapping[str, object]) -> dict[tuple[str, str], list[Rule]]:
+def _roles(controller: Mapping[str, object]) -> dict[tuple[str, str], list[ChartRbacRule]]:
     with tempfile.TemporaryDirectory(prefix="stoker-chart-") as folder:
         objects = Helm(Path(folder)).template({"controller": dict(controller)})
     return {

@@ -20,7 +20,7 @@ from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
 CHART = Path(__file__).parents[4] / "charts" / "stoker"
 SECONDS = 120.0
 # The one in Python takes seconds for our CRDs.
-_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_HelmYamlLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Helm:
@@ -66,7 +66,7 @@ class Helm:
         said = self.run(
             "template", name, self.chart, f"--namespace={namespace}", *self._values(values), *flags
         )
-        objects = yaml.load_all(said.stdout, Loader=_Loader)
+        objects = yaml.load_all(said.stdout, Loader=_HelmYamlLoader)
         return [one for one in objects if one is not None]
 
     def refused(self, values: Mapping[str, object]) -> str:

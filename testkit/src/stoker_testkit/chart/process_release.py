@@ -21,7 +21,7 @@ import yaml
 from stoker_testkit.chart.helm import Helm
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.processes import Process, free_ports
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
@@ -47,7 +47,7 @@ PORTS = ("webhook-port", "peers-port")
 
 
 @dataclass
-class Release(Stopped):
+class ProcessRelease(Stoppable):
     """The operator of a cluster; `install` it, and `stop` or start its programs as a story needs."""
 
     cluster: ClusterAccess

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stoker_testkit.cluster.audit_log import Asked
+from stoker_testkit.cluster.audit_log import AuditedRequest
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.wait_until import NeverHappened, eventually
 
-Rule = Mapping[str, Any]
+RbacRule = Mapping[str, Any]
 
 PATIENCE = 20.0
 _GROUP = "/apis/rbac.authorization.k8s.io/v1"
@@ -29,7 +29,7 @@ class Account:
     namespace: str
     name: str
 
-    def may(self, asked: Asked, verb: str) -> bool:
+    def may(self, asked: AuditedRequest, verb: str) -> bool:
         """What the authorizer says now."""
         resource, _, below = asked.resource.partition("/")
         attributes = {
@@ -52,7 +52,9 @@ class Account:
         return bool(answer["status"]["allowed"])
 
 
-def needless(account: Account, roles: Iterable[Mapping[str, Any]], asked: Iterable[Asked]) -> list[str]:
+def needless(
+    account: Account, roles: Iterable[Mapping[str, Any]], asked: Iterable[AuditedRequest]
+) -> list[str]:
     """The rules without which all that was done could have been done."""
     done = sorted({(one._replace(at=0.0), verb) for one in asked for verb in _verbs(one)})
     found = []
@@ -67,7 +69,11 @@ def needless(account: Account, roles: Iterable[Mapping[str, Any]], asked: Iterab
 
 
 def _missed(
-    account: Account, path: str, rules: list[Rule], others: list[Rule], done: list[tuple[Asked, str]]
+    account: Account,
+    path: str,
+    rules: list[RbacRule],
+    others: list[RbacRule],
+    done: list[tuple[AuditedRequest, str]],
 ) -> bool:
     """Whether something cannot be done while a rule is away."""
     _write(account.cluster, path, others)
@@ -86,7 +92,7 @@ def _missed(
     return True
 
 
-def _write(cluster: ClusterAccess, path: str, rules: list[Rule]) -> None:
+def _write(cluster: ClusterAccess, path: str, rules: list[RbacRule]) -> None:
     answer = cluster.request("PATCH", path, {"rules": rules}, content_type="application/merge-patch+json")
     if answer.status != 200:
         raise AssertionError(f"{path}: {answer.body!r}")
@@ -98,14 +104,14 @@ def _path(metadata: Mapping[str, Any]) -> str:
     return f"{_GROUP}/clusterroles/{metadata['name']}"
 
 
-def _verbs(asked: Asked) -> Iterator[str]:
+def _verbs(asked: AuditedRequest) -> Iterator[str]:
     if asked.code not in (401, 403):
         yield asked.verb
         if asked.made_anew:
             yield "create"
 
 
-def _allows(rule: Rule, where: str, asked: Asked, verb: str) -> bool:
+def _allows(rule: RbacRule, where: str, asked: AuditedRequest, verb: str) -> bool:
     return (
         where in ("", asked.namespace)
         and asked.group in rule["apiGroups"]

@@ -25,7 +25,7 @@ rules:
 """
 
 
-class Asked(NamedTuple):
+class AuditedRequest(NamedTuple):
     """One request."""
 
     verb: str
@@ -55,9 +55,9 @@ def flags(folder: Path) -> list[str]:
     return [f"--audit-policy-file={policy}", f"--audit-log-path={_log(folder)}"]
 
 
-def asked(folder: Path, account: str) -> list[Asked]:
+def asked(folder: Path, account: str) -> list[AuditedRequest]:
     """All that an account has asked so far; a watch counts from its beginning."""
-    found: dict[str, Asked] = {}
+    found: dict[str, AuditedRequest] = {}
     for said in _lines(_log(folder)):
         if said["user"]["username"].endswith(f":{account}"):
             found.setdefault(said["auditID"], _read(said))
@@ -75,10 +75,10 @@ def _lines(log: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def _read(said: dict[str, Any]) -> Asked:
+def _read(said: dict[str, Any]) -> AuditedRequest:
     about = said.get("objectRef", {})
     resource, below = about.get("resource", str(said["requestURI"])), about.get("subresource", "")
-    return Asked(
+    return AuditedRequest(
         verb=str(said["verb"]),
         group=about.get("apiGroup", ""),
         resource=f"{resource}/{below}" if below else resource,

@@ -32,7 +32,7 @@ COMMAND_SECONDS = 240.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiAnswer:
     """What the API server said to one plain request."""
 
     status: int
@@ -135,7 +135,7 @@ class ClusterAccess:
         user: str = "admin",
         timeout: float = REQUEST_SECONDS,
         content_type: str = "application/json",
-    ) -> Answer:
+    ) -> ApiAnswer:
         """One plain request, past every client of ours; any status is an answer, not an error."""
         request = urllib.request.Request(  # noqa: S310 - the address is our own server's
             self.url + path,
@@ -148,10 +148,10 @@ class ClusterAccess:
         opener = urllib.request.build_opener(trust, urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=timeout) as answer:
-                return Answer(answer.status, answer.read(), tuple(answer.headers.get_all("Warning") or ()))
+                return ApiAnswer(answer.status, answer.read(), tuple(answer.headers.get_all("Warning") or ()))
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, error.read())
+                return ApiAnswer(error.code, error.read())
 
     def keep_objects(self) -> None:
         """Have what is in it now looked through when the run of tests is over, should it go before."""

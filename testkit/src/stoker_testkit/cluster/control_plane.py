@@ -27,7 +27,7 @@ from stoker_testkit.certificates import LOCAL_NAMES, Authority, private_pem, wri
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.processes import GRACE_SECONDS, PortTaken, Process, on_free_ports
 from stoker_testkit.secret_leaks.tracked_credentials import known
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 USERS: Mapping[str, Sequence[str]] = {
     "admin": ("system:masters",),
@@ -48,7 +48,7 @@ READY_SECONDS = 60.0
 ISSUER = "https://kubernetes.default.svc"
 
 
-class ControlPlane(ClusterAccess, Stopped):
+class ControlPlane(ClusterAccess, Stoppable):
     """A control plane that this process started and will stop.
 
     `with ControlPlane.start(folder) as plane: …`, or `start` and `stop` by hand.

@@ -21,14 +21,14 @@ from typing import Any
 
 import msgspec
 
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import error_for
 from stoker.kube.client.resources import LEASES
-from stoker.kube.client.transport import Request, Response, Transport
+from stoker.kube.client.transport import ApiRequest, ApiResponse, Transport
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.leader.elector import Elector
+from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import Leadership
-from stoker.kube.leader.lease import Terms
+from stoker.kube.leader.lease import LeaseTerms
 from stoker_testkit.manual_clock import START
 
 LEASE, NAMESPACE = "stoker-controller-0", "stoker-system"
@@ -115,7 +115,7 @@ class SimulatedServer:
         return 200, self.put(path, wanted)
 
 
-class SimulatedClient(Client):
+class SimulatedClient(KubeClient):
     """The product's client, as it runs on one machine, over a network with a will of its own."""
 
     def __init__(self, server: SimulatedServer, clock: MachineClock, fate: Callable[[], Fate] = Fate) -> None:
@@ -129,7 +129,7 @@ class _SimulatedTransport(Transport):
         self._machine = clock
         self._fate = fate
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: ApiRequest) -> ApiResponse:
         """The request goes its way even if nobody waits for the answer any more."""
         loop = asyncio.get_running_loop()
         fate = self._fate()
@@ -153,7 +153,7 @@ class _SimulatedTransport(Transport):
         await self._machine.runnable()
         if status >= 300:
             raise error_for(status, body, {}, what=request.what)
-        return Response(status, {}, body)
+        return ApiResponse(status, {}, body)
 
 
 class Candidates:
@@ -165,20 +165,20 @@ class Candidates:
         """What `on_started` and `on_stopped` were called for, in order."""
         self.terms: dict[str, list[Leadership]] = {}
         """Every term of every candidate, the latest last."""
-        self.electors: dict[str, Elector] = {}
+        self.electors: dict[str, LeaderElector] = {}
         self.fates: dict[str, Fate] = {}
         """What becomes of a candidate's requests from now on; without an entry they arrive."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def candidate(self, identity: str, clock: MachineClock | None = None) -> Elector:
+    def candidate(self, identity: str, clock: MachineClock | None = None) -> LeaderElector:
         """One that is not running yet."""
         clock = clock or MachineClock()
         client = SimulatedClient(self.server, clock, lambda: self.fates.get(identity, Fate()))
-        self.electors[identity] = Elector(
+        self.electors[identity] = LeaderElector(
             client,
             LEASE,
             NAMESPACE,
-            Terms(identity, 15, 5),
+            LeaseTerms(identity, 15, 5),
             clock=clock,
             on_started=lambda _: self.calls.append(f"{identity} started"),
             on_stopped=lambda: self.calls.append(f"{identity} stopped"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoker.domain.errors import StokerError
-from stoker_testkit.cluster.cluster_access import Answer, ClusterAccess
+from stoker_testkit.cluster.cluster_access import ApiAnswer, ClusterAccess
 
 _PLACES = {
     "Stoker": ("/apis/stoker.io/v1alpha1", "stokers"),
@@ -99,7 +99,7 @@ def condition_in(status: Mapping[str, Any], type_: str) -> tuple[str, str, str]:
     return "", "", ""
 
 
-def require(answer: Answer, *allowed: int) -> dict[str, Any]:
+def require(answer: ApiAnswer, *allowed: int) -> dict[str, Any]:
     """What the server said, if it said one of these."""
     if answer.status not in allowed:
         raise StokerError(

@@ -19,7 +19,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PolicyPeer:
     """The other end: an address, and where it is a pod's, its labels and those of its namespace."""
 
     address: str
@@ -29,7 +29,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class PolicyPod:
     """The end that policies are for."""
 
     labels: Labels
@@ -42,13 +42,13 @@ class NetworkPolicies:
     def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
         self._policies = [one for one in objects if one["kind"] == "NetworkPolicy"]
 
-    def lets_in(self, pod: Pod, port: int, peer: Peer, protocol: str = "TCP") -> bool:
+    def lets_in(self, pod: PolicyPod, port: int, peer: PolicyPeer, protocol: str = "TCP") -> bool:
         return self._lets("Ingress", pod, port, peer, protocol)
 
-    def lets_out(self, pod: Pod, port: int, peer: Peer, protocol: str = "TCP") -> bool:
+    def lets_out(self, pod: PolicyPod, port: int, peer: PolicyPeer, protocol: str = "TCP") -> bool:
         return self._lets("Egress", pod, port, peer, protocol)
 
-    def _lets(self, way: str, pod: Pod, port: int, peer: Peer, protocol: str) -> bool:
+    def _lets(self, way: str, pod: PolicyPod, port: int, peer: PolicyPeer, protocol: str) -> bool:
         chosen = [one for one in self._selecting(pod) if way in one["spec"]["policyTypes"]]
         rules = [rule for one in chosen for rule in one["spec"].get(way.lower(), ())]
         ends = "from" if way == "Ingress" else "to"
@@ -57,7 +57,7 @@ class NetworkPolicies:
             for rule in rules
         )
 
-    def _selecting(self, pod: Pod) -> Iterator[Mapping[str, Any]]:
+    def _selecting(self, pod: PolicyPod) -> Iterator[Mapping[str, Any]]:
         for one in self._policies:
             if one["metadata"]["namespace"] == pod.namespace and _matches(
                 one["spec"]["podSelector"], pod.labels
@@ -72,12 +72,12 @@ def _fits_port(ports: Iterable[Mapping[str, Any]] | None, port: int, protocol: s
     )
 
 
-def _fits_peer(peers: Iterable[Mapping[str, Any]] | None, peer: Peer, home: str) -> bool:
+def _fits_peer(peers: Iterable[Mapping[str, Any]] | None, peer: PolicyPeer, home: str) -> bool:
     """Nothing said means everyone."""
     return not peers or any(_is(each, peer, home) for each in peers)
 
 
-def _is(said: Mapping[str, Any], peer: Peer, home: str) -> bool:
+def _is(said: Mapping[str, Any], peer: PolicyPeer, home: str) -> bool:
     if "ipBlock" in said:
         network = ipaddress.ip_network(said["ipBlock"]["cidr"])
         return ipaddress.ip_address(peer.address) in network

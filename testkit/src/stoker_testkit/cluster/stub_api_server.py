@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-Answer = Callable[[str, dict[str, str]], object]
+StubAnswer = Callable[[str, dict[str, str]], object]
 """From a path and its query to what the server says: an object, None for what nobody may see, or a status."""
 
 _REFUSALS = {
@@ -24,7 +24,7 @@ _REFUSALS = {
 
 
 @contextmanager
-def played_api(answer: Answer) -> Iterator[str]:
+def played_api(answer: StubAnswer) -> Iterator[str]:
     """Its address, while it answers."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -14,7 +14,7 @@ CSRF = "X-Stoker-CSRF"
 
 
 @dataclass(frozen=True)
-class Said:
+class DashboardAnswer:
     """An answer."""
 
     status: int
@@ -33,12 +33,12 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Event:
+class DashboardEvent:
     name: str
     data: dict[str, Any]
 
 
-class Visit:
+class DashboardClient:
     """One client with a cookie jar of its own."""
 
     def __init__(self, url: str, **session: Any) -> None:
@@ -55,27 +55,27 @@ class Visit:
     async def __aexit__(self, *_: object) -> None:
         await self.client.close()
 
-    async def ask(self, method: str, path: str, **options: Any) -> Said:
+    async def ask(self, method: str, path: str, **options: Any) -> DashboardAnswer:
         async with self.client.request(method, self.url + path, **options) as answer:
-            return Said(answer.status, answer.headers, await answer.read())
+            return DashboardAnswer(answer.status, answer.headers, await answer.read())
 
-    async def get(self, path: str, **headers: str) -> Said:
+    async def get(self, path: str, **headers: str) -> DashboardAnswer:
         return await self.ask("GET", path, headers=_spelled(headers))
 
-    async def sign_in(self, token: str, **headers: str) -> Said:
+    async def sign_in(self, token: str, **headers: str) -> DashboardAnswer:
         said = await self.ask("POST", "/api/session", json={"token": token}, headers=_spelled(headers))
         if said.status == 200:
             self.csrf = said.json["csrf"]
         return said
 
-    async def sign_out(self) -> Said:
+    async def sign_out(self) -> DashboardAnswer:
         return await self.ask("DELETE", "/api/session", headers={CSRF: self.csrf})
 
-    async def order(self, **order: object) -> Said:
+    async def order(self, **order: object) -> DashboardAnswer:
         return await self.ask("POST", "/api/actions", json=order, headers={CSRF: self.csrf})
 
     @asynccontextmanager
-    async def events(self) -> AsyncIterator[AsyncIterator[Event]]:
+    async def events(self) -> AsyncIterator[AsyncIterator[DashboardEvent]]:
         timeout = aiohttp.ClientTimeout(total=None, sock_read=30)
         async with self.client.get(f"{self.url}/api/events", timeout=timeout) as answer:
             if answer.status != 200:
@@ -83,7 +83,7 @@ class Visit:
             yield _read(answer)
 
 
-async def _read(answer: aiohttp.ClientResponse) -> AsyncIterator[Event]:
+async def _read(answer: aiohttp.ClientResponse) -> AsyncIterator[DashboardEvent]:
     name, held = "", b""
     async for chunk in answer.content.iter_any():
         held += chunk
@@ -92,7 +92,7 @@ async def _read(answer: aiohttp.ClientResponse) -> AsyncIterator[Event]:
             if line.startswith(b"event: "):
                 name = line.removeprefix(b"event: ").decode()
             elif line.startswith(b"data: "):
-                yield Event(name, json.loads(line.removeprefix(b"data: ")))
+                yield DashboardEvent(name, json.loads(line.removeprefix(b"data: ")))
 
 
 def _spelled(headers: Mapping[str, str]) -> dict[str, str]:

@@ -48,7 +48,7 @@ def chart_rules(name: str) -> list[dict[str, Any]]:
 
 
 @dataclass
-class House:
+class RbacEnvironment:
     """A namespace with people in it, beside one in which they have no business."""
 
     cluster: ClusterAccess
@@ -152,7 +152,7 @@ def waiting_status(digest: str = DIGEST) -> dict[str, Any]:
     }
 
 
-class Browser:
+class SignedInBrowser:
     """A browser that signs in at the port, keeps its cookie, and sends what our page would send."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:

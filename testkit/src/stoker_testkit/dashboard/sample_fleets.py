@@ -11,20 +11,20 @@ from datetime import timedelta
 from typing import Any
 
 from stoker.dashboard.view_models import (
-    Approval,
-    ChangedPath,
-    DestinationNow,
-    GatewayNow,
-    GatewayPast,
-    Holder,
-    PassDiff,
-    PassDone,
-    PlannedGateway,
-    Release,
-    ResourceNow,
-    Rollback,
-    SnapshotKept,
-    Written,
+    ApprovalView,
+    ChangedPathView,
+    CommitView,
+    DesignerHoldView,
+    DestinationView,
+    GatewayHistoryView,
+    GatewayView,
+    PlannedGatewayView,
+    ResourceView,
+    RollbackView,
+    RolloutView,
+    SnapshotView,
+    SyncDiffView,
+    SyncHistoryView,
 )
 from stoker.domain.clock import SystemClock, rfc3339
 
@@ -41,19 +41,19 @@ def commit(name: str) -> str:
     return hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
 
 
-def gateway(name: str, state: str = "Synced", ref: str = "v12", **more: Any) -> GatewayNow:
+def gateway(name: str, state: str = "Synced", ref: str = "v12", **more: Any) -> GatewayView:
     given: dict[str, Any] = {"pod": f"{name}-0", "commit": commit(ref), "synced_at": ago(hours=3), **more}
-    return GatewayNow(name=name, state=state, ref=ref, **given)
+    return GatewayView(name=name, state=state, ref=ref, **given)
 
 
 def resource(
     name: str,
-    *gateways: GatewayNow,
+    *gateways: GatewayView,
     namespace: str = "plant",
     kind: str = "Stoker",
     ref: str = "v12",
     **more: Any,
-) -> ResourceNow:
+) -> ResourceView:
     given: dict[str, Any] = {
         "commit": commit(ref),
         "ready": "True",
@@ -63,14 +63,18 @@ def resource(
         **more,
     }
     key = f"{namespace}/{kind}/{name}"
-    return ResourceNow(id=key, namespace=namespace, kind=kind, name=name, ref=ref, gateways=gateways, **given)
+    return ResourceView(
+        id=key, namespace=namespace, kind=kind, name=name, ref=ref, gateways=gateways, **given
+    )
 
 
-def approval() -> ResourceNow:
+def approval() -> ResourceView:
     """A release that waits for a person."""
     old = [gateway(f"line-3-{place}", "Pending", reason="PendingApproval") for place in PLACES[:4]]
-    plans = [PlannedGateway(name=one.name, added=3, modified=2, deleted=i % 2) for i, one in enumerate(old)]
-    waiting = Approval(
+    plans = [
+        PlannedGatewayView(name=one.name, added=3, modified=2, deleted=i % 2) for i, one in enumerate(old)
+    ]
+    waiting = ApprovalView(
         state="Pending",
         commit=commit("v13"),
         ref="v13",
@@ -93,7 +97,7 @@ def approval() -> ResourceNow:
     )
 
 
-def failed() -> ResourceNow:
+def failed() -> ResourceView:
     broken = gateway(
         "line-1-filler",
         "Error",
@@ -107,20 +111,23 @@ def failed() -> ResourceNow:
     )
 
 
-def drifted() -> ResourceNow:
+def drifted() -> ResourceView:
     paths = ("projects/Bottling/views/Main/view.json", "config/resources/core/tags/Line2/tags.json")
     changed = gateway("line-2-packer", drift=2, drift_paths=paths, reason="GatewayFilesModified")
     held = gateway(
         "line-2-filler",
         "Pending",
-        held_by=(Holder(user="anna", project="Bottling"), Holder(user="ben", project="Reports")),
+        held_by=(
+            DesignerHoldView(user="anna", project="Bottling"),
+            DesignerHoldView(user="ben", project="Reports"),
+        ),
         reason="DesignerSessionActive",
         message="the project Bottling is open in a designer",
     )
     return resource("line-2", changed, held, gateway("line-2-capper"))
 
 
-def source_gone() -> ResourceNow:
+def source_gone() -> ResourceView:
     return resource(
         "utilities",
         gateway("utilities-boiler", ref="main"),
@@ -132,7 +139,7 @@ def source_gone() -> ResourceNow:
     )
 
 
-def on_their_way() -> tuple[ResourceNow, ...]:
+def on_their_way() -> tuple[ResourceView, ...]:
     syncing = [gateway(f"bottling-{place}", "Syncing", ref="v13", stage="canary") for place in PLACES[:2]]
     later = [
         gateway(
@@ -144,19 +151,21 @@ def on_their_way() -> tuple[ResourceNow, ...]:
         )
         for place in PLACES[2:]
     ]
-    release = Release(stage="canary", message="2 of 2 gateways sync now")
+    release = RolloutView(stage="canary", message="2 of 2 gateways sync now")
     return (
         resource("bottling", *syncing, *later, kind="IgnitionSync", ref="v13", release=release),
         resource("line-5", *(gateway(f"line-5-{place}") for place in PLACES[:3]), paused=True),
         resource(
             "line-6",
             *(gateway(f"line-6-{place}", ref="v11") for place in PLACES[:2]),
-            rollback=Rollback(to_commit=commit("v11"), state="Succeeded", message="both gateways are there"),
+            rollback=RollbackView(
+                to_commit=commit("v11"), state="Succeeded", message="both gateways are there"
+            ),
         ),
     )
 
 
-def mixed() -> tuple[ResourceNow, ...]:
+def mixed() -> tuple[ResourceView, ...]:
     """Everything at once."""
     fine = [
         resource(f"line-{n}", *(gateway(f"line-{n}-{place}") for place in PLACES), namespace="packaging")
@@ -165,16 +174,16 @@ def mixed() -> tuple[ResourceNow, ...]:
     return (*fine, approval(), failed(), drifted(), source_gone(), *on_their_way())
 
 
-def in_step() -> tuple[ResourceNow, ...]:
+def in_step() -> tuple[ResourceView, ...]:
     return large(240)
 
 
-def large(gateways: int) -> tuple[ResourceNow, ...]:
+def large(gateways: int) -> tuple[ResourceView, ...]:
     """So many, all in step, five to a resource."""
     return tuple(numbered(number) for number in range(gateways // EACH))
 
 
-def numbered(number: int, state: str = "Synced", **more: Any) -> ResourceNow:
+def numbered(number: int, state: str = "Synced", **more: Any) -> ResourceView:
     """One resource of a large fleet; its first gateway is in `state`."""
     name = f"line-{number:03}"
     first, *others = PLACES
@@ -186,15 +195,15 @@ def numbered(number: int, state: str = "Synced", **more: Any) -> ResourceNow:
     )
 
 
-def past_of(of: ResourceNow, name: str) -> GatewayPast | None:
+def past_of(of: ResourceView, name: str) -> GatewayHistoryView | None:
     """What a gateway has been through."""
     found = next((one for one in of.gateways if one.name == name), None)
     if found is None:
         return None
     changes = (
-        ChangedPath(action="added", path="projects/Bottling/views/Alarms/view.json"),
-        ChangedPath(action="modified", path="projects/Bottling/views/Main/view.json"),
-        ChangedPath(action="deleted", path="projects/Bottling/scripts/old.py"),
+        ChangedPathView(action="added", path="projects/Bottling/views/Alarms/view.json"),
+        ChangedPathView(action="modified", path="projects/Bottling/views/Main/view.json"),
+        ChangedPathView(action="deleted", path="projects/Bottling/scripts/old.py"),
     )
     history = []
     for number, (ref, hours, result) in enumerate(
@@ -205,7 +214,7 @@ def past_of(of: ResourceNow, name: str) -> GatewayPast | None:
             ("v10", 900, "success"),
         )
     ):
-        diff = PassDiff(
+        diff = SyncDiffView(
             from_commit=commit(f"v{10 - number}"),
             to_commit=commit(ref),
             added=1,
@@ -213,7 +222,7 @@ def past_of(of: ResourceNow, name: str) -> GatewayPast | None:
             deleted=1,
             changes=changes,
         )
-        entry = PassDone(
+        entry = SyncHistoryView(
             number=number + 1,
             timestamp=ago(hours=hours),
             result=result,
@@ -226,24 +235,26 @@ def past_of(of: ResourceNow, name: str) -> GatewayPast | None:
         )
         history.append(entry)
     kept = tuple(
-        SnapshotKept(id=one.snapshot_id, size=180_000_000, timestamp=one.timestamp) for one in history[:3]
+        SnapshotView(id=one.snapshot_id, size=180_000_000, timestamp=one.timestamp) for one in history[:3]
     )
-    return GatewayPast(gateway=found, history=tuple(history), snapshots=kept)
+    return GatewayHistoryView(gateway=found, history=tuple(history), snapshots=kept)
 
 
-def destinations() -> tuple[DestinationNow, ...]:
+def destinations() -> tuple[DestinationView, ...]:
     recent = (
-        Written(
+        CommitView(
             commit=commit("a"),
             author="anna",
             subject="ConfigMap plant/recipes: dose 12 ml",
             at=ago(minutes=2),
         ),
-        Written(commit=commit("b"), author="ben", subject="Deployment plant/historian", at=ago(minutes=47)),
-        Written(commit=commit("c"), author="system:node", subject="Service plant/filler", at=ago(hours=5)),
+        CommitView(
+            commit=commit("b"), author="ben", subject="Deployment plant/historian", at=ago(minutes=47)
+        ),
+        CommitView(commit=commit("c"), author="system:node", subject="Service plant/filler", at=ago(hours=5)),
     )
     place: dict[str, Any] = {"repo": "https://git.example.net/plant/cluster.git", "branch": "main"}
-    first = DestinationNow(
+    first = DestinationView(
         id="plant/GitDestination/live",
         namespace="plant",
         name="live",
@@ -257,7 +268,7 @@ def destinations() -> tuple[DestinationNow, ...]:
         reason="Initialized",
         **place,
     )
-    behind = DestinationNow(
+    behind = DestinationView(
         id="energy/GitDestination/live",
         namespace="energy",
         name="live",
@@ -266,7 +277,7 @@ def destinations() -> tuple[DestinationNow, ...]:
         committed_at=ago(minutes=26),
         authors=("carla",),
         recent=(
-            Written(commit=commit("d"), author="carla", subject="Secret energy/vpn", at=ago(minutes=26)),
+            CommitView(commit=commit("d"), author="carla", subject="Secret energy/vpn", at=ago(minutes=26)),
         ),
         lag_seconds=12.0,
         pending=7,
@@ -274,7 +285,7 @@ def destinations() -> tuple[DestinationNow, ...]:
         ready="True",
         **place,
     )
-    refused = DestinationNow(
+    refused = DestinationView(
         id="qa/GitDestination/archive",
         namespace="qa",
         name="archive",

@@ -22,12 +22,12 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.chart.helm import CHART
-from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.chart.process_release import HOME, ProcessRelease
 from stoker_testkit.chart.reverser_process import start_reverser
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.demo.cluster_to_git import PERSON, Recipes
+from stoker_testkit.demo.cluster_to_git import PERSON, ReverserDemo
 from stoker_testkit.demo.commits import PATIENCE_SECONDS, merge_change
-from stoker_testkit.demo.dashboards import Dashboard
+from stoker_testkit.demo.dashboards import DemoDashboard
 from stoker_testkit.demo.output import say, show_command, stoker, title
 from stoker_testkit.environments.agent_environment import project
 from stoker_testkit.environments.operator_environment import GATEWAY, IGNITION
@@ -54,10 +54,10 @@ class ClusterDemo:
         self._stack = stack
         self._repository = Repository.create(folder / "repositories" / "plant.git")
         self._url = ""
-        self._release: Release
+        self._release: ProcessRelease
         self._site: OperatedSite
-        self._recipes: Recipes
-        self._dashboard: Dashboard
+        self._recipes: ReverserDemo
+        self._dashboard: DemoDashboard
 
     @staticmethod
     def build() -> None:
@@ -74,7 +74,7 @@ class ClusterDemo:
         plane = self._stack.enter_context(
             ControlPlane.start(self._folder / "cluster", controller_manager=True)
         )
-        self._release = self._stack.enter_context(Release(plane, self._folder, VALUES))
+        self._release = self._stack.enter_context(ProcessRelease(plane, self._folder, VALUES))
         self._release.install()
         self._release.start("controller", "webhook")
         self._open_repositories(plane)
@@ -84,7 +84,7 @@ class ClusterDemo:
         )
         say("controller, webhook and reverser run with the arguments and service accounts of the chart")
         port = self._release.ports["controller"]["dashboard-bind-address"]
-        self._dashboard = Dashboard(port, plane.token("admin"))
+        self._dashboard = DemoDashboard(port, plane.token("admin"))
         self._show_dashboard()
 
     def start_gateways(self) -> None:
@@ -200,7 +200,7 @@ class ClusterDemo:
         say(f"{self._url}, branch main at {self._repository.tip().short}: {', '.join(LINE)}", about="git")
         folder = self._folder / "reverser"
         folder.mkdir()
-        self._recipes = Recipes(plane, folder, state, server.url("cluster.git"))
+        self._recipes = ReverserDemo(plane, folder, state, server.url("cluster.git"))
         self._recipes.describe()
         reverser = start_reverser(self._release.cluster, self._release.pods["reverser"], folder)
         self._recipes.site.running.append(reverser)

@@ -22,7 +22,7 @@ PERSON = "alice"
 PATIENCE_SECONDS = 90.0
 
 
-class Recipes:
+class ReverserDemo:
     """A namespace with recipes, and the repository that they are written to."""
 
     def __init__(self, cluster: ClusterAccess, folder: Path, repository: Repository, url: str) -> None:

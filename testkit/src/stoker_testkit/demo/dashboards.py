@@ -22,13 +22,13 @@ from stoker_testkit.processes import free_port
 from stoker_testkit.wait_until import eventually
 
 if TYPE_CHECKING:
-    from stoker.dashboard.view_models import GatewayNow, Picture
+    from stoker.dashboard.view_models import DashboardView, GatewayView
 
 PATIENCE_SECONDS = 30.0
 SYNCED = "Synced"
 
 
-class Dashboard:
+class DemoDashboard:
     """One that listens on a local port, and somebody who may come in."""
 
     def __init__(self, port: int, token: str) -> None:
@@ -37,7 +37,7 @@ class Dashboard:
         self._cookie = self._trouble = ""
 
     @classmethod
-    def with_token_in(cls, file: Path) -> Dashboard:
+    def with_token_in(cls, file: Path) -> DemoDashboard:
         """One of a program that is told its token by a file."""
         token = secrets.token_urlsafe(24)
         write_private(file, token.encode())
@@ -47,10 +47,10 @@ class Dashboard:
     def link(self) -> str:
         return f"http://{self.address}/#token={self._token}"
 
-    def show_gateway(self, name: str, what: str, seen: Callable[[GatewayNow], bool]) -> None:
+    def show_gateway(self, name: str, what: str, seen: Callable[[GatewayView], bool]) -> None:
         """Say how the page shows a gateway, as soon as it shows it so."""
 
-        def fits() -> list[GatewayNow]:
+        def fits() -> list[GatewayView]:
             gateways = [one for each in self._now().resources for one in each.gateways]
             return [one for one in gateways if one.name == name and seen(one)]
 
@@ -85,15 +85,15 @@ class Dashboard:
         )
         say(shown[0], about="dashboard")
 
-    def _now(self) -> Picture:
+    def _now(self) -> DashboardView:
         """What the page gets; nothing while it is refused, as for a moment on a machine that is busy."""
-        from stoker.dashboard.view_models import Picture  # noqa: PLC0415 - the rest of the demo needs none of it
+        from stoker.dashboard.view_models import DashboardView  # noqa: PLC0415 - the rest of the demo needs none of it
 
         try:
-            seen = msgspec.json.decode(self._ask("GET", "/api/picture"), type=Picture)
+            seen = msgspec.json.decode(self._ask("GET", "/api/picture"), type=DashboardView)
         except (Stalled, OSError) as error:
             self._cookie, self._trouble = "", str(error)
-            return Picture(version=0, mode="", at="")
+            return DashboardView(version=0, mode="", at="")
         self._trouble = ""
         return seen
 

@@ -17,7 +17,7 @@ from stoker_testkit.wait_until import eventually
 PATIENCE_SECONDS = 30.0
 
 
-class Loaded(msgspec.Struct, frozen=True, rename="camel"):
+class LoadedContent(msgspec.Struct, frozen=True, rename="camel"):
     """What the gateway shows of itself to tests: digests by resource, and how its scans go."""
 
     projects: dict[str, dict[str, str]]
@@ -81,8 +81,8 @@ class GatewayProcess:
     def projects(self) -> set[str]:
         return set(self._seen().projects)
 
-    def _seen(self) -> Loaded:
-        return msgspec.json.decode(self._get("/testing/loaded"), type=Loaded)
+    def _seen(self) -> LoadedContent:
+        return msgspec.json.decode(self._get("/testing/loaded"), type=LoadedContent)
 
     def _get(self, path: str) -> bytes:
         connection = HTTPConnection(urlsplit(self.address()).netloc, timeout=PATIENCE_SECONDS)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from stoker_testkit.demo.dashboards import Dashboard
+from stoker_testkit.demo.dashboards import DemoDashboard
 from stoker_testkit.demo.gateways import GatewayProcess
 from stoker_testkit.demo.output import program
 from stoker_testkit.processes import Process
@@ -42,13 +42,13 @@ spec:
 """
 
 
-class Machine:
+class DemoMachine:
     """One gateway and who keeps it at its ref."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.gateway = GatewayProcess(name, folder / name)
-        self.dashboard: Dashboard | None = None
+        self.dashboard: DemoDashboard | None = None
         self._folder = folder
         self._seen = 0
         self._process: Process
@@ -68,9 +68,9 @@ class Machine:
     def _token_file(self) -> Path:
         return self._folder / "dashboard-token"
 
-    def open_dashboard(self) -> Dashboard:
+    def open_dashboard(self) -> DemoDashboard:
         """Have it serve one."""
-        self.dashboard = Dashboard.with_token_in(self._token_file)
+        self.dashboard = DemoDashboard.with_token_in(self._token_file)
         return self.dashboard
 
     def start(self, stage: ExitStack, url: str) -> None:

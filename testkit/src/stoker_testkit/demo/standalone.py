@@ -13,9 +13,9 @@ from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.git.auth.credentials import TOKEN_USER
-from stoker_testkit.demo.dashboards import Dashboard
+from stoker_testkit.demo.dashboards import DemoDashboard
 from stoker_testkit.demo.gateways import show_loaded
-from stoker_testkit.demo.machines import Machine
+from stoker_testkit.demo.machines import DemoMachine
 from stoker_testkit.demo.output import say, show_command, stoker, title
 from stoker_testkit.repositories.bare_repository import Files, Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -37,8 +37,8 @@ class StandaloneDemo:
         self._folder = folder
         self._stack = stack
         self._repository = Repository.create(folder / "repositories" / "plant.git")
-        self._machines = {name: Machine(name, folder) for name in GATEWAYS}
-        self._dashboard: Dashboard
+        self._machines = {name: DemoMachine(name, folder) for name in GATEWAYS}
+        self._dashboard: DemoDashboard
         self._url: str
 
     def set_up(self) -> None:
@@ -122,7 +122,7 @@ class StandaloneDemo:
         self._show_link()
 
     @property
-    def _filler(self) -> Machine:
+    def _filler(self) -> DemoMachine:
         return self._machines["filler"]
 
     def _show_link(self) -> None:

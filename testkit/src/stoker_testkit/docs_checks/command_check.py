@@ -1,6 +1,6 @@
 """Holds the commands of a page against the programs, the cluster's kinds and the files that they name.
 
-One `Examiner` serves all pages of a run. Each finding is a sentence with the page and the
+One `CommandCheck` serves all pages of a run. Each finding is a sentence with the page and the
 line. What a page writes for its reader, as a fence with a file's name or by a command, counts
 as a file from there on.
 """
@@ -19,7 +19,14 @@ from stoker_testkit.docs_checks import stoker_cli_check
 from stoker_testkit.docs_checks.allowlist import ELSEWHERE, UNIX, foreign_key
 from stoker_testkit.docs_checks.markdown_page import ROOT, Fence, Page
 from stoker_testkit.docs_checks.shell_parser import Command, commands, plain
-from stoker_testkit.docs_checks.tool_help import Call, Tool, Wrong, bash_trouble, git_trouble, make_trouble
+from stoker_testkit.docs_checks.tool_help import (
+    Call,
+    InvalidCommand,
+    Tool,
+    bash_trouble,
+    git_trouble,
+    make_trouble,
+)
 from stoker_testkit.docs_checks.yaml_fences import file_name
 
 OURS = re.compile(
@@ -35,7 +42,7 @@ _OF_KINDS = frozenset(
 _FILES = ("-f", "--filename", "--values", "--patch-file")
 
 
-class Finding(NamedTuple):
+class CommandFinding(NamedTuple):
     place: str
     said: str
 
@@ -43,7 +50,7 @@ class Finding(NamedTuple):
         return f"{self.place}: {self.said}"
 
 
-class Examiner:
+class CommandCheck:
     """Judges commands; `kinds` are all spellings of the kinds that the API server serves."""
 
     def __init__(
@@ -57,7 +64,7 @@ class Examiner:
         self.renderings: list[tuple[str, Call]] = []
         """What helm has to render, by where it stands."""
 
-    def page(self, page: Page) -> Iterator[Finding]:
+    def page(self, page: Page) -> Iterator[CommandFinding]:
         """Everything that is wrong with its commands."""
         written: set[str] = set()
         for fence in page.fences:
@@ -70,17 +77,17 @@ class Examiner:
             if words[:1] == ["stoker"] and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
                 said = stoker_cli_check.trouble(self._cli, words[1:], whole=False)
                 if said:
-                    yield Finding(f"{page.name}:{span.line}", f"`{span.text}`: {said}")
+                    yield CommandFinding(f"{page.name}:{span.line}", f"`{span.text}`: {said}")
 
-    def _fence(self, fence: Fence, written: set[str]) -> Iterator[Finding]:
+    def _fence(self, fence: Fence, written: set[str]) -> Iterator[CommandFinding]:
         if said := bash_trouble(fence.text):
-            yield Finding(fence.place, said)
+            yield CommandFinding(fence.place, said)
         for command in commands(fence.text):
             place = f"{fence.page}:{fence.line + command.line - 1}"
             words = _without_prefixes(command.words)
             written.update(command.writes)
             for said in self._command(place, words, written):
-                yield Finding(place, f"{' '.join(words)[:90]}: {said}")
+                yield CommandFinding(place, f"{' '.join(words)[:90]}: {said}")
 
     def _command(self, place: str, words: Sequence[str], written: set[str]) -> Iterator[str]:
         if not words:
@@ -118,7 +125,7 @@ class Examiner:
     def _of_tool(self, program: str, place: str, rest: Sequence[str], written: set[str]) -> str | None:
         try:
             call = self._tools[program].read(rest)
-        except Wrong as wrong:
+        except InvalidCommand as wrong:
             return str(wrong)
         for name in call.values(*_FILES):
             if name != "-" and plain(name) and not _is_there(name, written):
@@ -197,5 +204,5 @@ def _patch(command: Command, kubectl: Tool) -> Call | None:
         return None
     try:
         return kubectl.read(words[1:])
-    except Wrong:
+    except InvalidCommand:
         return None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stoker.telemetry.metrics import Declared
+from stoker.telemetry.metrics import DeclaredMetric
 
 _SAMPLE = re.compile(r"(?P<name>[a-z_][a-z0-9_]*)(?:\{(?P<labels>.*)\})? \S+")
 _LABEL = re.compile(r'([a-z_]+)="(?:[^"\\]|\\.)*"')
@@ -21,7 +21,7 @@ _OWN = "le"
 """The label by which the buckets of a histogram are told apart."""
 
 
-class Shown(NamedTuple):
+class DocumentedMetric(NamedTuple):
     """One metric of a page."""
 
     type: str
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
     """None: it has no series yet."""
 
 
-def shown_on(page: str) -> dict[str, Shown]:
+def shown_on(page: str) -> dict[str, DocumentedMetric]:
     """The metrics of a page by name, without those that the library adds about the process."""
     types: dict[str, str] = {}
     descriptions: dict[str, str] = {}
@@ -43,7 +43,7 @@ def shown_on(page: str) -> dict[str, Shown]:
             family = next((one for one in family_names(found["name"]) if one in types), found["name"])
             labels[family] = frozenset(_LABEL.findall(found["labels"] or "")) - {_OWN}
     return {
-        name: Shown(type_, descriptions[name], labels.get(name))
+        name: DocumentedMetric(type_, descriptions[name], labels.get(name))
         for name, type_ in types.items()
         if not name.startswith("process_")
     }
@@ -57,14 +57,16 @@ def family_names(sample: str) -> Iterator[str]:
             yield sample.removesuffix(part)
 
 
-def documented(text: str) -> dict[str, list[Declared]]:
+def documented(text: str) -> dict[str, list[DeclaredMetric]]:
     """The tables of metrics of the page, by the heading above each."""
-    tables: dict[str, list[Declared]] = {}
+    tables: dict[str, list[DeclaredMetric]] = {}
     heading = ""
     for line in text.splitlines():
         if line.startswith("#"):
             heading = line.lstrip("# ")
         elif row := _ROW.fullmatch(line):
             labels = tuple(re.findall(r"`(\w+)`", row["labels"]))
-            tables.setdefault(heading, []).append(Declared(row["name"], row["type"], labels, row["meaning"]))
+            tables.setdefault(heading, []).append(
+                DeclaredMetric(row["name"], row["type"], labels, row["meaning"])
+            )
     return tables

@@ -96,7 +96,7 @@ def all_pages(root: Path = ROOT) -> list[Page]:
 
 
 def read_page(text: str, name: str) -> Page:
-    reading = _Reading(name)
+    reading = _PageReader(name)
     for token in _parser().parse(text):
         reading.take(token)
     anchors = {heading.anchor for heading in reading.headings} | set(_NAMED.findall(text))
@@ -118,7 +118,7 @@ def anchor_of(text: str, taken: Sequence[str]) -> str:
     return next(one for one in numbers if one not in taken)
 
 
-class _Reading:
+class _PageReader:
     """Goes through the tokens of one page."""
 
     def __init__(self, name: str) -> None:

@@ -22,7 +22,7 @@ _MATCH = "match.gatekeeper.sh_matchcrd.yaml"
 _PATIENCE = 30.0
 
 
-class Asked:
+class ServerDryRun:
     """Sends manifests to the API server and keeps none."""
 
     def __init__(self, cluster: ClusterAccess, namespace: str) -> None:

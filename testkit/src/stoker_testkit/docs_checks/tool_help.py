@@ -42,7 +42,7 @@ class Call:
         return [value for name, value in self.options if name in names]
 
 
-class Wrong(Exception):
+class InvalidCommand(Exception):
     """The program would not take the command."""
 
 
@@ -65,13 +65,13 @@ class Tool:
             elif not call.operands and word in self._help(call.verbs).verbs:
                 call.verbs = (*call.verbs, word)
             elif not call.verbs:
-                raise Wrong(f"there is no verb {word!r}")
+                raise InvalidCommand(f"there is no verb {word!r}")
             else:
                 call.operands.append(word)
         # Flags may stand before their verb; only now is it known.
         for name, _ in call.options:
             if name not in self._flags(call.verbs):
-                raise Wrong(f"{' '.join(call.verbs)} has no flag {name}")
+                raise InvalidCommand(f"{' '.join(call.verbs)} has no flag {name}")
         return call
 
     def _option(self, call: Call, word: str, rest: Iterator[str]) -> None:

@@ -2,7 +2,7 @@
 
 One cluster serves all plays, one after the other; `set_up` brings it to where the next one
 begins. Gateways and agents are processes of a kubelet without containers. The programs of
-the release run as `Release` runs them; their pods are nobody's, and are said to be ready
+the release run as `ProcessRelease` runs them; their pods are nobody's, and are said to be ready
 while the programs run, so that `kubectl rollout status` ends.
 """
 
@@ -22,19 +22,19 @@ import yaml
 
 from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.chart.helm import CHART
-from stoker_testkit.chart.process_release import HOME, NAME, Release
+from stoker_testkit.chart.process_release import HOME, NAME, ProcessRelease
 from stoker_testkit.chart.reverser_process import start_reverser
 from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.docs_checks.server_dry_run import install_kinds_of_others
 from stoker_testkit.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE, RESOURCE, objects, stoker
-from stoker_testkit.docs_runner.reader_environment import EDIT, REPOSITORY, SHOWN, TOKEN, Desk
+from stoker_testkit.docs_runner.reader_environment import EDIT, REPOSITORY, SHOWN, TOKEN, ReaderFolder
 from stoker_testkit.environments.operator_environment import IGNITION
 from stoker_testkit.gateway.simulated_gateway import KEY
 from stoker_testkit.kubelet.process_containers import GatewayImage, Image, Program
 from stoker_testkit.kubelet.process_kubelet import ProcessKubelet
 from stoker_testkit.processes import Process
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
@@ -47,7 +47,8 @@ PODS_EACH = 10
 IMAGE = "registry.example.com/stoker"
 VALUES = ("--set", f"image.repository={IMAGE}")
 # The reader's helm: when it has installed our chart, it waits until somebody runs its programs. Webhook
-# configurations name a process in the place of a Service (`Release`), and no upgrade could patch both in.
+# configurations name a process in the place of a Service (`ProcessRelease`), and no upgrade could patch both
+# in.
 HELM = """#!/bin/sh
 case "$1 $*" in (upgrade*charts/stoker*)
     for kind in mutating validating; do
@@ -66,18 +67,18 @@ kubectl wait --for=condition=Ready --timeout=120s -f '{pods}'
 """
 
 
-class Cluster(Stopped):
+class Cluster(Stoppable):
     """All stages with a cluster, by their names."""
 
     def __init__(self, folder: Path) -> None:
         self._stack = ExitStack()
         enter = self._stack.enter_context
-        desk = Desk(folder, self._stack)
+        desk = ReaderFolder(folder, self._stack)
         self.cluster: ClusterAccess = enter(ControlPlane.start(folder / "plane", controller_manager=True))
         install_kinds_of_others(self.cluster, "monitoring.coreos.com")
         self._folder = folder
         self.token = TOKEN
-        self._release = enter(Release(self.cluster, folder))
+        self._release = enter(ProcessRelease(self.cluster, folder))
         self._reverser: Process | None = None
         self._asked = folder / "asked"
         self._pods = folder / "pods.json"

@@ -46,7 +46,7 @@ rm -rf "$clone"
 """
 
 
-class MoreStages(Cluster):
+class DeploymentVariants(Cluster):
     """A cluster in which these pages are played."""
 
     def __init__(self, folder: Path) -> None:

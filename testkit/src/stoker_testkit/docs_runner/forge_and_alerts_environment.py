@@ -19,7 +19,7 @@ from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.docs_runner.cluster_environment import LOOK_SECONDS, PATIENCE, Cluster
 from stoker_testkit.docs_runner.cluster_manifests import NAMESPACE, RESOURCE
 from stoker_testkit.docs_runner.reader_environment import REPOSITORY, TOKEN
-from stoker_testkit.forges.gitea import Gitea, GiteaRepository
+from stoker_testkit.forges.gitea import GiteaRepository, GiteaServer
 from stoker_testkit.services.alert_receivers import ROUTING_KEY, AlertServices
 from stoker_testkit.wait_until import eventually
 
@@ -78,7 +78,7 @@ exit 1
 """
 
 
-class Companions(Cluster):
+class ForgeAndAlerts(Cluster):
     """All of these stages, by their names."""
 
     def __init__(self, folder: Path) -> None:
@@ -165,7 +165,7 @@ class Companions(Cluster):
 
     def _carried_over(self) -> GiteaRepository:
         """The plant's repository on a forge, where the reader, and somebody else, may merge."""
-        gitea = self._stack.enter_context(Gitea.start(self._folder / "gitea"))
+        gitea = self._stack.enter_context(GiteaServer.start(self._folder / "gitea"))
         gitea.request("POST", "/user/repos", {"name": "config", "default_branch": "main"})
         made = GiteaRepository(gitea, "config")
         parts = urlsplit(made.clone_url)

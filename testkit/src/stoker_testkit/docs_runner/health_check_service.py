@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 
-class AskedService(Stopped):
+class AskedService(Stoppable):
     """Listens until it is stopped; while the file `refuses` exists, every answer is 503."""
 
     def __init__(self, gateway: Callable[[], str], refuses: Path) -> None:

@@ -19,7 +19,7 @@ from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.sample_ignition_repository import plant
 from stoker_testkit.secret_leaks.tracked_credentials import planted
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 TOKEN = planted("stage-token")
 REPOSITORY = "https://git.example.net/plant/config.git"
@@ -55,7 +55,7 @@ echo '{{"title": "Edited by hand", "enabled": true}}' > "$file"
 """What somebody does whom the reader does not see, by the words of a mark `first`."""
 
 
-class Desk:
+class ReaderFolder:
     """A reader's own: a folder, a home, a PATH with the programs, git with the plant's repository."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -109,12 +109,12 @@ class Desk:
         path.chmod(0o600)
 
 
-class Standalone(Stopped):
+class Standalone(Stoppable):
     """A machine with a gateway, and no cluster."""
 
     def __init__(self, folder: Path) -> None:
         self._stack = ExitStack()
-        desk = Desk(folder, self._stack)
+        desk = ReaderFolder(folder, self._stack)
         pair = Authority().server().save(folder, "gateway")
         self.gateway = self._stack.enter_context(
             SimulatedGateway.start(folder / "data", tls=pair, scan_seconds=0.0)

@@ -25,7 +25,7 @@ RUNS_ON, EXIT, NOT_PLAYED, SHOWS, FIRST = "runs on", "exit", "not played", "show
 MARKS = (RUNS_ON, EXIT, NOT_PLAYED, SHOWS, FIRST)
 
 
-class Stage(Protocol):
+class DocsEnvironment(Protocol):
     """Where a play takes place."""
 
     folder: Path
@@ -39,7 +39,7 @@ class Stage(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class DocsSection:
     """The fences of one section."""
 
     page: str
@@ -52,21 +52,21 @@ class Play:
         return f"{self.page}#{self.section}"
 
 
-class PlayFailed(AssertionError):
+class DocsSectionFailed(AssertionError):
     """A command of a page did not do what the page says."""
 
 
-def plays(pages: Sequence[Page]) -> list[Play]:
+def plays(pages: Sequence[Page]) -> list[DocsSection]:
     """Every section that names a stage, in the order of the pages."""
     found = []
     for page in pages:
         staged = [fence for fence in page.fences if fence.stage and fence.language in ("sh", "yaml")]
         for (section, stage), fences in groupby(staged, lambda one: (one.section, one.stage)):
-            found.append(Play(page.name, section, stage, tuple(fences)))
+            found.append(DocsSection(page.name, section, stage, tuple(fences)))
     return found
 
 
-def play_and_check(play: Play, stage: Stage, seconds: float) -> None:
+def play_and_check(play: DocsSection, stage: DocsEnvironment, seconds: float) -> None:
     """Run it; PlayFailed with the fence at which it ended and what it said."""
     script = "\n".join(_script(play, stage.names))
     log = stage.folder.parent / f"{play.name.replace('/', '-')}.log"
@@ -74,15 +74,17 @@ def play_and_check(play: Play, stage: Stage, seconds: float) -> None:
         parts = said.split(SIGN)
         last = play.fences[int(parts[-1].partition(" ")[0])] if len(parts) > 1 else play.fences[0]
         if code:
-            raise PlayFailed(f"{last.place} ended with {code}:\n{said[-4000:]}\n{stage.tell()}")
+            raise DocsSectionFailed(f"{last.place} ended with {code}:\n{said[-4000:]}\n{stage.tell()}")
         for part in parts[1:]:
             fence = play.fences[int(part.partition(" ")[0])]
             wanted = fence.mark(SHOWS)
             if wanted is not None and _named(wanted, stage.names) not in part.partition("\n")[2]:
-                raise PlayFailed(f"{fence.place} does not show {wanted!r}, but:\n{part}\n{stage.tell()}")
+                raise DocsSectionFailed(
+                    f"{fence.place} does not show {wanted!r}, but:\n{part}\n{stage.tell()}"
+                )
 
 
-def _script(play: Play, names: Mapping[str, str]) -> Iterator[str]:
+def _script(play: DocsSection, names: Mapping[str, str]) -> Iterator[str]:
     yield "set -euo pipefail"
     for number, fence in enumerate(play.fences):
         text = _named(fence.text, names)
@@ -110,7 +112,7 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def _running(script: str, stage: Stage, log: Path, seconds: float) -> Iterator[tuple[int, str]]:
+def _running(script: str, stage: DocsEnvironment, log: Path, seconds: float) -> Iterator[tuple[int, str]]:
     """How it ended, and what it said; whatever it has started is ended with it."""
     with log.open("wb") as sink:
         process = subprocess.Popen(

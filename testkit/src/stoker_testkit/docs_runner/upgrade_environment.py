@@ -17,7 +17,7 @@ OLD = "0.0.1"
 METADATA = f"Metadata-Version: 2.1\nName: stoker\nVersion: {OLD}\n"
 
 
-class Machine(Standalone):
+class UpgradedMachine(Standalone):
     """What `docs/standalone.md` leaves behind, from another day."""
 
     def __init__(self, folder: Path) -> None:

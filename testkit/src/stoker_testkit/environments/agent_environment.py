@@ -20,18 +20,18 @@ from stoker.api.agent_spec import AgentSpec, encode
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
 from stoker.api.to_intent import settle
-from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
+from stoker.domain.protocol import AgentMetadata, GatewayReport, SyncState
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.layout.protected_paths import STAGING
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
-from stoker_testkit.gateway.scan_loader import Loader
+from stoker_testkit.gateway.scan_loader import ScanLoader
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker_testkit.gateway.torn_reads.scan_recorder import Witness
+from stoker_testkit.gateway.torn_reads.scan_recorder import ScanRecorder
 from stoker_testkit.processes import free_port
 from stoker_testkit.repositories.bare_repository import Files, Repository
 from stoker_testkit.repositories.sample_ignition_repository import VIEWS, view
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 SERVICE = "services/filler"
@@ -51,14 +51,14 @@ def project(name: str, version: int, views: int = 3) -> dict[str, str]:
 
 
 @dataclass
-class AgentPlant(Stopped):
+class AgentPlant(Stoppable):
     """Everything of one resource."""
 
     cluster: ClusterAccess
     namespace: str
     folder: Path
     repository: Repository
-    metadata: Metadata
+    metadata: AgentMetadata
     kubeconfig: Path
     pods: list[AgentPod] = field(default_factory=list)
     gateways: dict[str, SimulatedGateway] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class AgentPlant(Stopped):
     def create(
         cls, cluster: ClusterAccess, namespace: str, folder: Path, repository: Repository, url: str
     ) -> AgentPlant:
-        metadata = Metadata(ref=GitRef("main"), trigger="spec", git_url=RepoUrl(url))
+        metadata = AgentMetadata(ref=GitRef("main"), trigger="spec", git_url=RepoUrl(url))
         kubeconfig = cluster.kubeconfig("admin", namespace=namespace)
         return cls(cluster, namespace, folder, repository, metadata, kubeconfig)
 
@@ -141,7 +141,7 @@ class AgentPlant(Stopped):
             key,
             patience=PATIENCE,
             pod=pod,
-            sync_status=SyncStatus.SYNCED,
+            sync_status=SyncState.SYNCED,
             reason="",
             synced_commit=commit,
             held_projects=(),
@@ -194,7 +194,7 @@ def check(pod: AgentPod, wanted: Mapping[str, bytes], gateway: SimulatedGateway 
 
 def unread(gateway: SimulatedGateway) -> list[str]:
     """What a gateway holds otherwise than it lies on its disk: somebody has forgotten a scan."""
-    disk = Loader(gateway.data_dir, Witness())
+    disk = ScanLoader(gateway.data_dir, ScanRecorder())
     there = {name: it.resources for name, it in disk.projects(rewrites=False).items()}
     on_disk = {f"{name}/{path}": it.digest for name, those in there.items() for path, it in those.items()}
     held = {f"{name}/{path}": it for name, those in gateway.projects.items() for path, it in those.items()}

@@ -20,26 +20,26 @@ from typing import Any
 
 from stoker.domain.clock import parse_rfc3339, rfc3339
 from stoker.domain.errors import StokerError
-from stoker.domain.intent.intent import FrontDoor
-from stoker.domain.protocol import GatewayReport, Metadata, labels_of, metadata_map, status_map
+from stoker.domain.intent.intent import SyncResourceKind
+from stoker.domain.protocol import AgentMetadata, GatewayReport, labels_of, metadata_map, status_map
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.kubelet.atomic_writer import podinfo, swap
 from stoker_testkit.processes import Process
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 30.0
 
 
 @dataclass
-class AgentPod(Stopped):
+class AgentPod(Stoppable):
     """One pod; `start` and `stop` its agent as often as the story needs."""
 
     root: Path
     name: str
     namespace: str
     resource: str
-    kind: FrontDoor = FrontDoor.STOKER
+    kind: SyncResourceKind = SyncResourceKind.STOKER
     gateway: str = ""
     annotations: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class AgentPod(Stopped):
         *,
         name: str = "gateway-0",
         resource: str = "plant",
-        kind: FrontDoor = FrontDoor.STOKER,
+        kind: SyncResourceKind = SyncResourceKind.STOKER,
         gateway: str = "filler",
         annotations: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -198,11 +198,11 @@ class ResourceMaps:
     cluster: ClusterAccess
     namespace: str
     resource: str = "plant"
-    kind: FrontDoor = FrontDoor.STOKER
+    kind: SyncResourceKind = SyncResourceKind.STOKER
 
-    def publish(self, metadata: Metadata | Mapping[str, str]) -> None:
+    def publish(self, metadata: AgentMetadata | Mapping[str, str]) -> None:
         """Write the metadata map, new or over what is there."""
-        data = metadata.data() if isinstance(metadata, Metadata) else dict(metadata)
+        data = metadata.data() if isinstance(metadata, AgentMetadata) else dict(metadata)
         self._write(metadata_map(self.kind, self.resource), data)
 
     def withdraw(self) -> None:

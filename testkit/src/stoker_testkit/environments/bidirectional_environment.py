@@ -12,22 +12,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoker.controller.bidirectional.inbox_keys import parcels_in
-from stoker.controller.bidirectional.proposal import Carrier
-from stoker.controller.bidirectional.types import Accepted, Ask, Parcel, RawChangeSet, Sender, Standing
-from stoker.controller.bidirectional.worker import Acceptor
+from stoker.controller.bidirectional.proposal import ChangeSetProcessor
+from stoker.controller.bidirectional.types import (
+    BidirectionalRequest,
+    BidirectionalResult,
+    ChangeSetSender,
+    GatewayChangesState,
+    RawChangeSet,
+    ReceivedChangeSet,
+)
+from stoker.controller.bidirectional.worker import BidirectionalWorker
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.files import Excludes, FilesIntent, Mapping
-from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Identity
-from stoker.domain.intent.policies import Bidirectional, GatewayPolicies
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import ExcludePolicy, FileMapping, FilesIntent
+from stoker.domain.intent.intent import GatewayIntent, ResourceIdentity, SyncResourceKind
+from stoker.domain.intent.policies import BidirectionalPolicy, GatewayPolicies
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.protocol import ChangeSetReply
 from stoker.domain.protocol.change_set_codec import chunk_key
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.forges import Forge
-from stoker.git.auth.credentials import Access
+from stoker.git.auth.credentials import RepoAccess
 from stoker.git.process.runner import GitRunner
 from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.forges.in_memory_forge import PlayedForge
@@ -51,19 +58,19 @@ class PlayedController:
 
     repository: Repository
     clock: Clock
-    policy: Bidirectional
+    policy: BidirectionalPolicy
     folder: Path
     forge: PlayedForge = field(init=False)
-    acceptor: Acceptor = field(init=False)
+    acceptor: BidirectionalWorker = field(init=False)
     maps: dict[str, dict[str, bytes]] = field(default_factory=dict)
     attempts: dict[str, str] = field(default_factory=dict)
     """By map: the annotation that says which change set is being decoded."""
     process_ends_when_marked: bool = False
     processes: int = 0
-    published: dict[str, ChangesAnswer] = field(default_factory=dict)
+    published: dict[str, ChangeSetReply] = field(default_factory=dict)
     commit: CommitId | None = None
     """What agents are told to be at."""
-    standings: dict[str, Standing] = field(default_factory=dict)
+    standings: dict[str, GatewayChangesState] = field(default_factory=dict)
     behind: frozenset[str] = frozenset()
     """Gateways that wait for a gate."""
     opened: int = 0
@@ -75,12 +82,12 @@ class PlayedController:
         self.acceptor = self._made()
 
     @property
-    def source(self) -> Source:
-        return Source(RepoUrl(f"file://{self.repository.path}"), GitRef("main"))
+    def source(self) -> SourceIntent:
+        return SourceIntent(RepoUrl(f"file://{self.repository.path}"), GitRef("main"))
 
     @property
     def files(self) -> FilesIntent:
-        return FilesIntent((Mapping(FOLDER, ""),), excludes=Excludes(("projects/secret/**",)))
+        return FilesIntent((FileMapping(FOLDER, ""),), excludes=ExcludePolicy(("projects/secret/**",)))
 
     @property
     def values(self) -> TemplateValues:
@@ -93,16 +100,16 @@ class PlayedController:
         if forgetful:
             self.standings = {}
 
-    async def read(self, key: ResourceKey, parcel: Parcel) -> RawChangeSet | None:
-        """As `stoker.controller.bidirectional.inbox.Reader`."""
+    async def read(self, key: ResourceKey, parcel: ReceivedChangeSet) -> RawChangeSet | None:
+        """As `stoker.controller.bidirectional.inbox.InboxReader`."""
         try:
             parts = tuple(self.maps[name][place] for name, place in parcel.chunks)
         except KeyError:
             return None
         return RawChangeSet(parts, self.attempts.get(parcel.chunks[0][0], ""))
 
-    async def mark(self, key: ResourceKey, parcel: Parcel, attempt: str) -> None:
-        """As `stoker.controller.bidirectional.inbox.Reader`."""
+    async def mark(self, key: ResourceKey, parcel: ReceivedChangeSet, attempt: str) -> None:
+        """As `stoker.controller.bidirectional.inbox.InboxReader`."""
         self.attempts[parcel.chunks[0][0]] = attempt
         if self.process_ends_when_marked and attempt:
             self.process_ends_when_marked = False
@@ -113,9 +120,9 @@ class PlayedController:
         for number, chunk in enumerate(chunks):
             self.maps.setdefault(f"map-{number}", {})[chunk_key(GATEWAY, set_id, number)] = chunk
 
-    def look(self) -> Accepted:
+    def look(self) -> BidirectionalResult:
         """The first half of a pass."""
-        return self.acceptor.look(KEY, self.ask(), Accepted(self.published, self.standings))
+        return self.acceptor.look(KEY, self.ask(), BidirectionalResult(self.published, self.standings))
 
     def publish(self) -> None:
         """Its second half: agents are told of the commit and of the answers at once."""
@@ -139,7 +146,7 @@ class PlayedController:
 
     def intent(self) -> GatewayIntent:
         return GatewayIntent(
-            Identity(FrontDoor.STOKER, "plant", "line"),
+            ResourceIdentity(SyncResourceKind.STOKER, "plant", "line"),
             GATEWAY,
             self.source,
             self.files,
@@ -147,20 +154,20 @@ class PlayedController:
             GatewayPolicies(bidirectional=self.policy),
         )
 
-    def ask(self) -> Ask:
-        return Ask(
+    def ask(self) -> BidirectionalRequest:
+        return BidirectionalRequest(
             self.policy,
             self.source,
             self.commit or self.repository.tip(),
             60.0,
-            senders={GATEWAY: Sender(GATEWAY, GATEWAY, GATEWAY, self.intent)},
+            senders={GATEWAY: ChangeSetSender(GATEWAY, GATEWAY, GATEWAY, self.intent)},
             parcels=parcels_in(self.maps),
             behind=self.behind,
         )
 
-    def _made(self) -> Acceptor:
+    def _made(self) -> BidirectionalWorker:
         self.processes += 1
-        carrier = Carrier(
+        carrier = ChangeSetProcessor(
             self._git,
             self.folder / "cache",
             _anybody,
@@ -171,12 +178,12 @@ class PlayedController:
             process=f"process-{self.processes}",
         )
         ignored: Callable[[ResourceKey], None] = lambda key: None  # noqa: E731 - passes are played by hand
-        return Acceptor(carrier, self.clock, found=ignored, random=lambda: 0.0)
+        return BidirectionalWorker(carrier, self.clock, found=ignored, random=lambda: 0.0)
 
     def _count(self, key: ResourceKey) -> None:
         self.opened += 1
 
-    async def _forge(self, namespace: str, source: Source, policy: Bidirectional) -> Forge:
+    async def _forge(self, namespace: str, source: SourceIntent, policy: BidirectionalPolicy) -> Forge:
         if self.forge_error is not None:
             raise self.forge_error
         return self.forge
@@ -188,5 +195,5 @@ async def working() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _anybody(namespace: str, source: Source) -> Access:
-    return Access()
+async def _anybody(namespace: str, source: SourceIntent) -> RepoAccess:
+    return RepoAccess()

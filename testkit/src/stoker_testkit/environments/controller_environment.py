@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stoker.domain.intent.intent import FrontDoor
-from stoker.domain.protocol import Metadata, metadata_map
+from stoker.domain.intent.intent import SyncResourceKind
+from stoker.domain.protocol import AgentMetadata, metadata_map
 from stoker_testkit.chart.controller_rbac import CONTROLLER, LEASE, controller_rules
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.namespace_objects import PlainObjects, condition_in
 from stoker_testkit.environments.stub_gateway_pods import PlayedPod, gateway_pod
 from stoker_testkit.processes import Process
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 45.0
 
 
 @dataclass
-class Site(PlainObjects, Stopped):
+class Site(PlainObjects, Stoppable):
     """One namespace and the controllers that work in it."""
 
     folder: Path
@@ -100,7 +100,7 @@ class Site(PlainObjects, Stopped):
         name: str,
         resource: str,
         *,
-        kind: FrontDoor = FrontDoor.STOKER,
+        kind: SyncResourceKind = SyncResourceKind.STOKER,
         gateway: str = "",
         account: str = "default",
         injected: bool = True,
@@ -146,16 +146,22 @@ class Site(PlainObjects, Stopped):
         )
         return self.condition(kind, name, type_)[2]
 
-    def metadata(self, resource: str, kind: FrontDoor = FrontDoor.STOKER) -> Metadata | None:
+    def metadata(
+        self, resource: str, kind: SyncResourceKind = SyncResourceKind.STOKER
+    ) -> AgentMetadata | None:
         data = self.get("ConfigMap", metadata_map(kind, resource)).get("data")
-        return None if data is None else Metadata.parse(data)
+        return None if data is None else AgentMetadata.parse(data)
 
     def until_told(
-        self, resource: str, kind: FrontDoor = FrontDoor.STOKER, patience: float = PATIENCE, **wanted: object
-    ) -> Metadata:
+        self,
+        resource: str,
+        kind: SyncResourceKind = SyncResourceKind.STOKER,
+        patience: float = PATIENCE,
+        **wanted: object,
+    ) -> AgentMetadata:
         """Wait until agents are told this; a function as a value is asked."""
 
-        def told() -> list[Metadata]:
+        def told() -> list[AgentMetadata]:
             found = self.metadata(resource, kind)
             fits = found is not None and all(_fits(getattr(found, name), one) for name, one in wanted.items())
             return [found] if fits and found is not None else []

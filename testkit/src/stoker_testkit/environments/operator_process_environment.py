@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stoker_testkit.chart.process_release import Release
+from stoker_testkit.chart.process_release import ProcessRelease
 from stoker_testkit.environments.operator_environment import GatewaySite
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker_testkit.kubelet.process_containers import GatewayImage
@@ -16,13 +16,18 @@ from stoker_testkit.kubelet.process_kubelet import ProcessKubelet
 class OperatedSite(GatewaySite):
     """One namespace."""
 
-    release: Release = field(kw_only=True)
+    release: ProcessRelease = field(kw_only=True)
     kubelet: ProcessKubelet = field(kw_only=True)
     image: GatewayImage = field(kw_only=True)
 
     @classmethod
     def open(
-        cls, release: Release, kubelet: ProcessKubelet, image: GatewayImage, namespace: str, folder: Path
+        cls,
+        release: ProcessRelease,
+        kubelet: ProcessKubelet,
+        image: GatewayImage,
+        namespace: str,
+        folder: Path,
     ) -> OperatedSite:
         """Make the namespace with the key of its gateways."""
         release.cluster.create_namespace(namespace)

@@ -13,18 +13,25 @@ from datetime import UTC, datetime, timedelta
 
 from stoker.api.spec.status import GatewayStatus
 from stoker.api.spec.status import SyncStatus as Status
-from stoker.controller.cache.gateways import Fleet, Gateway
-from stoker.controller.cache.pods import AgentState, SeenPod
-from stoker.controller.rollout import Checked, Release, Situation, release
+from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
+from stoker.controller.cache.pods import AgentState, CachedPod
+from stoker.controller.rollout import RolloutDecision, RolloutInputs, StageHealthResult, release
 from stoker.controller.rollout.approval import ahead
 from stoker.controller.status.gateway_conditions import pending
-from stoker.domain.intent.annotation_requests import GivenApproval, Requests
-from stoker.domain.intent.delivery import Approval, Deployment, RateLimit, takes_approval
-from stoker.domain.intent.policies import GatewayAccess
-from stoker.domain.protocol import GatewayReport, Metadata, Mode, PendingPlan, SyncStatus, Target
+from stoker.domain.intent.annotation_requests import ApprovalGrant, ResourceRequests
+from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, RateLimitPolicy, takes_approval
+from stoker.domain.intent.policies import GatewayAccessPolicy
+from stoker.domain.protocol import (
+    AgentMetadata,
+    GatewayReport,
+    GatewayTarget,
+    PendingPlanReport,
+    SyncMode,
+    SyncState,
+)
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.kube.runtime.conditions import Moment, put
+from stoker.kube.runtime.conditions import ConditionStamp, put
 
 BEGIN = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 
@@ -39,62 +46,62 @@ class PlayedFleet:
     """All that there is; every gateway begins at commit 0, and commit 1 has just come."""
 
     names: tuple[str, ...]
-    deployment: Deployment = field(default_factory=Deployment)
-    rate_limit: RateLimit | None = None
-    approval: Approval = field(default_factory=Approval)
+    deployment: DeploymentPolicy = field(default_factory=DeploymentPolicy)
+    rate_limit: RateLimitPolicy | None = None
+    approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     profiles: dict[str, str] = field(default_factory=dict)
     waits_for: dict[str, tuple[str, ...]] = field(default_factory=dict)
     number: int = 1
     now: datetime = BEGIN
     reports: dict[str, GatewayReport | None] = field(default_factory=dict)
-    published: Metadata = field(default_factory=lambda: Metadata(commit=commit(0)))
+    published: AgentMetadata = field(default_factory=lambda: AgentMetadata(commit=commit(0)))
     status: Status = field(default_factory=Status)
-    given: GivenApproval | None = None
+    given: ApprovalGrant | None = None
     approved_plans: tuple[str, ...] = ()
     asked: int = 0
     check: str | None = ""
     """What a health check says is wrong; None: it has not answered."""
     salt: int = 0
     """Another number makes other plans of the same commits."""
-    last: Release = field(default_factory=Release)
+    last: RolloutDecision = field(default_factory=RolloutDecision)
     overrides: dict[str, str] = field(default_factory=dict)
     """Refs of their own."""
-    access: GatewayAccess = field(default_factory=GatewayAccess)
+    access: GatewayAccessPolicy = field(default_factory=GatewayAccessPolicy)
 
     def __post_init__(self) -> None:
         for name in self.names:
             self.reports[name] = GatewayReport(
-                name, sync_status=SyncStatus.SYNCED, synced_commit=commit(0), commit=commit(0)
+                name, sync_status=SyncState.SYNCED, synced_commit=commit(0), commit=commit(0)
             )
 
     @property
     def new(self) -> CommitId:
         return commit(self.number)
 
-    def gateway(self, name: str) -> Gateway:
-        pod = SeenPod(name, "plant", {}, {}, "default", AgentState.READY)
+    def gateway(self, name: str) -> FleetGateway:
+        pod = CachedPod(name, "plant", {}, {}, "default", AgentState.READY)
         profile, override = self.profiles.get(name, ""), self.overrides.get(name, "")
-        return Gateway(pod, name, name, profile, override, report=self.reports[name], target=name)
+        return FleetGateway(pod, name, name, profile, override, report=self.reports[name], target=name)
 
-    def told(self, name: str) -> Target:
+    def told(self, name: str) -> GatewayTarget:
         """The order that an agent finds."""
         found = self.published.targets.get(name)
         if found is not None or self.published.commit is None:
-            return found or Target(commit(0))
+            return found or GatewayTarget(commit(0))
         # An agent whose changes take an approval demands a release of its own.
         held = takes_approval(name, self.approval, self.deployment)
-        return Target(self.published.commit, Mode.PLAN if held else Mode.APPLY)
+        return GatewayTarget(self.published.commit, SyncMode.PLAN if held else SyncMode.APPLY)
 
     def has_it(self) -> set[str]:
         """Who is told to apply the newest commit."""
         orders = {name: self.told(name) for name in self.names}
-        return {name for name, one in orders.items() if one.commit == self.new and one.mode is Mode.APPLY}
+        return {name for name, one in orders.items() if one.commit == self.new and one.mode is SyncMode.APPLY}
 
-    def decide(self, *, after: float = 0.0) -> Release:
+    def decide(self, *, after: float = 0.0) -> RolloutDecision:
         """One pass of a controller, so many seconds later."""
         self.now += timedelta(seconds=after)
-        fleet = Fleet(tuple(self.gateway(name) for name in sorted(self.names)))
-        situation = Situation(
+        fleet = GatewayFleet(tuple(self.gateway(name) for name in sorted(self.names)))
+        situation = RolloutInputs(
             fleet,
             self.new,
             "main",
@@ -102,7 +109,7 @@ class PlayedFleet:
             self.deployment,
             self.rate_limit,
             self.approval,
-            Requests(approval=self.given, approved_plans=self.approved_plans),
+            ResourceRequests(approval=self.given, approved_plans=self.approved_plans),
             self.waits_for,
             published=self.published,
             before=self.status,
@@ -111,15 +118,15 @@ class PlayedFleet:
         )
         made = release(situation)
         if made.check_up is not None and self.check is not None:
-            made = release(replace(situation, checked=Checked(made.check_up, self.check)))
+            made = release(replace(situation, checked=StageHealthResult(made.check_up, self.check)))
         self.last = made
-        self.published = Metadata(commit=self.new, targets=made.targets)
+        self.published = AgentMetadata(commit=self.new, targets=made.targets)
         seen = tuple(
             GatewayStatus(name=one.name, pod_name=one.pod.name, synced_commit=one.synced_commit or None)
             for one in fleet.gateways
         )
         said = pending(fleet, made, ahead(self.given, self.status, self.now))
-        at = Moment(1, self.now)
+        at = ConditionStamp(1, self.now)
         self.status = Status(
             release=made.progress,
             approval=made.approval,
@@ -136,27 +143,27 @@ class PlayedFleet:
         report = self.reports[name] or GatewayReport(name)
         at = report.synced_commit == told.commit
         digest = hashlib.sha256(f"{name} {told.commit} {self.salt}".encode()).hexdigest()
-        if not at and (told.mode is Mode.PLAN or (told.plan and told.plan != digest)):
-            plan = PendingPlan(digest, Reason.PLAN_PENDING, told.commit, 1, 2, 3)
+        if not at and (told.mode is SyncMode.PLAN or (told.plan and told.plan != digest)):
+            plan = PendingPlanReport(digest, Reason.PLAN_PENDING, told.commit, 1, 2, 3)
             self.reports[name] = replace(
-                report, sync_status=SyncStatus.PENDING, commit=told.commit, pending_plan=plan
+                report, sync_status=SyncState.PENDING, commit=told.commit, pending_plan=plan
             )
-        elif told.mode is Mode.PLAN:
+        elif told.mode is SyncMode.PLAN:
             return
         elif fails:
             self.reports[name] = replace(
                 report,
-                sync_status=SyncStatus.ERROR,
+                sync_status=SyncState.ERROR,
                 commit=told.commit,
                 reason=Reason.SOURCE_EMPTY,
                 error_message="nothing is there",
             )
-        elif not at and report.sync_status is not SyncStatus.SYNCING:
-            self.reports[name] = replace(report, sync_status=SyncStatus.SYNCING, commit=told.commit)
+        elif not at and report.sync_status is not SyncState.SYNCING:
+            self.reports[name] = replace(report, sync_status=SyncState.SYNCING, commit=told.commit)
         else:
             self.reports[name] = replace(
                 report,
-                sync_status=SyncStatus.SYNCED,
+                sync_status=SyncState.SYNCED,
                 commit=told.commit,
                 synced_commit=told.commit,
                 pending_plan=None,
@@ -171,7 +178,7 @@ class PlayedFleet:
     def approve(self, ref: str = "", *plans: str, by: str = "lead") -> None:
         """Somebody approves, a second from now."""
         self.now += timedelta(seconds=1)
-        self.given = GivenApproval(by, self.now, GitRef(ref) if ref else None)
+        self.given = ApprovalGrant(by, self.now, GitRef(ref) if ref else None)
         self.approved_plans = plans
 
     def stages(self) -> dict[str, str]:

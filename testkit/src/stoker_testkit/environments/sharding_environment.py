@@ -16,7 +16,7 @@ from stoker_testkit.chart.controller_rbac import CONTROLLER, controller_rules
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.controller_environment import Site
 from stoker_testkit.processes import Process, free_ports
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 PORTS = ("metrics-bind-address", "health-probe-bind-address", "receiver-bind-address")
 
@@ -52,7 +52,7 @@ class ShardProcess:
 
 
 @dataclass
-class ShardedSite(Stopped):
+class ShardedSite(Stoppable):
     """`home` and the sites of all other namespaces."""
 
     home: Site

@@ -19,13 +19,13 @@ from typing import Any
 
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.fs.data_folder import open_regular
-from stoker.fs.folder_cursor import Descent
+from stoker.fs.folder_cursor import DirWalk
 from stoker.snapshots.folder_storage import FolderStorage
-from stoker.snapshots.repository import Snapshots
-from stoker.snapshots.storage import Storage
-from stoker.snapshots.types import Found, KeptFile, Snapshot
+from stoker.snapshots.repository import SnapshotRepository
+from stoker.snapshots.storage import ObjectStorage
+from stoker.snapshots.types import ScannedFile, Snapshot, SnapshotFile
 
-Files = dict[str, tuple[bytes, int]]
+SnapshotFiles = dict[str, tuple[bytes, int]]
 """By path, content and mode."""
 
 
@@ -35,7 +35,7 @@ class SnapshotSite:
     def __init__(
         self,
         folder: Path,
-        storage: Storage | None = None,
+        storage: ObjectStorage | None = None,
         *,
         gateway: str = "site",
         clock: Callable[[], float] = time.time,
@@ -45,7 +45,7 @@ class SnapshotSite:
         self.data.mkdir(parents=True, exist_ok=True)
         (folder / "store").mkdir(exist_ok=True)
         self.storage = storage or FolderStorage(folder / "store", gateway)
-        self.snapshots = Snapshots(self.storage, gateway, clock=clock)
+        self.snapshots = SnapshotRepository(self.storage, gateway, clock=clock)
         self.opened: list[str] = []
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
@@ -54,12 +54,12 @@ class SnapshotSite:
         place.write_bytes(content)
         place.chmod(mode)
 
-    def files(self) -> Files:
+    def files(self) -> SnapshotFiles:
         return {
             found.path: ((self.data / found.path).read_bytes(), found.mode) for found in found_in(self.data)
         }
 
-    def take(self, known: Mapping[str, KeptFile] | None = None, **options: Any) -> Snapshot:
+    def take(self, known: Mapping[str, SnapshotFile] | None = None, **options: Any) -> Snapshot:
         """A snapshot of all files; `known` are those of which the content need not be looked at."""
         found = found_in(self.data)
         if known is not None:
@@ -68,7 +68,7 @@ class SnapshotSite:
         self.opened = []
         root = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with Descent(root) as descent:
+            with DirWalk(root) as descent:
 
                 def open_file(path: str) -> int:
                     self.opened.append(path)
@@ -79,7 +79,7 @@ class SnapshotSite:
         finally:
             os.close(root)
 
-    def restored(self, snapshot_id: str) -> Files:
+    def restored(self, snapshot_id: str) -> SnapshotFiles:
         """What a restore would write."""
         opened = self.snapshots.open(snapshot_id)
         files = opened.manifest.files
@@ -90,9 +90,9 @@ class SnapshotSite:
         }
 
 
-def found_in(folder: Path, below: str = "") -> list[Found]:
+def found_in(folder: Path, below: str = "") -> list[ScannedFile]:
     """Every regular file, in the order of paths; symlinks and whatever else lies there are not looked at."""
-    found: list[Found] = []
+    found: list[ScannedFile] = []
     with os.scandir(folder / below) as entries:
         ordered = sorted(entries, key=lambda entry: entry.name)
     for entry in ordered:
@@ -101,5 +101,5 @@ def found_in(folder: Path, below: str = "") -> list[Found]:
             found += found_in(folder, path)
         elif entry.is_file(follow_symlinks=False):
             there = entry.stat(follow_symlinks=False)
-            found.append(Found(path, there.st_size, there.st_mode & 0o777))
+            found.append(ScannedFile(path, there.st_size, there.st_mode & 0o777))
     return found

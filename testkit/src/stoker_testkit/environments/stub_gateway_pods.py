@@ -12,12 +12,12 @@ from typing import Any
 
 from stoker.agent.status.publisher import manager_for
 from stoker.api.to_intent.pod_facts import PodFacts, gateway_name, status_key
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol import (
+    AgentMetadata,
     GatewayReport,
-    Metadata,
     StatusKeyMode,
-    SyncStatus,
+    SyncState,
     labels_of,
     metadata_map,
     status_map,
@@ -32,7 +32,7 @@ def gateway_pod(
     namespace: str,
     resource: str,
     *,
-    kind: FrontDoor = FrontDoor.STOKER,
+    kind: SyncResourceKind = SyncResourceKind.STOKER,
     gateway: str = "",
     account: str = "default",
     injected: bool = True,
@@ -79,7 +79,7 @@ def agent_is(ready: bool, *, started: bool = True) -> dict[str, Any]:
     return {"status": {"phase": "Running" if ready else "Pending", "initContainerStatuses": [agent]}}
 
 
-def report_map(kind: FrontDoor, resource: str, namespace: str, name: str, key: str, text: str) -> Any:
+def report_map(kind: SyncResourceKind, resource: str, namespace: str, name: str, key: str, text: str) -> Any:
     """What an agent applies: its own key of a status map."""
     meta = {"name": name, "namespace": namespace, "labels": labels_of(kind, resource)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
@@ -92,7 +92,7 @@ class PlayedPod:
     objects: PlainObjects
     name: str
     resource: str
-    kind: FrontDoor
+    kind: SyncResourceKind
     gateway: str
     labels: dict[str, str]
 
@@ -101,7 +101,7 @@ class PlayedPod:
         path = f"{self.objects.path_of('Pod', self.name)}/status"
         self.objects.patch(path, agent_is(ready, started=started))
 
-    def report(self, commit: str = "", status: SyncStatus = SyncStatus.SYNCED, **more: Any) -> None:
+    def report(self, commit: str = "", status: SyncState = SyncState.SYNCED, **more: Any) -> None:
         """What its agent applies: to the map and under the key that it was told to use."""
         told = self._told()
         by_pod = told is not None and told.status_key_mode is StatusKeyMode.POD
@@ -113,7 +113,7 @@ class PlayedPod:
         said: dict[str, Any] = {
             "ref": str(told.ref) if told is not None and told.ref else "",
             "commit": commit,
-            "synced_commit": commit if status is SyncStatus.SYNCED else "",
+            "synced_commit": commit if status is SyncState.SYNCED else "",
             "synced_ref": str(told.ref) if told is not None and told.ref else "",
             "files_changed": 3,
             **more,
@@ -143,6 +143,6 @@ class PlayedPod:
         path = f"{self.objects.path_of('Pod', self.name)}?gracePeriodSeconds=0"
         require(self.objects.cluster.request("DELETE", path), 200)
 
-    def _told(self) -> Metadata | None:
+    def _told(self) -> AgentMetadata | None:
         data = self.objects.get("ConfigMap", metadata_map(self.kind, self.resource)).get("data")
-        return None if data is None else Metadata.parse(data)
+        return None if data is None else AgentMetadata.parse(data)

@@ -41,7 +41,7 @@ class WatchedFolder:
         return path.read_text() if path.is_file() else ""
 
     @contextmanager
-    def watching(self, *more: str, flags: bool = True, interval: str = "1h") -> Iterator[Watching]:
+    def watching(self, *more: str, flags: bool = True, interval: str = "1h") -> Iterator[WatchProcess]:
         command = [sys.executable, "-m", "stoker", "sync", "--watch", f"--data-dir={self.data}"]
         command += [f"--cache-dir={self.place / 'cache'}", "--log-format=json"]
         command += ["--health-address=127.0.0.1:0", "--metrics-address=127.0.0.1:0"]
@@ -50,10 +50,10 @@ class WatchedFolder:
         if flags:
             command += [f"--repo={self.url}", "--ref=main", "--map=s:projects/P", f"--interval={interval}"]
         with Process.start("watch", [*command, *more], log=self.log) as process:
-            yield Watching(self, process)
+            yield WatchProcess(self, process)
 
 
-class Watching:
+class WatchProcess:
     """The process, by what it writes and answers."""
 
     def __init__(self, site: WatchedFolder, process: Process) -> None:

@@ -32,7 +32,7 @@ _PAUSE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailpointAction:
     """What happens where, and at which turn."""
 
     name: str
@@ -41,7 +41,7 @@ class Failure:
     file: Path | None = None
 
     @classmethod
-    def parsed(cls, text: str) -> Failure:
+    def parsed(cls, text: str) -> FailpointAction:
         match = _SPEC.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is not NAME[:N][=ACTION]")
@@ -79,7 +79,7 @@ class Failure:
                 time.sleep(_PAUSE)
 
 
-def arm(*failures: Failure) -> None:
+def arm(*failures: FailpointAction) -> None:
     """From now on this process fails as told."""
     turns: Counter[str] = Counter()
 
@@ -95,7 +95,7 @@ def arm(*failures: Failure) -> None:
 def main(arguments: list[str]) -> None:
     try:
         cut = arguments.index("--")
-        failures = [Failure.parsed(text) for text in arguments[:cut]]
+        failures = [FailpointAction.parsed(text) for text in arguments[:cut]]
     except ValueError as error:
         sys.exit(f"python -m stoker_testkit.faults.failpoints NAME[:N][=ACTION] ... -- ARGUMENTS: {error}")
     arm(*failures)

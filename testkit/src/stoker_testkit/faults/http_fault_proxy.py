@@ -27,13 +27,13 @@ from yarl import URL
 from stoker_testkit.certificates import KeyPair
 from stoker_testkit.event_loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
 from stoker_testkit.faults.stream_faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 _HOP_BY_HOP = (hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredFault:
     """The request never reaches the server; this is the answer."""
 
     status: int
@@ -51,8 +51,8 @@ class HttpRequest:
 
 
 @dataclass(slots=True)
-class _Rule:
-    fault: Fault | Answered
+class _FaultRule:
+    fault: Fault | AnsweredFault
     path: re.Pattern[str]
     method: str | None
     left: int | None
@@ -61,7 +61,7 @@ class _Rule:
         return self.method in (None, request.method) and bool(self.path.search(request.raw_path))
 
 
-class HttpFaultProxy(Stopped):
+class HttpFaultProxy(Stoppable):
     """Listens on a free port of 127.0.0.1 and passes requests on to the server at `target`."""
 
     def __init__(self, target: str) -> None:
@@ -70,7 +70,7 @@ class HttpFaultProxy(Stopped):
         self.struck = Counter[FaultKind]()
         """How often each kind of fault has really hit a body."""
         self._target = target.rstrip("/")
-        self._rules: list[_Rule] = []
+        self._rules: list[_FaultRule] = []
         self._bodies: dict[FaultyStream, web.BaseRequest] = {}
         self._loop = LoopThread("http-fault-proxy")
         self._session: aiohttp.ClientSession
@@ -85,7 +85,12 @@ class HttpFaultProxy(Stopped):
         return proxy
 
     def arm(
-        self, fault: Fault | Answered, path: str = "", *, method: str | None = None, times: int | None = 1
+        self,
+        fault: Fault | AnsweredFault,
+        path: str = "",
+        *,
+        method: str | None = None,
+        times: int | None = 1,
     ) -> None:
         """Let the next `times` requests (all if None) suffer it whose path and query match the pattern.
 
@@ -93,7 +98,7 @@ class HttpFaultProxy(Stopped):
         """
         if isinstance(fault, Fault) and fault.direction is not Direction.TO_CLIENT:
             raise ValueError("a fault inside HTTP strikes at the answer, not at the request")
-        self._loop.call(self._rules.append, _Rule(fault, re.compile(path), method, times))
+        self._loop.call(self._rules.append, _FaultRule(fault, re.compile(path), method, times))
 
     def inject(self, fault: Fault) -> None:
         """Let all answers suffer it whose body is on its way, such as open watches."""
@@ -154,7 +159,7 @@ class HttpFaultProxy(Stopped):
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         fault = self._fault_for(request)
-        if isinstance(fault, Answered):
+        if isinstance(fault, AnsweredFault):
             self._record(request, fault.status)
             return web.Response(status=fault.status, body=fault.body, headers=fault.headers)
         response = web.StreamResponse()
@@ -177,7 +182,7 @@ class HttpFaultProxy(Stopped):
             _end(request, FaultKind.RESET)
         return response
 
-    def _fault_for(self, request: web.BaseRequest) -> Fault | Answered | None:
+    def _fault_for(self, request: web.BaseRequest) -> Fault | AnsweredFault | None:
         rule = next((rule for rule in self._rules if rule.matches(request)), None)
         if rule is None:
             return None

@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 
 from stoker_testkit.event_loop_thread import LoopThread, stop_accepting
 from stoker_testkit.faults.stream_faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 CHUNK_BYTES = 64 * 1024
 
 
-class FaultProxy(Stopped):
+class FaultProxy(Stoppable):
     """Listens on a free port of 127.0.0.1 and passes everything on to `host:port`."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -36,7 +36,7 @@ class FaultProxy(Stopped):
         """How often each kind of fault has really happened."""
         self._target = (host, port)
         self._armed: list[tuple[Fault, int | None]] = []
-        self._links: set[_Link] = set()
+        self._links: set[_ProxiedConnection] = set()
         self._server: asyncio.Server
         self._loop = LoopThread("fault-proxy")
 
@@ -113,7 +113,7 @@ class FaultProxy(Stopped):
         except asyncio.CancelledError:
             writer.transport.abort()
             raise
-        link = _Link(self, (reader, server_writer), (server_reader, writer))
+        link = _ProxiedConnection(self, (reader, server_writer), (server_reader, writer))
         self._links.add(link)
         fault = self._next_fault()
         if fault is not None:
@@ -132,7 +132,7 @@ class FaultProxy(Stopped):
         return fault
 
 
-class _Link:
+class _ProxiedConnection:
     """One connection of a client, joined to one of our own to the server."""
 
     def __init__(

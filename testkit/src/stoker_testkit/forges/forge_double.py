@@ -26,7 +26,7 @@ from stoker_testkit.event_loop_thread import LoopThread
 from stoker_testkit.http_listener import WebListener
 from stoker_testkit.repositories.bare_repository import git_environment
 from stoker_testkit.secret_leaks.tracked_credentials import planted
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 
 class Complaint(Exception):
@@ -73,7 +73,7 @@ class _Trouble:
     path: str = ""
 
 
-class ForgeDouble(Stopped):
+class ForgeDouble(Stoppable):
     """A forge on a free port of 127.0.0.1, served from a thread of its own."""
 
     def __init__(self, token: str) -> None:

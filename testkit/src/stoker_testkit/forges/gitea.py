@@ -31,7 +31,7 @@ from stoker_testkit.assets import gitea_build
 from stoker_testkit.certificates import write_private
 from stoker_testkit.processes import Process, on_free_ports
 from stoker_testkit.secret_leaks.tracked_credentials import known
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 READY_SECONDS = 60.0
 REQUEST_SECONDS = 30.0
@@ -42,7 +42,7 @@ class GiteaRefused(StokerError):
     """The forge said no; the message has its words."""
 
 
-class Gitea(Stopped):
+class GiteaServer(Stoppable):
     """One running forge."""
 
     def __init__(self, folder: Path, binary: Path, static: Path) -> None:
@@ -179,7 +179,7 @@ LEVEL = Warn
 class GiteaRepository:
     """One repository of the forge's user."""
 
-    forge: Gitea
+    forge: GiteaServer
     name: str
 
     @property

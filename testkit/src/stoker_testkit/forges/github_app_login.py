@@ -31,7 +31,7 @@ MAX_STATEMENT_SECONDS = 600
 _TOKENS = re.compile(r"/api/v3/app/installations/(\d+)/access_tokens")
 
 
-class GitHub(GitHttpServer):
+class GitHubAppServer(GitHttpServer):
     """Serves repositories to whoever brings a token that it has given out."""
 
     def __init__(

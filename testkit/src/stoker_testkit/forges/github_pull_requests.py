@@ -38,7 +38,7 @@ MAX_TITLE = 256
 MAX_BODY = 65536
 
 
-class GitHubForge(ForgeDouble):
+class GitHubForgeDouble(ForgeDouble):
     """Repositories of users and organisations with their pull requests."""
 
     def _refused(self, status: int, message: str) -> web.Response:

@@ -39,7 +39,7 @@ MAX_BODY = 1_048_576
 _FORK = 999
 
 
-class GitLab(ForgeDouble):
+class GitLabForgeDouble(ForgeDouble):
     """Projects in groups, with their merge requests."""
 
     def __init__(self, token: str) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.refs import CommitId
-from stoker.forges import PullRequest, PullRequestDraft, RequestState
-from stoker_testkit.repositories.bare_repository import WHEN, GitFailed, Repository
+from stoker.forges import PullRequest, PullRequestDraft, PullRequestState
+from stoker_testkit.repositories.bare_repository import WHEN, GitCommandFailed, Repository
 
 _WHO = {
     f"GIT_{who}_{what}": value
@@ -38,7 +38,7 @@ class PlayedForge:
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
         self._refuse()
         fitting = [one for one in self.requests if one.branch == branch and base in ("", one.base)]
-        found = max(fitting, key=lambda one: (one.state is RequestState.OPEN, one.number), default=None)
+        found = max(fitting, key=lambda one: (one.state is PullRequestState.OPEN, one.number), default=None)
         return None if found is None else self._now(found)
 
     async def create(self, draft: PullRequestDraft) -> PullRequest:
@@ -46,13 +46,13 @@ class PlayedForge:
         if not self.repository.has_branch(draft.branch):
             raise AssertionError(f"a request for branch {draft.branch}, which is not there")
         for one in self.requests:
-            if (one.branch, one.base, one.state) == (draft.branch, draft.base, RequestState.OPEN):
+            if (one.branch, one.base, one.state) == (draft.branch, draft.base, PullRequestState.OPEN):
                 return await self.update(one.number, title=draft.title, body=draft.body, labels=draft.labels)
         number = len(self.requests) + 1
         made = PullRequest(
             number,
             f"https://{self.host}/pulls/{number}",
-            RequestState.OPEN,
+            PullRequestState.OPEN,
             draft.branch,
             draft.base,
             draft.title,
@@ -75,7 +75,7 @@ class PlayedForge:
 
     @property
     def open(self) -> list[PullRequest]:
-        return [one for one in self.requests if one.state is RequestState.OPEN]
+        return [one for one in self.requests if one.state is PullRequestState.OPEN]
 
     def merge(self, number: int, *, squash: bool = False, keep_branch: bool = False) -> CommitId:
         """As a reviewer does; where both sides touch, the branch's files are taken."""
@@ -88,7 +88,7 @@ class PlayedForge:
         merged = self.repository.git("commit-tree", tree, *options, "-m", f"Merge {number}", env=_WHO)
         commit = CommitId(merged.decode().strip())
         self.repository.set_branch(request.base, commit)
-        self._decide(request, RequestState.MERGED, head, commit)
+        self._decide(request, PullRequestState.MERGED, head, commit)
         if not keep_branch:
             self.repository.delete_branch(request.branch)
         return commit
@@ -96,14 +96,14 @@ class PlayedForge:
     def close(self, number: int, *, keep_branch: bool = True) -> None:
         request = self.requests[number - 1]
         head = self.repository.tip(f"refs/heads/{request.branch}")
-        self._decide(request, RequestState.CLOSED, head, None)
+        self._decide(request, PullRequestState.CLOSED, head, None)
         if not keep_branch:
             self.repository.delete_branch(request.branch)
 
     def _merged(self, base: CommitId, head: CommitId) -> str:
         try:
             return self.repository.git("merge-tree", "--write-tree", base, head).decode().split()[0]
-        except GitFailed:
+        except GitCommandFailed:
             fork = self.repository.git("merge-base", base, head).decode().strip()
         # Of a rename only the new name would be listed, and the old file would stay.
         listed = self.repository.git("diff", "--no-renames", "--name-only", "-z", fork, head)
@@ -116,12 +116,12 @@ class PlayedForge:
         return tree
 
     def _decide(
-        self, request: PullRequest, state: RequestState, head: CommitId, commit: CommitId | None
+        self, request: PullRequest, state: PullRequestState, head: CommitId, commit: CommitId | None
     ) -> None:
         self.requests[request.number - 1] = replace(request, state=state, head=head, merged_commit=commit)
 
     def _now(self, request: PullRequest) -> PullRequest:
-        if request.state is not RequestState.OPEN:
+        if request.state is not PullRequestState.OPEN:
             return request
         return replace(request, head=self.repository.tip(f"refs/heads/{request.branch}"))
 

@@ -15,14 +15,21 @@ from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.codec import decode as decode_manifest
 from stoker.controller.cache.objects import keep_map
 from stoker.domain.errors import InvalidValue, Retry, Stalled
-from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, GatewayReport, Metadata
-from stoker.domain.protocol.change_set_codec import Chunk, decode, encode
+from stoker.domain.protocol import (
+    AgentMetadata,
+    ChangeAction,
+    ChangedFile,
+    ChangeSet,
+    ChangeSetReply,
+    GatewayReport,
+)
+from stoker.domain.protocol.change_set_codec import ChangeSetChunk, decode, encode
 from stoker.domain.refs import CommitId, GitRef
 from stoker.kube.client.codec import decode as decode_object
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.watch.watch_events import read_error, read_line
 from stoker.reverser.authors.admission import AuthorIntake, fact_in
-from stoker.reverser.authors.attribution import Authors
+from stoker.reverser.authors.attribution import AuthorAttribution
 from stoker.reverser.authors.fact_exchange import read_batch
 from stoker.webhooks.admission.crd_conversion import converted
 from stoker.webhooks.admission.pod_model import read_pod
@@ -44,8 +51,10 @@ def _change_set() -> ChangeSet:
         "press",
         COMMIT,
         (
-            ChangedFile("projects/a.json", "site/projects/a.json", Action.WRITTEN, "b" * 40, blob, content),
-            ChangedFile("projects/b.json", "site/projects/b.json", Action.DELETED, "c" * 40),
+            ChangedFile(
+                "projects/a.json", "site/projects/a.json", ChangeAction.WRITTEN, "b" * 40, blob, content
+            ),
+            ChangedFile("projects/b.json", "site/projects/b.json", ChangeAction.DELETED, "c" * 40),
         ),
         "2026-01-01T10:15:00Z",
     )
@@ -54,18 +63,18 @@ def _change_set() -> ChangeSet:
 def _unpacked_set(data: bytes) -> ChangeSet:
     """Compressed here, so that a mutation meets the decoder and not the checksum of zlib."""
     packed = zlib.compress(data, 1)
-    return decode([Chunk(SET, 0, 1, hashlib.sha256(packed).hexdigest(), packed)])
+    return decode([ChangeSetChunk(SET, 0, 1, hashlib.sha256(packed).hexdigest(), packed)])
 
 
 def _packed_set(data: bytes) -> ChangeSet:
-    return decode([Chunk(SET, 0, 1, hashlib.sha256(data).hexdigest(), data)])
+    return decode([ChangeSetChunk(SET, 0, 1, hashlib.sha256(data).hexdigest(), data)])
 
 
 def _report() -> bytes:
     return GatewayReport("press", pod_name="press-0", commit=str(COMMIT), errors=("x",)).json().encode()
 
 
-_METADATA = Metadata(commit=COMMIT, ref=GitRef("main"), changes={"press": ChangesAnswer(SET)}).data()
+_METADATA = AgentMetadata(commit=COMMIT, ref=GitRef("main"), changes={"press": ChangeSetReply(SET)}).data()
 
 
 def _metadata(data: bytes) -> object:
@@ -82,7 +91,7 @@ def _metadata(data: bytes) -> object:
         "excludePatterns",
     ):
         try:
-            Metadata.parse({**_METADATA, key: text})
+            AgentMetadata.parse({**_METADATA, key: text})
         except InvalidValue:
             continue
     return None
@@ -112,7 +121,7 @@ def _review(**more: object) -> bytes:
 def _author(data: bytes) -> object:
     """Both halves: the answer, which never waits, and the fact."""
     with suppress(StopIteration):
-        AuthorIntake(Authors()).review(data).send(None)
+        AuthorIntake(AuthorAttribution()).review(data).send(None)
     return fact_in(data)
 
 
@@ -171,17 +180,19 @@ TARGETS: tuple[FuzzTarget, ...] = (
         "change-set",
         _unpacked_set,
         (InvalidValue,),
-        lambda: [b"".join(zlib.decompress(Chunk.parse(raw).packed) for raw in encode(_change_set()))],
+        lambda: [
+            b"".join(zlib.decompress(ChangeSetChunk.parse(raw).packed) for raw in encode(_change_set()))
+        ],
         memory=2 << 20,
     ),
     FuzzTarget(
         "change-set-packed",
         _packed_set,
         (InvalidValue,),
-        lambda: [Chunk.parse(raw).packed for raw in encode(_change_set())],
+        lambda: [ChangeSetChunk.parse(raw).packed for raw in encode(_change_set())],
         memory=40 << 20,
     ),
-    FuzzTarget("change-set-chunk", Chunk.parse, (InvalidValue,), lambda: encode(_change_set())),
+    FuzzTarget("change-set-chunk", ChangeSetChunk.parse, (InvalidValue,), lambda: encode(_change_set())),
     FuzzTarget(
         "status-report", lambda data: GatewayReport.parse(text_of(data)), (InvalidValue,), lambda: [_report()]
     ),
@@ -237,7 +248,7 @@ TARGETS: tuple[FuzzTarget, ...] = (
     ),
     FuzzTarget(
         "api-object",
-        lambda data: decode_object(data, Header, "fuzz"),
+        lambda data: decode_object(data, ObjectHeader, "fuzz"),
         (Stalled, Retry),
         lambda: [b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"a":"b"}}}'],
     ),

@@ -13,39 +13,39 @@ import msgspec
 
 from stoker.agent.gates.validation_webhook import judge
 from stoker.api.manifests.yaml import load_documents
-from stoker.artifacts.errors import Damaged, Refused, TooLarge, Unreachable
-from stoker.artifacts.limits import Limits, Reading, bounded
+from stoker.artifacts.errors import ArtifactDamaged, ArtifactRefused, ArtifactTooLarge, ArtifactUnreachable
+from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, bounded
 from stoker.artifacts.oci_manifest import chosen, layers_of
 from stoker.artifacts.oci_manifest import parsed as oci_manifest
-from stoker.artifacts.registry_auth import Challenge, demand_safe
+from stoker.artifacts.registry_auth import AuthChallenge, demand_safe
 from stoker.artifacts.tar import archived
-from stoker.dashboard.view_models import Order
+from stoker.dashboard.view_models import ActionBody
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled
 from stoker.engine.transform.json_check import why_not_json
 from stoker.engine.transform.json_edit import set_value
 from stoker.engine.transform.json_path import JsonPath
-from stoker.forges.detect import Place
-from stoker.forges.github import _Pull
-from stoker.forges.http import Api
+from stoker.forges.detect import ForgeRepository
+from stoker.forges.github import _GitHubPull
+from stoker.forges.http import ForgeApi
 from stoker.git.auth.github_api import explained
-from stoker.http_client import Answer
+from stoker.http_client import ServiceResponse
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.designer_sessions import designers_of, perspective_in
 from stoker.ignition.client.inventory import types_in
-from stoker.ignition.client.responses import Answer as GatewayAnswer
-from stoker.ignition.client.responses import Asked, Presence, trouble_with
-from stoker.ignition.content.resource_json import Manifest
+from stoker.ignition.client.responses import GatewayPresence, GatewayRequestInfo, trouble_with
+from stoker.ignition.client.responses import GatewayResponse as GatewayAnswer
+from stoker.ignition.content.resource_json import ResourceManifest
 from stoker.kube.config import kubeconfig
 from stoker_testkit.fuzz.target import FuzzTarget, file_with, text_of
 
-LIMITS = Limits(packed=1 << 20, unpacked=1 << 20, files=1000)
-FORGE = Api(Place("https://forge.test", "forge.test", "a/b"), {})
+LIMITS = ArtifactLimits(packed=1 << 20, unpacked=1 << 20, files=1000)
+FORGE = ForgeApi(ForgeRepository("https://forge.test", "forge.test", "a/b"), {})
 JSON_PATH = JsonPath.parse("system.names[0].host")
 
 
 def _tar(data: bytes) -> int:
     with file_with(data) as path:
-        reading = Reading("the artifact", LIMITS)
+        reading = ArtifactReadBudget("the artifact", LIMITS)
         files = bounded(archived(path, "the artifact", reading), "the artifact", LIMITS)
         return sum(len(chunk) for file in files for chunk in file.chunks)
 
@@ -105,10 +105,10 @@ def _gateway(data: bytes) -> object:
     kind = ("application/json", "text/html", "text/plain", "")[(data[0] if data else 0) % 4]
     answer = GatewayAnswer(status, kind, text_of(data[1:100]), data[1:])
     address = GatewayAddress.parse("http://gateway.test:8088")
-    trouble_with(answer, Asked("status", address, "key", writes=False))
-    Presence.from_gwinfo(answer.body)
+    trouble_with(answer, GatewayRequestInfo("status", address, "key", writes=False))
+    GatewayPresence.from_gwinfo(answer.body)
     body = answer.json()
-    return (Presence.from_ping(body), designers_of("p", body), perspective_in(body), types_in(body))
+    return (GatewayPresence.from_ping(body), designers_of("p", body), perspective_in(body), types_in(body))
 
 
 def _gateways() -> Sequence[bytes]:
@@ -125,7 +125,7 @@ def _gateways() -> Sequence[bytes]:
 
 
 def _challenge(data: bytes) -> object:
-    challenge = Challenge.parse(data.decode("latin-1"))
+    challenge = AuthChallenge.parse(data.decode("latin-1"))
     demand_safe(challenge.realm, plain=False, title="the artifact")
     return challenge
 
@@ -149,8 +149,8 @@ def _manifests() -> Sequence[bytes]:
 
 def _forge(data: bytes) -> object:
     """As a refusal, and as the list that was asked for."""
-    FORGE.refusal(Answer(422, data))
-    return FORGE.read(Answer(200, data), list[_Pull])
+    FORGE.refusal(ServiceResponse(422, data))
+    return FORGE.read(ServiceResponse(200, data), list[_GitHubPull])
 
 
 def _forges() -> Sequence[bytes]:
@@ -163,11 +163,13 @@ def _forges() -> Sequence[bytes]:
 
 
 def _validation(data: bytes) -> None:
-    judge(Answer((200, 403, 500)[(data[0] if data else 0) % 3], data[1:]), "service.test")
+    judge(ServiceResponse((200, 403, 500)[(data[0] if data else 0) % 3], data[1:]), "service.test")
 
 
 TARGETS: tuple[FuzzTarget, ...] = (
-    FuzzTarget("artifact-tar", _tar, (Refused, TooLarge, Damaged, Unreachable), _tars),
+    FuzzTarget(
+        "artifact-tar", _tar, (ArtifactRefused, ArtifactTooLarge, ArtifactDamaged, ArtifactUnreachable), _tars
+    ),
     FuzzTarget("yaml", _yaml, (InvalidValue,), _yamls, largest=16 << 10),
     FuzzTarget(
         "json-edit",
@@ -181,7 +183,7 @@ TARGETS: tuple[FuzzTarget, ...] = (
     ),
     FuzzTarget(
         "resource-json",
-        Manifest.read,
+        ResourceManifest.read,
         (InvalidValue,),
         lambda: [b'{"scope":"G","version":1,"files":["view.json"],"attributes":{"lastModification":{}}}'],
     ),
@@ -190,14 +192,14 @@ TARGETS: tuple[FuzzTarget, ...] = (
     FuzzTarget(
         "oci-challenge",
         _challenge,
-        (Unreachable,),
+        (ArtifactUnreachable,),
         lambda: [b'Bearer realm="https://auth.test/token?a=b",service="registry.test"', b'Basic realm="x"'],
     ),
-    FuzzTarget("oci-manifest", _manifest, (Refused, TooLarge), _manifests),
+    FuzzTarget("oci-manifest", _manifest, (ArtifactRefused, ArtifactTooLarge), _manifests),
     FuzzTarget("forge-answer", _forge, (Retry,), _forges),
     FuzzTarget(
         "github-refusal",
-        lambda data: explained(Answer(404, data), "app", "https://github.test"),
+        lambda data: explained(ServiceResponse(404, data), "app", "https://github.test"),
         (),
         lambda: [b'{"message":"Not Found"}'],
     ),
@@ -209,7 +211,7 @@ TARGETS: tuple[FuzzTarget, ...] = (
     ),
     FuzzTarget(
         "dashboard-order",
-        lambda data: msgspec.json.decode(data, type=Order),
+        lambda data: msgspec.json.decode(data, type=ActionBody),
         (msgspec.DecodeError, UnicodeDecodeError, RecursionError),
         lambda: [b'{"action":"stop"}', b'{"action":"approve","namespace":"n","name":"a","digest":"d"}'],
     ),

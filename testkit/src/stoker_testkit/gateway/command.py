@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker_testkit.gateway.settings import ApiKey, Paths, Settings
+from stoker_testkit.gateway.settings import ApiKey, GatewaySettings, Paths
 
 if TYPE_CHECKING:
     from stoker_testkit.certificates import KeyPair
@@ -43,7 +43,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--restart-seconds",
     type=click.FloatRange(0),
-    default=Settings().restart_seconds,
+    default=GatewaySettings().restart_seconds,
     metavar="SECONDS",
     show_default=True,
     help="The same after a restart.",
@@ -99,7 +99,7 @@ def gateway_command(
     key_name, colon, secret = key.partition(":")
     if not (colon and key_name and secret):
         raise click.BadParameter("it does not hold NAME:SECRET", param_hint="--key-file")
-    settings = Settings(
+    settings = GatewaySettings(
         name=name,
         version=version,
         keys={key_name: ApiKey(secret)},

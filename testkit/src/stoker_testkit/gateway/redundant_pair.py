@@ -25,14 +25,14 @@ from typing import Any, Self
 
 from stoker_testkit.gateway.atomic_write import put_file, read_file
 from stoker_testkit.gateway.resource_reader import MANIFEST
-from stoker_testkit.gateway.settings import Role, Settings
+from stoker_testkit.gateway.settings import GatewaySettings, Role
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 CARRIED = ("projects", "config/resources/core")
 
 
-class RedundantPair(Stopped):
+class RedundantPair(Stoppable):
     """Both gateways; they share their keys and are told apart by their role."""
 
     def __init__(self, master: SimulatedGateway, backup: SimulatedGateway) -> None:
@@ -45,10 +45,10 @@ class RedundantPair(Stopped):
 
     @classmethod
     def start(
-        cls, master_dir: Path, backup_dir: Path, *, settings: Settings | None = None, **how: Any
+        cls, master_dir: Path, backup_dir: Path, *, settings: GatewaySettings | None = None, **how: Any
     ) -> Self:
         """Start both; `how` is what `SimulatedGateway.start` takes."""
-        given = settings or Settings()
+        given = settings or GatewaySettings()
         master = SimulatedGateway.start(master_dir, settings=replace(given, role=Role.MASTER), **how)
         backup = SimulatedGateway.start(
             backup_dir, settings=replace(given, role=Role.BACKUP, keys=master.settings.keys), **how

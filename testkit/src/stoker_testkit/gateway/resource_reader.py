@@ -39,7 +39,7 @@ class LoadedResource:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResourceReading:
     """The same with what was read; too large to be kept."""
 
     loaded: LoadedResource
@@ -68,7 +68,7 @@ def read_resource(folder: Path) -> LoadedResource | None:
     return None if found is None else found.loaded
 
 
-def look_at(folder: Path) -> Reading | None:
+def look_at(folder: Path) -> ResourceReading | None:
     """The same with its contents."""
     while True:
         manifest = read_file(folder / MANIFEST)
@@ -92,10 +92,10 @@ def digest_of(content: bytes | None) -> str:
     return NOTHING if content is None else hashlib.sha256(content).hexdigest()
 
 
-def _read_with(folder: Path, manifest: bytes) -> Reading:
+def _read_with(folder: Path, manifest: bytes) -> ResourceReading:
     said = parsed(manifest)
     if not isinstance(said, dict):
-        return Reading(LoadedResource(digest_of(manifest), {}, (MANIFEST,)))
+        return ResourceReading(LoadedResource(digest_of(manifest), {}, (MANIFEST,)))
     listed = said.get("files")
     names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     contents = {name: read_file(folder / name) for name in names}
@@ -103,7 +103,7 @@ def _read_with(folder: Path, manifest: bytes) -> Reading:
     right = len(there) == len(names) and fits(said, there)
     torn = () if right else tuple(name for name, content in contents.items() if _torn(name, content))
     files = {name: digest_of(content) for name, content in contents.items()}
-    return Reading(LoadedResource(digest_of(manifest), files, torn), said, there, right)
+    return ResourceReading(LoadedResource(digest_of(manifest), files, torn), said, there, right)
 
 
 def _torn(name: str, content: bytes | None) -> bool:

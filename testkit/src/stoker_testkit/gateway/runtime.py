@@ -16,15 +16,15 @@ from pathlib import Path
 
 from stoker_testkit.gateway.atomic_write import put_file
 from stoker_testkit.gateway.resource_reader import look_at
-from stoker_testkit.gateway.scan_loader import LoadedProject, LoadedResource, Loader
-from stoker_testkit.gateway.scan_lock import Held, Kind, Scanning
-from stoker_testkit.gateway.sessions import Browser, Designer, Sessions
-from stoker_testkit.gateway.settings import Role, Settings
+from stoker_testkit.gateway.scan_loader import LoadedProject, LoadedResource, ScanLoader
+from stoker_testkit.gateway.scan_lock import ScanLockKind, ScanLockResult, Scanning
+from stoker_testkit.gateway.sessions import Designer, PerspectiveBrowser, Sessions
+from stoker_testkit.gateway.settings import GatewaySettings, Role
 from stoker_testkit.gateway.startup import Modules, commission, installed_modules
 from stoker_testkit.gateway.tag_providers import Tags, read_tags
-from stoker_testkit.gateway.torn_reads.scan_recorder import Witness
+from stoker_testkit.gateway.torn_reads.scan_recorder import ScanRecorder
 
-__all__ = ["Browser", "Designer", "GatewayMind", "Held", "Kind", "State"]
+__all__ = ["Designer", "GatewayRuntime", "PerspectiveBrowser", "ScanLockKind", "ScanLockResult", "State"]
 
 
 class State(StrEnum):
@@ -33,11 +33,17 @@ class State(StrEnum):
     FAULTED = "FAULTED"
 
 
-class GatewayMind:
+class GatewayRuntime:
     """One gateway without its web server."""
 
     def __init__(
-        self, data_dir: Path, settings: Settings, *, scan_seconds: float, runs_as: int, commissions: bool
+        self,
+        data_dir: Path,
+        settings: GatewaySettings,
+        *,
+        scan_seconds: float,
+        runs_as: int,
+        commissions: bool,
     ) -> None:
         self.settings = settings
         self.state = State.STARTING
@@ -53,15 +59,15 @@ class GatewayMind:
         self.pending: list[str] = []
         """What waits for a restart."""
         self.sessions = Sessions()
-        self.witness = Witness()
-        self.kinds = {kind: Scanning(self._write) for kind in Kind}
+        self.witness = ScanRecorder()
+        self.kinds = {kind: Scanning(self._write) for kind in ScanLockKind}
         self.scans_done = 0
         self.random_scans = 0
         self.after_scan: Callable[[], Awaitable[None]] | None = None
         """Awaited after each scan that was asked for: how a master reaches its backup."""
         self._uid = runs_as
         self._commissions = commissions
-        self._loader = Loader(data_dir, self.witness)
+        self._loader = ScanLoader(data_dir, self.witness)
         self._reading = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wandering: asyncio.Task[None] | None = None
@@ -78,7 +84,7 @@ class GatewayMind:
     async def boot(self, seconds: float = 0.0) -> None:
         """Start, or start again: everything is read anew, and nothing that was read badly is held."""
         self.state, self.faults = State.STARTING, []
-        self._loader = loader = Loader(self.data_dir, self.witness)
+        self._loader = loader = ScanLoader(self.data_dir, self.witness)
         self.sessions.end_all()
         for scanning in self.kinds.values():
             scanning.forget()
@@ -92,7 +98,7 @@ class GatewayMind:
             self.state = State.FAULTED
             return
         self.modules = await asyncio.to_thread(installed_modules, self.data_dir)
-        for kind in Kind:
+        for kind in ScanLockKind:
             await self.load(kind, rewrites=True)
         if loader is self._loader:
             self.pending = []
@@ -108,7 +114,7 @@ class GatewayMind:
         loop = asyncio.get_running_loop()
         loop.call_later(self.settings.restart_delay, self.restart, self.settings.restart_seconds)
 
-    def ask_for_scan(self, kind: Kind, *, releases: bool) -> None:
+    def ask_for_scan(self, kind: ScanLockKind, *, releases: bool) -> None:
         """Accepted at once; one that is asked for during another runs after it."""
         scanning = self.kinds[kind]
         scanning.releases |= releases
@@ -129,7 +135,9 @@ class GatewayMind:
 
     def save(self, path: str, content: bytes) -> bool:
         """A change from a Designer: written now, or queued while the lock is held."""
-        return self.kinds[Kind.CONFIG if path.startswith("config/") else Kind.PROJECTS].save(path, content)
+        return self.kinds[ScanLockKind.CONFIG if path.startswith("config/") else ScanLockKind.PROJECTS].save(
+            path, content
+        )
 
     async def stale(self) -> list[str]:
         """Every resource that any scan ever read wrong."""
@@ -140,19 +148,19 @@ class GatewayMind:
         """The resources that are held wrong now."""
         return self._loader.poisoned()
 
-    async def load(self, kind: Kind, *, rewrites: bool) -> None:
+    async def load(self, kind: ScanLockKind, *, rewrites: bool) -> None:
         """Read the folder and publish what is there."""
         async with self._reading:
             loader, began = self._loader, time.monotonic()
             writes = rewrites and self.settings.rewrites and not self.refuses_edits
-            if kind is Kind.PROJECTS:
+            if kind is ScanLockKind.PROJECTS:
                 projects = await asyncio.to_thread(loader.projects, rewrites=writes)
             else:
                 config = await asyncio.to_thread(loader.config, rewrites=writes)
                 tags = await asyncio.to_thread(read_tags, self.data_dir, config)
             if loader is not self._loader:
                 return  # it was restarted meanwhile
-            if kind is Kind.PROJECTS:
+            if kind is ScanLockKind.PROJECTS:
                 self.projects = projects
             else:
                 self.config, self.tags = config, tags
@@ -161,7 +169,7 @@ class GatewayMind:
         scanning.took_ms = int((time.monotonic() - began) * 1000)
         self.scans_done += 1
 
-    async def _scan(self, kind: Kind) -> None:
+    async def _scan(self, kind: ScanLockKind) -> None:
         scanning = self.kinds[kind]
         try:
             while True:
@@ -184,7 +192,7 @@ class GatewayMind:
         while True:
             await asyncio.sleep(chance.expovariate(rate))
             if self.state is State.RUNNING:
-                for kind in Kind:
+                for kind in ScanLockKind:
                     await self.load(kind, rewrites=False)
                 self.random_scans += 1
 

@@ -23,7 +23,7 @@ from stoker_testkit.gateway.resource_reader import (
     MANIFEST,
     NOTHING,
     LoadedResource,
-    Reading,
+    ResourceReading,
     digest_of,
     look_at,
     parsed,
@@ -31,9 +31,9 @@ from stoker_testkit.gateway.resource_reader import (
     resource_folders,
 )
 from stoker_testkit.gateway.resource_signature import signed
-from stoker_testkit.gateway.torn_reads.scan_recorder import Witness
+from stoker_testkit.gateway.torn_reads.scan_recorder import ScanRecorder
 
-__all__ = ["LoadedProject", "LoadedResource", "Loader", "read_resource"]
+__all__ = ["LoadedProject", "LoadedResource", "ScanLoader", "read_resource"]
 
 PROJECT_MANIFEST = "project.json"
 
@@ -47,10 +47,10 @@ class LoadedProject:
     resources: Mapping[str, LoadedResource] = field(default_factory=dict)
 
 
-class Loader:
+class ScanLoader:
     """Reads the folder and remembers what it read badly; a new one is a gateway that was restarted."""
 
-    def __init__(self, data_dir: Path, witness: Witness) -> None:
+    def __init__(self, data_dir: Path, witness: ScanRecorder) -> None:
         self.data_dir = data_dir
         self._witness = witness
         self._kept: dict[Path, LoadedResource] = {}
@@ -114,7 +114,7 @@ class Loader:
         self._kept[folder] = read
         return read
 
-    def _rewritten(self, folder: Path, reading: Reading) -> LoadedResource:
+    def _rewritten(self, folder: Path, reading: ResourceReading) -> LoadedResource:
         if digest_of(read_file(folder / MANIFEST)) != reading.loaded.manifest:
             return reading.loaded  # somebody was quicker; the next scan sees it
         content = json.dumps(signed(reading.said, reading.contents), indent=2, ensure_ascii=False).encode()

@@ -15,12 +15,12 @@ from enum import StrEnum
 WAIT_INTERVAL = 0.02
 
 
-class Kind(StrEnum):
+class ScanLockKind(StrEnum):
     PROJECTS = "projects"
     CONFIG = "config"
 
 
-class Held(StrEnum):
+class ScanLockResult(StrEnum):
     """What an attempt to take the scan lock came to."""
 
     TAKEN = "taken"
@@ -44,17 +44,17 @@ class Scanning:
         self._write = write
         self._ends: float | None = None
 
-    async def take(self, acquire: float, hold: float) -> Held:
+    async def take(self, acquire: float, hold: float) -> ScanLockResult:
         deadline = time.monotonic() + acquire
         while self.saving or self.active:
             if time.monotonic() >= deadline:
-                return Held.NOT_IN_TIME
+                return ScanLockResult.NOT_IN_TIME
             await asyncio.sleep(WAIT_INTERVAL)
         if self.locked():
-            return Held.BY_ANOTHER
+            return ScanLockResult.BY_ANOTHER
         self._ends = time.monotonic() + hold
         asyncio.get_running_loop().call_later(hold + WAIT_INTERVAL, self.locked)
-        return Held.TAKEN
+        return ScanLockResult.TAKEN
 
     def locked(self) -> bool:
         """Whether somebody outside holds it; one that expired is given back here."""

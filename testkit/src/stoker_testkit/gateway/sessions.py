@@ -18,7 +18,7 @@ class Designer:
 
 
 @dataclass(frozen=True, slots=True)
-class Browser:
+class PerspectiveBrowser:
     """Somebody who looks at a project."""
 
     id: str
@@ -32,7 +32,7 @@ class Browser:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SessionMessage:
     """Words that somebody was shown."""
 
     session: str
@@ -44,15 +44,15 @@ class Sessions:
 
     def __init__(self) -> None:
         self.designers: dict[str, Designer] = {}
-        self.browsers: dict[str, Browser] = {}
-        self.messages: list[Message] = []
+        self.browsers: dict[str, PerspectiveBrowser] = {}
+        self.messages: list[SessionMessage] = []
         self._since: dict[str, float] = {}
 
     def open_designer(self, designer: Designer) -> None:
         self.designers[designer.id] = designer
         self._since[designer.id] = time.monotonic()
 
-    def open_browser(self, browser: Browser) -> None:
+    def open_browser(self, browser: PerspectiveBrowser) -> None:
         self.browsers[browser.id] = browser
         self._since[browser.id] = time.monotonic()
 
@@ -68,7 +68,7 @@ class Sessions:
         if self.browsers.pop(session, None) is None:
             return False
         if text:
-            self.messages.append(Message(session, text))
+            self.messages.append(SessionMessage(session, text))
         return True
 
     def message(self, session: str, text: str) -> bool:
@@ -76,7 +76,7 @@ class Sessions:
         browser = self.browsers.get(session)
         if browser is None:
             return False
-        self.messages.append(Message(session, text))
+        self.messages.append(SessionMessage(session, text))
         if browser.leaves_after is not None:
             loop = asyncio.get_running_loop()
             loop.call_later(browser.leaves_after, self.browsers.pop, session, None)

@@ -40,7 +40,7 @@ class Role(StrEnum):
 
 
 @dataclass(slots=True)
-class Settings:
+class GatewaySettings:
     """One gateway's settings, with the defaults of a stock 8.3 that lets its key do everything."""
 
     name: str = "gateway"

@@ -28,16 +28,16 @@ from stoker_testkit.event_loop_thread import LoopThread
 from stoker_testkit.gateway.rest_api.application import application
 from stoker_testkit.gateway.rest_api.control_routes import PREFIX
 from stoker_testkit.gateway.rest_api.request_log import GatewayRequest, recorded
-from stoker_testkit.gateway.runtime import GatewayMind, State
-from stoker_testkit.gateway.scan_lock import Kind
-from stoker_testkit.gateway.sessions import Browser, Designer, Message
-from stoker_testkit.gateway.settings import ApiKey, Settings
-from stoker_testkit.gateway.torn_reads.observations import Sightings
-from stoker_testkit.gateway.torn_reads.polling_reader import Observer
-from stoker_testkit.gateway.torn_reads.scan_recorder import Mishap
+from stoker_testkit.gateway.runtime import GatewayRuntime, State
+from stoker_testkit.gateway.scan_lock import ScanLockKind
+from stoker_testkit.gateway.sessions import Designer, PerspectiveBrowser, SessionMessage
+from stoker_testkit.gateway.settings import ApiKey, GatewaySettings
+from stoker_testkit.gateway.torn_reads.observations import ObservationLog
+from stoker_testkit.gateway.torn_reads.polling_reader import PollingReader
+from stoker_testkit.gateway.torn_reads.scan_recorder import TornRead
 from stoker_testkit.http_listener import WebListener
 from stoker_testkit.secret_leaks.tracked_credentials import planted
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 SCAN_SECONDS = 0.05
 SECRET = planted("gateway-key")
@@ -45,13 +45,13 @@ KEY = f"stoker:{SECRET}"
 """The key that opens a gateway which was started without others."""
 
 
-class SimulatedGateway(Stopped):
+class SimulatedGateway(Stoppable):
     """Serves `data_dir`; its settings, state and sessions can be changed while it runs."""
 
     def __init__(
         self,
         data_dir: Path,
-        settings: Settings,
+        settings: GatewaySettings,
         *,
         scan_seconds: float,
         runs_as: int,
@@ -62,9 +62,9 @@ class SimulatedGateway(Stopped):
         self.settings = settings
         self.requests: list[GatewayRequest] = []
         self.url = ""
-        self.observed = Observer(data_dir)
+        self.observed = PollingReader(data_dir)
         self._observe = observe
-        self._mind = GatewayMind(
+        self._mind = GatewayRuntime(
             data_dir, settings, scan_seconds=scan_seconds, runs_as=runs_as, commissions=commissions
         )
         self._loop = LoopThread("test-gateway")
@@ -77,7 +77,7 @@ class SimulatedGateway(Stopped):
         cls,
         data_dir: Path,
         *,
-        settings: Settings | None = None,
+        settings: GatewaySettings | None = None,
         port: int = 0,
         tls: KeyPair | None = None,
         scan_seconds: float = SCAN_SECONDS,
@@ -94,7 +94,7 @@ class SimulatedGateway(Stopped):
         runs, or has faulted.
         """
         data_dir.mkdir(parents=True, exist_ok=True)
-        settings = settings or Settings()
+        settings = settings or GatewaySettings()
         if not settings.keys:
             name, _, secret = KEY.partition(":")
             settings.keys[name] = ApiKey(secret)
@@ -158,12 +158,12 @@ class SimulatedGateway(Stopped):
         return self._mind.random_scans
 
     @property
-    def scanned(self) -> Sightings:
+    def scanned(self) -> ObservationLog:
         """What its scans saw, each time that a resource looked different."""
         return self._mind.witness
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[SessionMessage]:
         """What Perspective users were shown."""
         return list(self._mind.sessions.messages)
 
@@ -171,7 +171,7 @@ class SimulatedGateway(Stopped):
         """Resources that any scan ever read wrong (`scan_recorder`): what must never happen."""
         return self._loop.run(self._mind.stale())
 
-    def mishaps(self) -> list[Mishap]:
+    def mishaps(self) -> list[TornRead]:
         """The same with what was wrong."""
         self.stale()
         return list(self._mind.witness.mishaps)
@@ -184,7 +184,7 @@ class SimulatedGateway(Stopped):
         """Start again; what was read badly is held no more. Returns when it runs, or has faulted."""
         self._loop.run(self._mind.boot(seconds))
 
-    def ask_for_scan(self, kind: Kind) -> None:
+    def ask_for_scan(self, kind: ScanLockKind) -> None:
         """Scan for a reason of its own, whoever holds the lock; the lock stays."""
         self._loop.call(self._mind.ask_for_scan, kind, releases=False)
 
@@ -194,7 +194,7 @@ class SimulatedGateway(Stopped):
 
     def load(self) -> None:
         """Take up what lies in its folder now, as a backup does after its master sent it."""
-        for kind in Kind:
+        for kind in ScanLockKind:
             self._loop.run(self._mind.load(kind, rewrites=False))
 
     def after_scan(self, work: Callable[[], Awaitable[None]] | None) -> None:
@@ -207,7 +207,7 @@ class SimulatedGateway(Stopped):
     def close_designer(self, session: str) -> None:
         self._loop.call(self._mind.sessions.end_designer, session)
 
-    def open_session(self, browser: Browser) -> None:
+    def open_session(self, browser: PerspectiveBrowser) -> None:
         """Somebody opens a project in a browser."""
         self._loop.call(self._mind.sessions.open_browser, browser)
 
@@ -220,7 +220,7 @@ class SimulatedGateway(Stopped):
         """What `restart-tasks/pending` names from now on, until it is restarted."""
         self._loop.call(setattr, self._mind, "pending", list(tasks))
 
-    def saving(self, kind: Kind, *, busy: bool) -> None:
+    def saving(self, kind: ScanLockKind, *, busy: bool) -> None:
         """Be, or be no more, in the middle of a change of its own, for which a lock has to wait."""
         self._loop.call(setattr, self._mind.kinds[kind], "saving", busy)
 
@@ -228,7 +228,7 @@ class SimulatedGateway(Stopped):
         """A Designer's save; whether it was written at once and not queued behind the lock."""
         return self._loop.call(self._mind.save, path, content)
 
-    def locked(self, kind: Kind) -> bool:
+    def locked(self, kind: ScanLockKind) -> bool:
         return self._loop.call(self._mind.kinds[kind].locked)
 
     def asked(self, method: str, path: str) -> list[GatewayRequest]:

@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 
 from stoker.domain.clock import SystemClock, rfc3339
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
-from stoker.kube.client.resources import LEASES, PODS, Resource
+from stoker.kube.client.resources import LEASES, PODS, ApiResource
 from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.kubelet.pod_spec import Pod, Token
 from stoker_testkit.kubelet.process_containers import GATEWAY_PORT
 from stoker_testkit.processes import free_port
 
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+NODES = ApiResource("", "v1", "nodes", "Node", namespaced=False)
+ACCOUNTS = ApiResource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 HEARTBEAT_SECONDS = 8.0
 _JSON = {"Content-Type": "application/json"}
 
@@ -27,7 +27,7 @@ _JSON = {"Content-Type": "application/json"}
 class KubeletApi:
     """The words of one node."""
 
-    def __init__(self, client: Client, node: str) -> None:
+    def __init__(self, client: KubeClient, node: str) -> None:
         self._client = client
         self._node = node
 

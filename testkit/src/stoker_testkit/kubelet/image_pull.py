@@ -17,7 +17,7 @@ from typing import Any
 
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.kubelet.pod_spec import Container, Pod
-from stoker_testkit.kubelet.process_containers import Image, ImagePullFailed, Place, Running
+from stoker_testkit.kubelet.process_containers import ContainerPlace, Image, ImagePullFailed, Running
 from stoker_testkit.services.oci_artifacts import OCI_MANIFEST
 
 PULL_SECRET = ".dockerconfigjson"  # noqa: S105 - the key in which a Secret of this type has its logins
@@ -30,7 +30,7 @@ class PulledImage:
     image: Image
     cluster: ClusterAccess
 
-    async def start(self, pod: Pod, container: Container, place: Place) -> Running:
+    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> Running:
         names = [one.name for one in pod.spec.image_pull_secrets]
         await asyncio.to_thread(self.pull, container.image, pod.metadata.namespace, names)
         return await self.image.start(pod, container, place)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from stoker.domain.errors import StokerError
-from stoker_testkit.kubelet.pod_spec import Container, Pod, Refused
-from stoker_testkit.kubelet.prober import Observation, Prober
-from stoker_testkit.kubelet.process_containers import Image, ImagePullFailed, Place, Running
+from stoker_testkit.kubelet.pod_spec import Container, Pod, PodRefused
+from stoker_testkit.kubelet.prober import ContainerObservation, Prober
+from stoker_testkit.kubelet.process_containers import ContainerPlace, Image, ImagePullFailed, Running
 from stoker_testkit.kubelet.volumes import Missing, Volumes
 from stoker_testkit.wait_until import eventually_async
 
@@ -51,7 +51,7 @@ class PodLife:
     node: Node
     trouble: str = ""
     """Why it is not run."""
-    seen: dict[str, Observation] = field(default_factory=dict)
+    seen: dict[str, ContainerObservation] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _leaving: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -68,7 +68,7 @@ class PodLife:
 
     async def run(self) -> None:
         for one in self.pod.all_containers():
-            self.seen[one.name] = Observation(one)
+            self.seen[one.name] = ContainerObservation(one)
         living = asyncio.create_task(self._live())
         try:
             await self._leaving.wait()
@@ -117,7 +117,7 @@ class PodLife:
                 return
             await self._pause(seen)
 
-    async def _keep(self, seen: Observation, started: asyncio.Event) -> None:
+    async def _keep(self, seen: ContainerObservation, started: asyncio.Event) -> None:
         """Have the container running for ever."""
         while True:
             seen.running = running = await self._start(seen.container)
@@ -130,7 +130,7 @@ class PodLife:
             seen.waiting, seen.message = "CrashLoopBackOff", running.tail()[-500:]
             await self._pause(seen)
 
-    async def _pause(self, seen: Observation) -> None:
+    async def _pause(self, seen: ContainerObservation) -> None:
         await asyncio.sleep(min(BACKOFF * 2**seen.restarts, LONGEST_BACKOFF) / self.node.haste)
         seen.restarts += 1
 
@@ -141,7 +141,9 @@ class PodLife:
         if not container.command:  # its words are told where the folders are
             self.volumes.mount(self.pod, container)
         mounts = {one.mount_path: self.volumes.mounted(self.pod, one) for one in container.volume_mounts}
-        place = Place(self.volumes.root, self.folder / f"{container.name}.log", mounts, self.node.api_server)
+        place = ContainerPlace(
+            self.volumes.root, self.folder / f"{container.name}.log", mounts, self.node.api_server
+        )
         return await image.start(self.pod, container, place)
 
     async def _mounted(self) -> None:
@@ -215,6 +217,6 @@ async def _ended(running: Running) -> None:
     await eventually_async(lambda: running.exit_code is not None, math.inf, interval=LOOK_SECONDS)
 
 
-def refused(why: Refused) -> dict[str, Any]:
+def refused(why: PodRefused) -> dict[str, Any]:
     """The status of a pod that is not run at all."""
     return {"phase": "Pending", "reason": "Refused", "message": why.message}

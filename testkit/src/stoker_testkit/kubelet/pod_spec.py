@@ -19,7 +19,7 @@ Unused = object
 """Known, and without effect on a process."""
 
 
-class Refused(StokerError):
+class PodRefused(StokerError):
     """The pod asks for something that this kubelet does not do."""
 
 
@@ -226,7 +226,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
             "spec.serviceAccountName": self.spec.service_account_name,
         }
         if path not in known:
-            raise Refused(f"field {path} of pod {self.metadata.name}: this kubelet does not know it")
+            raise PodRefused(f"field {path} of pod {self.metadata.name}: this kubelet does not know it")
         return known[path]
 
     def all_containers(self) -> Iterator[Container]:
@@ -237,7 +237,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
         for one in self.spec.volumes:
             if one.name == name:
                 return one
-        raise Refused(f"pod {self.metadata.name} mounts volume {name!r}, which it does not have")
+        raise PodRefused(f"pod {self.metadata.name} mounts volume {name!r}, which it does not have")
 
 
 def read_pod(raw: bytes, *, any_user: bool = False) -> Pod:
@@ -248,7 +248,7 @@ def read_pod(raw: bytes, *, any_user: bool = False) -> Pod:
     try:
         pod = msgspec.json.decode(raw, type=Pod)
     except msgspec.ValidationError as error:
-        raise Refused(f"this kubelet cannot run the pod: {error}") from None
+        raise PodRefused(f"this kubelet cannot run the pod: {error}") from None
     for container in () if any_user else pod.all_containers():
         _check_user(pod, container)
     return pod
@@ -260,8 +260,8 @@ def _check_user(pod: Pod, container: Container) -> None:
     user = shared.run_as_user if own.run_as_user is None else own.run_as_user
     forbids_root = shared.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
     if user is not None and user != os.geteuid():
-        raise Refused(
+        raise PodRefused(
             f"container {container.name!r} asks for user {user}, and this kubelet can run {os.geteuid()} only"
         )
     if forbids_root and os.geteuid() == 0:
-        raise Refused(f"container {container.name!r} must not run as root, and this kubelet does")
+        raise PodRefused(f"container {container.name!r} must not run as root, and this kubelet does")

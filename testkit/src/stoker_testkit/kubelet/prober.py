@@ -13,12 +13,12 @@ from typing import Any
 
 import aiohttp
 
-from stoker_testkit.kubelet.pod_spec import Container, Probe, Refused
+from stoker_testkit.kubelet.pod_spec import Container, PodRefused, Probe
 from stoker_testkit.kubelet.process_containers import Running
 
 
 @dataclass
-class Observation:
+class ContainerObservation:
     """What is known of one container."""
 
     container: Container
@@ -61,7 +61,7 @@ class Prober:
         """One look."""
         get = probe.http_get
         if get.scheme != "HTTP":
-            raise Refused(f"container {container.name!r} has a probe over {get.scheme}")
+            raise PodRefused(f"container {container.name!r} has a probe over {get.scheme}")
         url = f"http://127.0.0.1:{running.port(_number(container, get.port))}{get.path}"
         limit = aiohttp.ClientTimeout(total=probe.timeout_seconds)
         try:
@@ -70,7 +70,7 @@ class Prober:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def started(self, seen: Observation) -> bool:
+    async def started(self, seen: ContainerObservation) -> bool:
         """Wait for the startup probe; whether it passed before the container ended or ran out of time."""
         probe, running = seen.container.startup_probe, seen.running
         if probe is None or running is None:
@@ -82,7 +82,7 @@ class Prober:
             await asyncio.sleep(probe.period_seconds / self._haste)
         return False
 
-    async def look(self, seen: Observation) -> None:
+    async def look(self, seen: ContainerObservation) -> None:
         """Ask for readiness until cancelled or the container ends; liveness is asked with it."""
         readiness, liveness, running = (
             seen.container.readiness_probe,
@@ -112,4 +112,4 @@ def _number(container: Container, port: int | str) -> int:
     for one in container.ports:
         if one.name == port:
             return one.container_port
-    raise Refused(f"container {container.name!r} has a probe at port {port!r}, which it does not name")
+    raise PodRefused(f"container {container.name!r} has a probe at port {port!r}, which it does not name")

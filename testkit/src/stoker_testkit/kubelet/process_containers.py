@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from stoker.domain.errors import StokerError
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
-from stoker_testkit.kubelet.pod_spec import Container, Pod, Refused, Variable
+from stoker_testkit.kubelet.pod_spec import Container, Pod, PodRefused, Variable
 from stoker_testkit.processes import Process, free_ports
 
 GATEWAY_PORT = "stoker.io/gateway-port"
@@ -26,7 +26,7 @@ GATEWAY_PORT = "stoker.io/gateway-port"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerPlace:
     """Where a container lives."""
 
     root: Path
@@ -49,7 +49,7 @@ class Running(Protocol):
 class Image(Protocol):
     """Starts containers."""
 
-    async def start(self, pod: Pod, container: Container, place: Place) -> Running: ...
+    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> Running: ...
 
 
 @dataclass
@@ -77,10 +77,10 @@ class Program:
 
     command: Sequence[str] = (sys.executable, "-m", "stoker")
 
-    async def start(self, pod: Pod, container: Container, place: Place) -> Running:
+    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> Running:
         words = (*container.command, *container.args)
         if words[:1] not in (("agent",), ("fetcher",)):
-            raise Refused(f"container {container.name!r} runs {words}, and neither an agent nor a fetcher")
+            raise PodRefused(f"container {container.name!r} runs {words}, and neither an agent nor a fetcher")
         declared = [one.container_port for one in container.ports]
         ports = dict(zip(declared, free_ports(len(declared)), strict=True))
         argv = [*self.command, *container.args, f"--root={place.root}", "--log-format=json"]
@@ -118,19 +118,19 @@ class GatewayImage:
     started: dict[tuple[str, str], SimulatedGateway] = field(default_factory=dict)
     """The gateways, by namespace and name of their pod."""
 
-    async def start(self, pod: Pod, container: Container, place: Place) -> Running:
+    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> Running:
         if container.command:
             return self._command(pod, container, place)
         port = int(pod.metadata.annotations.get(GATEWAY_PORT, "0"))
         if self.data not in place.mounts:
-            raise Refused(f"container {container.name!r} mounts nothing at {self.data}")
+            raise PodRefused(f"container {container.name!r} mounts nothing at {self.data}")
         gateway = await asyncio.to_thread(
             SimulatedGateway.start, place.mounts[self.data], port=port, **self.how
         )
         self.started[pod.metadata.namespace, pod.metadata.name] = gateway
         return _Served(gateway)
 
-    def _command(self, pod: Pod, container: Container, place: Place) -> Running:
+    def _command(self, pod: Pod, container: Container, place: ContainerPlace) -> Running:
         """Run what an init container runs; the image's own data is a file that every gateway has."""
         files = place.log.with_suffix(".image")
         files.mkdir(exist_ok=True)
@@ -145,7 +145,7 @@ class GatewayImage:
         return _Child(Process.start(name, argv, log=place.log, env=env), {})
 
 
-def environment(pod: Pod, container: Container, place: Place) -> dict[str, str]:
+def environment(pod: Pod, container: Container, place: ContainerPlace) -> dict[str, str]:
     """The variables of a container; of ours only what stands for its image's."""
     image = {
         name: value
@@ -158,12 +158,12 @@ def environment(pod: Pod, container: Container, place: Place) -> dict[str, str]:
     return {**image, **cluster, **own}
 
 
-def _value(pod: Pod, variable: Variable, place: Place) -> str:
+def _value(pod: Pod, variable: Variable, place: ContainerPlace) -> str:
     if variable.value_from is not None:
         return pod.field(variable.value_from.field_ref.field_path)
     value = variable.value.replace("$$", "\0")
     if "$(" in value:
-        raise Refused(f"variable {variable.name} refers to another one")
+        raise PodRefused(f"variable {variable.name} refers to another one")
     # What is a place in the container is one below its root here.
     if variable.value in place.mounts:
         return str(place.root / variable.value.lstrip("/"))

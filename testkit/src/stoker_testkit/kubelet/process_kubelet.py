@@ -26,20 +26,20 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import CONFIG_MAPS, PODS, SECRETS
 from stoker.kube.config.config import load
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.event_loop_thread import LoopThread
 from stoker_testkit.kubelet.api_server_client import KubeletApi
 from stoker_testkit.kubelet.pod_lifecycle import Node, PodLife, refused
-from stoker_testkit.kubelet.pod_spec import Pod, Refused, read_pod
+from stoker_testkit.kubelet.pod_spec import Pod, PodRefused, read_pod
 from stoker_testkit.kubelet.prober import Prober
 from stoker_testkit.kubelet.process_containers import Image
 from stoker_testkit.kubelet.volumes import Volumes, decoded
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 ROOT_CA = "kube-root-ca.crt"
 HASTE = 20.0
@@ -49,7 +49,7 @@ class _Data(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
-class ProcessKubelet(Stopped):
+class ProcessKubelet(Stoppable):
     """Runs pods; all of its methods may be called from any thread."""
 
     def __init__(
@@ -147,7 +147,10 @@ class ProcessKubelet(Stopped):
     async def _run(self) -> None:
         server = urlsplit(self._cluster.url)
         config = load(self._cluster.kubeconfig("admin"))
-        async with Client(config, user_agent="process-kubelet") as client, aiohttp.ClientSession() as session:
+        async with (
+            KubeClient(config, user_agent="process-kubelet") as client,
+            aiohttp.ClientSession() as session,
+        ):
             self._api = KubeletApi(client, self.node)
             address = (server.hostname or "", server.port or 443)
             prober = Prober(session, self._haste)
@@ -183,7 +186,7 @@ class ProcessKubelet(Stopped):
         for change in self._unbound.store.additions():
             self._unbound_changed(change)
 
-    def _unbound_changed(self, change: Change[bytes]) -> None:
+    def _unbound_changed(self, change: ObjectChange[bytes]) -> None:
         if change.new is None or change.key.namespace not in self._scheduled:
             return
         found = msgspec.json.decode(change.new)
@@ -195,7 +198,7 @@ class ProcessKubelet(Stopped):
 
     # Pods.
 
-    def _pod_changed(self, change: Change[bytes]) -> None:
+    def _pod_changed(self, change: ObjectChange[bytes]) -> None:
         if change.new is None:
             self._refused.pop(change.key, None)
             life = self._lives.get(change.uid)
@@ -204,7 +207,7 @@ class ProcessKubelet(Stopped):
             return
         try:
             pod = read_pod(change.new, any_user=self._any_user)
-        except Refused as why:
+        except PodRefused as why:
             if change.key not in self._refused:
                 self._refused[change.key] = why.message
                 name = f"refuse {change.uid}"
@@ -239,11 +242,11 @@ class ProcessKubelet(Stopped):
 
     def config_map(self, namespace: str, name: str) -> dict[str, bytes] | None:
         if name != ROOT_CA:
-            raise Refused(f"ConfigMap {name}: this kubelet mounts no other than {ROOT_CA}")
+            raise PodRefused(f"ConfigMap {name}: this kubelet mounts no other than {ROOT_CA}")
         found = self._maps.store.get(ObjectKey(namespace, name))
         return None if found is None else {key: text.encode() for key, text in (found.data or {}).items()}
 
-    def _object_changed(self, change: Change[_Data]) -> None:
+    def _object_changed(self, change: ObjectChange[_Data]) -> None:
         for life in self._lives.values():
             if life.pod.metadata.namespace == change.key.namespace:
                 life.look_again()

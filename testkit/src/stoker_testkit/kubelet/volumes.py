@@ -22,8 +22,8 @@ from stoker_testkit.kubelet.pod_spec import (
     KeyToPath,
     Mount,
     Pod,
+    PodRefused,
     Projection,
-    Refused,
     Token,
     Volume,
 )
@@ -82,7 +82,7 @@ class Volumes:
             if not where.is_symlink():
                 where.symlink_to(target)
             elif where.readlink() != target and one.mount_path != ACCOUNT:
-                raise Refused(f"container {container.name!r} mounts two things at {one.mount_path}")
+                raise PodRefused(f"container {container.name!r} mounts two things at {one.mount_path}")
 
     def mounted(self, pod: Pod, mount: Mount) -> Path:
         """The folder behind a mount."""
@@ -119,7 +119,7 @@ class Volumes:
                 files |= await self._projected(pod, source)
             return files
         if volume.empty_dir is None and volume.persistent_volume_claim is None:
-            raise Refused(f"volume {volume.name!r} is of no kind that this kubelet knows")
+            raise PodRefused(f"volume {volume.name!r} is of no kind that this kubelet knows")
         return None
 
     async def _projected(self, pod: Pod, source: Projection) -> dict[str, bytes]:
@@ -136,7 +136,7 @@ class Volumes:
             one = source.config_map
             found = self._objects.config_map(pod.metadata.namespace, one.name)
             return _chosen(f"ConfigMap {one.name}", found, one.items, optional=one.optional)
-        raise Refused("a projected volume has a source of no kind that this kubelet knows")
+        raise PodRefused("a projected volume has a source of no kind that this kubelet knows")
 
     async def _token(self, pod: Pod, wanted: Token) -> str:
         key = (pod.metadata.uid, wanted.path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from stoker_testkit.cluster.cluster_access import CommandFailed
 from stoker_testkit.node import cni_network, image_archives
 from stoker_testkit.processes import Process
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 READY_SECONDS = 60.0
 COMMAND_SECONDS = 300.0
@@ -45,7 +45,7 @@ runtime_type = 'io.containerd.runc.v2'
 """
 
 
-class Containerd(Stopped):
+class Containerd(Stoppable):
     """One running containerd."""
 
     def __init__(self, process: Process, binaries: Path, socket: Path) -> None:

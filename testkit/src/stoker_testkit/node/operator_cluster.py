@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from stoker_testkit.chart.process_release import Release
+from stoker_testkit.chart.process_release import ProcessRelease
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.environments.operator_environment import IGNITION, GatewaySite
@@ -25,14 +25,14 @@ from stoker_testkit.node.node_release import NodeRelease
 from stoker_testkit.node.operator_node_environment import NodeSite
 from stoker_testkit.node.real_node import RealNode
 from stoker_testkit.node.unshare import STATE
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 120.0
 REVERSER = {"reverser": {"enabled": True}}
 
 
-class Steps:
+class TimedSteps:
     """What was done and how long each step took, said as it happens."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Steps:
         print(f"{now - self._began:8.1f} s  {what} took {now - began:.1f} s", flush=True)  # noqa: T201 - for people who wait
 
 
-class Stage(Stopped):
+class OperatorCluster(Stoppable):
     """A cluster with the operator in it, both replicas of everything where there are replicas."""
 
     cluster: ClusterAccess
@@ -75,7 +75,7 @@ class Stage(Stopped):
         """All that may say why something does not come."""
 
 
-class NodeStage(Stage):
+class NodeOperatorCluster(OperatorCluster):
     """A real node."""
 
     address = cni_network.ADDRESS
@@ -86,7 +86,7 @@ class NodeStage(Stage):
         self.cluster = node.plane
 
     @classmethod
-    def open(cls, folder: Path, steps: Steps) -> NodeStage:
+    def open(cls, folder: Path, steps: TimedSteps) -> NodeOperatorCluster:
         with ExitStack() as failing:
             product, gateway = image_archives.product_archive(), folder / "test-gateway.tar"
             image_archives.write_test_gateway(gateway, product)
@@ -125,10 +125,10 @@ class NodeStage(Stage):
         self.node.stop()
 
 
-class ProcessStage(Stage):
+class ProcessOperatorCluster(OperatorCluster):
     """Processes of this machine; one of each, because they share its ports."""
 
-    def __init__(self, release: Release, kubelet: ProcessKubelet, gateways: GatewayImage) -> None:
+    def __init__(self, release: ProcessRelease, kubelet: ProcessKubelet, gateways: GatewayImage) -> None:
         self.release = release
         self.cluster = release.cluster
         self._kubelet = kubelet
@@ -136,11 +136,11 @@ class ProcessStage(Stage):
         self._running = ExitStack()
 
     @classmethod
-    def open(cls, folder: Path, steps: Steps) -> ProcessStage:
+    def open(cls, folder: Path, steps: TimedSteps) -> ProcessOperatorCluster:
         with ExitStack() as running:
             with steps.step("starting a control plane"):
                 plane = running.enter_context(ControlPlane.start(folder / "plane", controller_manager=True))
-            release = running.enter_context(Release(plane, folder, REVERSER))
+            release = running.enter_context(ProcessRelease(plane, folder, REVERSER))
             with steps.step("helm install"):
                 release.install()
             with steps.step("the programs becoming ready"):
@@ -174,8 +174,10 @@ class ProcessStage(Stage):
         self._running.close()
 
 
-def open_stage(folder: Path) -> Stage:
+def open_stage(folder: Path) -> OperatorCluster:
     """The real node inside `stoker_testkit.node.unshare`, processes elsewhere."""
-    steps = Steps()
+    steps = TimedSteps()
     state = os.environ.get(STATE)
-    return NodeStage.open(Path(state), steps) if state else ProcessStage.open(folder, steps)
+    return (
+        NodeOperatorCluster.open(Path(state), steps) if state else ProcessOperatorCluster.open(folder, steps)
+    )

@@ -17,14 +17,14 @@ from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.node import cni_network, image_archives, network_policy_enforcer
 from stoker_testkit.node.containerd import Containerd
 from stoker_testkit.processes import Process, free_ports
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 NAME = "node"
 READY_SECONDS = 120.0
 
 
-class RealNode(Stopped):
+class RealNode(Stoppable):
     """A running node and its control plane."""
 
     def __init__(self, folder: Path) -> None:
@@ -32,7 +32,7 @@ class RealNode(Stopped):
         self.plane: ControlPlane
         self.runtime: Containerd
         self._binaries = assets.node()
-        self._running: list[Stopped] = []
+        self._running: list[Stoppable] = []
 
     @classmethod
     def start(cls, folder: Path, archives: Sequence[Path] = ()) -> RealNode:

@@ -31,31 +31,31 @@ _SERVED = {
 }
 
 
-class GitFailed(StokerError):
+class GitCommandFailed(StokerError):
     """git refused; the message holds its words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file with a mode of its own: executable, a symbolic link, or a submodule's commit."""
 
     content: str | bytes
     mode: str = "100644"
 
 
-def executable(content: str | bytes) -> Entry:
-    return Entry(content, "100755")
+def executable(content: str | bytes) -> FileEntry:
+    return FileEntry(content, "100755")
 
 
-def symlink(target: str) -> Entry:
-    return Entry(target, "120000")
+def symlink(target: str) -> FileEntry:
+    return FileEntry(target, "120000")
 
 
-def submodule(commit: str) -> Entry:
-    return Entry(commit, "160000")
+def submodule(commit: str) -> FileEntry:
+    return FileEntry(commit, "160000")
 
 
-Files = Mapping[str, str | bytes | Entry | None]
+Files = Mapping[str, str | bytes | FileEntry | None]
 """What a commit changes: the new content of a path, or None to delete it."""
 
 
@@ -78,7 +78,7 @@ def run_git(*args: str | Path, stdin: bytes = b"", env: Mapping[str, str] | None
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
-        raise GitFailed(f"git {' '.join(map(str, args))} ended with {done.returncode}: {said}")
+        raise GitCommandFailed(f"git {' '.join(map(str, args))} ended with {done.returncode}: {said}")
     return done.stdout
 
 
@@ -179,11 +179,11 @@ class Repository:
         ]
 
 
-def _change(path: str, content: str | bytes | Entry | None) -> bytes:
+def _change(path: str, content: str | bytes | FileEntry | None) -> bytes:
     name = _quoted(path)
     if content is None:
         return b"D " + name + b"\n"
-    entry = content if isinstance(content, Entry) else Entry(content)
+    entry = content if isinstance(content, FileEntry) else FileEntry(content)
     raw = entry.content.encode() if isinstance(entry.content, str) else entry.content
     if entry.mode == "160000":
         return b"M 160000 " + raw + b" " + name + b"\n"

@@ -27,7 +27,7 @@ from stoker_testkit.certificates import KeyPair
 from stoker_testkit.event_loop_thread import LoopThread
 from stoker_testkit.http_listener import WebListener
 from stoker_testkit.repositories.bare_repository import git_environment
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 CHUNK_BYTES = 64 * 1024
 ANONYMOUS = "anonymous"
@@ -45,7 +45,7 @@ class GitRequest:
     status: int
 
 
-class GitHttpServer(Stopped):
+class GitHttpServer(Stoppable):
     """Serves the bare repositories below `root`.
 
     Anyone may read and write while there are neither `users` (name to password)

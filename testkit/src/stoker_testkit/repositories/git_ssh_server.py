@@ -21,7 +21,7 @@ from typing import Self
 from stoker.domain.errors import Misconfigured
 from stoker_testkit.processes import Process, on_free_ports
 from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 READY_SECONDS = 15.0
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -29,7 +29,7 @@ PRIVILEGE_SEPARATION = Path("/run/sshd")
 _SBIN = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
 
-class GitSshServer(Stopped):
+class GitSshServer(Stoppable):
     """sshd in front of the bare repositories below `root`; its own files lie in `folder`."""
 
     def __init__(self, root: Path, folder: Path, kinds: Sequence[KeyKind]) -> None:

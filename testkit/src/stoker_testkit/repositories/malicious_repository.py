@@ -15,18 +15,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.folder import EVERYTHING, Keeper
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import EVERYTHING, FolderSync
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import StokerError
-from stoker.domain.intent.files import FilesIntent, Mapping, WhenMissing
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import FileMapping, FilesIntent, MissingSourcePolicy
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
 from stoker_testkit.repositories.bare_repository import Repository
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 REGULAR, EXECUTABLE, FOLDER, LINK, MODULE = "100644", "100755", "40000", "120000", "160000"
 LFS_POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1\n"
 DESTINATION = "projects/P"
-INTENT = FilesIntent((Mapping("s", DESTINATION, when_missing=WhenMissing.FAIL),))
+INTENT = FilesIntent((FileMapping("s", DESTINATION, when_missing=MissingSourcePolicy.FAIL),))
 
 Stamp = tuple[int, int, int, int, str]
 
@@ -46,7 +46,7 @@ class Trespass(StokerError):
     """Something was changed that no mapping gave away."""
 
 
-class EvilRepository:
+class MaliciousRepository:
     """Writes objects as they are asked for, unchecked."""
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class EvilRepository:
         return tree
 
 
-class Attack(EvilRepository):
+class Attack(MaliciousRepository):
     """With a victim: a data folder in which there are files of others, and a sentinel beside it."""
 
     def __init__(self, folder: Path) -> None:
@@ -109,17 +109,21 @@ class Attack(EvilRepository):
 
     def job(self, intent: FilesIntent = INTENT, *, ref: str = "main", **source: object) -> SyncJob:
         """`source` are further fields of the source, such as its policies."""
-        where = Source(self.url, GitRef(ref))._replace(**source)  # type: ignore[arg-type]
+        where = SourceIntent(self.url, GitRef(ref))._replace(**source)  # type: ignore[arg-type]
         return SyncJob(where, intent, TemplateValues(), self.data, self.cache)
 
-    def bounded(self, limits: Limits) -> Keeper:
+    def bounded(self, limits: FetchLimits) -> FolderSync:
         """A keeper with other limits than a process has."""
         job = self.job()
-        remote = Remote(GitRunner(job.cache_dir), job.source.url, always(Access()))
-        return Keeper(job, GitSource(remote, job.cache_dir, limits=limits))
+        remote = Remote(GitRunner(job.cache_dir), job.source.url, always(RepoAccess()))
+        return FolderSync(job, GitSource(remote, job.cache_dir, limits=limits))
 
     async def sync(
-        self, intent: FilesIntent = INTENT, *, keeper: Keeper | None = None, wish: Wish = EVERYTHING
+        self,
+        intent: FilesIntent = INTENT,
+        *,
+        keeper: FolderSync | None = None,
+        wish: SyncOptions = EVERYTHING,
     ) -> SyncReport:
         """One whole pass; raises `Trespass` if it went too far, whatever else came of it."""
         with self.guarded():

@@ -30,12 +30,12 @@ _MASTERS = "system:masters"
 _FINE = (200, 201, 202)
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The API server did not do what was asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ApiUserIdentity:
     """Who somebody is to the API server at `place`."""
 
     name: str
@@ -44,7 +44,7 @@ class Identity:
     headers: Mapping[str, str]
 
     @classmethod
-    def of(cls, name: str, cluster: ClusterAccess, folder: Path) -> Identity:
+    def of(cls, name: str, cluster: ClusterAccess, folder: Path) -> ApiUserIdentity:
         trust = ssl.create_default_context(cafile=str(cluster.ca_file))
         headers = {}
         if name == CERTIFIED:
@@ -60,7 +60,7 @@ class Identity:
 class Person:
     """One user and their connection; every thread has people of its own."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: ApiUserIdentity) -> None:
         self.name = identity.name
         self._headers = identity.headers
         self._connection = http.client.HTTPSConnection(identity.place, context=identity.trust, timeout=30)
@@ -78,7 +78,7 @@ class Person:
             self._connection.close()
             raise
         if answer.status not in _FINE:
-            raise Refused(f"{method} {path} as {self.name}: {answer.status} {said.decode()[:300]}")
+            raise RequestRefused(f"{method} {path} as {self.name}: {answer.status} {said.decode()[:300]}")
         found: dict[str, Any] = json.loads(said)
         return found
 

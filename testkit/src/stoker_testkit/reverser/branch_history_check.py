@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from stoker.domain.git_objects import blob_of
 from stoker.reverser.authors.commit_identity import author_of
-from stoker.reverser.authors.facts import User
+from stoker.reverser.authors.facts import RequestUser
 from stoker.reverser.writer.commit_message import UNKNOWN
 from stoker.reverser.writer.ownership_marker import marker_path
 from stoker_testkit.repositories.bare_repository import Repository
-from stoker_testkit.reverser.random_history import History, Life, all_lives
+from stoker_testkit.reverser.random_history import History, ObjectLife, all_lives
 
 REVERSER = "gitops-reverser@configbutler.invalid"
 _FORMAT = "@%H%x09%ae%x09%ce%x09%(trailers:key=X-ConfigButler-Author,valueonly,separator=%x2C)"
@@ -88,7 +88,7 @@ def differences(history: History, files: Mapping[str, str], wanted: Mapping[str,
 
 
 @dataclass
-class Judge:
+class BranchHistoryCheck:
     """Goes through the commits of one branch on which these histories were written."""
 
     histories: Sequence[History]
@@ -114,7 +114,7 @@ class Judge:
         self.authors[commit.trailer] += 1
         if not commit.edits:
             self.wrong.append(f"{commit} changes nothing")
-        named = REVERSER if commit.trailer == UNKNOWN else author_of(User(commit.trailer)).email
+        named = REVERSER if commit.trailer == UNKNOWN else author_of(RequestUser(commit.trailer)).email
         if commit.author != named:
             self.wrong.append(f"{commit} has the author {commit.author} and names {commit.trailer}")
         for edit in commit.edits:
@@ -124,7 +124,7 @@ class Judge:
             elif edit.path not in self._markers:
                 self.wrong.append(f"{commit} touches {edit.path}, which is a stranger's")
 
-    def _follow(self, life: Life, blob: str | None, commit: Commit) -> None:
+    def _follow(self, life: ObjectLife, blob: str | None, commit: Commit) -> None:
         """Find the step that was written, not before the one that was written last."""
         start = self._reached.get(life.path, 0)
         fitting = [at for at in range(start, len(life.steps)) if life.steps[at].blob == blob]
@@ -138,7 +138,7 @@ class Judge:
             self.wrong.append(f"{commit} names {whose} for changes of {users} to {life.key}: {told(life)}")
         self._reached[life.path] = fitting[0] if right is None else right
 
-    def _is_whose(self, life: Life, end: int, user: str) -> bool:
+    def _is_whose(self, life: ObjectLife, end: int, user: str) -> bool:
         """Whether everything that leads from what stands in git to a state is this user's.
 
         A deletion is whose who made it, whatever was deleted, and a new object is all of whoever
@@ -156,6 +156,6 @@ class Judge:
         return at <= start or life.steps[at].user == user
 
 
-def told(life: Life) -> str:
+def told(life: ObjectLife) -> str:
     """The life of an object in one line."""
     return " ".join(f"{step.user}:{(step.blob or 'gone')[:8]}" for step in life.steps)

@@ -12,14 +12,14 @@ import random
 import uuid
 from collections.abc import Sequence
 
-from stoker_testkit.repositories.bare_repository import Files, GitFailed, Repository
+from stoker_testkit.repositories.bare_repository import Files, GitCommandFailed, Repository
 from stoker_testkit.wait_until import eventually
 
 AUTHOR = "A Stranger <stranger@example.test>"
 _NOBODY = "0" * 40
 
 
-class Strangers:
+class ConcurrentPushers:
     """Those of one branch, as far as one destination is concerned."""
 
     def __init__(self, repository: Repository, branch: str, base: str, namespaces: Sequence[str]) -> None:
@@ -74,7 +74,7 @@ class Strangers:
         tip = repository.tip(f"refs/heads/{self._branch}") if repository.has_branch(self._branch) else None
         commit = repository.commit(files, branch=made, author=AUTHOR, onto=tip)
         repository.delete_branch(made)
-        with contextlib.suppress(GitFailed):
+        with contextlib.suppress(GitCommandFailed):
             repository.git("update-ref", f"refs/heads/{self._branch}", commit, tip or _NOBODY)
             return True
         return False

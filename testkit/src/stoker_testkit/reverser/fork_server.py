@@ -24,9 +24,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker_testkit.faults.failpoints import Failure, arm
+from stoker_testkit.faults.failpoints import FailpointAction, arm
 from stoker_testkit.processes import EGRESS_ALLOW, LOOPBACK, TAIL_BYTES
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 _LOADED = ("stoker.cli.run.reverser", "stoker.reverser.process", "stoker.reverser.authors.process")
 _PR_SET_PDEATHSIG = 1
@@ -83,7 +83,7 @@ class Replica:
             self._buried = True
 
 
-class Nursery(Stopped):
+class ReverserForkServer(Stoppable):
     """The process that forks them."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ def _live(order: dict[str, list[str]], nursery: int) -> None:
     code = 1
     try:
         if order["failures"]:
-            arm(*map(Failure.parsed, order["failures"]))
+            arm(*map(FailpointAction.parsed, order["failures"]))
         sys.argv = ["stoker", "reverser", *order["arguments"]]
         runpy.run_module("stoker", run_name="__main__")
     except SystemExit as end:

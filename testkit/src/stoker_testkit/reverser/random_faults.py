@@ -16,10 +16,10 @@ from collections.abc import Callable
 from functools import partial
 
 from stoker.domain import failpoints
-from stoker_testkit.faults.http_fault_proxy import Answered
+from stoker_testkit.faults.http_fault_proxy import AnsweredFault
 from stoker_testkit.faults.stream_faults import Direction, Fault, FaultKind
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
-from stoker_testkit.reverser.replicas import SIZE, Fleet
+from stoker_testkit.reverser.replicas import SIZE, ReplicaFleet
 
 LONGER_THAN_A_LEASE = 3.0
 FAILPOINTS = (*failpoints.REVERSING, *failpoints.WRITING, *failpoints.CACHE)
@@ -32,10 +32,10 @@ def status(code: int, reason: str) -> bytes:
     return json.dumps(said).encode()
 
 
-class Storm:
+class RandomFaults:
     """Draws mishaps, and keeps up to date who is standing still until when."""
 
-    def __init__(self, chance: random.Random, fleet: Fleet, git: FaultProxy) -> None:
+    def __init__(self, chance: random.Random, fleet: ReplicaFleet, git: FaultProxy) -> None:
         self.told: list[str] = []
         self.counts: Counter[str] = Counter()
         self._chance = chance
@@ -157,9 +157,9 @@ class Storm:
     def _expire(self, number: int) -> None:
         """What the replica has seen last is too old for the server."""
         network = self._fleet.networks[number]
-        answer = Answered(410, status(410, "Expired"))
+        answer = AnsweredFault(410, status(410, "Expired"))
         if self._chance.random() < 0.5:
-            answer = Answered(200, b'{"type":"ERROR","object":%s}\n' % status(410, "Expired"))
+            answer = AnsweredFault(200, b'{"type":"ERROR","object":%s}\n' % status(410, "Expired"))
         network.inner.arm(answer, WATCHES, times=self._chance.choice((1, 2, 4)))
         network.go_through_answers()
         self._after(0.6, network.mend)
@@ -167,8 +167,8 @@ class Storm:
 
     def _break_the_list(self, number: int) -> None:
         network = self._fleet.networks[number]
-        network.inner.arm(Answered(410, status(410, "Expired")), WATCHES, times=2)
-        network.inner.arm(Answered(500, status(500, "InternalError")), LISTS, times=2)
+        network.inner.arm(AnsweredFault(410, status(410, "Expired")), WATCHES, times=2)
+        network.inner.arm(AnsweredFault(500, status(500, "InternalError")), LISTS, times=2)
         network.go_through_answers()
         self._after(0.6, network.mend)
         self.tell(f"lists of replica {number} fail after an expired version")

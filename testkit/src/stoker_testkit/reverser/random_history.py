@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stoker.domain.git_objects import blob_of
-from stoker.reverser.manifest.path import ObjectKey, place
+from stoker.reverser.manifest.path import ManifestKey, place
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.reverser.api_users import MERGE, PEOPLE, Person
-from stoker_testkit.reverser.concurrent_pushes import Strangers
+from stoker_testkit.reverser.concurrent_pushes import ConcurrentPushers
 
 LABEL = "stoker.test/history"
 """On namespaces and on objects without a namespace: which history they belong to."""
@@ -41,7 +41,7 @@ KINDS = {
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-class Step(NamedTuple):
+class ObjectState(NamedTuple):
     """One state of an object: the id of its file, none while there is to be no file, and who made it so."""
 
     blob: str | None
@@ -49,12 +49,12 @@ class Step(NamedTuple):
 
 
 @dataclass
-class Life:
+class ObjectLife:
     """One name from its first creation on, through all objects that were ever called so."""
 
-    key: ObjectKey
+    key: ManifestKey
     path: str
-    steps: list[Step] = field(default_factory=lambda: [Step(None, "")])
+    steps: list[ObjectState] = field(default_factory=lambda: [ObjectState(None, "")])
     obj: dict[str, Any] | None = None
     ended_by: str = ""
     """Who asked for its deletion, while a finalizer holds it."""
@@ -87,19 +87,19 @@ class History:
         self.told: list[str] = []
         """What happened, in order, for people."""
         self.chance = random.Random(seed)  # noqa: S311 - a history must be the same each time
-        self.strangers = Strangers(repository, branch, self.base, self.namespaces)
+        self.strangers = ConcurrentPushers(repository, branch, self.base, self.namespaces)
         self._counter = 0
-        self.lives: dict[str, Life] = {}
+        self.lives: dict[str, ObjectLife] = {}
         for kind in KINDS:
             for namespace in ("",) if kind == CLUSTER_ROLES else self.namespaces:
                 for name in NAMES:
                     self._expect(
-                        ObjectKey(*kind, namespace, f"{self.name}-{name}" if not namespace else name)
+                        ManifestKey(*kind, namespace, f"{self.name}-{name}" if not namespace else name)
                     )
 
-    def _expect(self, key: ObjectKey) -> None:
+    def _expect(self, key: ManifestKey) -> None:
         path = place(key, self.base)
-        self.lives[path] = Life(key, path)
+        self.lives[path] = ObjectLife(key, path)
 
     def blob_of(self, obj: Mapping[str, Any]) -> str | None:
         """The file that the object is to have; none if no rule takes it."""
@@ -135,7 +135,7 @@ class History:
         paths = [life.path for life in self.lives.values()]
         self.told.append(f"stranger: {self.strangers.act(self.chance, paths)}")
 
-    def _create(self, life: Life, person: Person) -> None:
+    def _create(self, life: ObjectLife, person: Person) -> None:
         body = self._body(life)
         held = self.chance.random() < 0.15
         if held:
@@ -146,7 +146,7 @@ class History:
             made = person.apply(life.url, body)
         self._note(life, person, "creates" + (" with a finalizer" if held else ""), made)
 
-    def _change(self, life: Life, person: Person) -> None:
+    def _change(self, life: ObjectLife, person: Person) -> None:
         # What is applied without its finalizer may lose it, and with it an object that waits for its end.
         way = self.chance.choice(("puts", "patches", "applies") if life.is_free else ("patches",))
         if way == "puts":
@@ -157,7 +157,7 @@ class History:
             made = person.apply(life.url, self._body(life))
         self._note(life, person, way, made)
 
-    def _touch(self, life: Life, person: Person) -> None:
+    def _touch(self, life: ObjectLife, person: Person) -> None:
         """A change that is none in git."""
         if life.key[:3] == DEPLOYMENTS and self.chance.random() < 0.5:
             status = {"status": {"observedGeneration": self._counter}}
@@ -167,13 +167,13 @@ class History:
             made = person.send("PATCH", life.url, {"metadata": notes}, MERGE)
         self._note(life, person, "touches", made)
 
-    def _scale(self, life: Life, person: Person) -> None:
+    def _scale(self, life: ObjectLife, person: Person) -> None:
         if life.key[:3] != DEPLOYMENTS:
             return
         person.send("PATCH", f"{life.url}/scale", {"spec": {"replicas": self._counter}}, MERGE)
         self._note(life, person, "scales", person.send("GET", life.url))
 
-    def _label(self, life: Life, person: Person) -> None:
+    def _label(self, life: ObjectLife, person: Person) -> None:
         """Another label; an object without a namespace may leave the selection by it, or come back."""
         labels: dict[str, str | None] = {"turn": str(self._counter)}
         if not life.key.namespace and life.obj is not None:
@@ -181,7 +181,7 @@ class History:
         made = person.send("PATCH", life.url, {"metadata": {"labels": labels}}, MERGE)
         self._note(life, person, "labels", made)
 
-    def _delete(self, life: Life, person: Person) -> None:
+    def _delete(self, life: ObjectLife, person: Person) -> None:
         """One, or the whole collection; at times it is made again at once."""
         if life.key.namespace and self.chance.random() < 0.15:
             person.send("DELETE", life.folder)
@@ -195,21 +195,21 @@ class History:
             self._counter += 1
             self._create(life, person)
 
-    def _gone(self, life: Life, person: Person, deed: str) -> None:
+    def _gone(self, life: ObjectLife, person: Person, deed: str) -> None:
         if life.obj is not None and life.obj["metadata"].get("finalizers"):
             life.ended_by = person.name
             self.told.append(f"{person.name} {deed} {life.key}, which is held")
         else:
             self._note(life, person, deed, None)
 
-    def _release(self, life: Life, person: Person) -> None:
+    def _release(self, life: ObjectLife, person: Person) -> None:
         person.send("PATCH", life.url, {"metadata": {"finalizers": None}}, MERGE)
         self.told.append(f"{person.name} releases {life.key}")
         life.obj = None
         self._remember(life, None, life.ended_by)
         life.ended_by = ""
 
-    def _note(self, life: Life, person: Person, deed: str, made: dict[str, Any] | None) -> None:
+    def _note(self, life: ObjectLife, person: Person, deed: str, made: dict[str, Any] | None) -> None:
         life.obj = made
         if not life.ended_by:  # what is about to go is not written any more
             self._remember(life, None if made is None else self.blob_of(made), person.name)
@@ -217,19 +217,19 @@ class History:
         now = life.steps[-1].blob or "no file"
         self.told.append(f"{self._counter}: {person.name} {deed} {life.key} -> {version} {now[:8]}")
 
-    def _remember(self, life: Life, blob: str | None, user: str) -> None:
+    def _remember(self, life: ObjectLife, blob: str | None, user: str) -> None:
         if life.steps[-1].blob != blob:
-            life.steps.append(Step(blob, user))
+            life.steps.append(ObjectState(blob, user))
 
     # What objects look like.
 
-    def _head(self, life: Life) -> dict[str, Any]:
+    def _head(self, life: ObjectLife) -> dict[str, Any]:
         metadata: dict[str, Any] = {"name": life.key.name}
         if not life.key.namespace:
             metadata["labels"] = {LABEL: self.name}
         return {"apiVersion": life.key.api_version, "kind": KINDS[life.key[:3]], "metadata": metadata}
 
-    def _body(self, life: Life) -> dict[str, Any]:
+    def _body(self, life: ObjectLife) -> dict[str, Any]:
         body = {**self._head(life), **self._content(life)}
         if life.key[:3] == DEPLOYMENTS:
             labels = {"app": life.key.name}
@@ -238,7 +238,7 @@ class History:
             body["spec"] |= {"replicas": 1, "selector": {"matchLabels": labels}}
         return body
 
-    def _renewed(self, life: Life) -> dict[str, Any]:
+    def _renewed(self, life: ObjectLife) -> dict[str, Any]:
         """The whole object as it is, but for what changes."""
         content = self._content(life)
         obj = {**(life.obj or {})}
@@ -247,7 +247,7 @@ class History:
             content = {"spec": {**obj["spec"], "template": template}}
         return {**obj, **content}
 
-    def _content(self, life: Life) -> dict[str, Any]:
+    def _content(self, life: ObjectLife) -> dict[str, Any]:
         """What changes of an object."""
         count = str(self._counter)
         match life.key[:3]:
@@ -261,6 +261,6 @@ class History:
         return {"spec": {"template": template}}
 
 
-def all_lives(histories: Sequence[History]) -> dict[str, tuple[History, Life]]:
+def all_lives(histories: Sequence[History]) -> dict[str, tuple[History, ObjectLife]]:
     """Every object by the path of its file."""
     return {path: (history, life) for history in histories for path, life in history.lives.items()}

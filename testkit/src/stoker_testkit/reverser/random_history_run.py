@@ -17,18 +17,24 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from stoker.reverser.manifest.path import ObjectKey, place
+from stoker.reverser.manifest.path import ManifestKey, place
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
-from stoker_testkit.reverser.api_users import ADMIN, PEOPLE, Identity, Person, let_people_in
-from stoker_testkit.reverser.branch_history_check import REVERSER, Judge, blobs_of, commits_of, differences
-from stoker_testkit.reverser.fork_server import Nursery
-from stoker_testkit.reverser.random_faults import Storm
+from stoker_testkit.reverser.api_users import ADMIN, PEOPLE, ApiUserIdentity, Person, let_people_in
+from stoker_testkit.reverser.branch_history_check import (
+    REVERSER,
+    BranchHistoryCheck,
+    blobs_of,
+    commits_of,
+    differences,
+)
+from stoker_testkit.reverser.fork_server import ReverserForkServer
+from stoker_testkit.reverser.random_faults import RandomFaults
 from stoker_testkit.reverser.random_history import KINDS, LABEL, History
-from stoker_testkit.reverser.replicas import HOME, Fleet
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.reverser.replicas import HOME, ReplicaFleet
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import NeverHappened, eventually
 
 GROUP = "configbutler.ai/v1alpha1"
@@ -41,7 +47,7 @@ PATIENCE = 90.0
 LONGEST_PAUSE = 0.5
 
 
-class World(Stopped):
+class RandomHistoryEnvironment(Stoppable):
     """A cluster, a git server and a fleet, for one voyage after the other."""
 
     def __init__(self, cluster: ClusterAccess, folder: Path) -> None:
@@ -49,12 +55,12 @@ class World(Stopped):
         self.folder = folder
         self._stack = ExitStack()
         let_people_in(cluster)
-        self._identities = [Identity.of(name, cluster, folder) for name in (ADMIN, *PEOPLE)]
+        self._identities = [ApiUserIdentity.of(name, cluster, folder) for name in (ADMIN, *PEOPLE)]
         cluster.create_namespace(HOME)
         self.git_http = self._stack.enter_context(GitHttpServer.start(folder / "repositories"))
         self.git = self._stack.enter_context(FaultProxy.start(self.git_http.url("")))
-        self.nursery = self._stack.enter_context(Nursery())
-        self.fleet = self._stack.enter_context(Fleet(cluster, self.nursery, folder))
+        self.nursery = self._stack.enter_context(ReverserForkServer())
+        self.fleet = self._stack.enter_context(ReplicaFleet(cluster, self.nursery, folder))
 
     def stop(self) -> None:
         self._stack.close()
@@ -70,10 +76,10 @@ class World(Stopped):
                 person.close()
 
 
-class Voyage:
+class RandomHistoryRun:
     """The histories of these seeds."""
 
-    def __init__(self, world: World, seeds: Sequence[int]) -> None:
+    def __init__(self, world: RandomHistoryEnvironment, seeds: Sequence[int]) -> None:
         self.world = world
         self.name = f"voyage-{seeds[0]}"
         self.repository = Repository.create(world.git_http.root / f"{self.name}.git")
@@ -81,7 +87,7 @@ class Voyage:
             History(seed, f"line-{turn % BRANCHES}", self.repository) for turn, seed in enumerate(seeds)
         ]
         self._chance = random.Random(seeds[0])  # noqa: S311 - the same each time
-        self.storm = Storm(self._chance, world.fleet, world.git)
+        self.storm = RandomFaults(self._chance, world.fleet, world.git)
         self.authors: Counter[str] = Counter()
         self._failed: dict[int, BaseException] = {}
         self._over = threading.Event()
@@ -260,7 +266,7 @@ class Voyage:
                 kind = next(each for each in KINDS if KINDS[each] == listed["kind"].removesuffix("List"))
                 obj = {"apiVersion": listed["apiVersion"], "kind": KINDS[kind], **item}
                 blob = history.blob_of(obj)
-                key = ObjectKey(*kind, item["metadata"].get("namespace", ""), item["metadata"]["name"])
+                key = ManifestKey(*kind, item["metadata"].get("namespace", ""), item["metadata"]["name"])
                 if blob is not None:
                     wanted[place(key, history.base)] = blob
         return wanted
@@ -268,7 +274,7 @@ class Voyage:
     def _judge(self, wrong: dict[int, list[str]]) -> None:
         for branch in sorted({history.branch for history in self.histories}):
             aboard = [history for history in self.histories if history.branch == branch]
-            judge = Judge(aboard)
+            judge = BranchHistoryCheck(aboard)
             for sentence in judge.hear(commits_of(self.repository, branch)):
                 blamed = next((each for each in aboard if each.base in sentence), aboard[0])
                 wrong.setdefault(blamed.seed, []).append(sentence)

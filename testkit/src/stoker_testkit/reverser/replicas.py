@@ -23,8 +23,8 @@ from stoker_testkit.faults.stream_faults import Fault, FaultKind
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 from stoker_testkit.processes import free_ports
 from stoker_testkit.reverser.author_webhook_manifest import without_rules
-from stoker_testkit.reverser.fork_server import Nursery, Replica
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.reverser.fork_server import Replica, ReverserForkServer
+from stoker_testkit.stoppable import Stoppable
 
 SIZE = 2
 HOME = "reverser-home"
@@ -52,7 +52,7 @@ _CUT = ("SSL protocol", "ConnectionResetError", "BrokenPipeError")
 
 
 @dataclass
-class Network:
+class ReplicaNetwork:
     """The way from one replica to the API server."""
 
     server: str
@@ -76,23 +76,23 @@ class Network:
         self.reset()
 
 
-class Fleet(Stopped):
+class ReplicaFleet(Stoppable):
     """The replicas, and what stands between them and the world."""
 
-    def __init__(self, cluster: ClusterAccess, nursery: Nursery, folder: Path) -> None:
+    def __init__(self, cluster: ClusterAccess, nursery: ReverserForkServer, folder: Path) -> None:
         self.folder = folder
         self._cluster = cluster
         self._nursery = nursery
         self._stack = ExitStack()
         self.ports = free_ports(2 * SIZE)
         tls = KeyPair(cluster.folder / "apiserver.crt", cluster.folder / "apiserver.key")
-        self.networks: list[Network] = []
+        self.networks: list[ReplicaNetwork] = []
         for _ in range(SIZE):
             inner = HttpFaultProxy.start(cluster.url, ca_file=cluster.ca_file, tls=tls)
             outer = FaultProxy.start(cluster.url)
             self._stack.callback(inner.stop)
             self._stack.callback(outer.stop)
-            self.networks.append(Network(cluster.url, outer, inner))
+            self.networks.append(ReplicaNetwork(cluster.url, outer, inner))
         self.door = self._stack.enter_context(FaultProxy.start(f"127.0.0.1:{self.ports[0]}"))
         self.replicas: list[Replica | None] = [None] * SIZE
         self.starts = 0

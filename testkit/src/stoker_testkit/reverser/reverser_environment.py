@@ -18,7 +18,7 @@ from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.namespace_objects import condition_in
 from stoker_testkit.processes import Process
 from stoker_testkit.repositories.bare_repository import Repository
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 45.0
@@ -40,7 +40,7 @@ _CLUSTER_WIDE = ("ClusterWatchRule",)
 
 
 @dataclass
-class ReverserSite(Stopped):
+class ReverserSite(Stoppable):
     """One namespace and the reversers that work in it."""
 
     cluster: ClusterAccess

@@ -45,12 +45,12 @@ BY_RIGHT_FILES = (
 _RIGHT_IN_A_TEST = re.compile(r"/test_[^/]+/[^/]+$")
 
 
-class LookFailed(Exception):
+class LeakScanFailed(Exception):
     """The search did not find what it must find; what it says is worth nothing."""
 
 
 @dataclass
-class Left:
+class LeftoverFiles:
     """What lies below some folders."""
 
     files: list[bytes] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Left:
                 self.archives.append(one.path)
 
 
-class LastLook:
+class LeakScan:
     """The search of one run, whose folder holds what was planted and what was kept."""
 
     def __init__(self, run: Path) -> None:
@@ -115,7 +115,7 @@ class LastLook:
     def found(self, folders: Iterable[Path]) -> list[str]:
         """Each credential that was seen, as `name in place`, once."""
         self._try_out()
-        left = Left()
+        left = LeftoverFiles()
         for folder in folders:
             left.gather(folder)
         kept = [path for path in self._run.iterdir() if path.is_file() and path.name != PLANTED]
@@ -151,7 +151,7 @@ class LastLook:
         loose.parent.mkdir(parents=True)
         loose.write_bytes(zlib.compress(b"blob %d\0%s" % (len(content), content)))
         if not self._holding([os.fsencode(file)]) or not self._git_shows([os.fsencode(objects)]):
-            raise LookFailed("what was planted for the search itself was not found")
+            raise LeakScanFailed("what was planted for the search itself was not found")
 
     def _holding(self, files: Sequence[bytes]) -> list[bytes]:
         """Those in which something planted stands."""
@@ -160,7 +160,7 @@ class LastLook:
             grep, input=b"\0".join(files), stdout=subprocess.PIPE, check=False, env=_PLAIN | _path()
         )
         if done.returncode not in (0, 123):  # 123: in some there is nothing, or they are gone
-            raise LookFailed(f"grep could not be run: {done.returncode}")
+            raise LeakScanFailed(f"grep could not be run: {done.returncode}")
         return [path for path in done.stdout.split(b"\0") if path]
 
     def _handed_out(self, path: Path, content: bytes) -> bool:
@@ -189,7 +189,7 @@ class LastLook:
         grep = ["grep", "-aobsFf", str(self._patterns), "--", str(path)]
         done = subprocess.run(grep, stdout=subprocess.PIPE, check=False, env=_PLAIN | _path())
         if done.returncode not in (0, 1, 2):  # 2: it is gone
-            raise LookFailed(f"grep could not be run: {done.returncode}")
+            raise LeakScanFailed(f"grep could not be run: {done.returncode}")
         found = (line.partition(b":") for line in done.stdout.splitlines())
         return [(int(offset), self._canaries.name_of(form)) for offset, _, form in found]
 
@@ -229,7 +229,7 @@ class LastLook:
                     for one in some:
                         self._pour((one,), grep.stdin)
         if grep.returncode not in (0, 1):
-            raise LookFailed(f"grep could not be run: {grep.returncode}")
+            raise LeakScanFailed(f"grep could not be run: {grep.returncode}")
         return grep.returncode == 0
 
     def _pour(self, objects: Sequence[bytes], into: IO[bytes]) -> bool:

@@ -23,7 +23,7 @@ MOUNTED = ("etc", "var", "sshd", "keys")
 
 
 @dataclass
-class Scene:
+class LeakScanNamespace:
     """What was planted, and where everything lies that the scene leaves."""
 
     cluster: ClusterAccess

@@ -25,7 +25,7 @@ import click.testing
 import pytest
 
 from stoker_testkit.secret_leaks.captured_output import keep
-from stoker_testkit.secret_leaks.leak_scan import LastLook
+from stoker_testkit.secret_leaks.leak_scan import LeakScan
 from stoker_testkit.secret_leaks.process_command_lines import CommandLines, program_of
 from stoker_testkit.secret_leaks.tracked_credentials import RUN
 
@@ -82,7 +82,7 @@ def pytest_unconfigure() -> None:
 
 def _judge(session: pytest.Session) -> None:
     before = os.times()
-    look = LastLook(_RUN)
+    look = LeakScan(_RUN)
     found = look.found(_folders(session.config))
     spent = sum(os.times()[:4]) - sum(before[:4])
     terminal = session.config.pluginmanager.getplugin("terminalreporter")

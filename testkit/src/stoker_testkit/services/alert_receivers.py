@@ -23,7 +23,7 @@ from stoker_testkit.certificates import KeyPair
 from stoker_testkit.event_loop_thread import LoopThread
 from stoker_testkit.http_listener import WebListener
 from stoker_testkit.secret_leaks.tracked_credentials import known, mark, planted
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 ROUTING_KEY = known("pagerduty", mark() * 2)
 PATHS = {
@@ -36,11 +36,11 @@ MAX_TEAMS_BYTES = 28 * 1024
 MAX_PAGERDUTY_BYTES = 512 * 1024
 
 
-class Unfit(Exception):
+class UndocumentedRequest(Exception):
     """A request that the documentation does not have."""
 
 
-class AlertServices(Stopped):
+class AlertServices(Stoppable):
     """All four on a free port of 127.0.0.1, served from a thread of its own."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class AlertServices(Stopped):
         try:
             body = await _body(request)
             _CHECKS[service](body)
-        except Unfit as unfit:
+        except UndocumentedRequest as unfit:
             self.complaints.append(f"{service}: {unfit}")
             return web.Response(status=400, text="invalid_payload")
         self._heard.append((service, body))
@@ -109,22 +109,22 @@ class AlertServices(Stopped):
 
 async def _body(request: web.Request) -> dict[str, Any]:
     if request.method != "POST" or request.content_type != "application/json":
-        raise Unfit(f"{request.method} with {request.content_type}")
+        raise UndocumentedRequest(f"{request.method} with {request.content_type}")
     try:
         body = json.loads(await request.read())
     except ValueError:
-        raise Unfit("the body is no JSON") from None
+        raise UndocumentedRequest("the body is no JSON") from None
     if not isinstance(body, dict):
-        raise Unfit("the body is no object")
+        raise UndocumentedRequest("the body is no object")
     return body
 
 
 def _slack(body: dict[str, Any]) -> None:
     if not isinstance(body.get("text"), str) or not 1 <= len(body["text"]) <= 40_000:
-        raise Unfit("no_text")
+        raise UndocumentedRequest("no_text")
     blocks = body.get("blocks", [])
     if not isinstance(blocks, list) or len(blocks) > 50:
-        raise Unfit("invalid_blocks: a message has at most 50")
+        raise UndocumentedRequest("invalid_blocks: a message has at most 50")
     for block in blocks:
         _slack_block(block)
 
@@ -138,86 +138,86 @@ def _slack_block(block: dict[str, Any]) -> None:
     elif kind == "context":
         elements = block.get("elements")
         if not isinstance(elements, list) or not 1 <= len(elements) <= 10:
-            raise Unfit("invalid_blocks: a context has one to ten elements")
+            raise UndocumentedRequest("invalid_blocks: a context has one to ten elements")
         for element in elements:
             _slack_text(element, ("plain_text", "mrkdwn"), 3000)
     else:
-        raise Unfit(f"invalid_blocks: {kind}")
+        raise UndocumentedRequest(f"invalid_blocks: {kind}")
 
 
 def _slack_text(text: object, kinds: tuple[str, ...], longest: int) -> None:
     if not isinstance(text, dict) or text.get("type") not in kinds:
-        raise Unfit("invalid_blocks: a text object has a type of its own")
+        raise UndocumentedRequest("invalid_blocks: a text object has a type of its own")
     words = text.get("text")
     if not isinstance(words, str) or not 1 <= len(words) <= longest:
-        raise Unfit(f"invalid_blocks: a text has 1 to {longest} characters here")
+        raise UndocumentedRequest(f"invalid_blocks: a text has 1 to {longest} characters here")
     if text["type"] == "mrkdwn" and re.search(r"[<>]|&(?!amp;|lt;|gt;)", words):
-        raise Unfit("a text with &, < or > is not escaped")
+        raise UndocumentedRequest("a text with &, < or > is not escaped")
     if text["type"] == "mrkdwn" and "emoji" in text:
-        raise Unfit("invalid_blocks: emoji belongs to plain_text")
+        raise UndocumentedRequest("invalid_blocks: emoji belongs to plain_text")
 
 
 def _pagerduty(body: dict[str, Any]) -> None:
     _has(body, {"routing_key": str, "event_action": str}, {"dedup_key": str, "payload": dict, "client": str})
     if len(body["routing_key"]) != 32:
-        raise Unfit("the routing key has 32 characters")
+        raise UndocumentedRequest("the routing key has 32 characters")
     if len(body.get("dedup_key", "")) > 255:
-        raise Unfit("the dedup key has at most 255 characters")
+        raise UndocumentedRequest("the dedup key has at most 255 characters")
     if body["event_action"] in ("resolve", "acknowledge"):
         if not body.get("dedup_key"):
-            raise Unfit("a resolve needs the dedup key")
+            raise UndocumentedRequest("a resolve needs the dedup key")
         return
     if body["event_action"] != "trigger":
-        raise Unfit(f"there is no action {body['event_action']}")
+        raise UndocumentedRequest(f"there is no action {body['event_action']}")
     payload = body.get("payload", {})
     optional = {"timestamp": str, "component": str, "group": str, "class": str, "custom_details": dict}
     _has(payload, {"summary": str, "source": str, "severity": str}, optional)
     if not 1 <= len(payload["summary"]) <= 1024 or not payload["source"]:
-        raise Unfit("the summary has 1 to 1024 characters, and a source is needed")
+        raise UndocumentedRequest("the summary has 1 to 1024 characters, and a source is needed")
     if payload["severity"] not in ("critical", "error", "warning", "info"):
-        raise Unfit(f"there is no severity {payload['severity']}")
+        raise UndocumentedRequest(f"there is no severity {payload['severity']}")
     if len(json.dumps(body)) > MAX_PAGERDUTY_BYTES:
-        raise Unfit("an event has at most 512 KB")
+        raise UndocumentedRequest("an event has at most 512 KB")
 
 
 def _teams(body: dict[str, Any]) -> None:
     if len(json.dumps(body, ensure_ascii=False).encode()) > MAX_TEAMS_BYTES:
-        raise Unfit("a message has at most 28 KB")
+        raise UndocumentedRequest("a message has at most 28 KB")
     _has(body, {"type": str, "attachments": list}, {})
     if body["type"] != "message" or len(body["attachments"]) != 1:
-        raise Unfit("it is a message with one attachment")
+        raise UndocumentedRequest("it is a message with one attachment")
     attachment = body["attachments"][0]
     if attachment.get("contentType") != "application/vnd.microsoft.card.adaptive":
-        raise Unfit("workflows take adaptive cards only")
+        raise UndocumentedRequest("workflows take adaptive cards only")
     card = attachment.get("content", {})
     if card.get("type") != "AdaptiveCard" or not re.fullmatch(r"1\.\d", card.get("version", "")):
-        raise Unfit("it is an AdaptiveCard of a version")
+        raise UndocumentedRequest("it is an AdaptiveCard of a version")
     for element in card.get("body", []):
         if element.get("type") == "TextBlock" and not isinstance(element.get("text"), str):
-            raise Unfit("a TextBlock has a text")
+            raise UndocumentedRequest("a TextBlock has a text")
         if element.get("type") == "FactSet" and not all(
             isinstance(fact.get("title"), str) and isinstance(fact.get("value"), str)
             for fact in element.get("facts", [])
         ):
-            raise Unfit("a fact has a title and a value")
+            raise UndocumentedRequest("a fact has a title and a value")
         if element.get("type") not in ("TextBlock", "FactSet"):
-            raise Unfit(f"an element {element.get('type')} was not expected")
+            raise UndocumentedRequest(f"an element {element.get('type')} was not expected")
 
 
 def _webhook(body: dict[str, Any]) -> None:
     names = ("version", "status", "key", "reason", "cause", "severity", "message", "kind", "namespace")
     _has(body, dict.fromkeys((*names, "name", "gateway", "cluster", "time"), str), {})
     if body["status"] not in ("firing", "resolved") or body["version"] != "1":
-        raise Unfit("status and version are not as documented")
+        raise UndocumentedRequest("status and version are not as documented")
 
 
 def _has(body: Mapping[str, Any], required: Mapping[str, type], optional: Mapping[str, type]) -> None:
     known = {**required, **optional}
     for name, value in body.items():
         if name not in known or not isinstance(value, known[name]):
-            raise Unfit(f"field {name} is not as documented")
+            raise UndocumentedRequest(f"field {name} is not as documented")
     if absent := sorted(required.keys() - body.keys()):
-        raise Unfit(f"these fields are missing: {', '.join(absent)}")
+        raise UndocumentedRequest(f"these fields are missing: {', '.join(absent)}")
 
 
 _CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {

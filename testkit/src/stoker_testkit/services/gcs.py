@@ -26,15 +26,15 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from stoker.domain.intent.policies import Bucket
+from stoker.domain.intent.policies import SnapshotBucketPolicy
 from stoker.domain.secrets import Secret
 from stoker_testkit.secret_leaks.tracked_credentials import known
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 ACCOUNT = "stoker@plant.iam.gserviceaccount.com"
 
 
-class Gcs(Stopped):
+class Gcs(Stoppable):
     """One running service with one account."""
 
     def __init__(self) -> None:
@@ -73,9 +73,9 @@ class Gcs(Stopped):
         }
         return {"serviceAccount.json": Secret(json.dumps(account))}
 
-    def bucket(self, name: str, *, key_prefix: str = "") -> Bucket:
+    def bucket(self, name: str, *, key_prefix: str = "") -> SnapshotBucketPolicy:
         url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        return Bucket(name=name, key_prefix=key_prefix, endpoint=url)
+        return SnapshotBucketPolicy(name=name, key_prefix=key_prefix, endpoint=url)
 
     def knows(self, authorization: str) -> bool:
         """Whether a token is signed by the account and still good."""

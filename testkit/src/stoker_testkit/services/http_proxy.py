@@ -14,7 +14,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from stoker_testkit.event_loop_thread import LoopThread, stop_accepting
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 CHUNK_BYTES = 64 * 1024
 _DENIED = (
@@ -32,7 +32,7 @@ class Passage:
     allowed: bool
 
 
-class HttpProxy(Stopped):
+class HttpProxy(Stoppable):
     """Listens on a free port of 127.0.0.1; with `users` (name to password) it asks who it is."""
 
     def __init__(self, users: dict[str, str]) -> None:

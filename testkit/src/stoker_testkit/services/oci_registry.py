@@ -27,13 +27,13 @@ from stoker_testkit.processes import Process, on_free_ports
 from stoker_testkit.secret_leaks.tracked_credentials import known
 from stoker_testkit.services.oci_artifacts import Published
 from stoker_testkit.services.registry_token_service import TokenService
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 READY_SECONDS = 30.0
 Auth = Literal["none", "basic", "token"]
 
 
-class Registry(Stopped):
+class Registry(Stoppable):
     """One running registry."""
 
     def __init__(self, folder: Path, auth: Auth, authority: Authority | None) -> None:

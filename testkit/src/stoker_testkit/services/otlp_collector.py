@@ -20,7 +20,7 @@ from aiohttp import web
 from stoker_testkit.event_loop_thread import LoopThread
 from stoker_testkit.http_listener import WebListener
 from stoker_testkit.secret_leaks.tracked_credentials import planted
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
 
 PATIENCE = 30.0
@@ -43,7 +43,7 @@ class SpanSeen:
     message: str
 
 
-class TraceCollector(Stopped):
+class TraceCollector(Stoppable):
     """On a free port of 127.0.0.1, served from a thread of its own."""
 
     def __init__(self) -> None:

@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from stoker_testkit.secret_leaks.tracked_credentials import planted
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 SERVICE, ISSUER, KEY_ID = "plant-registry", "plant-tokens", "key-1"
 LIFETIME = 300
 
 
-class TokenService(Stopped):
+class TokenService(Stoppable):
     """One service with one user."""
 
     def __init__(self, folder: Path) -> None:

@@ -17,17 +17,17 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
-from stoker.domain.intent.policies import Bucket
+from stoker.domain.intent.policies import SnapshotBucketPolicy
 from stoker.domain.secrets import Secret
 from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.processes import Process, on_free_ports
 from stoker_testkit.secret_leaks.tracked_credentials import known
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 READY_SECONDS = 30.0
 
 
-class S3(Stopped):
+class S3(Stoppable):
     """One running object store with one user."""
 
     def __init__(self, folder: Path, binary: Path) -> None:
@@ -68,8 +68,8 @@ class S3(Stopped):
     def create_bucket(self, name: str) -> None:
         (self.objects / name).mkdir()
 
-    def bucket(self, name: str, *, key_prefix: str = "") -> Bucket:
-        return Bucket(name=name, key_prefix=key_prefix, endpoint=self.url, region="us-east-1")
+    def bucket(self, name: str, *, key_prefix: str = "") -> SnapshotBucketPolicy:
+        return SnapshotBucketPolicy(name=name, key_prefix=key_prefix, endpoint=self.url, region="us-east-1")
 
     def _start(self, port: int) -> None:
         self._port = port

@@ -15,7 +15,7 @@ from stoker_testkit.certificates import KeyPair
 
 
 @dataclass
-class PlainService:
+class StubHttpService:
     """Answers with one status, and remembers what it was asked and sent."""
 
     url: str = ""
@@ -29,7 +29,7 @@ class PlainService:
 
     @classmethod
     @contextmanager
-    def start(cls, tls: KeyPair | None = None) -> Iterator[PlainService]:
+    def start(cls, tls: KeyPair | None = None) -> Iterator[StubHttpService]:
         service = cls()
 
         class Handler(BaseHTTPRequestHandler):

@@ -22,7 +22,7 @@ from typing import Any
 
 from stoker_testkit.certificates import KeyPair
 from stoker_testkit.secret_leaks.tracked_credentials import known
-from stoker_testkit.stoppable import Stopped
+from stoker_testkit.stoppable import Stoppable
 
 _MESSAGE = re.compile(
     rb"<(?P<pri>\d{1,3})>1 (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z|-) (?P<host>[!-~]{1,255})"
@@ -33,7 +33,7 @@ _MESSAGE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SyslogMessage:
     """One message, taken apart."""
 
     facility: int
@@ -47,13 +47,13 @@ class Message:
 
 
 @dataclass
-class SyslogServer(Stopped):
+class SyslogServer(Stoppable):
     """One way in."""
 
     via: str
     address: str
     port: int
-    messages: list[Message] = field(default_factory=list)
+    messages: list[SyslogMessage] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     _socket: socket.socket | None = None
     _connections: list[socket.socket] = field(default_factory=list)
@@ -146,4 +146,4 @@ class SyslogServer(Stopped):
             return
         number = int(parts["pri"])
         said = {name: parts[name].decode() for name in ("time", "host", "app", "kind", "data")}
-        self.messages.append(Message(number // 8, number % 8, record=record, **said))
+        self.messages.append(SyslogMessage(number // 8, number % 8, record=record, **said))

@@ -10,28 +10,28 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from stoker.agent.gates.validation_webhook import LONGEST_REASON, MOST_PATHS, Validating, question
-from stoker.agent.sync.gateway_ref import Gateway
-from stoker.agent.sync.hooks import Change
+from stoker.agent.gates.validation_webhook import LONGEST_REASON, MOST_PATHS, ValidationHook, question
+from stoker.agent.sync.gateway_ref import GatewayRef
+from stoker.agent.sync.hooks import SyncChange
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.git_objects import BlobId, FileVersion
-from stoker.domain.intent.policies import Validation
+from stoker.domain.intent.policies import ValidationPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.plan.plan import Delete, Plan, Write
+from stoker.engine.plan.plan import DeleteFile, SyncPlan, WriteFile
 from stoker_testkit.processes import free_port
 
 VERSION = FileVersion(BlobId("a" * 40))
-PLAN = Plan(
+PLAN = SyncPlan(
     writes=(
-        Write(RelPath("projects/a"), VERSION, replaces=False),
-        Write(RelPath("projects/b"), VERSION, replaces=True),
+        WriteFile(RelPath("projects/a"), VERSION, replaces=False),
+        WriteFile(RelPath("projects/b"), VERSION, replaces=True),
     ),
-    deletions=(Delete(RelPath("projects/c")),),
+    deletions=(DeleteFile(RelPath("projects/c")),),
 )
-CHANGE = Change(CommitId("1" * 40), GitRef("main"), PLAN, initial=False)
-GATEWAY = Gateway("filler", "plant", "line", "gateway-0")
+CHANGE = SyncChange(CommitId("1" * 40), GitRef("main"), PLAN, initial=False)
+GATEWAY = GatewayRef("filler", "plant", "line", "gateway-0")
 
 
 class Service:
@@ -63,7 +63,7 @@ class Service:
     async def judges(self, *, timeout: float = 5.0) -> StokerError | None:
         """What comes of asking."""
         url = f"http://127.0.0.1:{self.port}/s3cret-path?token=s3cret"
-        hook = Validating(Validation(webhook_url=url, webhook_timeout=timeout), GATEWAY)
+        hook = ValidationHook(ValidationPolicy(webhook_url=url, webhook_timeout=timeout), GATEWAY)
         refusal: StokerError | None = None
         entered = False
         try:
@@ -182,8 +182,10 @@ async def test_silence_is_a_refusal_after_its_time() -> None:
 
 
 def test_of_very_many_files_the_first_are_named_and_all_are_counted() -> None:
-    writes = tuple(Write(RelPath(f"projects/{n}"), VERSION, replaces=False) for n in range(MOST_PATHS + 7))
-    change = Change(CommitId("1" * 40), GitRef("main"), Plan(writes=writes), initial=True)
+    writes = tuple(
+        WriteFile(RelPath(f"projects/{n}"), VERSION, replaces=False) for n in range(MOST_PATHS + 7)
+    )
+    change = SyncChange(CommitId("1" * 40), GitRef("main"), SyncPlan(writes=writes), initial=True)
     said = question(change, GATEWAY)
     assert len(said["changedFiles"]) == MOST_PATHS  # type: ignore[arg-type]
     assert said["counts"] == {"added": MOST_PATHS + 7, "modified": 0, "deleted": 0, "total": MOST_PATHS + 7}

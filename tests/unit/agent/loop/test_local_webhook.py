@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from stoker.agent.loop.local_webhook import MAX_FAILURES, WebhookServer
+from stoker.agent.loop.local_webhook import MAX_FAILURES, LocalWebhookServer
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
 from stoker.http_server.request_signatures import MAX_BODY
@@ -29,7 +29,7 @@ def signature(body: bytes = BODY, key: bytes = b"s3cret") -> str:
 class Listening:
     """A server, and what it caused."""
 
-    server: WebhookServer
+    server: LocalWebhookServer
     session: aiohttp.ClientSession
     secrets: list[Secret]
     nudges: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ async def listening() -> AsyncIterator[Listening]:
     nudges: list[str] = []
     secrets = [SECRET]
     async with (
-        WebhookServer("127.0.0.1:0", lambda: secrets, nudges.append) as server,
+        LocalWebhookServer("127.0.0.1:0", lambda: secrets, nudges.append) as server,
         aiohttp.ClientSession() as session,
     ):
         yield Listening(server, session, secrets, nudges)
@@ -78,7 +78,7 @@ async def test_a_secret_that_cannot_be_read_believes_nobody() -> None:
 
     nudges: list[str] = []
     async with (
-        WebhookServer("127.0.0.1:0", unreadable, nudges.append) as server,
+        LocalWebhookServer("127.0.0.1:0", unreadable, nudges.append) as server,
         aiohttp.ClientSession() as session,
     ):
         assert await Listening(server, session, []).post(X_Gitlab_Token="") == 401
@@ -132,5 +132,5 @@ async def test_who_fails_too_often_is_not_listened_to(listening: Listening) -> N
 
 async def test_a_port_in_use_is_named(listening: Listening) -> None:
     with pytest.raises(Misconfigured, match=str(listening.server.port)):
-        async with WebhookServer(f"127.0.0.1:{listening.server.port}", list, print):
+        async with LocalWebhookServer(f"127.0.0.1:{listening.server.port}", list, print):
             pass

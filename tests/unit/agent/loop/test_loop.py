@@ -12,18 +12,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.agent.loop.loop import LONGEST_PAUSE, Assignment, Watcher
-from stoker.agent.sync.outcomes import Result, Waiting
+from stoker.agent.loop.loop import LONGEST_PAUSE, SyncAssignment, SyncLoop
+from stoker.agent.sync.outcomes import SyncResult, SyncWait
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
-from stoker.domain.git_objects import BlobId, FileVersion, Note
-from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.git_objects import BlobId, FileVersion, PathNote
+from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.plan.drift import Drift as Drifted
-from stoker.engine.plan.plan import Plan, Write
-from stoker.fs.apply_plan import Applied
+from stoker.engine.plan.drift import FolderDrift as Drifted
+from stoker.engine.plan.plan import SyncPlan, WriteFile
+from stoker.fs.apply_plan import ApplyResult
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import configure
 from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
@@ -62,8 +62,8 @@ class Folder:
     commit: CommitId = FIRST
     lasts: float = 0.0
     error: BaseException | None = None
-    left: tuple[Note, ...] = ()
-    unverified: tuple[Note, ...] = ()
+    left: tuple[PathNote, ...] = ()
+    unverified: tuple[PathNote, ...] = ()
     drift: Changed = Changed()
     touched: str = ""
     """What a walk finds changed by somebody else, and puts back."""
@@ -97,8 +97,8 @@ class Folder:
         opens = None if self.opens is None else START + timedelta(seconds=self.opens)
         now = self.clock.now() if self.clock is not None else START
         if opens is not None and self.at != self.commit and now < opens:
-            plan = Plan(writes=(Write(RelPath("a"), FileVersion(BlobId("a" * 40)), replaces=True),))
-            waits = Waiting(Reason.WAITING_FOR_WINDOW, opens)
+            plan = SyncPlan(writes=(WriteFile(RelPath("a"), FileVersion(BlobId("a" * 40)), replaces=True),))
+            waits = SyncWait(Reason.WAITING_FOR_WINDOW, opens)
             return SyncReport(self.commit, GitRef("main"), plan, waits=waits)
         changed: tuple[RelPath, ...] = (RelPath("a"),) if self.at != self.commit else ()
         found: tuple[str, ...] = ()
@@ -110,8 +110,8 @@ class Folder:
         return SyncReport(
             self.commit,
             GitRef("main"),
-            Plan(),
-            Applied(modified=changed, errors=self.left),
+            SyncPlan(),
+            ApplyResult(modified=changed, errors=self.left),
             drift=Drifted(modified=found),
             unverified=self.unverified,
         )
@@ -136,7 +136,7 @@ class Counts:
     def passed(self, outcome: SyncReport) -> None:
         self.all.append(outcome.result)
 
-    def failed(self, result: Result, reason: str) -> None:
+    def failed(self, result: SyncResult, reason: str) -> None:
         self.all.append(f"{result} {reason}")
 
     def drifted(self, files: int) -> None:
@@ -151,7 +151,7 @@ class Stage:
         folder: Folder,
         *,
         interval: float = 30.0,
-        drift: Drift | None = None,
+        drift: DriftPolicy | None = None,
         paused: bool = False,
         grace: float = 30.0,
     ) -> None:
@@ -161,10 +161,10 @@ class Stage:
         self.counts = Counts()
         self.told: list[SyncReport] = []
 
-        async def assign() -> Assignment:
-            return Assignment(folder, interval, drift or Drift(DriftMode.OFF), self.paused)
+        async def assign() -> SyncAssignment:
+            return SyncAssignment(folder, interval, drift or DriftPolicy(DriftMode.OFF), self.paused)
 
-        self.watcher = Watcher(
+        self.watcher = SyncLoop(
             assign,
             meter=self.counts,
             told=self.told.append,
@@ -210,10 +210,10 @@ async def test_it_polls_at_its_interval() -> None:
 async def test_chance_makes_polls_early_and_never_late() -> None:
     folder = Folder()
 
-    async def assign() -> Assignment:
-        return Assignment(folder, 30.0, Drift(DriftMode.OFF))
+    async def assign() -> SyncAssignment:
+        return SyncAssignment(folder, 30.0, DriftPolicy(DriftMode.OFF))
 
-    watcher = Watcher(assign, clock=LoopClock(), random=lambda: 1.0)
+    watcher = SyncLoop(assign, clock=LoopClock(), random=lambda: 1.0)
     task = asyncio.ensure_future(watcher.run())
     await pass_time(60)
     watcher.stop()
@@ -267,7 +267,7 @@ async def test_a_pass_that_outlasts_its_interval_is_not_overtaken() -> None:
 @in_virtual_time
 async def test_drift_is_reported_at_its_own_interval() -> None:
     folder = Folder(drift=Changed(modified=("a",), extra=("b", "c")))
-    stage = Stage(folder, drift=Drift(DriftMode.REPORT, interval=100.0))
+    stage = Stage(folder, drift=DriftPolicy(DriftMode.REPORT, interval=100.0))
     await pass_time(205)
     await stage.end()
     assert [round(moment) for moment in folder.checks] == [0, 100, 200]
@@ -278,7 +278,7 @@ async def test_drift_is_reported_at_its_own_interval() -> None:
 @in_virtual_time
 async def test_drift_is_restored_by_a_pass_that_walks() -> None:
     folder = Folder()
-    stage = Stage(folder, drift=Drift(DriftMode.RESTORE, interval=100.0))
+    stage = Stage(folder, drift=DriftPolicy(DriftMode.RESTORE, interval=100.0))
     await pass_time(110)
     await stage.end()
     assert folder.checks == []
@@ -288,7 +288,7 @@ async def test_drift_is_restored_by_a_pass_that_walks() -> None:
 
 @in_virtual_time
 async def test_with_drift_off_nothing_walks() -> None:
-    stage = Stage(Folder(), drift=Drift(DriftMode.OFF))
+    stage = Stage(Folder(), drift=DriftPolicy(DriftMode.OFF))
     await pass_time(1000)
     await stage.end()
     assert stage.folder.checks == []
@@ -300,7 +300,7 @@ def test_drift_is_looked_for_although_the_source_is_away(mode: DriftMode) -> Non
     @in_virtual_time
     async def story() -> None:
         folder = Folder(error=Retry("away", reason=Reason.SOURCE_UNREACHABLE))
-        stage = Stage(folder, drift=Drift(mode, interval=100.0))
+        stage = Stage(folder, drift=DriftPolicy(mode, interval=100.0))
         await pass_time(1)
         await stage.end()
         assert folder.checks == [0]
@@ -349,7 +349,7 @@ def test_a_named_time_is_waited_for_within_reason(after: float, expected: float)
 
 @in_virtual_time
 async def test_what_was_left_undone_is_tried_again_before_its_time() -> None:
-    folder = Folder(left=(Note("x", "cannot be read"),))
+    folder = Folder(left=(PathNote("x", "cannot be read"),))
     stage = Stage(folder, interval=1000.0)
     await pass_time(4)
     folder.left = ()
@@ -361,7 +361,7 @@ async def test_what_was_left_undone_is_tried_again_before_its_time() -> None:
 
 @in_virtual_time
 async def test_an_unverified_gateway_is_asked_again() -> None:
-    folder = Folder(unverified=(Note("gateway", "is starting"),))
+    folder = Folder(unverified=(PathNote("gateway", "is starting"),))
     stage = Stage(folder, interval=1000.0)
     await pass_time(0.5)
     folder.unverified = ()
@@ -382,7 +382,7 @@ async def test_a_mistake_of_ours_does_not_end_the_watch() -> None:
 
 @in_virtual_time
 async def test_paused_means_that_nothing_is_followed() -> None:
-    stage = Stage(Folder(), paused=True, drift=Drift(DriftMode.RESTORE, interval=10.0))
+    stage = Stage(Folder(), paused=True, drift=DriftPolicy(DriftMode.RESTORE, interval=10.0))
     await pass_time(500)
     assert stage.folder.passes == []
     stage.paused = False
@@ -456,7 +456,7 @@ async def test_only_changes_are_told() -> None:
 def test_nothing_is_logged_while_nothing_happens(lines: list[dict[str, object]]) -> None:
     @in_virtual_time
     async def story() -> None:
-        stage = Stage(Folder(), drift=Drift(DriftMode.REPORT, interval=60.0))
+        stage = Stage(Folder(), drift=DriftPolicy(DriftMode.REPORT, interval=60.0))
         await pass_time(36_000)
         await stage.end()
 
@@ -473,7 +473,7 @@ def test_a_day_of_nothing_costs_its_looks_and_says_nothing(
 
     @in_virtual_time
     async def story() -> None:
-        stage = Stage(folder, interval=30.0, drift=Drift(mode, interval=300.0))
+        stage = Stage(folder, interval=30.0, drift=DriftPolicy(mode, interval=300.0))
         await pass_time(day + 1)
         await stage.end()
 
@@ -509,7 +509,7 @@ def test_drift_is_logged_when_it_changes(lines: list[dict[str, object]]) -> None
     @in_virtual_time
     async def story() -> None:
         folder = Folder(drift=Changed(modified=("a",)))
-        stage = Stage(folder, drift=Drift(DriftMode.REPORT, interval=60.0))
+        stage = Stage(folder, drift=DriftPolicy(DriftMode.REPORT, interval=60.0))
         await pass_time(1000)
         folder.drift = Changed()
         await pass_time(1000)
@@ -525,7 +525,7 @@ def test_drift_that_is_put_back_is_named_and_then_gone(lines: list[dict[str, obj
 
     @in_virtual_time
     async def story() -> None:
-        stage = Stage(folder, drift=Drift(DriftMode.RESTORE, interval=60.0))
+        stage = Stage(folder, drift=DriftPolicy(DriftMode.RESTORE, interval=60.0))
         await pass_time(100)
         folder.touched = "edited"
         await pass_time(1000)
@@ -542,7 +542,7 @@ def test_drift_that_is_put_back_is_named_and_then_gone(lines: list[dict[str, obj
 def test_drift_that_cannot_be_put_back_is_told_once_and_counted(lines: list[dict[str, object]]) -> None:
     @in_virtual_time
     async def story() -> None:
-        stage = Stage(Folder(stuck="link"), drift=Drift(DriftMode.RESTORE, interval=60.0))
+        stage = Stage(Folder(stuck="link"), drift=DriftPolicy(DriftMode.RESTORE, interval=60.0))
         await pass_time(1000)
         await stage.end()
         assert "drift 1" in stage.counts.all
@@ -558,7 +558,7 @@ def test_a_source_that_never_answered_is_the_trouble_and_not_the_empty_folder(
     @in_virtual_time
     async def story() -> None:
         away = Retry("the server is away", reason=Reason.SOURCE_UNREACHABLE)
-        stage = Stage(Folder(error=away, empty=True), drift=Drift(DriftMode.REPORT, interval=60.0))
+        stage = Stage(Folder(error=away, empty=True), drift=DriftPolicy(DriftMode.REPORT, interval=60.0))
         await pass_time(1000)
         assert stage.watcher.why_not_ready() == "SourceUnreachable: the server is away"
         await stage.end()
@@ -626,7 +626,7 @@ async def test_a_window_that_opens_during_a_pause_is_no_reason_to_hurry() -> Non
 
 
 def test_a_dry_run_and_a_wait_are_told_once(lines: list[dict[str, object]]) -> None:
-    plan = Plan(writes=(Write(RelPath("a"), FileVersion(BlobId("a" * 40)), replaces=True),))
+    plan = SyncPlan(writes=(WriteFile(RelPath("a"), FileVersion(BlobId("a" * 40)), replaces=True),))
 
     class Planned(Folder):
         async def sync(self, *, walk: bool) -> SyncReport:
@@ -650,10 +650,10 @@ def test_a_dry_run_and_a_wait_are_told_once(lines: list[dict[str, object]]) -> N
 async def test_drift_that_is_switched_on_later_is_looked_for_at_once() -> None:
     folder, mode = Folder(), [DriftMode.OFF]
 
-    async def assign() -> Assignment:
-        return Assignment(folder, 30.0, Drift(mode[0], interval=100.0))
+    async def assign() -> SyncAssignment:
+        return SyncAssignment(folder, 30.0, DriftPolicy(mode[0], interval=100.0))
 
-    watcher = Watcher(assign, clock=LoopClock(), random=lambda: 0.0)
+    watcher = SyncLoop(assign, clock=LoopClock(), random=lambda: 0.0)
     task = asyncio.ensure_future(watcher.run())
     await pass_time(50)
     mode[0] = DriftMode.REPORT

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.agent.loop.log_dedup import Story
-from stoker.agent.loop.loop import Assignment, Watcher
+from stoker.agent.loop.log_dedup import LogDedup
+from stoker.agent.loop.loop import SyncAssignment, SyncLoop
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import Retry
-from stoker.domain.git_objects import Note
+from stoker.domain.git_objects import PathNote
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.plan.drift import Drift
-from stoker.engine.plan.plan import Facts, Plan
-from stoker.engine.plan.skipped import Skipped
-from stoker.fs.apply_plan import Applied
+from stoker.engine.plan.drift import FolderDrift
+from stoker.engine.plan.plan import LedgerFacts, SyncPlan
+from stoker.engine.plan.skipped import SkippedContent
+from stoker.fs.apply_plan import ApplyResult
 from stoker.telemetry.logs import configure, get_logger
 from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
@@ -30,8 +30,8 @@ class Unreachable:
         get_logger("source").info("asked", walk=walk)
         raise Retry("nobody answers", reason=Reason.SOURCE_UNREACHABLE)
 
-    async def verify(self) -> Drift:
-        return Drift()
+    async def verify(self) -> FolderDrift:
+        return FolderDrift()
 
 
 @pytest.fixture(autouse=True)
@@ -45,10 +45,10 @@ def lines() -> Iterator[None]:
 async def test_a_failure_is_told_in_its_pass(capsys: pytest.CaptureFixture[str]) -> None:
     folder = Unreachable()
 
-    async def assign() -> Assignment:
-        return Assignment(folder)
+    async def assign() -> SyncAssignment:
+        return SyncAssignment(folder)
 
-    watcher = Watcher(assign)
+    watcher = SyncLoop(assign)
     running = asyncio.create_task(watcher.run())
     await pass_time(0.1)
     watcher.stop()
@@ -66,11 +66,11 @@ async def test_a_failure_is_told_in_its_pass(capsys: pytest.CaptureFixture[str])
 
 def test_skipped_content_is_logged_once_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
     def report(*names: str) -> SyncReport:
-        skipped = Skipped.of([Note(name, "is a symlink") for name in names])
-        plan = Plan(facts=Facts(skipped=skipped.texts, skipped_total=skipped.total))
-        return SyncReport(CommitId("1" * 40), GitRef("main"), plan, Applied())
+        skipped = SkippedContent.of([PathNote(name, "is a symlink") for name in names])
+        plan = SyncPlan(facts=LedgerFacts(skipped=skipped.texts, skipped_total=skipped.total))
+        return SyncReport(CommitId("1" * 40), GitRef("main"), plan, ApplyResult())
 
-    story = Story()
+    story = LogDedup()
     for told in (report("a"), report("a"), report("a", "b"), report("a", "b"), report(), report()):
         story.passed(told)
     said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.rollback.ledger_facts import written
-from stoker.agent.rollback.restore import Restored, restored
+from stoker.agent.rollback.restore import RestoreResult, restored
 from stoker.agent.sync.jobs import SyncJob
 from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import Blob, FileVersion, blob_of
 from stoker.domain.intent.files import FilesIntent
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.plan.plan import Facts, Plan
+from stoker.engine.plan.plan import LedgerFacts, SyncPlan
 from stoker.fs.apply_plan import apply
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import Book
+from stoker.fs.ledger_store import LedgerStore
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
 OWNER = "a/Stoker/plant"
@@ -36,18 +36,18 @@ class Site(SnapshotSite):
     def remember(self, *paths: str, gone: Collection[str] = (), **facts: frozenset[str]) -> None:
         """What lies there now is ours."""
         files = {path: FileVersion(blob_of((self.data / path).read_bytes())) for path in paths}
-        plan = Plan(
+        plan = SyncPlan(
             remembered={path: record(version) for path, version in files.items()},
             forgotten=frozenset(gone),
-            facts=Facts(**facts),  # type: ignore[arg-type]
+            facts=LedgerFacts(**facts),  # type: ignore[arg-type]
         )
         with DataFolder.opened(self.data) as folder:
-            apply(folder, plan, Book.load(folder), lambda ids: iter(list[Blob]()))
+            apply(folder, plan, LedgerStore.load(folder), lambda ids: iter(list[Blob]()))
 
     @property
     def ledger(self) -> Ledger:
         with DataFolder.opened(self.data) as folder:
-            ledger = Book.load(folder).ledger
+            ledger = LedgerStore.load(folder).ledger
         assert ledger is not None
         return ledger
 
@@ -59,8 +59,8 @@ class Site(SnapshotSite):
             if not path.startswith(".sync-state/")
         }
 
-    async def back(self, snapshot: str, *, whole: bool = True, owner: str = "") -> Restored:
-        source = Source(RepoUrl("file:///nowhere"), GitRef("main"))
+    async def back(self, snapshot: str, *, whole: bool = True, owner: str = "") -> RestoreResult:
+        source = SourceIntent(RepoUrl("file:///nowhere"), GitRef("main"))
         job = SyncJob(source, FilesIntent(()), TemplateValues(), self.data, self.data)
         return await restored(job, self.snapshots, snapshot, (), whole=whole, owner=owner)
 

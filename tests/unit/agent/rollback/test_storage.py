@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.rollback.storage import Place, owner_of
-from stoker.domain.intent.policies import Bucket, Snapshots, SnapshotStorage
+from stoker.agent.rollback.storage import SnapshotLocation, owner_of
+from stoker.domain.intent.policies import SnapshotBucketPolicy, SnapshotPolicy, SnapshotStorageKind
 
 
 @pytest.mark.parametrize(
@@ -22,17 +22,20 @@ from stoker.domain.intent.policies import Bucket, Snapshots, SnapshotStorage
 def test_a_bucket_keeps_the_gateways_of_resources_apart(
     tmp_path: Path, owner: str, prefix: str, where: str
 ) -> None:
-    policy = Snapshots(
+    policy = SnapshotPolicy(
         enabled=True,
-        storage=SnapshotStorage.S3,
-        bucket=Bucket("copies", key_prefix=prefix, endpoint="http://x"),
+        storage=SnapshotStorageKind.S3,
+        bucket=SnapshotBucketPolicy("copies", key_prefix=prefix, endpoint="http://x"),
     )
-    place = Place(tmp_path, "filler", owner=owner)
+    place = SnapshotLocation(tmp_path, "filler", owner=owner)
     assert place.storage(policy).where == f"s3://copies/{where}"
     assert place.owner_at(policy) == owner
 
 
 def test_a_data_volume_has_one_gateway_whoever_owns_it(tmp_path: Path) -> None:
-    place, policy = Place(tmp_path, "filler", owner=owner_of("a", "Stoker", "plant")), Snapshots(enabled=True)
+    place, policy = (
+        SnapshotLocation(tmp_path, "filler", owner=owner_of("a", "Stoker", "plant")),
+        SnapshotPolicy(enabled=True),
+    )
     assert place.storage(policy).where == str(tmp_path / ".sync-state/snapshots/filler")
     assert place.owner_at(policy) == ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.agent.rollback.triggers import Blame, blame
+from stoker.agent.rollback.triggers import RollbackCause, blame
 from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.reasons import Reason
-from stoker.ignition.sync.verify import Failure
+from stoker.ignition.sync.verify import GatewayFailure
 
 ALL = tuple(RollbackTrigger)
 
@@ -15,21 +15,21 @@ ALL = tuple(RollbackTrigger)
 @pytest.mark.parametrize(
     ("kind", "trigger", "reason"),
     [
-        (Failure.SCAN, RollbackTrigger.SCAN_FAILURE, Reason.SCAN_FAILURE_AUTO_ROLLBACK),
-        (Failure.PROJECT, RollbackTrigger.PROJECT_LOAD_ERROR, Reason.AUTO_ROLLBACK),
-        (Failure.CONFIG, RollbackTrigger.CONFIG_ERROR, Reason.AUTO_ROLLBACK),
+        (GatewayFailure.SCAN, RollbackTrigger.SCAN_FAILURE, Reason.SCAN_FAILURE_AUTO_ROLLBACK),
+        (GatewayFailure.PROJECT, RollbackTrigger.PROJECT_LOAD_ERROR, Reason.AUTO_ROLLBACK),
+        (GatewayFailure.CONFIG, RollbackTrigger.CONFIG_ERROR, Reason.AUTO_ROLLBACK),
     ],
 )
 def test_a_failure_counts_only_by_its_own_trigger(
-    kind: Failure, trigger: RollbackTrigger, reason: Reason
+    kind: GatewayFailure, trigger: RollbackTrigger, reason: Reason
 ) -> None:
     failures = {"p": (kind, "why")}
-    assert blame(failures, [trigger], ()) == Blame(reason, "p", "why")
+    assert blame(failures, [trigger], ()) == RollbackCause(reason, "p", "why")
     assert blame(failures, [other for other in ALL if other is not trigger], ()) is None
 
 
 def test_what_failed_before_is_not_to_blame_and_the_first_by_name_is() -> None:
-    failures = {name: (Failure.PROJECT, f"why {name}") for name in ("c", "b", "a")}
-    assert blame(failures, ALL, ("a",)) == Blame(Reason.AUTO_ROLLBACK, "b", "why b")
+    failures = {name: (GatewayFailure.PROJECT, f"why {name}") for name in ("c", "b", "a")}
+    assert blame(failures, ALL, ("a",)) == RollbackCause(Reason.AUTO_ROLLBACK, "b", "why b")
     assert blame(failures, ALL, ("a", "b", "c")) is None
     assert blame({}, ALL, ()) is None

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.identity import Places
+from stoker.agent.identity import AgentPaths
 from stoker.agent.sidecar.mounted_secrets import MAX_BYTES, MountedSecrets, metadata_key
 from stoker.agent.sync.credentials import access_reader
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
+from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey, SourceIntent
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Password, SshKey
+from stoker.git.auth.credentials import GitPassword, GitSshKey
 from stoker_testkit.environments.agent_pod import AgentPod
 
 TOKEN = SecretKey("git", "token")
@@ -28,7 +28,7 @@ def pod(tmp_path: Path) -> AgentPod:
 
 @pytest.fixture
 def secrets(pod: AgentPod) -> MountedSecrets:
-    return MountedSecrets(Places(pod.root), TOKEN, API_KEY)
+    return MountedSecrets(AgentPaths(pod.root), TOKEN, API_KEY)
 
 
 def test_each_secret_is_read_from_its_own_place_and_anew_each_time(
@@ -91,17 +91,17 @@ def test_what_is_missing_is_named_with_its_place_and_never_with_its_content(
     assert malformed.value.reason is Reason.TOKEN_MALFORMED
 
 
-def source(auth: GitAuth) -> Source:
-    return Source(RepoUrl("https://git.example.test/plant.git"), GitRef("main"), auth)
+def source(auth: GitAuthPolicy) -> SourceIntent:
+    return SourceIntent(RepoUrl("https://git.example.test/plant.git"), GitRef("main"), auth)
 
 
 async def test_a_minted_token_is_preferred_to_the_key_of_the_app(
     pod: AgentPod, secrets: MountedSecrets
 ) -> None:
-    auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("git", "privateKey"), app_id=1, installation_id=2)
+    auth = GitAuthPolicy(GitAuthKind.GITHUB_APP, SecretKey("git", "privateKey"), app_id=1, installation_id=2)
     pod.mount("git-credentials", {"token": "minted", "privateKey": "no key at all"})
     access = await access_reader(source(auth), secrets)()
-    assert access.login == Password("x-access-token", Secret("minted"))
+    assert access.login == GitPassword("x-access-token", Secret("minted"))
     pod.mount("git-credentials", {"privateKey": "no key at all"})
     with pytest.raises(InvalidValue, match="private key"):
         await access_reader(source(auth), secrets)()
@@ -111,16 +111,18 @@ async def test_user_names_keys_and_known_hosts_come_from_the_same_secret(
     pod: AgentPod, secrets: MountedSecrets
 ) -> None:
     pod.mount("git-credentials", {"username": "me", "password": "pw", "ssh": "KEY", "known_hosts": "h k"})
-    basic = await access_reader(source(GitAuth(AuthKind.BASIC, SecretKey("git", "password"))), secrets)()
-    assert basic.login == Password("me", Secret("pw"))
-    auth = GitAuth(AuthKind.SSH, SecretKey("git", "ssh"), SecretKey("git", "known_hosts"))
+    basic = await access_reader(
+        source(GitAuthPolicy(GitAuthKind.BASIC, SecretKey("git", "password"))), secrets
+    )()
+    assert basic.login == GitPassword("me", Secret("pw"))
+    auth = GitAuthPolicy(GitAuthKind.SSH, SecretKey("git", "ssh"), SecretKey("git", "known_hosts"))
     ssh = await access_reader(source(auth), secrets, require_known_hosts=True)()
-    assert ssh.login == SshKey(Secret("KEY"), b"h k")
+    assert ssh.login == GitSshKey(Secret("KEY"), b"h k")
     assert ssh.require_known_hosts
 
 
 def test_a_metadata_key_that_is_there_and_unreadable_believes_nothing(pod: AgentPod) -> None:
-    places = Places(pod.root)
+    places = AgentPaths(pod.root)
     assert metadata_key(places) is None
     pod.mount("metadata-key", {"key": "between us\n"})
     assert metadata_key(places) == Secret("between us")

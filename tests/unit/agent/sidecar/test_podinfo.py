@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.sidecar.podinfo import PodInfo
-from stoker.api.to_intent.pod_facts import Key, gateway_name
+from stoker.api.to_intent.pod_facts import PodAnnotationKey, gateway_name
 from stoker.domain.errors import InvalidValue
 from stoker_testkit.environments.agent_pod import AgentPod
 
@@ -21,7 +21,7 @@ def pod(tmp_path: Path) -> AgentPod:
 @pytest.fixture
 def info(pod: AgentPod) -> PodInfo:
     identity = AgentIdentity(pod.name, pod.namespace, pod.resource, gateway="from-the-injector")
-    return PodInfo(Places(pod.root), identity)
+    return PodInfo(AgentPaths(pod.root), identity)
 
 
 def test_a_change_is_seen_in_the_stamps_and_in_the_next_reading(pod: AgentPod, info: PodInfo) -> None:
@@ -29,11 +29,11 @@ def test_a_change_is_seen_in_the_stamps_and_in_the_next_reading(pod: AgentPod, i
     assert info.stamps() == before
     pod.annotate({"ref-override": 'a "quoted"\nvalue\\ with ünïcode'})
     assert info.stamps() != before
-    found = info.read().annotation(Key.REF_OVERRIDE)
+    found = info.read().annotation(PodAnnotationKey.REF_OVERRIDE)
     assert found is not None
     assert found.value == 'a "quoted"\nvalue\\ with ünïcode'
     pod.annotate({"ref-override": None})
-    assert info.read().annotation(Key.REF_OVERRIDE) is None
+    assert info.read().annotation(PodAnnotationKey.REF_OVERRIDE) is None
 
 
 def test_the_gateways_name_is_the_pods_own_and_else_the_injectors(pod: AgentPod, info: PodInfo) -> None:
@@ -43,7 +43,7 @@ def test_the_gateways_name_is_the_pods_own_and_else_the_injectors(pod: AgentPod,
 
 
 def test_files_that_are_not_there_hold_nothing(tmp_path: Path) -> None:
-    facts = PodInfo(Places(tmp_path / "empty"), AgentIdentity("p", "n", "r")).read()
+    facts = PodInfo(AgentPaths(tmp_path / "empty"), AgentIdentity("p", "n", "r")).read()
     assert (facts.name, facts.namespace, dict(facts.labels), dict(facts.annotations)) == ("p", "n", {}, {})
 
 

@@ -10,35 +10,42 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.folder import Keeper, verify
-from stoker.agent.sync.hooks import Change
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import FolderSync, verify
+from stoker.agent.sync.hooks import SyncChange
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import Waiting
+from stoker.agent.sync.outcomes import SyncWait
 from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.files import DeletionPolicy, FilePatch, FilesIntent, Mapping, Orphans, Transforms
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.files import (
+    DeletionPolicy,
+    FileMapping,
+    FilePatch,
+    FilesIntent,
+    OrphanPolicy,
+    TransformPolicy,
+)
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.drift import FolderDrift
 from stoker.engine.plan.guards import HeldPlan
-from stoker.fs.apply_plan import Applied
+from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.ledger_store import MANIFEST
 from stoker.fs.stat_stamp import let_rest
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
 from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
-FILES = FilesIntent((Mapping("s", "p"),))
-MIRRORED = FILES._replace(deletion=DeletionPolicy(orphans=Orphans.MIRROR))
-CLOSED = Waiting(Reason.WAITING_FOR_WINDOW)
+FILES = FilesIntent((FileMapping("s", "p"),))
+MIRRORED = FILES._replace(deletion=DeletionPolicy(orphans=OrphanPolicy.MIRROR))
+CLOSED = SyncWait(Reason.WAITING_FOR_WINDOW)
 
 
 class Plant:
@@ -49,18 +56,18 @@ class Plant:
         self.data = folder / "data"
         self.data.mkdir()
         self.job = SyncJob(
-            Source(RepoUrl(self.repository.path.as_uri()), GitRef("main")),
+            SourceIntent(RepoUrl(self.repository.path.as_uri()), GitRef("main")),
             FILES,
             TemplateValues(gateway_name="filler"),
             self.data,
             folder / "cache",
         )
 
-    def keeper(self, *hooks: Hook, files: FilesIntent = FILES, ref: str = "main") -> Keeper:
+    def keeper(self, *hooks: Hook, files: FilesIntent = FILES, ref: str = "main") -> FolderSync:
         source = self.job.source._replace(ref=GitRef(ref), allow_rewrite=False)
         return open_keeper(self.job._replace(source=source, files=files), hooks=hooks)
 
-    async def settle(self, keeper: Keeper) -> None:
+    async def settle(self, keeper: FolderSync) -> None:
         """Until the ledger knows every file so well that the next look need not read it again."""
         for path in self.data.rglob("*"):
             let_rest(path.stat().st_ctime_ns)
@@ -89,19 +96,19 @@ class Hook:
         self._told = told
         self._meanwhile = meanwhile
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
         return ()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         self._told.append(f"{self._name} entered")
         self._meanwhile()
         yield
         self._told.append(f"{self._name} left")
 
-    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+    async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         self._told.append(f"{self._name} after")
-        return (Note(self._name, "is not sure"),)
+        return (PathNote(self._name, "is not sure"),)
 
 
 class Holding(Hook):
@@ -111,8 +118,8 @@ class Holding(Hook):
         super().__init__(place, [])
         self._place = place
 
-    async def hold(self, change: Change) -> tuple[Held, ...]:
-        return (Held(self._place, "is open"),)
+    async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
+        return (HeldPath(self._place, "is open"),)
 
 
 @contextmanager
@@ -191,7 +198,7 @@ class Waits(Hook):
         self.begun = asyncio.Event()
 
     @asynccontextmanager
-    async def around(self, change: Change) -> AsyncIterator[None]:
+    async def around(self, change: SyncChange) -> AsyncIterator[None]:
         self.begun.set()
         try:
             await asyncio.Event().wait()
@@ -243,11 +250,11 @@ async def test_a_damaged_copy_is_built_anew_once_and_one_that_is_only_out_of_rea
     plant: Plant, reason: Reason, fetched: int, discarded: int
 ) -> None:
     plant.repository.commit({"s/a": "1"})
-    remote = Remote(GitRunner(plant.job.cache_dir), plant.job.source.url, always(Access()))
+    remote = Remote(GitRunner(plant.job.cache_dir), plant.job.source.url, always(RepoAccess()))
     source = Broken(remote, plant.job.cache_dir, SystemClock())
     source.reason = reason
     with pytest.raises(Retry, match="damaged") as failed:
-        await Keeper(plant.job, source).sync()
+        await FolderSync(plant.job, source).sync()
     assert failed.value.reason is reason
     assert (source.fetched, source.discarded) == (fetched, discarded)
     assert plant.files() == {}
@@ -288,28 +295,28 @@ async def test_another_branch_need_not_follow_the_commit_of_the_one_before(plant
 # --- what is written, what is left, what is told ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("orphans", Orphans)
+@pytest.mark.parametrize("orphans", OrphanPolicy)
 async def test_a_destination_that_no_mapping_covers_any_more_is_emptied_only_by_its_approved_plan(
-    plant: Plant, orphans: Orphans
+    plant: Plant, orphans: OrphanPolicy
 ) -> None:
     plant.repository.commit({"s/a": "1", "t/b": "2"})
     files = FILES._replace(deletion=DeletionPolicy(orphans=orphans))
-    await plant.keeper(files=files).sync(Wish(walk=False))
-    more = files._replace(mappings=(*FILES.mappings, Mapping("t", "q")))
-    await plant.keeper(files=more).sync(Wish(walk=False))
+    await plant.keeper(files=files).sync(SyncOptions(walk=False))
+    more = files._replace(mappings=(*FILES.mappings, FileMapping("t", "q")))
+    await plant.keeper(files=more).sync(SyncOptions(walk=False))
     assert plant.files() == {"p/a": "1", "q/b": "2"}
     keeper = plant.keeper(files=files)
     with pytest.raises(Stalled, match="the mapping that gave q/b was removed") as held:
-        await keeper.sync(Wish(walk=False))
+        await keeper.sync(SyncOptions(walk=False))
     assert held.value.reason is Reason.DESTINATION_UNMAPPED
     assert plant.files() == {"p/a": "1", "q/b": "2"}, "nothing was changed"
-    planned = await keeper.sync(Wish(dry_run=True))
+    planned = await keeper.sync(SyncOptions(dry_run=True))
     assert planned.plan.digest in held.value.message
     with pytest.raises(Stalled, match=planned.plan.digest):
-        await keeper.sync(Wish(approved=frozenset({PlanApproval("0" * 64)})))
-    await keeper.sync(Wish(walk=False, approved=frozenset({PlanApproval(planned.plan.digest)})))
+        await keeper.sync(SyncOptions(approved=frozenset({PlanApproval("0" * 64)})))
+    await keeper.sync(SyncOptions(walk=False, approved=frozenset({PlanApproval(planned.plan.digest)})))
     assert plant.files() == {"p/a": "1"}
-    again = await keeper.sync(Wish(approved=frozenset({PlanApproval(planned.plan.digest)})))
+    again = await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(planned.plan.digest)})))
     assert not again.plan.actions, "a used approval that is still there is harmless"
 
 
@@ -317,17 +324,17 @@ async def test_an_approval_counts_once(plant: Plant) -> None:
     given = "resource 2026-03-02T08:15:00Z"
     digest, keeper = await q_is_unmapped(plant)
     approval = PlanApproval(digest, given)
-    await keeper.sync(Wish(approved=frozenset({approval})))
+    await keeper.sync(SyncOptions(approved=frozenset({approval})))
     assert plant.files() == {"p/a": "1"}
     again, keeper = await q_is_unmapped(plant, approval)
     assert again == digest, "the same files would be deleted once more"
     for _ in range(2):
         with pytest.raises(HeldPlan, match="its approval was used") as held:
-            await keeper.sync(Wish(approved=frozenset({approval})))
+            await keeper.sync(SyncOptions(approved=frozenset({approval})))
         assert held.value.plan.digest == digest
     assert plant.files() == {"p/a": "1", "q/b": "2"}
     later = approval._replace(given="resource 2026-03-02T09:00:00Z")
-    await keeper.sync(Wish(approved=frozenset({later})))
+    await keeper.sync(SyncOptions(approved=frozenset({later})))
     assert plant.files() == {"p/a": "1"}, "another approval of the same plan is another one"
 
 
@@ -336,22 +343,22 @@ async def test_an_approval_that_was_withdrawn_after_its_use_may_be_given_again(
 ) -> None:
     digest, keeper = await q_is_unmapped(plant)
     approval = PlanApproval(digest, "pod")
-    await keeper.sync(Wish(approved=frozenset({approval})))
-    await keeper.sync(Wish(walk=False))
+    await keeper.sync(SyncOptions(approved=frozenset({approval})))
+    await keeper.sync(SyncOptions(walk=False))
     _, keeper = await q_is_unmapped(plant, approval)
-    await keeper.sync(Wish(approved=frozenset({approval})))
+    await keeper.sync(SyncOptions(approved=frozenset({approval})))
     assert plant.files() == {"p/a": "1"}
 
 
 async def test_an_approval_for_one_run_is_never_stored(plant: Plant) -> None:
     digest, keeper = await q_is_unmapped(plant)
-    await keeper.sync(Wish(approved=frozenset({PlanApproval(digest)}), approval_must_match=True))
+    await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(digest)}), approval_must_match=True))
     assert keeper.ledger is not None
     assert keeper.ledger.approvals_used == frozenset()
     again, keeper = await q_is_unmapped(plant)
     with pytest.raises(HeldPlan):
         await keeper.sync()
-    await keeper.sync(Wish(approved=frozenset({PlanApproval(again)}), approval_must_match=True))
+    await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(again)}), approval_must_match=True))
     assert plant.files() == {"p/a": "1"}
 
 
@@ -360,7 +367,7 @@ async def test_an_approval_whose_plan_was_cut_short_is_used_by_the_next_sync_and
     plant: Plant, name: str
 ) -> None:
     digest, keeper = await q_is_unmapped(plant)
-    approved = Wish(approved=frozenset({PlanApproval(digest, "pod")}))
+    approved = SyncOptions(approved=frozenset({PlanApproval(digest, "pod")}))
     with killed_at(name), pytest.raises(RuntimeError, match="killed"):
         await keeper.sync(approved)
     keeper = plant.keeper()
@@ -374,27 +381,27 @@ async def test_an_approval_whose_plan_was_cut_short_is_used_by_the_next_sync_and
 
 async def test_an_approved_plan_that_a_designer_holds_as_a_whole_keeps_its_approval(plant: Plant) -> None:
     digest, _ = await q_is_unmapped(plant)
-    approved = Wish(approved=frozenset({PlanApproval(digest, "pod")}))
+    approved = SyncOptions(approved=frozenset({PlanApproval(digest, "pod")}))
     await plant.keeper(Holding("q")).sync(approved)
     assert plant.files() == {"p/a": "1", "q/b": "2"}
     await plant.keeper().sync(approved)
     assert plant.files() == {"p/a": "1"}
 
 
-async def q_is_unmapped(plant: Plant, *given: PlanApproval) -> tuple[str, Keeper]:
+async def q_is_unmapped(plant: Plant, *given: PlanApproval) -> tuple[str, FolderSync]:
     """Write to q, and map it no more: the digest of the plan that would empty it, and who would do so."""
     plant.repository.commit({"s/a": "1", "t/b": "2"})
-    both = FILES._replace(mappings=(*FILES.mappings, Mapping("t", "q")))
-    await plant.keeper(files=both).sync(Wish(approved=frozenset(given)))
+    both = FILES._replace(mappings=(*FILES.mappings, FileMapping("t", "q")))
+    await plant.keeper(files=both).sync(SyncOptions(approved=frozenset(given)))
     assert plant.files() == {"p/a": "1", "q/b": "2"}
     keeper = plant.keeper()
-    return (await keeper.sync(Wish(dry_run=True))).plan.digest, keeper
+    return (await keeper.sync(SyncOptions(dry_run=True))).plan.digest, keeper
 
 
 async def test_a_mapping_that_goes_elsewhere_holds_everything(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     await plant.keeper().sync()
-    elsewhere = plant.keeper(files=FilesIntent((Mapping("s", "q"),)))
+    elsewhere = plant.keeper(files=FilesIntent((FileMapping("s", "q"),)))
     with pytest.raises(Stalled) as held:
         await elsewhere.sync()
     assert held.value.reason is Reason.DESTINATION_UNMAPPED
@@ -405,14 +412,14 @@ async def test_files_of_a_mapping_removed_beside_another_of_the_same_destination
     plant: Plant,
 ) -> None:
     plant.repository.commit({"s/a": "1", "t/b": "2"})
-    await plant.keeper(files=FilesIntent((*FILES.mappings, Mapping("t", "p")))).sync()
+    await plant.keeper(files=FilesIntent((*FILES.mappings, FileMapping("t", "p")))).sync()
     keeper = plant.keeper()
     with pytest.raises(Stalled, match="the mapping that gave p/b was removed") as held:
         await keeper.sync()
     assert held.value.reason is Reason.DESTINATION_UNMAPPED
     assert plant.files() == {"p/a": "1", "p/b": "2"}
-    digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
-    await keeper.sync(Wish(approved=frozenset({PlanApproval(digest)})))
+    digest = (await keeper.sync(SyncOptions(dry_run=True))).plan.digest
+    await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(digest)})))
     assert plant.files() == {"p/a": "1"}
     plant.repository.commit({"s/a": None, "s/c": "3"})
     await keeper.sync()
@@ -421,7 +428,7 @@ async def test_files_of_a_mapping_removed_beside_another_of_the_same_destination
 
 async def test_a_wider_destination_leaves_files_of_others_until_its_plan_is_approved(plant: Plant) -> None:
     plant.repository.commit({"s/Line1/a": "1", "s/Line2/a": "2"})
-    await plant.keeper(files=FilesIntent((Mapping("s/Line1", "p/Line1"),))).sync()
+    await plant.keeper(files=FilesIntent((FileMapping("s/Line1", "p/Line1"),))).sync()
     (plant.data / "p/Line2").mkdir()
     (plant.data / "p/Line2/a").write_text("made on the gateway")
     keeper = plant.keeper()
@@ -429,8 +436,8 @@ async def test_a_wider_destination_leaves_files_of_others_until_its_plan_is_appr
         await keeper.sync()
     assert held.value.reason is Reason.DESTINATION_WIDENED
     assert plant.files() == {"p/Line1/a": "1", "p/Line2/a": "made on the gateway"}
-    digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
-    await keeper.sync(Wish(approved=frozenset({PlanApproval(digest)})))
+    digest = (await keeper.sync(SyncOptions(dry_run=True))).plan.digest
+    await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(digest)})))
     assert plant.files() == {"p/Line1/a": "1", "p/Line2/a": "2"}
 
 
@@ -442,16 +449,16 @@ async def test_a_brand_new_destination_takes_the_files_of_the_commit_as_a_first_
     (plant.data / "q").mkdir()
     (plant.data / "q/b").write_text("of others")
     (plant.data / "q/c").write_text("of others")
-    report = await plant.keeper(files=FilesIntent((*FILES.mappings, Mapping("t", "q")))).sync()
+    report = await plant.keeper(files=FilesIntent((*FILES.mappings, FileMapping("t", "q")))).sync()
     assert plant.files() == {"p/a": "1", "q/b": "2", "q/c": "of others"}
     assert [str(path) for path in report.plan.not_ours] == ["q/c"]
 
 
 async def test_an_approval_for_one_sync_alone_must_name_the_plan_that_there_is(plant: Plant) -> None:
-    wrong = Wish(approved=frozenset({PlanApproval("0" * 64)}), approval_must_match=True)
+    wrong = SyncOptions(approved=frozenset({PlanApproval("0" * 64)}), approval_must_match=True)
     plant.repository.commit({"s/a": "1"})
     keeper = plant.keeper()
-    digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
+    digest = (await keeper.sync(SyncOptions(dry_run=True))).plan.digest
     with pytest.raises(Stalled, match=digest) as stale:
         await keeper.sync(wrong)
     assert stale.value.reason is Reason.APPROVAL_STALE
@@ -481,11 +488,11 @@ async def test_with_owned_a_file_of_others_is_named_counts_as_drift_and_is_never
         report = await keeper.sync()
         assert not report.plan.actions
         assert report.plan.not_ours == ("p/before", "p/mine")
-        assert report.drift == report.drift_left == Drift(extra=("p/mine",))
+        assert report.drift == report.drift_left == FolderDrift(extra=("p/mine",))
         assert (await keeper.verify()).drift.extra == ("p/mine",)
     plant.repository.commit({"s/a": "2"})
-    report = await keeper.sync(Wish(approved=frozenset({PlanApproval("0" * 64)})))
-    assert report.drift_left == Drift(extra=("p/mine",))
+    report = await keeper.sync(SyncOptions(approved=frozenset({PlanApproval("0" * 64)})))
+    assert report.drift_left == FolderDrift(extra=("p/mine",))
     assert plant.files() == {"p/a": "2", "p/before": "theirs", "p/mine": "theirs"}
 
 
@@ -518,13 +525,13 @@ async def test_a_kept_file_that_its_owner_took_away_is_not_told_of_any_more(plan
 @pytest.mark.parametrize(
     "transforms",
     [
-        Transforms("{{.Timestamp}}"),
-        Transforms(patches=(FilePatch("p/config.json", ((".systemName", "{{.Timestamp}}"),)),)),
+        TransformPolicy("{{.Timestamp}}"),
+        TransformPolicy(patches=(FilePatch("p/config.json", ((".systemName", "{{.Timestamp}}"),)),)),
     ],
     ids=["system name", "patch"],
 )
 async def test_the_time_that_a_content_names_is_that_of_its_commit(
-    plant: Plant, transforms: Transforms
+    plant: Plant, transforms: TransformPolicy
 ) -> None:
     plant.repository.commit({"s/config.json": '{"systemName": "x"}'})
     await plant.keeper(files=FILES._replace(transforms=transforms)).sync()
@@ -533,7 +540,7 @@ async def test_the_time_that_a_content_names_is_that_of_its_commit(
 
 async def test_a_shaped_file_that_was_touched_is_made_again_from_its_source(plant: Plant) -> None:
     plant.repository.commit({"s/config.json": '{"systemName": "x"}', "s/a": "1"})
-    keeper = plant.keeper(files=FILES._replace(transforms=Transforms("filler")))
+    keeper = plant.keeper(files=FILES._replace(transforms=TransformPolicy("filler")))
     await keeper.sync()
     (plant.data / "p/config.json").write_text("{}")
     await keeper.sync()
@@ -550,7 +557,7 @@ async def test_a_ledger_that_cannot_be_read_is_told_and_is_no_first_contact(plan
     await plant.keeper().sync()
     plant.repository.commit({"s/a": "2"})
     ledger_file(plant).write_bytes(b"damaged")
-    held = await plant.keeper().sync(Wish(waits=CLOSED))
+    held = await plant.keeper().sync(SyncOptions(waits=CLOSED))
     assert held.waits == CLOSED
     assert plant.files() == {"p/a": "1"}
     report = await plant.keeper().sync()
@@ -563,10 +570,10 @@ async def test_what_waits_to_be_restored_is_not_forgotten_over_a_dry_run(plant: 
     keeper = plant.keeper()
     await keeper.sync()
     (plant.data / "p/a").write_text("theirs")
-    await keeper.sync(Wish(waits=CLOSED))
-    await keeper.sync(Wish(dry_run=True))
+    await keeper.sync(SyncOptions(waits=CLOSED))
+    await keeper.sync(SyncOptions(dry_run=True))
     assert plant.files() == {"p/a": "theirs"}
-    await keeper.sync(Wish(walk=False))
+    await keeper.sync(SyncOptions(walk=False))
     assert plant.files() == {"p/a": "1"}
 
 

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.hooks import SyncChange
 from stoker.agent.sync.shell_hooks import ShellHooks
 from stoker.domain.errors import Retry, Stalled
-from stoker.domain.git_objects import FileVersion, Note, blob_of
+from stoker.domain.git_objects import FileVersion, PathNote, blob_of
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.plan.plan import Delete, Plan, Write
-from stoker.fs.apply_plan import Applied
+from stoker.engine.plan.plan import DeleteFile, SyncPlan, WriteFile
+from stoker.fs.apply_plan import ApplyResult
 from stoker_testkit.wait_until import eventually
 
-PLAN = Plan(
-    writes=(Write(RelPath("projects/a.txt"), FileVersion(blob_of(b"a")), replaces=False),),
-    deletions=(Delete(RelPath("projects/b.txt")),),
+PLAN = SyncPlan(
+    writes=(WriteFile(RelPath("projects/a.txt"), FileVersion(blob_of(b"a")), replaces=False),),
+    deletions=(DeleteFile(RelPath("projects/b.txt")),),
 )
-CHANGE = Change(CommitId("1" * 40), GitRef("main"), PLAN, initial=True)
-APPLIED = Applied(added=(RelPath("projects/a.txt"),), deleted=(RelPath("projects/b.txt"),))
+CHANGE = SyncChange(CommitId("1" * 40), GitRef("main"), PLAN, initial=True)
+APPLIED = ApplyResult(added=(RelPath("projects/a.txt"),), deleted=(RelPath("projects/b.txt"),))
 
 
 class Scripts:
@@ -110,7 +110,7 @@ async def test_a_script_for_afterwards_is_refused_before_anything_is_changed(scr
         await scripts.before()
     assert not scripts.out.exists()
     [note] = await scripts.hooks.after(CHANGE, APPLIED)
-    assert note == Note("post-sync.sh", f"hook {script} is not executable, so it is not run")
+    assert note == PathNote("post-sync.sh", f"hook {script} is not executable, so it is not run")
 
 
 async def test_a_script_is_told_the_whole_path_of_the_data_folder(

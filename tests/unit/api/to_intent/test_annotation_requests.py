@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from stoker.api.to_intent.annotation_requests import requests_of
-from stoker.domain.intent.annotation_requests import GivenApproval, RefRequest, Requests
+from stoker.domain.intent.annotation_requests import ApprovalGrant, RefRequest, ResourceRequests
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
 
@@ -15,7 +15,7 @@ MORNING = datetime(2026, 3, 2, 8, 15, tzinfo=UTC)
 
 
 def test_without_annotations_nothing_is_asked() -> None:
-    assert requests_of({}, "stoker.io") == (Requests(), ())
+    assert requests_of({}, "stoker.io") == (ResourceRequests(), ())
 
 
 @pytest.mark.parametrize("group", ["stoker.io", "sync.ignition.io"])
@@ -44,7 +44,7 @@ def test_an_approval_may_stand_without_prefix(prefix: str) -> None:
         f"{prefix}approved-ref": "3.4.1",
     }
     found, _ = requests_of(annotations, "stoker.io")
-    assert found.approval == GivenApproval("plant-lead", MORNING, GitRef("3.4.1"))
+    assert found.approval == ApprovalGrant("plant-lead", MORNING, GitRef("3.4.1"))
 
 
 def test_an_approval_without_a_time_is_none() -> None:
@@ -82,7 +82,7 @@ def test_several_plans_may_be_approved_at_once() -> None:
 )
 def test_what_cannot_be_read_is_left_out_with_a_notice(key: str, value: str) -> None:
     found, (notice,) = requests_of({f"stoker.io/{key}": value}, "stoker.io")
-    assert found == Requests()
+    assert found == ResourceRequests()
     assert notice.reason is Reason.INVALID_VALUE
     assert notice.message.startswith(f"annotation stoker.io/{key} is ")
     assert notice.message.endswith("it is left out")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from stoker.api.to_intent.annotations import PodSettings, settings_of
-from stoker.api.to_intent.pod_facts import Key, PodFacts
+from stoker.api.to_intent.pod_facts import PodAnnotationKey, PodFacts
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.policies import RedundancyRole, TagInheritance
 from stoker.domain.reasons import Reason
@@ -23,86 +23,92 @@ def settings(prefix: str = "stoker.io/", **annotations: str) -> PodSettings:
 NOTHING = PodSettings(gateway="pod-0")
 
 # For every key: a value, and the one field of the settings that it makes.
-UNDERSTOOD: dict[Key, tuple[str, PodSettings]] = {
-    Key.INJECT: ("true", replace(NOTHING, inject=True)),
-    Key.CR_NAME: ("brewery-sync", replace(NOTHING, resource="brewery-sync")),
-    Key.CR_KIND: ("Stoker", replace(NOTHING, resource_kind="Stoker")),
-    Key.GATEWAY_NAME: ("filler", replace(NOTHING, gateway="filler")),
-    Key.SERVICE_PATH: ("./services/filler/", replace(NOTHING, service_path="services/filler")),
-    Key.SYNC_PROFILE: ("line-profile", replace(NOTHING, profile="line-profile")),
-    Key.REF_OVERRIDE: ("feature/x", replace(NOTHING, ref_override=GitRef("feature/x"))),
-    Key.DEPLOYMENT_MODE: ("prd-cloud", replace(NOTHING, deployment_mode="prd-cloud")),
-    Key.SYNC_PERIOD: ("45", replace(NOTHING, sync_period=45.0)),
-    Key.EXCLUDE_PATTERNS: (
+UNDERSTOOD: dict[PodAnnotationKey, tuple[str, PodSettings]] = {
+    PodAnnotationKey.INJECT: ("true", replace(NOTHING, inject=True)),
+    PodAnnotationKey.CR_NAME: ("brewery-sync", replace(NOTHING, resource="brewery-sync")),
+    PodAnnotationKey.CR_KIND: ("Stoker", replace(NOTHING, resource_kind="Stoker")),
+    PodAnnotationKey.GATEWAY_NAME: ("filler", replace(NOTHING, gateway="filler")),
+    PodAnnotationKey.SERVICE_PATH: ("./services/filler/", replace(NOTHING, service_path="services/filler")),
+    PodAnnotationKey.SYNC_PROFILE: ("line-profile", replace(NOTHING, profile="line-profile")),
+    PodAnnotationKey.REF_OVERRIDE: ("feature/x", replace(NOTHING, ref_override=GitRef("feature/x"))),
+    PodAnnotationKey.DEPLOYMENT_MODE: ("prd-cloud", replace(NOTHING, deployment_mode="prd-cloud")),
+    PodAnnotationKey.SYNC_PERIOD: ("45", replace(NOTHING, sync_period=45.0)),
+    PodAnnotationKey.EXCLUDE_PATTERNS: (
         "**/tag-*/MQTT Engine/, **/*.{bak,tmp}",
         replace(NOTHING, excludes=("**/tag-*/MQTT Engine/", "**/*.{bak,tmp}")),
     ),
-    Key.SYSTEM_NAME: ("Filler 1", replace(NOTHING, system_name="Filler 1")),
-    Key.SYSTEM_NAME_TEMPLATE: (
+    PodAnnotationKey.SYSTEM_NAME: ("Filler 1", replace(NOTHING, system_name="Filler 1")),
+    PodAnnotationKey.SYSTEM_NAME_TEMPLATE: (
         "site{{.SiteNumber}}",
         replace(NOTHING, system_name_template="site{{.SiteNumber}}"),
     ),
-    Key.TIME_ZONE: ("Europe/Berlin", replace(NOTHING, time_zone="Europe/Berlin")),
-    Key.LOCALE: ("de_DE", replace(NOTHING, locale="de_DE")),
-    Key.TAG_PROVIDER: ("edge", replace(NOTHING, tag_provider="edge")),
-    Key.EXCLUDE_TAG_PROVIDERS: (
+    PodAnnotationKey.TIME_ZONE: ("Europe/Berlin", replace(NOTHING, time_zone="Europe/Berlin")),
+    PodAnnotationKey.LOCALE: ("de_DE", replace(NOTHING, locale="de_DE")),
+    PodAnnotationKey.TAG_PROVIDER: ("edge", replace(NOTHING, tag_provider="edge")),
+    PodAnnotationKey.EXCLUDE_TAG_PROVIDERS: (
         "mqtt-engine, MQTT Engine",
         replace(NOTHING, excluded_tag_providers=("mqtt-engine", "MQTT Engine")),
     ),
-    Key.TAG_INHERITANCE_STRATEGY: ("leaf-only", replace(NOTHING, tag_inheritance=TagInheritance.LEAF_ONLY)),
-    Key.REDUNDANCY_ROLE: ("backup", replace(NOTHING, redundancy_role=RedundancyRole.BACKUP)),
-    Key.PEER_GATEWAY_NAME: ("site-backup", replace(NOTHING, peer_gateway="site-backup")),
-    Key.GATEWAY_PORT: ("8088", replace(NOTHING, gateway_port=8088)),
-    Key.GATEWAY_TLS: ("false", replace(NOTHING, gateway_tls=False)),
-    Key.DATA_VOLUME: ("ignition-data", replace(NOTHING, data_volume="ignition-data")),
-    Key.SNAPSHOT_VOLUME: ("snapshots", replace(NOTHING, snapshot_volume="snapshots")),
-    Key.APPROVED_PLAN: ("sha256:abcdef0123", replace(NOTHING, approved_plans=("sha256:abcdef0123",))),
-    Key.AGENT_IMAGE: (
+    PodAnnotationKey.TAG_INHERITANCE_STRATEGY: (
+        "leaf-only",
+        replace(NOTHING, tag_inheritance=TagInheritance.LEAF_ONLY),
+    ),
+    PodAnnotationKey.REDUNDANCY_ROLE: ("backup", replace(NOTHING, redundancy_role=RedundancyRole.BACKUP)),
+    PodAnnotationKey.PEER_GATEWAY_NAME: ("site-backup", replace(NOTHING, peer_gateway="site-backup")),
+    PodAnnotationKey.GATEWAY_PORT: ("8088", replace(NOTHING, gateway_port=8088)),
+    PodAnnotationKey.GATEWAY_TLS: ("false", replace(NOTHING, gateway_tls=False)),
+    PodAnnotationKey.DATA_VOLUME: ("ignition-data", replace(NOTHING, data_volume="ignition-data")),
+    PodAnnotationKey.SNAPSHOT_VOLUME: ("snapshots", replace(NOTHING, snapshot_volume="snapshots")),
+    PodAnnotationKey.APPROVED_PLAN: (
+        "sha256:abcdef0123",
+        replace(NOTHING, approved_plans=("sha256:abcdef0123",)),
+    ),
+    PodAnnotationKey.AGENT_IMAGE: (
         "mirror.example.net:5000/plant/stoker:1.2",
         replace(NOTHING, agent_image="mirror.example.net:5000/plant/stoker:1.2"),
     ),
-    Key.INJECTED: ("0123456789abcdef", replace(NOTHING, injected="0123456789abcdef")),
+    PodAnnotationKey.INJECTED: ("0123456789abcdef", replace(NOTHING, injected="0123456789abcdef")),
 }
 
 
-@pytest.mark.parametrize("key", list(Key))
+@pytest.mark.parametrize("key", list(PodAnnotationKey))
 @pytest.mark.parametrize("prefix", ["stoker.io/", "ignition-sync.io/"])
-def test_every_annotation_is_understood_under_both_prefixes(key: Key, prefix: str) -> None:
+def test_every_annotation_is_understood_under_both_prefixes(key: PodAnnotationKey, prefix: str) -> None:
     value, expected = UNDERSTOOD[key]
     found = settings(prefix, **{str(key): value})
     assert replace(found, notices=()) == expected
 
 
 REFUSED = {
-    Key.INJECT: ["yes", "True", "1"],
-    Key.CR_NAME: ["Brewery", "a b", "-a", "x" * 254],
-    Key.CR_KIND: ["stoker", "Stoker/v1"],
-    Key.SERVICE_PATH: ["/services", "services/../etc", "a\\b", "C:/x", "services/.git"],
-    Key.SYNC_PROFILE: ["Line", "line/profile"],
-    Key.REF_OVERRIDE: ["--upload-pack=x", "a..b", "a b"],
-    Key.DEPLOYMENT_MODE: ["../core", "a/b", ".hidden", "{{.Namespace}}", "dot."],
-    Key.SYNC_PERIOD: ["0", "-5", "soon", "25h", "1e9"],
-    Key.EXCLUDE_PATTERNS: ["**/*.{a,b", "**/*.a}", "a\x07b", ",".join(["x"] * 257), "y" * 513],
-    Key.SYSTEM_NAME: ["site{{.SiteNumber}}", "a}}", "x" * 256, "a\x00"],
-    Key.SYSTEM_NAME_TEMPLATE: ["x" * 4097, "a\nb"],
-    Key.TIME_ZONE: ["../etc/passwd", "Europe Berlin"],
-    Key.LOCALE: ["english please", "x"],
-    Key.TAG_PROVIDER: ["a/b", "*", "[x]", "../x"],
-    Key.EXCLUDE_TAG_PROVIDERS: ["ok,a/b", "**", ",".join(["p"] * 65)],
-    Key.TAG_INHERITANCE_STRATEGY: ["half", "FULL"],
-    Key.REDUNDANCY_ROLE: ["master"],
-    Key.PEER_GATEWAY_NAME: ["a/b"],
-    Key.GATEWAY_PORT: ["65536", "http", "-1", "0"],
-    Key.GATEWAY_TLS: ["on"],
-    Key.DATA_VOLUME: ["Data", "a.b"],
-    Key.SNAPSHOT_VOLUME: ["Data"],
-    Key.APPROVED_PLAN: ["short", "sha256:abc def"],
-    Key.AGENT_IMAGE: ["two words", "-x", "a:b:c", "a@sha256:12", "x" * 513, "a\nb"],
+    PodAnnotationKey.INJECT: ["yes", "True", "1"],
+    PodAnnotationKey.CR_NAME: ["Brewery", "a b", "-a", "x" * 254],
+    PodAnnotationKey.CR_KIND: ["stoker", "Stoker/v1"],
+    PodAnnotationKey.SERVICE_PATH: ["/services", "services/../etc", "a\\b", "C:/x", "services/.git"],
+    PodAnnotationKey.SYNC_PROFILE: ["Line", "line/profile"],
+    PodAnnotationKey.REF_OVERRIDE: ["--upload-pack=x", "a..b", "a b"],
+    PodAnnotationKey.DEPLOYMENT_MODE: ["../core", "a/b", ".hidden", "{{.Namespace}}", "dot."],
+    PodAnnotationKey.SYNC_PERIOD: ["0", "-5", "soon", "25h", "1e9"],
+    PodAnnotationKey.EXCLUDE_PATTERNS: ["**/*.{a,b", "**/*.a}", "a\x07b", ",".join(["x"] * 257), "y" * 513],
+    PodAnnotationKey.SYSTEM_NAME: ["site{{.SiteNumber}}", "a}}", "x" * 256, "a\x00"],
+    PodAnnotationKey.SYSTEM_NAME_TEMPLATE: ["x" * 4097, "a\nb"],
+    PodAnnotationKey.TIME_ZONE: ["../etc/passwd", "Europe Berlin"],
+    PodAnnotationKey.LOCALE: ["english please", "x"],
+    PodAnnotationKey.TAG_PROVIDER: ["a/b", "*", "[x]", "../x"],
+    PodAnnotationKey.EXCLUDE_TAG_PROVIDERS: ["ok,a/b", "**", ",".join(["p"] * 65)],
+    PodAnnotationKey.TAG_INHERITANCE_STRATEGY: ["half", "FULL"],
+    PodAnnotationKey.REDUNDANCY_ROLE: ["master"],
+    PodAnnotationKey.PEER_GATEWAY_NAME: ["a/b"],
+    PodAnnotationKey.GATEWAY_PORT: ["65536", "http", "-1", "0"],
+    PodAnnotationKey.GATEWAY_TLS: ["on"],
+    PodAnnotationKey.DATA_VOLUME: ["Data", "a.b"],
+    PodAnnotationKey.SNAPSHOT_VOLUME: ["Data"],
+    PodAnnotationKey.APPROVED_PLAN: ["short", "sha256:abc def"],
+    PodAnnotationKey.AGENT_IMAGE: ["two words", "-x", "a:b:c", "a@sha256:12", "x" * 513, "a\nb"],
 }
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, bad in REFUSED.items() for value in bad])
-def test_a_bad_value_is_refused_with_the_annotations_name(key: Key, value: str) -> None:
+def test_a_bad_value_is_refused_with_the_annotations_name(key: PodAnnotationKey, value: str) -> None:
     with pytest.raises(InvalidValue) as refusal:
         settings(**{str(key): value})
     assert refusal.value.message.startswith(f"annotation stoker.io/{key} is ")

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.stoker import Stoker, SyncProfile
-from stoker.api.to_intent import PodFacts, Surroundings, gateway_intent_for, settle
-from stoker.api.to_intent.pod_facts import Key
+from stoker.api.to_intent import IntentContext, PodFacts, gateway_intent_for, settle
+from stoker.api.to_intent.pod_facts import PodAnnotationKey
 
 RESOURCE = {
     "metadata": {"name": "sync", "namespace": "plant"},
@@ -19,37 +19,37 @@ RESOURCE = {
     },
 }
 
-ANNOTATIONS: dict[Key, str] = {
-    Key.GATEWAY_NAME: "other",
-    Key.SERVICE_PATH: "services/other",
-    Key.SYNC_PROFILE: "line",
-    Key.REF_OVERRIDE: "hotfix",
-    Key.DEPLOYMENT_MODE: "prd",
-    Key.SYNC_PERIOD: "31",
-    Key.EXCLUDE_PATTERNS: "x",
-    Key.SYSTEM_NAME: "x",
-    Key.SYSTEM_NAME_TEMPLATE: "x",
-    Key.TIME_ZONE: "UTC",
-    Key.LOCALE: "en",
-    Key.TAG_PROVIDER: "edge",
-    Key.EXCLUDE_TAG_PROVIDERS: "mqtt",
-    Key.TAG_INHERITANCE_STRATEGY: "leaf-only",
-    Key.REDUNDANCY_ROLE: "backup",
-    Key.PEER_GATEWAY_NAME: "other",
-    Key.GATEWAY_PORT: "1",
-    Key.GATEWAY_TLS: "false",
-    Key.APPROVED_PLAN: "aaaaaaaa",
+ANNOTATIONS: dict[PodAnnotationKey, str] = {
+    PodAnnotationKey.GATEWAY_NAME: "other",
+    PodAnnotationKey.SERVICE_PATH: "services/other",
+    PodAnnotationKey.SYNC_PROFILE: "line",
+    PodAnnotationKey.REF_OVERRIDE: "hotfix",
+    PodAnnotationKey.DEPLOYMENT_MODE: "prd",
+    PodAnnotationKey.SYNC_PERIOD: "31",
+    PodAnnotationKey.EXCLUDE_PATTERNS: "x",
+    PodAnnotationKey.SYSTEM_NAME: "x",
+    PodAnnotationKey.SYSTEM_NAME_TEMPLATE: "x",
+    PodAnnotationKey.TIME_ZONE: "UTC",
+    PodAnnotationKey.LOCALE: "en",
+    PodAnnotationKey.TAG_PROVIDER: "edge",
+    PodAnnotationKey.EXCLUDE_TAG_PROVIDERS: "mqtt",
+    PodAnnotationKey.TAG_INHERITANCE_STRATEGY: "leaf-only",
+    PodAnnotationKey.REDUNDANCY_ROLE: "backup",
+    PodAnnotationKey.PEER_GATEWAY_NAME: "other",
+    PodAnnotationKey.GATEWAY_PORT: "1",
+    PodAnnotationKey.GATEWAY_TLS: "false",
+    PodAnnotationKey.APPROVED_PLAN: "aaaaaaaa",
 }
 
 # What the injector needs to know, and the reason why no intent does.
-FOR_THE_INJECTOR: dict[Key, str] = {
-    Key.INJECT: "whether a pod gets an agent at all",
-    Key.CR_NAME: "which resource the pod belongs to, known before there is an intent",
-    Key.CR_KIND: "as its name",
-    Key.DATA_VOLUME: "what is mounted into the agent",
-    Key.SNAPSHOT_VOLUME: "what is mounted into the agent",
-    Key.AGENT_IMAGE: "what the agent is made of",
-    Key.INJECTED: "written by the injector",
+FOR_THE_INJECTOR: dict[PodAnnotationKey, str] = {
+    PodAnnotationKey.INJECT: "whether a pod gets an agent at all",
+    PodAnnotationKey.CR_NAME: "which resource the pod belongs to, known before there is an intent",
+    PodAnnotationKey.CR_KIND: "as its name",
+    PodAnnotationKey.DATA_VOLUME: "what is mounted into the agent",
+    PodAnnotationKey.SNAPSHOT_VOLUME: "what is mounted into the agent",
+    PodAnnotationKey.AGENT_IMAGE: "what the agent is made of",
+    PodAnnotationKey.INJECTED: "written by the injector",
 }
 
 
@@ -60,10 +60,10 @@ PROFILE = {
 POD = PodFacts("pod-0", "plant", {}, {"stoker.io/service-path": "services/site"})
 
 
-@pytest.mark.parametrize("key", [key for key in Key if key not in FOR_THE_INJECTOR])
-def test_an_annotation_of_a_pod_changes_the_intent(key: Key) -> None:
+@pytest.mark.parametrize("key", [key for key in PodAnnotationKey if key not in FOR_THE_INJECTOR])
+def test_an_annotation_of_a_pod_changes_the_intent(key: PodAnnotationKey) -> None:
     known = settle(msgspec.convert(RESOURCE, Stoker))
-    around = Surroundings({"line": msgspec.convert(PROFILE, SyncProfile)})
+    around = IntentContext({"line": msgspec.convert(PROFILE, SyncProfile)})
     more = PodFacts(POD.name, POD.namespace, {}, {**POD.annotations, f"stoker.io/{key}": ANNOTATIONS[key]})
     before, after = gateway_intent_for(known, POD, around), gateway_intent_for(known, more, around)
     assert replace(before, notices=()) != replace(after, notices=())

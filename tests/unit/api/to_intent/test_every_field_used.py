@@ -18,7 +18,14 @@ from msgspec.inspect import StructType, Type, VarTupleType
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncSpec
 from stoker.api.kinds.stoker import Stoker, StokerSpec, SyncProfile, SyncProfileSpec
 from stoker.api.schema import fields_of, unwrapped
-from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
+from stoker.api.to_intent import (
+    IntentContext,
+    PodFacts,
+    SettledResource,
+    gateway_intent_for,
+    intent_for,
+    settle,
+)
 from stoker.domain.intent.intent import GatewayIntent, ResourceIntent
 
 Leaves = dict[str, object]
@@ -247,7 +254,7 @@ def intents(kind: Kind, leaves: Leaves, *, tied: bool) -> tuple[ResourceIntent, 
     """What comes out, without the notices: to be told about a field is not to use it."""
     document = {"metadata": {"name": "sync", "namespace": "plant"}, "spec": written(leaves)}
     resource = msgspec.convert(document, kind)
-    known = Settled(resource) if tied else settle(resource)
+    known = SettledResource(resource) if tied else settle(resource)
     resource_intent, gateway_intent = intent_for(known), gateway_intent_for(known, POD)
     return replace(resource_intent, notices=()), replace(gateway_intent, notices=())
 
@@ -273,7 +280,7 @@ def test_a_field_of_a_profile_changes_the_intent(field: str) -> None:
     def intent(value: object) -> GatewayIntent:
         spec = {path: sample(path, PROFILE_FIELDS)[0] for path in leaves_of(SyncProfileSpec)}
         known = settle(msgspec.convert(RESOURCE, Stoker))
-        return gateway_intent_for(known, PROFILED, Surroundings({"line": profile(spec | {field: value})}))
+        return gateway_intent_for(known, PROFILED, IntentContext({"line": profile(spec | {field: value})}))
 
     value, other = sample(field, PROFILE_FIELDS)
     assert intent(value) != intent(other)

@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.api.to_intent.field_aliases import one_spelling
-from stoker.api.to_intent.tree_merge import Tree
+from stoker.api.to_intent.tree_merge import SpecTree
 
 KEY = {"name": "gpg", "key": "publicKey"}
 OTHER = {"name": "other", "key": "keys"}
@@ -49,7 +49,7 @@ FIELDS = [{"jsonPath": ".b", "valueTemplate": "y"}]
         ({}, {}),
     ],
 )
-def test_only_the_first_spelling_is_left(written: Tree, meant: Tree) -> None:
+def test_only_the_first_spelling_is_left(written: SpecTree, meant: SpecTree) -> None:
     assert one_spelling(written) == meant
 
 

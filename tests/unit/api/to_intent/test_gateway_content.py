@@ -10,9 +10,9 @@ import pytest
 from stoker.api.defaults import with_defaults
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent.annotations import PodSettings
-from stoker.api.to_intent.gateway_content import Content, content_for
+from stoker.api.to_intent.gateway_content import GatewayContent, content_for
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.intent.files import FilePatch, Mapping, MappingKind, WhenMissing
+from stoker.domain.intent.files import FileMapping, FilePatch, MappingKind, MissingSourcePolicy
 from stoker.domain.reasons import Reason
 
 CORE = "config/resources/core"
@@ -29,7 +29,7 @@ def content(
     named: str = "",
     service_path: str | None = None,
     deployment_mode: str = "",
-) -> Content:
+) -> GatewayContent:
     settings = PodSettings(
         gateway="filler", profile=named, service_path=service_path, deployment_mode=deployment_mode
     )
@@ -42,8 +42,8 @@ def content(
 def test_a_service_path_means_projects_and_core() -> None:
     found = content(service_path="services/filler")
     assert found.mappings == (
-        Mapping("services/filler/projects", "projects", service_path="services/filler"),
-        Mapping(f"services/filler/{CORE}", CORE, service_path="services/filler"),
+        FileMapping("services/filler/projects", "projects", service_path="services/filler"),
+        FileMapping(f"services/filler/{CORE}", CORE, service_path="services/filler"),
     )
     assert found.service_path == "services/filler"
 
@@ -56,10 +56,10 @@ def test_the_repository_itself_may_be_the_service() -> None:
 
 def test_the_deployment_mode_lies_over_core_and_must_exist() -> None:
     found = content(service_path="services/filler", deployment_mode="prd-cloud")
-    assert found.mappings[-1] == Mapping(
+    assert found.mappings[-1] == FileMapping(
         "services/filler/config/resources/prd-cloud",
         CORE,
-        when_missing=WhenMissing.FAIL,
+        when_missing=MissingSourcePolicy.FAIL,
         gives_way=("config-mode.json",),
         service_path="services/filler",
     )
@@ -80,9 +80,9 @@ def test_mappings_of_a_profile_keep_their_order_and_meaning() -> None:
         named="line",
     )
     assert found.mappings == (
-        Mapping("s/{{.Vars.line}}", "projects", kind=None, when_missing=WhenMissing.FAIL),
-        Mapping("p.json", "p.json", kind=MappingKind.FILE, template=True),
-        Mapping("icons", "icons", kind=MappingKind.DIR),
+        FileMapping("s/{{.Vars.line}}", "projects", kind=None, when_missing=MissingSourcePolicy.FAIL),
+        FileMapping("p.json", "p.json", kind=MappingKind.FILE, template=True),
+        FileMapping("icons", "icons", kind=MappingKind.DIR),
     )
     assert found.profile == "line"
     assert found.service_path == ""
@@ -92,7 +92,7 @@ def test_mappings_of_a_profile_keep_their_order_and_meaning() -> None:
 def test_the_profiles_deployment_mode_is_an_overlay(given: ReadOnlyMap[str, str], meant: str) -> None:
     found = content(profile(deploymentMode={"source": "prod", **given}), named="line")
     assert found.overlay == (
-        Mapping("prod", meant, when_missing=WhenMissing.FAIL, gives_way=("config-mode.json",)),
+        FileMapping("prod", meant, when_missing=MissingSourcePolicy.FAIL, gives_way=("config-mode.json",)),
     )
 
 
@@ -150,7 +150,7 @@ def test_a_profile_that_waits_for_itself_stalls_the_gateway() -> None:
 
 def test_a_profile_wins_over_a_service_path_and_that_is_said() -> None:
     found = content(profile(), named="line", service_path="services/filler", deployment_mode="prd")
-    assert found.mappings == (Mapping("a", "b", kind=None),)
+    assert found.mappings == (FileMapping("a", "b", kind=None),)
     assert [notice.reason for notice in found.notices] == [Reason.ANNOTATION_IGNORED] * 2
     assert "service-path" in found.notices[0].message
     assert "deployment-mode" in found.notices[1].message

@@ -10,10 +10,17 @@ import pytest
 
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
+from stoker.api.to_intent import (
+    IntentContext,
+    PodFacts,
+    SettledResource,
+    gateway_intent_for,
+    intent_for,
+    settle,
+)
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.files import FieldTemplate, ProviderName
+from stoker.domain.intent.files import FieldTemplate, TagProviderName
 from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import RedundancyRole
 from stoker.domain.reasons import Reason
@@ -25,7 +32,7 @@ LABELS = {"app.kubernetes.io/name": "site", "apps.kubernetes.io/pod-index": "0"}
 
 def known(
     spec: ReadOnlyMap[str, object] | None = None, annotations: dict[str, str] | None = None
-) -> Settled[IgnitionSync]:
+) -> SettledResource[IgnitionSync]:
     metadata = {"name": "proveit-sync", "namespace": "site1", "annotations": annotations or {}}
     git = {"repo": "https://git.example.net/plant.git", "ref": "2.0.0"}
     document = {"metadata": metadata, "spec": {"git": git, "gateway": GATEWAY, **(spec or {})}}
@@ -38,9 +45,9 @@ def pod(**annotations: str) -> PodFacts:
 
 
 def gateway(
-    spec: ReadOnlyMap[str, object] | None = None, around: Surroundings | None = None, **annotations: str
+    spec: ReadOnlyMap[str, object] | None = None, around: IntentContext | None = None, **annotations: str
 ) -> GatewayIntent:
-    return gateway_intent_for(known(spec), pod(**annotations), around or Surroundings())
+    return gateway_intent_for(known(spec), pod(**annotations), around or IntentContext())
 
 
 def test_excluded_tag_providers_become_excludes() -> None:
@@ -52,7 +59,7 @@ def test_excluded_tag_providers_become_excludes() -> None:
 def test_a_mapping_of_the_whole_repository_is_refused_where_changes_flow_back(source: str) -> None:
     mapping = {"source": source, "destination": "projects"}
     wire = {"metadata": {"name": "all", "namespace": "site1"}, "spec": {"mappings": [mapping]}}
-    around = Surroundings({"all": msgspec.convert(wire, SyncProfile)})
+    around = IntentContext({"all": msgspec.convert(wire, SyncProfile)})
     assert gateway(None, around, sync_profile="all").files.mappings[0].source == source
     back = {"bidirectional": {"enabled": True, "watchPaths": ["projects/**"]}}
     with pytest.raises(InvalidValue, match="maps the whole repository") as refused:
@@ -116,7 +123,7 @@ def test_the_pods_redundancy_role_wins_over_the_resources() -> None:
 
 def test_one_role_in_the_resource_is_not_meant_for_several_gateways() -> None:
     spec = {"ignition": {"redundancyRole": "primary", "peerGatewayName": "b"}}
-    intent = gateway(spec, Surroundings(alone=False))
+    intent = gateway(spec, IntentContext(alone=False))
     ignition = intent.policies.ignition
     assert (ignition.redundancy_role, ignition.peer_gateway) == (RedundancyRole.STANDALONE, "")
     assert [notice.reason for notice in intent.notices] == [Reason.FIELD_IGNORED]
@@ -156,14 +163,14 @@ def test_where_approvers_are_named_only_a_named_approval_of_the_resource_counts(
 
 
 def test_templates_know_the_pod_and_the_cluster() -> None:
-    values = gateway(None, Surroundings(cluster_name="east"), time_zone="Europe/Berlin", locale="de").values
+    values = gateway(None, IntentContext(cluster_name="east"), time_zone="Europe/Berlin", locale="de").values
     assert (values.gateway_name, values.namespace, values.pod_name) == ("site", "site1", "site-gateway-0")
     assert (values.cluster_name, values.time_zone, values.locale) == ("east", "Europe/Berlin", "de")
     assert values.labels["app.kubernetes.io/name"] == "site"
 
 
 def test_a_tag_provider_of_another_name_is_renamed_in_what_refers_to_it() -> None:
-    assert gateway(tag_provider="site-tags").files.transforms.tag_provider == ProviderName(
+    assert gateway(tag_provider="site-tags").files.transforms.tag_provider == TagProviderName(
         "default", "site-tags"
     )
     assert gateway(tag_provider="default").files.transforms.tag_provider is None

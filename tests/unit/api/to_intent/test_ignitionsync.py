@@ -9,10 +9,17 @@ import pytest
 
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
-from stoker.domain.intent.delivery import SharedVolume
-from stoker.domain.intent.files import Mapping, MappingKind, Orphans, WhenMissing
-from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Identity
+from stoker.api.to_intent import (
+    IntentContext,
+    PodFacts,
+    SettledResource,
+    gateway_intent_for,
+    intent_for,
+    settle,
+)
+from stoker.domain.intent.delivery import SharedVolumePolicy
+from stoker.domain.intent.files import FileMapping, MappingKind, MissingSourcePolicy, OrphanPolicy
+from stoker.domain.intent.intent import GatewayIntent, ResourceIdentity, SyncResourceKind
 from stoker.domain.reasons import Reason
 
 CORE = "config/resources/core"
@@ -57,7 +64,7 @@ SITE = {
 
 def known(
     spec: ReadOnlyMap[str, object] | None = None, annotations: dict[str, str] | None = None
-) -> Settled[IgnitionSync]:
+) -> SettledResource[IgnitionSync]:
     metadata = {"name": "proveit-sync", "namespace": "site1", "annotations": annotations or {}}
     document = {"metadata": metadata, "spec": {"git": GIT, "gateway": GATEWAY, **(spec or {})}}
     return settle(msgspec.convert(document, IgnitionSync))
@@ -70,12 +77,12 @@ def pod(annotations: ReadOnlyMap[str, str], prefix: str = "stoker.io/") -> PodFa
 
 def gateway(
     spec: ReadOnlyMap[str, object] | None = None,
-    around: Surroundings | None = None,
+    around: IntentContext | None = None,
     **annotations: str,
 ) -> GatewayIntent:
     named = {name.replace("_", "-"): value for name, value in annotations.items()}
     return gateway_intent_for(
-        known(spec), pod({"service-path": "services/site", **named}), around or Surroundings()
+        known(spec), pod({"service-path": "services/site", **named}), around or IntentContext()
     )
 
 
@@ -85,23 +92,23 @@ def gateway(
 def test_the_site_of_the_worked_example_gets_its_files_in_the_papers_order() -> None:
     intent = gateway_intent_for(known(PROVE_IT), pod(SITE, prefix="ignition-sync.io/"))
     assert intent.files.mappings == (
-        Mapping("services/site/projects", "projects", service_path="services/site"),
-        Mapping(f"services/site/{CORE}", CORE, service_path="services/site"),
-        Mapping(
+        FileMapping("services/site/projects", "projects", service_path="services/site"),
+        FileMapping(f"services/site/{CORE}", CORE, service_path="services/site"),
+        FileMapping(
             "services/site/config/resources/prd-cloud",
             CORE,
-            when_missing=WhenMissing.FAIL,
+            when_missing=MissingSourcePolicy.FAIL,
             gives_way=("config-mode.json",),
             service_path="services/site",
         ),
-        Mapping(
+        FileMapping(
             "shared/ignition-gateway/config/resources/external",
             "config/resources/external",
-            when_missing=WhenMissing.CONFIG_MODE,
+            when_missing=MissingSourcePolicy.CONFIG_MODE,
         ),
-        Mapping("shared/scripts", "projects/site/ignition/script-python/exchange/proveit2026"),
-        Mapping("shared/udts", f"{CORE}/ignition/tag-type-definition/default"),
-        Mapping("shared/config/factory-config.json", "factory-config.json", kind=MappingKind.FILE),
+        FileMapping("shared/scripts", "projects/site/ignition/script-python/exchange/proveit2026"),
+        FileMapping("shared/udts", f"{CORE}/ignition/tag-type-definition/default"),
+        FileMapping("shared/config/factory-config.json", "factory-config.json", kind=MappingKind.FILE),
     )
     assert intent.files.excludes.patterns == (
         "**/.git/",
@@ -113,7 +120,7 @@ def test_the_site_of_the_worked_example_gets_its_files_in_the_papers_order() -> 
     assert intent.files.excludes.mandatory == ("**/.resources/**",)
     assert intent.files.transforms.system_name == "site{{.SiteNumber}}"
     assert (intent.values.site_number, intent.values.pod_ordinal) == ("1", "0")
-    assert intent.resource == Identity(FrontDoor.IGNITION_SYNC, "site1", "proveit-sync")
+    assert intent.resource == ResourceIdentity(SyncResourceKind.IGNITION_SYNC, "site1", "proveit-sync")
     assert intent.gateway == "site"
 
 
@@ -171,20 +178,20 @@ def test_scripts_of_a_service_at_the_root_go_to_a_project_named_after_the_gatewa
 
 def test_without_a_fallback_missing_external_resources_are_skipped() -> None:
     intent = gateway({"shared": {"externalResources": {"source": "e"}}})
-    assert intent.files.mappings[2].when_missing is WhenMissing.SKIP
+    assert intent.files.mappings[2].when_missing is MissingSourcePolicy.SKIP
 
 
 def test_modules_share_their_folder_with_those_of_others() -> None:
     intent = gateway({"shared": {"modules": {"source": "m", "order": ["base.modl", "line.modl"]}}})
-    assert intent.files.mappings[2] == Mapping("m", "user-lib/modules", orphans=Orphans.OWNED)
+    assert intent.files.mappings[2] == FileMapping("m", "user-lib/modules", orphans=OrphanPolicy.OWNED)
     assert intent.policies.ignition.module_order == ("base.modl", "line.modl")
 
 
 def test_additional_files_are_what_the_commit_has_unless_they_say_otherwise() -> None:
     files = [{"source": "a", "dest": "a"}, {"source": "fonts", "dest": "fonts", "type": "dir"}]
     assert gateway({"additionalFiles": files}).files.mappings[2:] == (
-        Mapping("a", "a", kind=None),
-        Mapping("fonts", "fonts", kind=MappingKind.DIR),
+        FileMapping("a", "a", kind=None),
+        FileMapping("fonts", "fonts", kind=MappingKind.DIR),
     )
 
 
@@ -197,7 +204,7 @@ def test_with_a_profile_shared_parts_come_before_its_overlay() -> None:
             "excludePatterns": ["**/*.bak"],
         },
     }
-    around = Surroundings({"line": msgspec.convert(document, SyncProfile)})
+    around = IntentContext({"line": msgspec.convert(document, SyncProfile)})
     spec = {"shared": {"scripts": {"source": "s", "destPath": "d"}}}
     intent = gateway(spec, around, sync_profile="line", service_path="")
     assert [one.destination for one in intent.files.mappings] == ["b", "projects/site/d", CORE]
@@ -214,7 +221,7 @@ def test_without_storage_every_agent_keeps_its_own_clone() -> None:
 
 def test_storage_asks_for_a_shared_volume() -> None:
     intent = intent_for(known({"storage": {"storageClassName": "efs-sc", "size": "2Gi"}}))
-    assert intent.shared_volume == SharedVolume("efs-sc", 2 << 30)
+    assert intent.shared_volume == SharedVolumePolicy("efs-sc", 2 << 30)
 
 
 def test_a_registry_has_no_shared_volume_and_that_is_said() -> None:

@@ -10,7 +10,7 @@ import pytest
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.meta import NamespacedRef
-from stoker.api.to_intent import NO_DEFAULTS, Settled, base_wanted_by, intent_for, settle
+from stoker.api.to_intent import NO_DEFAULTS, SettledResource, base_wanted_by, intent_for, settle
 from stoker.api.to_intent.inheritance import installation_defaults
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
@@ -134,7 +134,7 @@ def test_aliases_in_different_layers_mean_the_same_field() -> None:
 def test_the_outcome_inherits_nothing_and_settles_to_itself() -> None:
     known = settle(child({"shared": {"udts": {"source": "u"}}}), base=base({"excludePatterns": ["a"]}))
     assert known.resource.spec.inherits_from is None
-    assert settle(known.resource) == Settled(known.resource)
+    assert settle(known.resource) == SettledResource(known.resource)
 
 
 # --- storage, which asks for a volume just by being there --------------------------------------------------

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stoker.api.to_intent.pod_facts import Key, PodFacts, gateway_name, status_key
+from stoker.api.to_intent.pod_facts import PodAnnotationKey, PodFacts, gateway_name, status_key
 from stoker.domain.errors import InvalidValue
 
 
@@ -35,7 +35,7 @@ def test_an_empty_annotation_is_none() -> None:
 def test_the_new_prefix_wins_over_the_legacy_one() -> None:
     both = PodFacts("p", "n", {}, {"ignition-sync.io/gateway-name": "old", "stoker.io/gateway-name": "new"})
     assert gateway_name(both) == "new"
-    found = both.annotation(Key.GATEWAY_NAME)
+    found = both.annotation(PodAnnotationKey.GATEWAY_NAME)
     assert found is not None
     assert found.name == "stoker.io/gateway-name"
 

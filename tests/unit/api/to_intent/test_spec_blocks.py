@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.stoker import Stoker
-from stoker.api.to_intent import Settled, intent_for, settle
+from stoker.api.to_intent import SettledResource, intent_for, settle
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.delivery import AlertKind, RateLimit, RollbackTrigger, Stage
+from stoker.domain.intent.delivery import AlertKind, RateLimitPolicy, RollbackTrigger, StagePolicy
 from stoker.domain.intent.intent import Notice, ResourceIntent
-from stoker.domain.intent.policies import Bucket, MaintenanceWindow, SnapshotStorage
-from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey
+from stoker.domain.intent.policies import MaintenanceWindowPolicy, SnapshotBucketPolicy, SnapshotStorageKind
+from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.domain.secrets import HIDDEN, Secret
@@ -40,7 +40,9 @@ def test_durations_become_seconds_and_sizes_bytes() -> None:
     assert found.polling.interval == 90.0
     assert found.policies.ignition.designer_timeout == 120.0
     assert found.policies.bidirectional.max_file_bytes == 5 << 20
-    assert found.policies.maintenance_windows == (MaintenanceWindow("0 2 * * 6", 14400.0, "Europe/Berlin"),)
+    assert found.policies.maintenance_windows == (
+        MaintenanceWindowPolicy("0 2 * * 6", 14400.0, "Europe/Berlin"),
+    )
 
 
 # --- git ---------------------------------------------------------------------------------------------------
@@ -49,28 +51,31 @@ def test_durations_become_seconds_and_sizes_bytes() -> None:
 @pytest.mark.parametrize(
     ("auth", "meant"),
     [
-        ({}, GitAuth()),
-        ({"sshKey": {"secretRef": REF}}, GitAuth(AuthKind.SSH, KEY)),
+        ({}, GitAuthPolicy()),
+        ({"sshKey": {"secretRef": REF}}, GitAuthPolicy(GitAuthKind.SSH, KEY)),
         (
             {"sshKey": {"secretRef": REF, "knownHostsSecretRef": {"name": "h", "key": "known_hosts"}}},
-            GitAuth(AuthKind.SSH, KEY, known_hosts=SecretKey("h", "known_hosts")),
+            GitAuthPolicy(GitAuthKind.SSH, KEY, known_hosts=SecretKey("h", "known_hosts")),
         ),
-        ({"token": {"secretRef": REF}}, GitAuth(AuthKind.TOKEN, KEY)),
-        ({"basic": {"secretRef": {"name": "n"}}}, GitAuth(AuthKind.BASIC, SecretKey("n", "password"))),
+        ({"token": {"secretRef": REF}}, GitAuthPolicy(GitAuthKind.TOKEN, KEY)),
+        (
+            {"basic": {"secretRef": {"name": "n"}}},
+            GitAuthPolicy(GitAuthKind.BASIC, SecretKey("n", "password")),
+        ),
         (
             {"githubApp": {"appId": 1, "installationId": 2, "privateKeySecretRef": REF}},
-            GitAuth(AuthKind.GITHUB_APP, KEY, app_id=1, installation_id=2),
+            GitAuthPolicy(GitAuthKind.GITHUB_APP, KEY, app_id=1, installation_id=2),
         ),
     ],
 )
-def test_a_login_is_one_of_its_kinds(auth: dict[str, object], meant: GitAuth) -> None:
+def test_a_login_is_one_of_its_kinds(auth: dict[str, object], meant: GitAuthPolicy) -> None:
     assert intent(git={**GIT, "auth": auth}).source.auth == meant
 
 
 @pytest.mark.parametrize(("field", "value"), [("ref", "--upload-pack=x"), ("repo", "ext::sh -c x")])
 def test_an_address_or_ref_that_git_would_run_is_refused_even_unsettled(field: str, value: str) -> None:
     with pytest.raises(InvalidValue):
-        intent_for(Settled(stoker(git={**GIT, field: value})))
+        intent_for(SettledResource(stoker(git={**GIT, field: value})))
 
 
 # --- delivery ----------------------------------------------------------------------------------------------
@@ -84,7 +89,7 @@ def test_stages_lose_the_method_before_an_address() -> None:
             "stages": [{**stage, "healthCheckUrl": "GET https://lab:8043/status", "requireApproval": True}],
         }
     )
-    assert found.deployment.stages == (Stage("pilot", ("lab",), 30.0, "https://lab:8043/status", True),)
+    assert found.deployment.stages == (StagePolicy("pilot", ("lab",), 30.0, "https://lab:8043/status", True),)
 
 
 def test_gateways_that_wait_for_each_other_in_a_circle_are_refused() -> None:
@@ -112,7 +117,7 @@ def test_rollback_by_itself_happens_only_when_it_is_enabled(
 
 def test_a_limit_that_is_left_out_stays_open() -> None:
     assert intent().rate_limit is None
-    assert intent(rateLimit={}).rate_limit == RateLimit()
+    assert intent(rateLimit={}).rate_limit == RateLimitPolicy()
 
 
 def test_an_empty_rollback_asks_for_nothing() -> None:
@@ -164,16 +169,18 @@ STORES = {
 @pytest.mark.parametrize(
     ("kind", "claim", "bucket"),
     [
-        ("pvc", "snapshots", Bucket()),
-        ("s3", "", Bucket("b", "p/", region="eu", credentials_secret="c")),
-        ("gcs", "", Bucket("g", "q/", credentials_secret="d")),
+        ("pvc", "snapshots", SnapshotBucketPolicy()),
+        ("s3", "", SnapshotBucketPolicy("b", "p/", region="eu", credentials_secret="c")),
+        ("gcs", "", SnapshotBucketPolicy("g", "q/", credentials_secret="d")),
     ],
 )
-def test_the_type_of_the_storage_decides_which_block_counts(kind: str, claim: str, bucket: Bucket) -> None:
+def test_the_type_of_the_storage_decides_which_block_counts(
+    kind: str, claim: str, bucket: SnapshotBucketPolicy
+) -> None:
     found = intent(snapshots={"storage": {"type": kind, **STORES}})
     snapshots = found.policies.snapshots
     assert (snapshots.storage, snapshots.claim_name, snapshots.bucket) == (
-        SnapshotStorage(kind),
+        SnapshotStorageKind(kind),
         claim,
         bucket,
     )

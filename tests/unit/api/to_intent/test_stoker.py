@@ -7,21 +7,21 @@ from collections.abc import Mapping as ReadOnlyMap
 import msgspec
 import pytest
 
-from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.to_intent import (
     MODELS,
+    IntentContext,
     PodFacts,
-    Settled,
-    Surroundings,
+    SettledResource,
     base_wanted_by,
     gateway_intent_for,
     intent_for,
     settle,
 )
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.files import Mapping, WhenMissing
-from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Identity
+from stoker.domain.intent.files import FileMapping, MissingSourcePolicy
+from stoker.domain.intent.intent import GatewayIntent, ResourceIdentity, SyncResourceKind
 from stoker.domain.reasons import Reason
 
 GIT = {"repo": "git@git.example.net:dairy/scada.git", "ref": "v12"}
@@ -32,7 +32,7 @@ def raw(**spec: object) -> Stoker:
     return msgspec.convert(document, Stoker)
 
 
-def known(**spec: object) -> Settled[Stoker]:
+def known(**spec: object) -> SettledResource[Stoker]:
     return settle(raw(**spec))
 
 
@@ -50,7 +50,7 @@ def gateway(
     named = {"sync-profile": "line", **{key.replace("_", "-"): value for key, value in annotations.items()}}
     pod = PodFacts("p-0", "east", {}, {f"stoker.io/{key}": value for key, value in named.items()})
     return gateway_intent_for(
-        known(**(spec or {})), pod, Surroundings({"line": profile(**(profile_spec or {}))})
+        known(**(spec or {})), pod, IntentContext({"line": profile(**(profile_spec or {}))})
     )
 
 
@@ -64,11 +64,14 @@ def test_a_profile_becomes_the_files_of_a_gateway() -> None:
             "dependsOn": [{"profileName": "site"}],
         },
     )
-    assert intent.resource == Identity(FrontDoor.STOKER, "east", "dairy")
+    assert intent.resource == ResourceIdentity(SyncResourceKind.STOKER, "east", "dairy")
     assert intent.files.mappings == (
-        Mapping("services/{{.Vars.line}}", "projects", kind=None, when_missing=WhenMissing.FAIL),
-        Mapping(
-            "prod", "config/resources/core", when_missing=WhenMissing.FAIL, gives_way=("config-mode.json",)
+        FileMapping("services/{{.Vars.line}}", "projects", kind=None, when_missing=MissingSourcePolicy.FAIL),
+        FileMapping(
+            "prod",
+            "config/resources/core",
+            when_missing=MissingSourcePolicy.FAIL,
+            gives_way=("config-mode.json",),
         ),
     )
     assert intent.files.excludes.patterns == ("**/.git/", "**/.gitkeep", "**/.resources/**", "**/*.bak")
@@ -124,7 +127,10 @@ def test_a_stoker_inherits_from_no_base() -> None:
 
 def test_a_spec_that_was_never_settled_means_the_same() -> None:
     """The built-in values of the API and the defaults of the intent are two tables; they must agree."""
-    settled, as_written = intent_for(known()), intent_for(Settled(raw(excludePatterns=["**/.resources/**"])))
+    settled, as_written = (
+        intent_for(known()),
+        intent_for(SettledResource(raw(excludePatterns=["**/.resources/**"]))),
+    )
     assert {
         name
         for name in settled.__slots__
@@ -139,7 +145,7 @@ def test_a_spec_that_was_never_settled_means_the_same() -> None:
 
 
 def test_a_kind_that_syncs_no_gateways_has_no_intent() -> None:
-    stranger: Resource = profile()
+    stranger: CustomResource = profile()
     assert type(stranger) not in MODELS
     with pytest.raises(InvalidValue, match="a SyncProfile does not keep gateways in sync"):
         settle(stranger)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.commands import cli
-from stoker.cli.exit_codes import Exit
+from stoker.cli.exit_codes import ExitCode
 from stoker_testkit.cluster.stub_api_server import kubeconfig_for, played_api
 from stoker_testkit.wait_until import eventually
 
@@ -57,12 +57,12 @@ def test_a_cluster_without_our_kinds_is_not_one_without_resources(tmp_path: Path
     with played_api(lambda *_: 404) as address:
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, ["status", "-A", f"--kubeconfig={config}"])
-    assert (done.exit_code, done.stdout) == (Exit.WRONG_INPUT, "")
+    assert (done.exit_code, done.stdout) == (ExitCode.WRONG_INPUT, "")
     assert "this cluster knows no Stoker and no IgnitionSync" in done.stderr
     with played_api(lambda path, _: EMPTY if path.endswith("/stokers") else 404) as address:
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, ["status", "-A", f"--kubeconfig={config}"])
-    assert (done.exit_code, done.stdout) == (Exit.DONE, "no resources found\n"), "one of them is enough"
+    assert (done.exit_code, done.stdout) == (ExitCode.DONE, "no resources found\n"), "one of them is enough"
 
 
 def test_a_context_without_a_namespace_means_default(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_json_may_be_asked_for_as_of_kubectl(tmp_path: Path, flags: list[str]) -
         done = CliRunner().invoke(cli, ["status", f"--kubeconfig={config}", *flags])
     assert json.loads(done.stdout) == {"resources": []}
     refused = CliRunner().invoke(cli, ["status", "line-1", *flags])
-    assert refused.exit_code == Exit.WRONG_INPUT
+    assert refused.exit_code == ExitCode.WRONG_INPUT
     assert json.loads(refused.stdout)["message"].endswith("(line-1). A resource is named by --name")
 
 
@@ -105,7 +105,7 @@ def test_json_may_be_asked_for_as_of_kubectl(tmp_path: Path, flags: list[str]) -
 def test_a_folder_beside_a_resource_is_not_passed_over_in_silence(flag: str) -> None:
     for verb in (["rollback", TO], ["plan"]):
         done = CliRunner().invoke(cli, [*verb, "--name=line", "--kubeconfig=none", flag])
-        assert done.exit_code == Exit.WRONG_INPUT
+        assert done.exit_code == ExitCode.WRONG_INPUT
         assert f"{flag[:2] if flag[1] == 'f' else flag.partition('=')[0]} is for a folder" in done.stderr
 
 
@@ -119,7 +119,7 @@ def test_a_cluster_that_does_not_let_us_is_told_apart_from_a_guard(
         config = kubeconfig_for(address, tmp_path)
         for verb in ("status", "pause", "approve", "history"):
             done = CliRunner().invoke(cli, [verb, "--name=line", f"--kubeconfig={config}", "-o", "json"])
-            assert (done.exit_code, json.loads(done.stdout)["reason"]) == (Exit.UNREACHABLE, reason)
+            assert (done.exit_code, json.loads(done.stdout)["reason"]) == (ExitCode.UNREACHABLE, reason)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_name_that_nobody_has_is_wrong_input(tmp_path: Path, arguments: list[s
     with played_api(lambda *_: 404) as address:
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, [*arguments, f"--kubeconfig={config}"])
-    assert (done.exit_code, done.stdout) == (Exit.WRONG_INPUT, "")
+    assert (done.exit_code, done.stdout) == (ExitCode.WRONG_INPUT, "")
     assert "typo" in done.stderr
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from stoker.cli.doctor.admission import refused, unanswered
 from stoker.cli.doctor.api_server import difference
-from stoker.cli.doctor.checks import ClientConfig, Service, Webhook
-from stoker.domain.findings import Mark
+from stoker.cli.doctor.checks import RegisteredWebhook, WebhookClientConfig, WebhookService
+from stoker.domain.findings import FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import Forbidden, ServerError
 
@@ -23,7 +23,11 @@ OURS = {
         },
     }
 }
-WEBHOOKS = [Webhook("approve.stoker.io of a configuration", ClientConfig(service=Service("home", "hooks")))]
+WEBHOOKS = [
+    RegisteredWebhook(
+        "approve.stoker.io of a configuration", WebhookClientConfig(service=WebhookService("home", "hooks"))
+    )
+]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +71,7 @@ def test_what_the_api_server_says_of_a_webhook_that_it_could_not_ask(said: str, 
         f'Internal error occurred: failed calling webhook "approve.stoker.io": failed to call webhook: {said}'
     )
     found = unanswered(ServerError(words, status=500), WEBHOOKS)
-    assert (found.mark, found.reason) == (Mark.WRONG, reason)
+    assert (found.mark, found.reason) == (FindingStatus.WRONG, reason)
     assert "-n home " in found.mend
 
 
@@ -79,17 +83,17 @@ def test_another_failure_of_the_api_server_is_not_the_webhooks() -> None:
 @pytest.mark.parametrize(
     ("said", "mark"),
     [
-        ('admission webhook "approve.stoker.io" denied the request: you are not nobody', Mark.WELL),
+        ('admission webhook "approve.stoker.io" denied the request: you are not nobody', FindingStatus.WELL),
         (
             'admission webhook "policy.example.net" denied the request: stokers.stoker.io wants an owner',
-            Mark.UNTRIED,
+            FindingStatus.UNTRIED,
         ),
         (
             'admission webhook "policy.example.net" denied: admission webhook "approve.stoker.io" denied it',
-            Mark.UNTRIED,
+            FindingStatus.UNTRIED,
         ),
     ],
 )
-def test_only_a_refusal_of_our_own_webhook_shows_that_it_is_asked(said: str, mark: Mark) -> None:
+def test_only_a_refusal_of_our_own_webhook_shows_that_it_is_asked(said: str, mark: FindingStatus) -> None:
     error = Forbidden(f"create stokers: {said}", status=403, reason=Reason.REJECTED)
     assert refused(error, "plant").mark is mark

@@ -27,21 +27,21 @@ from stoker.api.meta import Condition
 from stoker.api.spec.status import SyncStatus as Status
 from stoker.api.to_intent import NO_DEFAULTS, intent_for, settle
 from stoker.cli.commands import cli
-from stoker.cli.common.in_cluster import Place
+from stoker.cli.common.in_cluster import ClusterResourceOptions
 from stoker.cli.doctor.api_server import GROUND
-from stoker.cli.doctor.checks import Case, Chain, Operator, Subject, follow
+from stoker.cli.doctor.checks import DoctorChain, Examination, ExaminedResource, OperatorInstallation, follow
 from stoker.cli.doctor.gateways import GATEWAYS
 from stoker.cli.doctor.operator import FINDING, OPERATOR
 from stoker.cli.doctor.resources import RESOURCE
 from stoker.cli.doctor.source import SOURCE
-from stoker.cli.doctor.tls_handshake import Untrusted, shown_by
-from stoker.cli.exit_codes import Exit
+from stoker.cli.doctor.tls_handshake import CertificateUntrusted, shown_by
+from stoker.cli.exit_codes import ExitCode
 from stoker.controller.cache.gateways import fleet_of
 from stoker.controller.cache.objects import SYNCED_KINDS, ResourceKey, keep_object, read
-from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.controller.cache.pods import AgentState, CachedPod
 from stoker.domain.clock import rfc3339
-from stoker.domain.findings import Finding, Mark
-from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncStatus
+from stoker.domain.findings import Finding, FindingStatus
+from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncState
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.certificates import Authority, Certificate, KeyPair, private_pem
@@ -59,14 +59,19 @@ SELECTOR = "line=filling,tier in (prod)"
 @pytest.mark.parametrize(
     ("status", "reason", "mark", "said"),
     [
-        ("True", "Cloned", Mark.NOTE, ", from here; the controller says: of the controller"),
-        ("False", "RefNotFound", Mark.WRONG, "of the controller"),
-        ("Unknown", "Reconciling", Mark.UNTRIED, ", from here; the controller says: of the controller"),
-        ("", "", Mark.UNTRIED, ", from here; the controller is silent"),
+        ("True", "Cloned", FindingStatus.NOTE, ", from here; the controller says: of the controller"),
+        ("False", "RefNotFound", FindingStatus.WRONG, "of the controller"),
+        (
+            "Unknown",
+            "Reconciling",
+            FindingStatus.UNTRIED,
+            ", from here; the controller says: of the controller",
+        ),
+        ("", "", FindingStatus.UNTRIED, ", from here; the controller is silent"),
     ],
 )
 async def test_of_a_repository_that_is_not_reached_from_here_the_controllers_word_counts(
-    tmp_path: Path, status: Any, reason: str, mark: Mark, said: str
+    tmp_path: Path, status: Any, reason: str, mark: FindingStatus, said: str
 ) -> None:
     told = Condition(
         type="RepoCloned",
@@ -83,8 +88,8 @@ async def test_of_a_repository_that_is_not_reached_from_here_the_controllers_wor
         (found,) = await looked(SOURCE[-1:], case)
     assert (found.check, found.mark) == ("git", mark)
     assert found.said.endswith(said)
-    assert found.reason is (Reason.REF_NOT_FOUND if mark is Mark.WRONG else None)
-    assert bool(found.mend) is (mark is not Mark.NOTE)
+    assert found.reason is (Reason.REF_NOT_FOUND if mark is FindingStatus.WRONG else None)
+    assert bool(found.mend) is (mark is not FindingStatus.NOTE)
 
 
 # A bundle that ends below the root.
@@ -96,16 +101,16 @@ async def test_a_bundle_with_an_intermediate_verifies_what_it_signed(tmp_path: P
     with serving(authority.server(["127.0.0.1"]).save(tmp_path, "server")) as port:
         bundle = base64.b64encode(pair.certificate.read_bytes()).decode()
         assert (await shown_by("127.0.0.1", port, "127.0.0.1", bundle)).ends > datetime.now(UTC)
-        with pytest.raises(Untrusted):
+        with pytest.raises(CertificateUntrusted):
             await shown_by("127.0.0.1", port, "127.0.0.1", base64.b64encode(Authority().pem).decode())
 
 
 # Resources that the controller leaves out.
 
 
-@pytest.mark.parametrize(("labelled", "mark"), [(True, Mark.WELL), (False, Mark.WRONG)])
+@pytest.mark.parametrize(("labelled", "mark"), [(True, FindingStatus.WELL), (False, FindingStatus.WRONG)])
 async def test_a_resource_that_the_controllers_selector_leaves_out(
-    tmp_path: Path, labelled: bool, mark: Mark
+    tmp_path: Path, labelled: bool, mark: FindingStatus
 ) -> None:
     whole = line("https://git.example.net/plant.git")
     asked: list[dict[str, str]] = []
@@ -120,7 +125,7 @@ async def test_a_resource_that_the_controllers_selector_leaves_out(
 
     with played_api(answer) as address:
         found = await looked((*FINDING, *RESOURCE), case_of(kubeconfig_for(address, tmp_path)))
-    assert [one.mark for one in found] == [Mark.WELL, mark]
+    assert [one.mark for one in found] == [FindingStatus.WELL, mark]
     assert [(one["labelSelector"], one["fieldSelector"]) for one in asked] == [
         (SELECTOR, "metadata.name=line-1")
     ]
@@ -133,16 +138,16 @@ async def test_who_may_not_list_resources_is_not_told_that_one_is_left_out(tmp_p
     whole = line("https://git.example.net/plant.git")
     with played_api(lambda path, _: whole if path == f"{PLACE}/line-1" else None) as address:
         case = case_of(kubeconfig_for(address, tmp_path))
-        case.operator = Operator("home", labels=SELECTOR)
+        case.operator = OperatorInstallation("home", labels=SELECTOR)
         (found,) = await looked(RESOURCE, case)
-    assert found.mark is Mark.WELL
+    assert found.mark is FindingStatus.WELL
 
 
 async def test_a_namespace_without_an_operator_is_not_said_to_have_one(tmp_path: Path) -> None:
     with played_api(lambda *_: {"metadata": {}, "items": []}) as address:
         case = case_of(kubeconfig_for(address, tmp_path), home="typo")
         (found,) = await looked(FINDING, case)
-    assert (found.mark, found.reason) == (Mark.WRONG, Reason.CONTROLLER_SILENT)
+    assert (found.mark, found.reason) == (FindingStatus.WRONG, Reason.CONTROLLER_SILENT)
     assert found.said == "neither a Deployment nor a Lease of the controller is in namespace typo"
     assert "--operator-namespace" in found.mend
     assert case.operator is None
@@ -173,7 +178,7 @@ async def test_a_lease_is_watched_before_its_holder_is_called_dead(
 
     with played_api(answer) as address:
         case = case_of(kubeconfig_for(address, tmp_path))
-        case.operator = Operator("home")
+        case.operator = OperatorInstallation("home")
         (found,) = await looked(OPERATOR[:1], case)
     assert found.said.endswith(said)
     assert found.reason is (None if said == "leads" else Reason.CONTROLLER_SILENT)
@@ -185,7 +190,7 @@ async def test_an_account_of_agents_without_rights_is_named(tmp_path: Path) -> N
         case.subject = subject_of(line("https://git.example.net/plant.git"))
         case.subject.fleet = fleet_of([POD], {})
         (found,) = await looked([one for one in GATEWAYS if one[0] == "agent role"], case)
-    assert (found.mark, found.reason) == (Mark.WRONG, Reason.RBAC_DENIED)
+    assert (found.mark, found.reason) == (FindingStatus.WRONG, Reason.RBAC_DENIED)
     assert found.said.startswith("service account default, which agents run under, may not ")
     assert "get configmaps stoker-metadata-line-1" in found.said
     assert "stoker-agent-line-1" in found.mend
@@ -199,7 +204,7 @@ def test_machines_are_told_how_much_was_not_seen(tmp_path: Path) -> None:
         command = ["doctor", f"--kubeconfig={kubeconfig_for(address, tmp_path)}", "--output=json"]
         done = CliRunner().invoke(cli, command)
     said = json.loads(done.stdout)
-    assert (done.exit_code, said["well"]) == (Exit.DONE, True)
+    assert (done.exit_code, said["well"]) == (ExitCode.DONE, True)
     unseen = [one for one in said["findings"] if one["mark"] == "untried"]
     assert said["untried"] == len(unseen) > 0
 
@@ -221,10 +226,10 @@ async def test_the_age_of_a_report_is_told_by_the_clock_of_the_cluster(
             case.subject.fleet = fleet_of([POD], {"filler": report(now - age)})
             found = await looked((*GROUND[:1], *(one for one in GATEWAYS if one[0] == "reports")), case)
             marks.append(found[-1].mark)
-    assert marks == [Mark.WELL, Mark.WRONG]
+    assert marks == [FindingStatus.WELL, FindingStatus.WRONG]
 
 
-POD = SeenPod(
+POD = CachedPod(
     name="filler-0",
     namespace="plant",
     labels={CR_NAME_LABEL: "line-1"},
@@ -235,25 +240,25 @@ POD = SeenPod(
 
 
 def report(at: datetime) -> GatewayReport:
-    return GatewayReport("filler", sync_status=SyncStatus.SYNCED, heartbeat_at=rfc3339(at))
+    return GatewayReport("filler", sync_status=SyncState.SYNCED, heartbeat_at=rfc3339(at))
 
 
-async def looked(chain: Chain, case: Case) -> list[Finding]:
+async def looked(chain: DoctorChain, case: Examination) -> list[Finding]:
     async with case.client:
         return [one async for one in follow(chain, case)]
 
 
-def case_of(config: Path, home: str = "") -> Case:
-    place = Place("plant", "line-1", "Stoker", kubeconfig=config)
-    return Case(place.client(), place, home)
+def case_of(config: Path, home: str = "") -> Examination:
+    place = ClusterResourceOptions("plant", "line-1", "Stoker", kubeconfig=config)
+    return Examination(place.client(), place, home)
 
 
-def subject_of(whole: dict[str, Any], *conditions: Condition) -> Subject:
+def subject_of(whole: dict[str, Any], *conditions: Condition) -> ExaminedResource:
     kept = keep_object(json.dumps(whole).encode())
     model = read(kept, SYNCED_KINDS["Stoker"].model)
     assert isinstance(model, Stoker)
     intent = intent_for(settle(model, base=None, defaults=NO_DEFAULTS))
-    return Subject(
+    return ExaminedResource(
         ResourceKey("Stoker", ObjectKey("plant", "line-1")), Status(conditions=conditions), 1, intent
     )
 

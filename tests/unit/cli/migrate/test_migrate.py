@@ -11,7 +11,7 @@ import pytest
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.files import read_manifests
-from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.cli.migrate.gateway_sync import from_gateway_sync
 from stoker.cli.migrate.git_sync import from_git_sync
 from stoker.cli.migrate.inputs import from_file, text_of
@@ -59,7 +59,7 @@ def test_the_annotations_that_it_asks_for_are_those_of_pods() -> None:
     text = from_git_sync(GIT_SYNC, "site", "site1").text()
     (said,) = [line for line in text.splitlines() if line.startswith("# pods: ")]
     named = {word for word in said.split() if "/" in word}
-    assert named == {f"{PREFIX}{Key.INJECT}", f"{PREFIX}{Key.SERVICE_PATH}"}
+    assert named == {f"{PREFIX}{PodAnnotationKey.INJECT}", f"{PREFIX}{PodAnnotationKey.SERVICE_PATH}"}
 
 
 def test_the_third_version_counted_seconds_and_named_branches() -> None:

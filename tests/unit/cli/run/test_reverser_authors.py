@@ -10,8 +10,8 @@ import pytest
 from stoker.cli.run.reverser import reverser_command
 from stoker.cli.run.reverser_authors import CERT_DIR, _settings, author_seams
 from stoker.domain.errors import Misconfigured
-from stoker.http_server.tls.setup import SelfMade
-from stoker.reverser.authors.attribution import Authors
+from stoker.http_server.tls.setup import SelfSignedCertificates
+from stoker.reverser.authors.attribution import AuthorAttribution
 
 
 def options(*words: str) -> dict[str, Any]:
@@ -27,14 +27,14 @@ def test_nobody_is_asked_unless_somebody_wants_it() -> None:
     assert seams.author_patience == 0.0
     seams = author_seams(options("--enable-author-webhook=true", "--author-patience=2s", *NAMED), "home")
     assert seams.author_patience == 2.0
-    assert isinstance(seams.authors, Authors)
+    assert isinstance(seams.authors, AuthorAttribution)
 
 
 def test_names_are_those_of_the_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_IP", "10.0.0.7")
     said = options(*NAMED, "--webhook-cert-secret=tls", "--peers-service=rev-peers, 10.0.0.9:9444,rev.x.svc")
     found = _settings(said, "home")
-    assert isinstance(found.certificate, SelfMade)
+    assert isinstance(found.certificate, SelfSignedCertificates)
     assert found.certificate.names == ("rev.home.svc", "rev.home.svc.cluster.local")
     assert found.certificate.terms.mutual
     assert [each.name for each in found.certificate.targets] == ["conf"]

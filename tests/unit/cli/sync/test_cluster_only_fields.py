@@ -10,7 +10,7 @@ import yaml
 
 from stoker.api.codegen.generate import crd_yaml
 from stoker.api.registry import KINDS
-from stoker.api.to_intent.pod_facts import Key
+from stoker.api.to_intent.pod_facts import PodAnnotationKey
 from stoker.cli.sync.cluster_only_fields import (
     ANNOTATIONS,
     GATES,
@@ -122,7 +122,7 @@ def test_every_name_in_the_lists_is_a_field() -> None:
         assert any(f"{field}.".startswith(f"{path}.") for field in fields), path
     for path in (*SERVED_OF_THE_PROFILE, *(one.path for one in OF_THE_PROFILE)):
         assert any(f"{field}.".startswith(f"{path}.") for field in _fields("SyncProfile")), path
-    assert {one.path for one in ANNOTATIONS} <= set(Key)
+    assert {one.path for one in ANNOTATIONS} <= set(PodAnnotationKey)
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,16 @@ import pytest
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
 from stoker.api.meta import Condition
-from stoker.api.spec.status import GatewayStatus, Quarantine, SyncStatus
-from stoker.api.to_intent import Settled, intent_for, settle
+from stoker.api.spec.status import GatewayStatus, QuarantineStatus, SyncStatus
+from stoker.api.to_intent import SettledResource, intent_for, settle
 from stoker.controller.alerting.alerter import Alerter
-from stoker.controller.alerting.queue import BURST, PAUSES, WINDOW, Outbox
-from stoker.controller.alerting.send import Sender
+from stoker.controller.alerting.queue import BURST, PAUSES, WINDOW, AlertQueue
+from stoker.controller.alerting.send import AlertSender
 from stoker.controller.cache.objects import ResourceKey, keep_object
-from stoker.controller.context import Context
-from stoker.controller.spec.load import Understood
+from stoker.controller.context import ReconcileContext
+from stoker.controller.spec.load import LoadedSpec
 from stoker.controller.status.events import events_of
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.watch.store import ObjectKey
@@ -59,13 +59,13 @@ def gateway(name: str, **more: Any) -> GatewayStatus:
 class Bench:
     """One resource, whose status is changed by hand, and the alerter of a term."""
 
-    def __init__(self, services: AlertServices, client: Client, clock: ManualClock) -> None:
+    def __init__(self, services: AlertServices, client: KubeClient, clock: ManualClock) -> None:
         self.services, self.clock = services, clock
         self.counted: list[tuple[str, str]] = []
         self.events = EventRecorder(client, component="test", instance="test", clock=clock)
-        self.outbox = Outbox(capacity=5)
+        self.outbox = AlertQueue(capacity=5)
         self.alerter = Alerter(
-            Sender(client, services.pagerduty_url, timeout=2.0),
+            AlertSender(client, services.pagerduty_url, timeout=2.0),
             self.events,
             clock,
             cluster="north",
@@ -87,11 +87,11 @@ class Bench:
             "git": {"repo": "https://git.test/plant.git", "ref": "main"},
             "alerting": {"enabled": True, "webhooks": self.webhooks},
         }
-        settled: Settled[Any] = settle(from_wire({"metadata": meta, "spec": spec}, Stoker))
+        settled: SettledResource[Any] = settle(from_wire({"metadata": meta, "spec": spec}, Stoker))
         # Secrets that stand in a spec are a warning of their own, which is not what is shown here.
-        known = Understood(settled, replace(intent_for(settled), notices=()), (), (), (), ())
+        known = LoadedSpec(settled, replace(intent_for(settled), notices=()), (), (), (), ())
         kept = keep_object(json.dumps({"metadata": meta}).encode())
-        context = Context(KEY, kept, self.status, understood=known)
+        context = ReconcileContext(KEY, kept, self.status, understood=known)
         self.alerter.saw(context, after, tuple(events_of(context, after)))
         self.status = after
 
@@ -127,7 +127,7 @@ def services() -> Iterator[AlertServices]:
 
 @pytest.fixture
 async def bench(services: AlertServices) -> AsyncIterator[Bench]:
-    async with Client(ClusterConfig(server=f"http://127.0.0.1:{free_port()}")) as client:
+    async with KubeClient(ClusterConfig(server=f"http://127.0.0.1:{free_port()}")) as client:
         made = Bench(services, client, ManualClock())
         running = asyncio.create_task(made.alerter.run())
         yield made
@@ -275,7 +275,9 @@ async def test_targets_hear_of_what_they_name(bench: Bench, on: tuple[str, ...],
         ("PendingApproval", "True", "PlanPending"),
         discovered_gateways=(
             gateway("g", sync_status="Error", reason="ConfigSyntaxError", error_message="no JSON"),
-            gateway("h", quarantine=Quarantine(commit="a" * 40, reason="AutoRollback", message="faulted")),
+            gateway(
+                "h", quarantine=QuarantineStatus(commit="a" * 40, reason="AutoRollback", message="faulted")
+            ),
         ),
     )
     found = await bench.expect("webhook", len(heard))

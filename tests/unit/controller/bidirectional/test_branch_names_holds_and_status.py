@@ -7,42 +7,50 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from stoker.api.spec.status import GatewayStatus, OwnChanges, SyncStatus
+from stoker.api.spec.status import GatewayChangesStatus, GatewayStatus, SyncStatus
 from stoker.controller.bidirectional.branch_name import branch_for
 from stoker.controller.bidirectional.holds import MAX_BYTES, check_room, holds_after, never_fits
 from stoker.controller.bidirectional.inbox_keys import parcels_in, strays_in
-from stoker.controller.bidirectional.messages import Origin, commit_of, description_of
+from stoker.controller.bidirectional.messages import ChangeSetOrigin, commit_of, description_of
 from stoker.controller.bidirectional.status import changes_of, conflicting, standings_in, watching
 from stoker.controller.bidirectional.step import behind
-from stoker.controller.bidirectional.three_way_decision import Verdict
-from stoker.controller.bidirectional.types import Accepted, Standing
-from stoker.controller.cache.gateways import Fleet, Gateway
+from stoker.controller.bidirectional.three_way_decision import MergeDecision
+from stoker.controller.bidirectional.types import BidirectionalResult, GatewayChangesState
+from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
 from stoker.controller.cache.objects import ResourceKey, keep_map
-from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.controller.cache.pods import AgentState, CachedPod
 from stoker.controller.owned.rbac import rules_for
 from stoker.domain import protocol
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.intent.files import FilesIntent
-from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Identity
-from stoker.domain.intent.policies import Bidirectional, ConflictStrategy, GatewayPolicies
-from stoker.domain.intent.source import Source
+from stoker.domain.intent.intent import GatewayIntent, ResourceIdentity, SyncResourceKind
+from stoker.domain.intent.policies import BidirectionalPolicy, ConflictStrategy, GatewayPolicies
+from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, GatewayReport, Mode, Target
+from stoker.domain.protocol import (
+    ChangeAction,
+    ChangedFile,
+    ChangeSet,
+    ChangeSetReply,
+    GatewayReport,
+    GatewayTarget,
+    SyncMode,
+)
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.kube.watch.store import ObjectKey
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
-IDENTITY = Identity(FrontDoor.STOKER, "plant", "line")
+IDENTITY = ResourceIdentity(SyncResourceKind.STOKER, "plant", "line")
 MAIN = GitRef("main")
-POLICY = Bidirectional(enabled=True)
+POLICY = BidirectionalPolicy(enabled=True)
 
 
 def intent(gateway: str) -> GatewayIntent:
     return GatewayIntent(
         IDENTITY,
         gateway,
-        Source(RepoUrl("https://git.test/plant.git"), MAIN),
+        SourceIntent(RepoUrl("https://git.test/plant.git"), MAIN),
         FilesIntent(()),
         TemplateValues(gateway_name=gateway, namespace="plant", vars={"line": "7"}),
         GatewayPolicies(),
@@ -71,10 +79,10 @@ def test_names_that_no_branch_can_have_are_made_fit_and_stay_apart() -> None:
 
 @pytest.mark.parametrize("name", ["[skip ci]", "x [CI SKIP] y", "***NO_CI***", "closes #1", "@plant/owners"])
 def test_no_name_is_a_command_to_a_forge_or_a_ci_service(name: str) -> None:
-    made = ChangedFile(f"projects/{name}", f"site/{name}", Action.WRITTEN, "", "", b"x")
+    made = ChangedFile(f"projects/{name}", f"site/{name}", ChangeAction.WRITTEN, "", "", b"x")
     changes = ChangeSet("20260101-000001", "press", CommitId("1" * 40), (made,), "2026-01-01T00:00:00Z")
-    verdict = Verdict({made.repo_path: b"x"}, (made,), (), ())
-    message = commit_of(changes, verdict, Origin(IDENTITY, name)).message
+    verdict = MergeDecision({made.repo_path: b"x"}, (made,), (), ())
+    message = commit_of(changes, verdict, ChangeSetOrigin(IDENTITY, name)).message
     for sign in ("[", "]", "#", "@", "***"):
         assert sign not in message
     assert "site/" in message
@@ -125,7 +133,7 @@ def test_agents_may_write_the_maps_only_while_something_may_flow_back() -> None:
 def test_what_is_held_must_fit_into_the_map() -> None:
     assert holds_after(ConflictStrategy.GIT_WINS, ["a"], ["b"]) == ()
     assert holds_after(ConflictStrategy.MANUAL, ["b"], ["a", "b"]) == ("a", "b")
-    much = ChangesAnswer("x", holds=tuple("p" * 100 for _ in range(MAX_BYTES // 100)))
+    much = ChangeSetReply("x", holds=tuple("p" * 100 for _ in range(MAX_BYTES // 100)))
     with pytest.raises(Retry, match="merge or close"):
         check_room({"other": much}, "press", ["a"])
     check_room({"press": much}, "press", ["a"])
@@ -133,7 +141,11 @@ def test_what_is_held_must_fit_into_the_map() -> None:
 
 def test_who_stays_at_another_commit_or_only_plans_is_behind() -> None:
     new, old = CommitId("b" * 40), CommitId("a" * 40)
-    orders = {"lab": Target(new, plan="d" * 64), "saw": Target(new, Mode.PLAN), "press": Target(old)}
+    orders = {
+        "lab": GatewayTarget(new, plan="d" * 64),
+        "saw": GatewayTarget(new, SyncMode.PLAN),
+        "press": GatewayTarget(old),
+    }
     assert behind(orders, new) == {"saw", "press"}
 
 
@@ -144,15 +156,15 @@ def test_no_gateway_holds_so_much_that_all_others_wait() -> None:
         check_room({}, "greedy", paths[: len(paths) * 6 // 10], gateways)
     much = paths[: len(paths) * 4 // 10]
     check_room({}, "greedy", much, gateways)  # what is free may be used
-    answers = {"greedy": ChangesAnswer("x", holds=tuple(much))}
+    answers = {"greedy": ChangeSetReply("x", holds=tuple(much))}
     own = paths[: len(paths) * 4 // 10 // gateways]
     for number in range(gateways - 1):
         check_room(answers, f"modest-{number}", own, gateways)
-        answers[f"modest-{number}"] = ChangesAnswer("x", holds=tuple(own))
+        answers[f"modest-{number}"] = ChangeSetReply("x", holds=tuple(own))
 
 
 def test_what_can_never_be_held_does_not_wait_for_room() -> None:
-    answers = {f"other-{number}": ChangesAnswer("x") for number in range(300)}
+    answers = {f"other-{number}": ChangeSetReply("x") for number in range(300)}
     wanted = [f"projects/{number:091}" for number in range(MAX_BYTES // 103)]
     told = []
     for count in range(1, len(wanted), 50):
@@ -163,15 +175,15 @@ def test_what_can_never_be_held_does_not_wait_for_room() -> None:
     assert not never_fits({}, "press", wanted, 1)
 
 
-def file(path: str, base: str = "", action: Action = Action.WRITTEN) -> ChangedFile:
+def file(path: str, base: str = "", action: ChangeAction = ChangeAction.WRITTEN) -> ChangedFile:
     return ChangedFile(path, f"site/{path}", action, base, "b" * 40, b"")
 
 
 def test_nothing_that_a_gateway_is_called_acts_in_a_message_or_a_description() -> None:
     odd = file("a`|b\n@everybody <script>")
-    verdict = Verdict({odd.repo_path: b""}, (odd,), (odd,), ())
+    verdict = MergeDecision({odd.repo_path: b""}, (odd,), (odd,), ())
     changes = ChangeSet("20260101-000000", "press", CommitId("a" * 40), (odd,), "not a time")
-    origin = Origin(IDENTITY, "press\nReviewed-by: me <a@b>")
+    origin = ChangeSetOrigin(IDENTITY, "press\nReviewed-by: me <a@b>")
     commit = commit_of(changes, verdict, origin)
     assert "\nReviewed-by" not in commit.message
     assert commit.when == 0
@@ -186,23 +198,23 @@ def test_nothing_that_a_gateway_is_called_acts_in_a_message_or_a_description() -
 
 def test_the_same_set_is_the_same_commit() -> None:
     one = file("a")
-    verdict = Verdict({one.repo_path: b""}, (one,), (), ())
+    verdict = MergeDecision({one.repo_path: b""}, (one,), (), ())
     changes = ChangeSet("20260101-000000", "press", CommitId("a" * 40), (one,), "2026-01-01T00:00:00Z")
-    origin = Origin(IDENTITY, "press")
+    origin = ChangeSetOrigin(IDENTITY, "press")
     assert commit_of(changes, verdict, origin) == commit_of(changes, verdict, origin)
     assert commit_of(changes, verdict, origin).when == 1767225600
 
 
-def gateway() -> Gateway:
-    pod = SeenPod("gateway-0", "plant", {}, {}, "default", AgentState.READY)
-    return Gateway(pod, "press", "press", target="press")
+def gateway() -> FleetGateway:
+    pod = CachedPod("gateway-0", "plant", {}, {}, "default", AgentState.READY)
+    return FleetGateway(pod, "press", "press", target="press")
 
 
-def watched_gateway() -> Gateway:
-    return replace(gateway(), report=GatewayReport("press", changes=protocol.OwnChanges()))
+def watched_gateway() -> FleetGateway:
+    return replace(gateway(), report=GatewayReport("press", changes=protocol.GatewayChangesReport()))
 
 
-STANDING = Standing(
+STANDING = GatewayChangesState(
     "changes/press",
     "https://forge.test/1",
     ("a.json",),
@@ -213,9 +225,9 @@ STANDING = Standing(
 
 
 def test_the_status_is_where_a_new_leader_finds_what_was_open() -> None:
-    fleet = Fleet((gateway(),))
-    said = changes_of(gateway(), STANDING, ChangesAnswer("x", holds=("a.json", "b.json")))
-    assert said == OwnChanges(
+    fleet = GatewayFleet((gateway(),))
+    said = changes_of(gateway(), STANDING, ChangeSetReply("x", holds=("a.json", "b.json")))
+    assert said == GatewayChangesStatus(
         held=2,
         paths=("a.json",),
         reason="ConflictDetected",
@@ -230,25 +242,27 @@ def test_the_status_is_where_a_new_leader_finds_what_was_open() -> None:
 
 
 def test_conditions_say_who_is_watched_what_is_stuck_and_what_is_in_conflict() -> None:
-    fleet = Fleet((watched_gateway(),))
+    fleet = GatewayFleet((watched_gateway(),))
     assert watching(fleet, {"press": STANDING}) == (True, Reason.WATCHERS_ACTIVE, "1 of 1 gateways watched")
-    stuck = Standing(reason=Reason.FORGE_REFUSED, message="no")
+    stuck = GatewayChangesState(reason=Reason.FORGE_REFUSED, message="no")
     assert watching(fleet, {"press": stuck}) == (False, Reason.FORGE_REFUSED, "press: no")
-    assert conflicting(Accepted(standings={"press": STANDING})) == (
+    assert conflicting(BidirectionalResult(standings={"press": STANDING})) == (
         True,
         Reason.CONFLICT_DETECTED,
         "git and the gateway changed the same files: press (a.json)",
     )
-    assert conflicting(Accepted())[0] is False
+    assert conflicting(BidirectionalResult())[0] is False
 
 
 def test_a_gateway_is_watched_when_its_agent_says_so_and_not_before() -> None:
     silent = replace(gateway(), report=GatewayReport("press"))
     for early in (gateway(), silent):
-        assert watching(Fleet((watched_gateway(), early)), {}) == (
+        assert watching(GatewayFleet((watched_gateway(), early)), {}) == (
             False,
             Reason.AGENT_STARTING,
             "1 of 2 gateways watched; not yet press",
         )
     alone = replace(gateway(), pod=msgspec.structs.replace(gateway().pod, agent=AgentState.NONE))
-    assert watching(Fleet((alone, watched_gateway())), {})[0] is True, "who has no agent is never watched"
+    assert watching(GatewayFleet((alone, watched_gateway())), {})[0] is True, (
+        "who has no agent is never watched"
+    )

@@ -11,23 +11,29 @@ from pathlib import Path
 import pytest
 
 from stoker.controller.bidirectional.rebase import carried
-from stoker.controller.bidirectional.types import Accepted, Sender
+from stoker.controller.bidirectional.types import BidirectionalResult, ChangeSetSender
 from stoker.controller.bidirectional.worker import FIRST_PAUSE, STALE
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.git_objects import BlobId, FileVersion, TreeChange, blob_of
 from stoker.domain.intent.intent import GatewayIntent
-from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
+from stoker.domain.intent.policies import BidirectionalPolicy, ConflictStrategy
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, ChangesResult
+from stoker.domain.protocol import ChangeAction, ChangedFile, ChangeSet, ChangeSetReply, ChangeSetResult
 from stoker.domain.protocol.change_set_codec import chunk_key, encode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.forges import PullRequest, PullRequestDraft, RequestState
-from stoker.git.commit.proposal_branch import Ground, Proposals, Proposed, PutTogether, Upon
+from stoker.forges import PullRequest, PullRequestDraft, PullRequestState
+from stoker.git.commit.proposal_branch import (
+    MergedFile,
+    ProposalBase,
+    ProposalBranches,
+    ProposedFiles,
+    PushedProposal,
+)
 from stoker.git.commit.types import NewCommit
 from stoker_testkit.environments.bidirectional_environment import BRANCH, KEY, PlayedController, working
 from stoker_testkit.manual_clock import ManualClock
-from stoker_testkit.repositories.bare_repository import Entry, Repository, executable
+from stoker_testkit.repositories.bare_repository import FileEntry, Repository, executable
 
 VIEW, OTHER = "projects/hmi/view.json", "projects/hmi/other.json"
 LINES = "one\ntwo\nthree\nfour\nfive\n"
@@ -55,16 +61,16 @@ class World(PlayedController):
         base = self.repository.files().get(repo_path)
         old = "" if base is None else str(blob_of(base))
         if content is None:
-            return ChangedFile(path, repo_path, Action.DELETED, old)
+            return ChangedFile(path, repo_path, ChangeAction.DELETED, old)
         raw = content.encode()
-        return ChangedFile(path, repo_path, Action.WRITTEN, old, str(blob_of(raw)), raw)
+        return ChangedFile(path, repo_path, ChangeAction.WRITTEN, old, str(blob_of(raw)), raw)
 
 
 @asynccontextmanager
 async def world(folder: Path, **policy: object) -> AsyncIterator[World]:
     repository = Repository.create(folder / "plant.git")
     repository.commit({f"site/{VIEW}": LINES, f"site/{OTHER}": "{}"})
-    chosen = replace(Bidirectional(enabled=True, watch_paths=("projects/**",)), **policy)  # type: ignore[arg-type]
+    chosen = replace(BidirectionalPolicy(enabled=True, watch_paths=("projects/**",)), **policy)  # type: ignore[arg-type]
     made = World(repository, ManualClock(), chosen, folder)
     try:
         yield made
@@ -76,7 +82,7 @@ async def test_an_edit_becomes_a_commit_on_a_branch_of_its_gateway_and_a_request
     async with world(tmp_path) as it:
         name = it.send(it.edit(VIEW, "new\n"), it.edit("projects/hmi/more.json", "{}"), it.edit(OTHER, None))
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(name)
+        assert it.published["press"] == ChangeSetReply(name)
         assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
         assert set(it.repository.files(BRANCH)) == {f"site/{VIEW}", "site/projects/hmi/more.json"}
         assert it.repository.read(f"site/{VIEW}") == LINES.encode(), "the followed ref is not ours to write"
@@ -119,7 +125,7 @@ async def test_what_git_has_already_is_recorded_without_a_commit(tmp_path: Path)
         it.repository.commit({f"site/{VIEW}": "new\n"})
         name = it.send(edit, base=before)
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(name)
+        assert it.published["press"] == ChangeSetReply(name)
         assert not it.repository.has_branch(BRANCH)
         assert not it.forge.requests
 
@@ -201,7 +207,7 @@ async def test_a_closed_request_ends_its_holds_and_the_next_set_begins_anew(tmp_
         )
         assert it.repository.read(f"site/{OTHER}", BRANCH) == b"[]"
         it.repository.git("merge-base", "--is-ancestor", rejected, BRANCH)
-        assert [one.state for one in it.forge.requests] == [RequestState.CLOSED, RequestState.OPEN]
+        assert [one.state for one in it.forge.requests] == [PullRequestState.CLOSED, PullRequestState.OPEN]
 
 
 async def test_a_squashed_request_whose_branch_stays_is_over(tmp_path: Path) -> None:
@@ -255,7 +261,7 @@ async def test_files_that_may_not_flow_back_are_refused_by_name_and_the_rest_goe
         )
         await it.rounds()
         answer = it.published["press"]
-        assert answer.result is ChangesResult.RECORDED
+        assert answer.result is ChangeSetResult.RECORDED
         assert sorted(answer.refused) == [
             "config/db.json",
             "projects/.resources/x",
@@ -309,11 +315,11 @@ async def test_a_set_for_which_there_can_never_be_room_is_refused_and_keeps_no_o
     async with world(tmp_path, conflicts=ConflictStrategy.MANUAL) as it:
         it.send(*(it.edit(f"projects/hmi/{name}.json", "1") for name in "abc"))
         await it.rounds()
-        assert it.published["press"].result is ChangesResult.REFUSED
+        assert it.published["press"].result is ChangeSetResult.REFUSED
         assert "3 files at once" in it.standings["press"].message
         second = it.send(it.edit(VIEW, "new\n"))
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(second, holds=(VIEW,))
+        assert it.published["press"] == ChangeSetReply(second, holds=(VIEW,))
 
 
 async def test_a_set_that_waits_keeps_no_other_gateway_waiting(tmp_path: Path) -> None:
@@ -322,17 +328,19 @@ async def test_a_set_that_waits_keeps_no_other_gateway_waiting(tmp_path: Path) -
 
     async with world(tmp_path) as it:
         it.send(it.edit(VIEW, "1"))
-        stuck = {"press": Sender("press", "press", "press", nobody_knows)}
-        it.acceptor.look(KEY, replace(it.ask(), senders=stuck), Accepted())
+        stuck = {"press": ChangeSetSender("press", "press", "press", nobody_knows)}
+        it.acceptor.look(KEY, replace(it.ask(), senders=stuck), BidirectionalResult())
         await working()
         other = ChangeSet("20260101-000009", "mill", it.repository.tip(), (it.edit(VIEW, "mill's"),))
         it.maps["map-0"] |= {chunk_key("mill", other.id, 0): encode(other)[0]}
         mill = replace(it.intent(), gateway="mill", values=TemplateValues("mill", namespace="plant"))
-        ask = replace(it.ask(), senders={**stuck, "mill": Sender("mill", "mill", "mill", lambda: mill)})
-        it.acceptor.look(KEY, ask, Accepted())
+        ask = replace(
+            it.ask(), senders={**stuck, "mill": ChangeSetSender("mill", "mill", "mill", lambda: mill)}
+        )
+        it.acceptor.look(KEY, ask, BidirectionalResult())
         await working()
-        said = it.acceptor.look(KEY, ask, Accepted())
-        assert said.answers == {"mill": ChangesAnswer(other.id)}
+        said = it.acceptor.look(KEY, ask, BidirectionalResult())
+        assert said.answers == {"mill": ChangeSetReply(other.id)}
         assert said.standings["press"].reason is Reason.INVALID_SPEC
 
 
@@ -351,7 +359,7 @@ async def test_a_request_takes_no_more_files_than_it_may_have(tmp_path: Path) ->
         it.forge.merge(1)
         name = it.send(it.edit(third, "{}"))  # as the agent does when the ref has moved
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(name)
+        assert it.published["press"] == ChangeSetReply(name)
         assert it.repository.read(f"site/{third}", BRANCH) == b"{}"
         assert len(it.forge.requests) == 2
         it.policy = replace(it.policy, create_pr=False)
@@ -370,7 +378,7 @@ async def test_a_limit_that_cannot_be_counted_keeps_nothing_from_git(
         monkeypatch.setattr("stoker.git.commit.merge_base.MAX_SECONDS", 0.0)  # no history comes in that time
         name = it.send(it.edit(OTHER, "[]"))
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(name)
+        assert it.published["press"] == ChangeSetReply(name)
         assert it.repository.read(f"site/{OTHER}", BRANCH) == b"[]"
 
 
@@ -387,15 +395,15 @@ async def test_what_a_full_request_had_no_room_for_may_be_asked_again_once_it_is
         assert (it.published["press"].refused, it.published["press"].over) == ((OTHER,), "")
         last = it.send(it.edit(VIEW, "newer\n"))
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(last)
+        assert it.published["press"] == ChangeSetReply(last)
         it.forge.close(1)
         if noticed:
             await it.clock.advance(61)
             await it.rounds()
-            assert it.published["press"] == ChangesAnswer(last, over=last)
+            assert it.published["press"] == ChangeSetReply(last, over=last)
         name = it.send(it.edit(third, "{}"))
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(name, over=last), "it stays said"
+        assert it.published["press"] == ChangeSetReply(name, over=last), "it stays said"
         it.send(it.edit(OTHER, "[]"))
         await it.rounds()
         assert (it.published["press"].refused, it.published["press"].over) == ((OTHER,), last)
@@ -405,7 +413,7 @@ async def test_a_set_of_which_nothing_may_go_is_refused_and_no_branch_made(tmp_p
     async with world(tmp_path) as it:
         it.send(it.edit("config/db.json", "{}"))
         await it.rounds()
-        assert it.published["press"].result is ChangesResult.REFUSED
+        assert it.published["press"].result is ChangeSetResult.REFUSED
         assert it.standings["press"].reason is Reason.CHANGE_REFUSED
         assert not it.repository.has_branch(BRANCH)
 
@@ -418,7 +426,7 @@ async def test_damaged_and_foreign_sets_are_refused_and_taken_out(tmp_path: Path
             it.maps["map-0"][place] = spoil(it.maps["map-0"][place])
             await it.rounds()
             assert it.published["press"].id == name
-            assert it.published["press"].result is ChangesResult.REFUSED
+            assert it.published["press"].result is ChangeSetResult.REFUSED
             assert not any(it.maps.values())
         it.send(it.edit(VIEW, "new\n"), gateway="saw")
         await it.rounds()
@@ -436,14 +444,14 @@ async def test_a_set_that_ended_the_process_is_refused_by_the_next_leader_and_na
         assert not it.published
         await it.restart()
         await it.rounds()
-        assert (it.published["press"].id, it.published["press"].result) == (name, ChangesResult.REFUSED)
+        assert (it.published["press"].id, it.published["press"].result) == (name, ChangeSetResult.REFUSED)
         assert it.standings["press"].reason is Reason.CHANGE_REFUSED
         assert f"change set {name} of gateway press is not decoded again" in it.standings["press"].message
         assert not any(it.maps.values()), "the next leader finds nothing of it"
         assert not it.repository.has_branch(BRANCH)
         later = it.send(it.edit(VIEW, "newer\n"))
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(later), "another set of that gateway is taken"
+        assert it.published["press"] == ChangeSetReply(later), "another set of that gateway is taken"
 
 
 async def test_a_set_that_was_decoded_and_waits_for_git_is_taken_by_the_next_leader(tmp_path: Path) -> None:
@@ -460,7 +468,7 @@ async def test_a_set_that_was_decoded_and_waits_for_git_is_taken_by_the_next_lea
         await it.restart()
         await it.rounds()
         assert it.published["press"].id == name
-        assert it.published["press"].result is ChangesResult.RECORDED
+        assert it.published["press"].result is ChangeSetResult.RECORDED
 
 
 async def test_half_a_set_waits_and_is_taken_out_in_the_end(tmp_path: Path) -> None:
@@ -481,7 +489,7 @@ async def test_a_forge_that_refuses_keeps_nothing_from_git(tmp_path: Path) -> No
         it.forge.error = Retry("forge.test says no", reason=Reason.FORGE_REFUSED)
         name = it.send(it.edit(VIEW, "new\n"))
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(name), "git has it, so the gateway is told"
+        assert it.published["press"] == ChangeSetReply(name), "git has it, so the gateway is told"
         assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
         assert (it.standings["press"].reason, it.standings["press"].message) == (
             Reason.FORGE_REFUSED,
@@ -600,17 +608,23 @@ async def test_somebody_who_pushes_to_the_ref_in_the_same_moment_costs_no_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world(tmp_path) as it:
-        propose = Proposals.propose
+        propose = ProposalBranches.propose
 
         async def overtaken(
-            self: Proposals, branch: str, commit: NewCommit, ground: Ground, *, anew: bool, up: Upon | None
-        ) -> Proposed:
+            self: ProposalBranches,
+            branch: str,
+            commit: NewCommit,
+            ground: ProposalBase,
+            *,
+            anew: bool,
+            up: ProposedFiles | None,
+        ) -> PushedProposal:
             if ground.tip == began:
                 it.repository.commit({"README.md": "faster\n"})
             return await propose(self, branch, commit, ground, anew=anew, up=up)
 
         began = it.repository.tip()
-        monkeypatch.setattr(Proposals, "propose", overtaken)
+        monkeypatch.setattr(ProposalBranches, "propose", overtaken)
         it.send(it.edit(VIEW, "new\n"))
         await it.rounds(1)
         assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
@@ -751,7 +765,7 @@ async def test_whether_a_file_may_be_executed_travels_with_its_edit(
     tmp_path: Path, base: str, mine: str, git: str, kept: str
 ) -> None:
     async with world(tmp_path) as it:
-        it.repository.commit({f"site/{SCRIPT}": Entry(LINES, git)})
+        it.repository.commit({f"site/{SCRIPT}": FileEntry(LINES, git)})
         edit = replace(it.edit(SCRIPT, LINES.replace("one", "ONE")), mode=mine, base_mode=base)
         it.send(edit)
         await it.rounds()
@@ -839,7 +853,7 @@ async def test_lines_are_put_together_beside_the_loop_that_renews_the_lease() ->
         return b", ".join(sides)
 
     found = await carried([TreeChange("a", base, theirs)], {"a": ours}, read, merge)
-    assert found.up == {"a": PutTogether(b"base, ours, theirs")}
+    assert found.up == {"a": MergedFile(b"base, ours, theirs")}
     assert threads
     assert threading.get_ident() not in threads
 
@@ -857,7 +871,7 @@ async def test_what_was_deleted_again_leaves_a_branch_that_is_brought_up(tmp_pat
             it.send(late, it.edit("projects/hmi/more.json", None), base=before)
             await it.rounds()
             assert it.repository.files(BRANCH) == it.repository.files()
-            assert it.published["press"].result is ChangesResult.RECORDED
+            assert it.published["press"].result is ChangeSetResult.RECORDED
         assert it.repository.tip() in parents(it.repository)
 
 
@@ -869,7 +883,7 @@ async def test_a_deletion_that_the_branch_has_already_costs_no_commit(tmp_path: 
         it.send(it.edit(VIEW, None), base=it.repository.tip())
         await it.rounds()
         assert it.repository.tip(BRANCH) == stands
-        assert it.published["press"].result is ChangesResult.RECORDED
+        assert it.published["press"].result is ChangeSetResult.RECORDED
 
 
 async def test_a_set_that_is_repeated_after_the_branch_was_brought_up_makes_no_commit(tmp_path: Path) -> None:
@@ -891,7 +905,7 @@ async def test_a_branch_that_cannot_be_brought_up_stays_and_the_deletion_is_refu
         it.send(it.edit(OTHER, "[]"))
         await it.rounds()
         if how == "a link":
-            it.repository.commit({"site/link": Entry("/etc", "120000")}, branch=BRANCH)
+            it.repository.commit({"site/link": FileEntry("/etc", "120000")}, branch=BRANCH)
             it.repository.commit({f"site/{LATE}": LINES})
         else:
             it.repository.commit({"site/place": "a file\n"}, branch=BRANCH)
@@ -944,5 +958,5 @@ async def test_straight_to_the_followed_branch_nothing_needs_room_to_be_held(
     async with world(tmp_path, target_branch="main", create_pr=False, conflicts=manual) as it:
         name = it.send(it.edit(OTHER, "[]"))
         await it.rounds()
-        assert it.published["press"] == ChangesAnswer(name)
+        assert it.published["press"] == ChangeSetReply(name)
         assert it.repository.read(f"site/{OTHER}") == b"[]"

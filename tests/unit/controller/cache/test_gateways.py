@@ -6,26 +6,26 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.cache.gateways import Fleet, fleet_of, shards_for
-from stoker.controller.cache.pods import AgentState, SeenPod
-from stoker.domain.protocol import GatewayReport, StatusKeyMode, SyncStatus
+from stoker.controller.cache.gateways import GatewayFleet, fleet_of, shards_for
+from stoker.controller.cache.pods import AgentState, CachedPod
+from stoker.domain.protocol import GatewayReport, StatusKeyMode, SyncState
 
 COMMIT = "a" * 40
 
 
-def pod(name: str, gateway: str = "", **more: Any) -> SeenPod:
+def pod(name: str, gateway: str = "", **more: Any) -> CachedPod:
     annotations = {"stoker.io/inject": "true", **more.pop("annotations", {})}
     if gateway:
         annotations["stoker.io/gateway-name"] = gateway
     said: dict[str, Any] = {"labels": {}, "account": "default", "agent": AgentState.READY, **more}
-    return SeenPod(name=name, namespace="plant", annotations=annotations, **said)
+    return CachedPod(name=name, namespace="plant", annotations=annotations, **said)
 
 
-def report(pod_name: str, commit: str = COMMIT, status: SyncStatus = SyncStatus.SYNCED) -> GatewayReport:
+def report(pod_name: str, commit: str = COMMIT, status: SyncState = SyncState.SYNCED) -> GatewayReport:
     return GatewayReport("g", pod_name=pod_name, sync_status=status, synced_commit=commit)
 
 
-def names(fleet: Fleet) -> list[str]:
+def names(fleet: GatewayFleet) -> list[str]:
     return [one.pod.name for one in fleet.gateways]
 
 
@@ -83,7 +83,7 @@ def test_being_done_is_being_synced_at_that_very_commit() -> None:
 
     assert gateway(report("a")).is_at(COMMIT)
     assert not gateway(report("a")).is_at("b" * 40)
-    assert not gateway(report("a", status=SyncStatus.SYNCING)).is_at(COMMIT)
+    assert not gateway(report("a", status=SyncState.SYNCING)).is_at(COMMIT)
     assert not gateway(None).is_at(COMMIT)
     assert not gateway(report("a", commit="")).is_at("")
     own = {"annotations": {"stoker.io/ref-override": "v1"}}

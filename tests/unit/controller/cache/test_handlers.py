@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.cache.handlers import References, Sink, asks_for_more, has_news
-from stoker.controller.cache.objects import Kept, ResourceKey, keep_object
+from stoker.controller.cache.handlers import KeySink, SecretReferences, asks_for_more, has_news
+from stoker.controller.cache.objects import CachedResource, ResourceKey, keep_object
 from stoker.domain.protocol import GatewayReport
 from stoker.kube.watch.store import ObjectKey
 
 GROUP = "stoker.io"
 
 
-def kept(**more: Any) -> Kept:
+def kept(**more: Any) -> CachedResource:
     meta = {"name": "line", "generation": 1, "finalizers": [f"{GROUP}/finalizer"], **more.pop("meta", {})}
     return keep_object(json.dumps({"metadata": meta, **more}).encode())
 
@@ -52,7 +52,7 @@ def test_a_heartbeat_is_no_news() -> None:
 
 
 def test_who_names_a_secret_is_found_and_forgotten() -> None:
-    references = References()
+    references = SecretReferences()
     one, two = (ResourceKey("Stoker", ObjectKey("plant", name)) for name in ("one", "two"))
     secret = ObjectKey("plant", "forge")
     references.put(one, {"forge", "gateway"})
@@ -67,7 +67,7 @@ def test_who_names_a_secret_is_found_and_forgotten() -> None:
 
 def test_a_sink_takes_the_keys_of_its_namespaces_and_drops_all_others() -> None:
     taken: list[str] = []
-    sink = Sink(
+    sink = KeySink(
         lambda key: taken.append(f"now {key.object}"),
         lambda key: taken.append(f"soon {key.object}"),
         lambda key: taken.append(f"profile {key}"),

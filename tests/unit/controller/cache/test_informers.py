@@ -12,12 +12,12 @@ from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 
 from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES, IgnitionSync
-from stoker.controller.cache.informers import Observed, Scope
-from stoker.controller.cache.store import Shelf
+from stoker.controller.cache.informers import ControllerInformers, WatchScope
+from stoker.controller.cache.store import WriteThroughCache
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.shards import Shard
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.wait_until import eventually_async
@@ -34,9 +34,9 @@ async def test_a_kind_that_cannot_be_listed_is_named_in_the_log() -> None:
     app.router.add_get("/{path:.*}", denied)
     async with (
         TestServer(app) as server,
-        Client(ClusterConfig(str(server.make_url("/")).rstrip("/"))) as client,
+        KubeClient(ClusterConfig(str(server.make_url("/")).rstrip("/"))) as client,
     ):
-        observed = Observed(client, Scope("operator"), SystemClock())
+        observed = ControllerInformers(client, WatchScope("operator"), SystemClock())
         with capture_logs() as lines:
             running = asyncio.create_task(observed.run())
             await eventually_async(lambda: len(lines) >= 10, 10, "every kind has been asked for")
@@ -53,16 +53,25 @@ def test_a_shard_asks_for_its_own_namespaces_where_they_are_named() -> None:
     """Whom a webhook may call is known on every replica: resources, bases and Secrets are seen everywhere."""
     names = [f"plant-{number}" for number in range(12)]
     shard = Shard.parse("1/3")
-    observed = Observed(
-        Client(ClusterConfig("http://127.0.0.1:9")), Scope("home", names, shard=shard), SystemClock()
+    observed = ControllerInformers(
+        KubeClient(ClusterConfig("http://127.0.0.1:9")), WatchScope("home", names, shard=shard), SystemClock()
     )
     mine = {name for name in names if shard.has(name)}
     assert mine
     assert mine != set(names)
-    everywhere: tuple[Shelf[Any], ...] = (*observed.resources.values(), observed.bases, observed.secrets)
+    everywhere: tuple[WriteThroughCache[Any], ...] = (
+        *observed.resources.values(),
+        observed.bases,
+        observed.secrets,
+    )
     for shelf in everywhere:
         assert {each.namespace for each in shelf.reflectors} == set(names)
-    own: tuple[Shelf[Any], ...] = (observed.profiles, observed.pods, observed.maps, observed.roles)
+    own: tuple[WriteThroughCache[Any], ...] = (
+        observed.profiles,
+        observed.pods,
+        observed.maps,
+        observed.roles,
+    )
     for shelf in (*own, observed.bindings):
         assert {each.namespace for each in shelf.reflectors} == mine
     assert [each.namespace for each in observed.pause.reflectors] == ["home"]
@@ -70,8 +79,8 @@ def test_a_shard_asks_for_its_own_namespaces_where_they_are_named() -> None:
 
 def test_a_shard_keeps_only_its_own_objects_where_all_namespaces_are_watched() -> None:
     shard = Shard.parse("1/3")
-    observed = Observed(
-        Client(ClusterConfig("http://127.0.0.1:9")), Scope("home", shard=shard), SystemClock()
+    observed = ControllerInformers(
+        KubeClient(ClusterConfig("http://127.0.0.1:9")), WatchScope("home", shard=shard), SystemClock()
     )
     (maps,) = observed.maps.reflectors
     (secrets,) = observed.secrets.reflectors
@@ -85,7 +94,9 @@ def test_a_shard_keeps_only_its_own_objects_where_all_namespaces_are_watched() -
 @pytest.mark.parametrize("listed", ["", "plant"])
 def test_a_base_that_does_not_allow_the_namespace_is_not_even_decoded(listed: str) -> None:
     """An error in a base of another namespace would show that it exists."""
-    observed = Observed(Client(ClusterConfig("http://127.0.0.1:9")), Scope("home"), SystemClock())
+    observed = ControllerInformers(
+        KubeClient(ClusterConfig("http://127.0.0.1:9")), WatchScope("home"), SystemClock()
+    )
     broken = {
         "metadata": {"name": "base", "namespace": "shared", "annotations": {ALLOWED_NAMESPACES: listed}},
         "spec": {"gateway": "no map"},

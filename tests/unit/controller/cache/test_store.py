@@ -7,14 +7,14 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from stoker.controller.cache.objects import SeenMap, keep_map
-from stoker.controller.cache.store import Shelf
-from stoker.kube.client.client import Client
+from stoker.controller.cache.objects import CachedConfigMap, keep_map
+from stoker.controller.cache.store import WriteThroughCache
+from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 
 KEY = ObjectKey("plant", "map")
 
@@ -28,14 +28,14 @@ class Watched:
     """A shelf whose watch is told line by line what to show."""
 
     def __init__(self) -> None:
-        client = Client(ClusterConfig("http://nobody.test"))
+        client = KubeClient(ClusterConfig("http://nobody.test"))
         self.reflector = Reflector(client, CONFIG_MAPS, keep=keep_map)
-        self.shelf: Shelf[SeenMap] = Shelf([self.reflector], keep_map)
+        self.shelf: WriteThroughCache[CachedConfigMap] = WriteThroughCache([self.reflector], keep_map)
         self.echoes: list[bool] = []
         self.reflector.listen(self._on_change)
         self.reflector._watching.listed("1")
 
-    def _on_change(self, change: Change[SeenMap]) -> None:
+    def _on_change(self, change: ObjectChange[CachedConfigMap]) -> None:
         self.echoes.append(self.shelf.is_echo(change))
 
     def shows(self, kind: str, content: bytes) -> None:

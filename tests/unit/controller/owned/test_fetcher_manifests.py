@@ -9,11 +9,11 @@ import pytest
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
 from stoker.api.to_intent import intent_for, settle
-from stoker.controller.cache.objects import Kept, OwnedHeader, OwnedMeta, ResourceKey
+from stoker.controller.cache.objects import CachedResource, OwnedHeader, OwnedMeta, ResourceKey
 from stoker.controller.owned.fetcher_manifests import fetcher_deployment
 from stoker.domain.errors import Stalled
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import Installation
+from stoker.domain.injection import AgentInstallation
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
 
@@ -21,17 +21,17 @@ DIGEST = f"sha256:{'a' * 64}"
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
 
 
-def image_of(installation: Installation, **image: str) -> str:
+def image_of(installation: AgentInstallation, **image: str) -> str:
     spec = {"git": {"repo": "https://git.example.test/p.git", "ref": "main"}, "gateway": {"filesOnly": True}}
     wire = {"metadata": {"name": "line", "namespace": "plant"}, "spec": {**spec, "agent": {"image": image}}}
     intent = intent_for(settle(from_wire(wire, Stoker)))
-    kept = Kept(OwnedHeader(metadata=OwnedMeta(name="line", namespace="plant", uid="u")), b"")
+    kept = CachedResource(OwnedHeader(metadata=OwnedMeta(name="line", namespace="plant", uid="u")), b"")
     made: dict[str, Any] = fetcher_deployment(KEY, kept, intent, installation, "claim")
     return str(made["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
 def test_where_digests_are_demanded_the_fetcher_takes_no_tag() -> None:
-    strict = Installation(ImageRef.parse("registry.test/stoker:1.0"), require_digest=True)
+    strict = AgentInstallation(ImageRef.parse("registry.test/stoker:1.0"), require_digest=True)
     with pytest.raises(Stalled) as refused:
         image_of(strict)
     assert refused.value.reason is Reason.IMAGE_NOT_PINNED
@@ -41,7 +41,7 @@ def test_where_digests_are_demanded_the_fetcher_takes_no_tag() -> None:
 def test_the_fetcher_takes_no_image_of_a_repository_that_is_not_allowed() -> None:
     own = ImageRef.parse("registry.test/stoker:1.0")
     with pytest.raises(Stalled) as refused:
-        image_of(Installation(own), repository="evil/stoker")
+        image_of(AgentInstallation(own), repository="evil/stoker")
     assert refused.value.reason is Reason.IMAGE_NOT_ALLOWED
-    mirror = Installation(own, image_repositories=("mirror/",))
+    mirror = AgentInstallation(own, image_repositories=("mirror/",))
     assert image_of(mirror, repository="mirror/stoker") == "mirror/stoker:1.0"

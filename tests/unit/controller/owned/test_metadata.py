@@ -10,56 +10,64 @@ import pytest
 
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
-from stoker.api.to_intent import Settled, intent_for, settle
-from stoker.controller.cache.gateways import Fleet
-from stoker.controller.owned.metadata import Delivery, Installation, delivery, instructions
-from stoker.controller.rollout import Release
-from stoker.controller.spec.load import Understood
-from stoker.domain.protocol import Metadata
+from stoker.api.to_intent import SettledResource, intent_for, settle
+from stoker.controller.cache.gateways import GatewayFleet
+from stoker.controller.owned.metadata import CommitDelivery, InstallationOptions, delivery, instructions
+from stoker.controller.rollout import RolloutDecision
+from stoker.controller.spec.load import LoadedSpec
+from stoker.domain.protocol import AgentMetadata
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 
 URL = RepoUrl("https://git.test/plant.git")
 MAIN, V1 = GitRef("main"), GitRef("v1")
 OLD, NEW = CommitId("a" * 40), CommitId("b" * 40)
-TOLD = Metadata(commit=OLD, ref=MAIN, trigger="webhook", triggered_at="then", git_url=URL)
+TOLD = AgentMetadata(commit=OLD, ref=MAIN, trigger="webhook", triggered_at="then", git_url=URL)
 
 
 @pytest.mark.parametrize(
     ("found", "ref", "published", "expected"),
     [
-        pytest.param(OLD, MAIN, None, Delivery(OLD, MAIN, "polling", "now"), id="the first time"),
-        pytest.param(OLD, MAIN, TOLD, Delivery(OLD, MAIN, "webhook", "then"), id="nothing new"),
-        pytest.param(NEW, MAIN, TOLD, Delivery(NEW, MAIN, "polling", "now"), id="a new commit"),
-        pytest.param(OLD, V1, TOLD, Delivery(OLD, V1, "polling", "now"), id="another name of the same"),
-        pytest.param(None, V1, TOLD, Delivery(OLD, MAIN, "webhook", "then"), id="not found: all stays"),
-        pytest.param(None, MAIN, None, Delivery(None, MAIN), id="nothing is known"),
+        pytest.param(OLD, MAIN, None, CommitDelivery(OLD, MAIN, "polling", "now"), id="the first time"),
+        pytest.param(OLD, MAIN, TOLD, CommitDelivery(OLD, MAIN, "webhook", "then"), id="nothing new"),
+        pytest.param(NEW, MAIN, TOLD, CommitDelivery(NEW, MAIN, "polling", "now"), id="a new commit"),
+        pytest.param(OLD, V1, TOLD, CommitDelivery(OLD, V1, "polling", "now"), id="another name of the same"),
+        pytest.param(None, V1, TOLD, CommitDelivery(OLD, MAIN, "webhook", "then"), id="not found: all stays"),
+        pytest.param(None, MAIN, None, CommitDelivery(None, MAIN), id="nothing is known"),
         pytest.param(
             None,
             MAIN,
             replace(TOLD, git_url=RepoUrl("https://git.test/other.git")),
-            Delivery(None, MAIN),
+            CommitDelivery(None, MAIN),
             id="the commit of another repository means nothing here",
         ),
     ],
 )
 def test_commit_and_ref_change_together_or_not_at_all(
-    found: CommitId | None, ref: GitRef, published: Metadata | None, expected: Delivery
+    found: CommitId | None, ref: GitRef, published: AgentMetadata | None, expected: CommitDelivery
 ) -> None:
     assert delivery(found, ref, URL, published, trigger="polling", now="now") == expected
 
 
-def understood(annotations: dict[str, str] | None = None, **spec: Any) -> Understood:
+def understood(annotations: dict[str, str] | None = None, **spec: Any) -> LoadedSpec:
     meta = {"name": "line", "namespace": "plant", "generation": 3, "annotations": annotations or {}}
     git = {"repo": str(URL), "ref": "main", **spec.pop("git", {})}
-    settled: Settled[Any] = settle(from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker))
-    return Understood(settled, intent_for(settled), (), (), (), ())
+    settled: SettledResource[Any] = settle(
+        from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker)
+    )
+    return LoadedSpec(settled, intent_for(settled), (), (), (), ())
 
 
-def told(known: Understood, **more: Any) -> Metadata:
-    what = Delivery(OLD, MAIN, "spec", "now")
-    installation = Installation(cluster_name="north", require_known_hosts=True)
+def told(known: LoadedSpec, **more: Any) -> AgentMetadata:
+    what = CommitDelivery(OLD, MAIN, "spec", "now")
+    installation = InstallationOptions(cluster_name="north", require_known_hosts=True)
     return instructions(
-        known, Fleet(), what, Release(), {}, paused=more.pop("paused", False), installation=installation
+        known,
+        GatewayFleet(),
+        what,
+        RolloutDecision(),
+        {},
+        paused=more.pop("paused", False),
+        installation=installation,
     )
 
 
@@ -70,7 +78,7 @@ def test_every_key_is_there_and_can_be_read_again() -> None:
         understood(git={"auth": login}, gateway={"apiKeySecretRef": key}, excludePatterns=["a/{b,c}", "d"])
     )
     data = made.data()
-    assert Metadata.parse(data) == made
+    assert AgentMetadata.parse(data) == made
     assert {name: data[name] for name in ("commit", "ref", "trigger", "triggeredAt", "gitURL")} == {
         "commit": OLD,
         "ref": "main",

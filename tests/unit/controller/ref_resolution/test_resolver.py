@@ -10,15 +10,15 @@ from pathlib import Path
 
 from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.ref_resolution.lookup import PER_HOST
-from stoker.controller.ref_resolution.resolver import GIT_TIMEOUT, PATIENCE, Question, Resolver
+from stoker.controller.ref_resolution.resolver import GIT_TIMEOUT, PATIENCE, RefQuestion, RefResolver
 from stoker.domain.errors import Stalled, StokerError
-from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
+from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey, SourceIntent
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl, SourceUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, Password
+from stoker.git.auth.credentials import GitPassword, RepoAccess
 from stoker.git.process.runner import GitRunner
-from stoker.kube.client.errors import Unreachable
+from stoker.kube.client.errors import ApiServerUnreachable
 from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.repositories.bare_repository import Repository
@@ -34,7 +34,7 @@ class World:
     def __init__(self, folder: Path, clock: ManualClock) -> None:
         self.plant = Repository.create(folder / "plant.git")
         self.plant.commit({"a": "1"})
-        self.source = Source(RepoUrl(f"file://{self.plant.path}"), GitRef("main"))
+        self.source = SourceIntent(RepoUrl(f"file://{self.plant.path}"), GitRef("main"))
         self.gate = asyncio.Event()
         self.gate.set()
         self.error: StokerError | None = None
@@ -42,8 +42,8 @@ class World:
         self.order: list[str] = []
         """The namespaces of those who were asked about."""
         self.found: list[ResourceKey] = []
-        self.access = Access()
-        self.resolver = Resolver(
+        self.access = RepoAccess()
+        self.resolver = RefResolver(
             GitRunner(folder / "cache"),
             self._access,
             clock,
@@ -55,7 +55,7 @@ class World:
     def _answered(self, key: ResourceKey, seconds: float) -> None:
         self.answers += 1
 
-    async def _access(self, namespace: str, source: Source) -> Access:
+    async def _access(self, namespace: str, source: SourceIntent) -> RepoAccess:
         self.asked += 1
         self.order.append(namespace)
         await self.gate.wait()
@@ -79,7 +79,7 @@ async def world(folder: Path) -> AsyncIterator[tuple[World, ManualClock]]:
 
 async def test_an_answer_is_good_for_the_polling_interval(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
-        question = Question(it.source)
+        question = RefQuestion(it.source)
         answer = await it.resolver.look(KEY, question, 60.0)
         assert answer is not None
         assert answer.commit == it.plant.tip()
@@ -96,7 +96,7 @@ async def test_an_answer_is_good_for_the_polling_interval(tmp_path: Path) -> Non
 
 async def test_while_nothing_moves_nobody_is_brought_back(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
-        await it.resolver.look(KEY, Question(it.source), 60.0)
+        await it.resolver.look(KEY, RefQuestion(it.source), 60.0)
         for times in (2, 3):
             await clock.advance(60)
             await eventually_async(lambda times=times: it.answers == times)  # type: ignore[misc]
@@ -110,7 +110,7 @@ async def test_while_nothing_moves_nobody_is_brought_back(tmp_path: Path) -> Non
 
 async def test_another_interval_counts_from_the_last_answer(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
-        question = Question(it.source)
+        question = RefQuestion(it.source)
         await it.resolver.look(KEY, question, 3600.0)
         await clock.advance(10)
         await it.resolver.look(KEY, question, 30.0)
@@ -121,7 +121,7 @@ async def test_another_interval_counts_from_the_last_answer(tmp_path: Path) -> N
 
 async def test_who_rests_is_not_asked_about_and_at_once_when_he_is_back(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
-        question = Question(it.source)
+        question = RefQuestion(it.source)
         await it.resolver.look(KEY, question, 60.0)
         await it.resolver.look(ResourceKey("Stoker", ObjectKey("awake", "line")), question, 60.0)
         it.resolver.rest(KEY)
@@ -134,7 +134,7 @@ async def test_who_rests_is_not_asked_about_and_at_once_when_he_is_back(tmp_path
 
 async def test_a_turn_that_came_while_he_rested_is_not_the_last_one(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
-        question = Question(it.source)
+        question = RefQuestion(it.source)
         await it.resolver.look(KEY, question, 30.0)
         await it.resolver.look(KEY, question, 300.0)  # the turn of the shorter interval still comes
         it.resolver.rest(KEY)
@@ -149,14 +149,14 @@ async def test_who_queues_for_a_host_has_all_the_time_when_his_turn_comes(tmp_pa
     async with world(tmp_path) as (it, clock):
         it.gate.clear()
         keys = [ResourceKey("Stoker", ObjectKey(f"plant-{n}", "line")) for n in range(PER_HOST + 1)]
-        looks = [asyncio.create_task(it.resolver.look(key, Question(it.source), 60.0)) for key in keys]
+        looks = [asyncio.create_task(it.resolver.look(key, RefQuestion(it.source), 60.0)) for key in keys]
         await eventually_async(lambda: it.asked == PER_HOST)
         await clock.advance(GIT_TIMEOUT)
         await eventually_async(lambda: it.asked == PER_HOST + 1, message="the last one has its turn")
         assert [*await asyncio.gather(*looks)] == [None] * len(keys), "nobody waits so long in a pass"
         it.gate.set()
         await eventually_async(lambda: it.answers == PER_HOST + 1)
-        answer = await it.resolver.look(keys[-1], Question(it.source), 60.0)
+        answer = await it.resolver.look(keys[-1], RefQuestion(it.source), 60.0)
         assert answer is not None
         assert answer.commit == it.plant.tip()
 
@@ -165,14 +165,14 @@ async def test_a_change_is_asked_about_before_the_polls_that_wait(tmp_path: Path
     """The places of a host are taken by those who poll, and more stand in line."""
     async with world(tmp_path) as (it, _):
         key = ResourceKey("Stoker", ObjectKey("urgent", "line"))
-        await it.resolver.look(key, Question(it.source), None)
+        await it.resolver.look(key, RefQuestion(it.source), None)
         it.gate.clear()
         others = [
             ResourceKey("Stoker", ObjectKey("plant", f"line-{number}")) for number in range(3 * PER_HOST)
         ]
-        polls = [asyncio.create_task(it.resolver.look(one, Question(it.source), 60.0)) for one in others]
+        polls = [asyncio.create_task(it.resolver.look(one, RefQuestion(it.source), 60.0)) for one in others]
         await eventually_async(lambda: it.asked == 1 + PER_HOST)
-        nudge = Question(it.source, request=("now",))
+        nudge = RefQuestion(it.source, request=("now",))
         waiting = asyncio.create_task(it.resolver.look(key, nudge, None))
         await asyncio.sleep(0)
         it.gate.set()
@@ -191,7 +191,7 @@ async def test_buckets_of_one_endpoint_share_its_places(tmp_path: Path) -> None:
         looks = [
             asyncio.create_task(
                 it.resolver.look(
-                    ResourceKey("Stoker", ObjectKey("plant", source.url)), Question(source), None
+                    ResourceKey("Stoker", ObjectKey("plant", source.url)), RefQuestion(source), None
                 )
             )
             for source in sources
@@ -207,7 +207,7 @@ async def test_buckets_of_one_endpoint_share_its_places(tmp_path: Path) -> None:
 async def test_another_question_is_put_at_once(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, _):
         it.plant.tag("v1", it.plant.tip())
-        question = Question(it.source)
+        question = RefQuestion(it.source)
         await it.resolver.look(KEY, question, None)
         for other in (
             replace(question, source=it.source._replace(ref=GitRef("v1"))),
@@ -226,20 +226,20 @@ async def test_another_question_is_put_at_once(tmp_path: Path) -> None:
 async def test_a_slow_repository_lets_the_pass_go_on_and_comes_back_by_itself(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
         it.gate.clear()
-        looking = asyncio.create_task(it.resolver.look(KEY, Question(it.source), 60.0))
+        looking = asyncio.create_task(it.resolver.look(KEY, RefQuestion(it.source), 60.0))
         await eventually_async(lambda: it.asked == 1)
         await clock.advance(PATIENCE)
         assert await looking is None
         it.gate.set()
         await eventually_async(lambda: it.found == [KEY], message="the resource is brought back")
-        answer = await it.resolver.look(KEY, Question(it.source), 60.0)
+        answer = await it.resolver.look(KEY, RefQuestion(it.source), 60.0)
         assert answer is not None
         assert (answer.commit, it.asked) == (it.plant.tip(), 1)
 
 
 async def test_while_it_is_asked_again_the_last_answer_counts(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
-        question = Question(it.source)
+        question = RefQuestion(it.source)
         first = await it.resolver.look(KEY, question, 60.0)
         it.gate.clear()
         await clock.advance(60)
@@ -252,7 +252,7 @@ async def test_while_it_is_asked_again_the_last_answer_counts(tmp_path: Path) ->
 async def test_after_a_failure_the_pauses_grow_and_a_new_secret_ends_them(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
         it.error = Stalled("Secret 'x' does not exist", reason=Reason.SECRET_NOT_FOUND)
-        question = Question(it.source)
+        question = RefQuestion(it.source)
         answer = await it.resolver.look(KEY, question, 60.0)
         assert answer is not None
         assert answer.error is it.error
@@ -271,9 +271,9 @@ async def test_a_login_that_the_api_server_did_not_hand_out_is_asked_for_when_it
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as (it, clock):
-        await it.resolver.look(KEY, Question(it.source), 60.0)
-        it.error = Unreachable("get secrets plant/git: refused")
-        await it.resolver.look(OTHER, Question(it.source), 60.0)
+        await it.resolver.look(KEY, RefQuestion(it.source), 60.0)
+        it.error = ApiServerUnreachable("get secrets plant/git: refused")
+        await it.resolver.look(OTHER, RefQuestion(it.source), 60.0)
         await clock.advance(60)
         await eventually_async(lambda: KEY in it.found)
         it.error = None
@@ -281,7 +281,7 @@ async def test_a_login_that_the_api_server_did_not_hand_out_is_asked_for_when_it
         it.resolver.hurry()
         await eventually_async(lambda: it.asked == before + 2)
         await eventually_async(lambda: OTHER in it.found)
-        answer = await it.resolver.look(OTHER, Question(it.source), 60.0)
+        answer = await it.resolver.look(OTHER, RefQuestion(it.source), 60.0)
         assert answer is not None
         assert answer.commit == it.plant.tip()
         it.resolver.hurry()
@@ -292,13 +292,13 @@ async def test_a_login_that_the_api_server_did_not_hand_out_is_asked_for_when_it
 async def test_what_takes_too_long_is_an_error(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
         it.gate.clear()
-        looking = asyncio.create_task(it.resolver.look(KEY, Question(it.source), 60.0))
+        looking = asyncio.create_task(it.resolver.look(KEY, RefQuestion(it.source), 60.0))
         await eventually_async(lambda: it.asked == 1)
         await clock.advance(PATIENCE)
         await looking
         await clock.advance(120)
         await eventually_async(lambda: it.found == [KEY])
-        answer = await it.resolver.look(KEY, Question(it.source), 60.0)
+        answer = await it.resolver.look(KEY, RefQuestion(it.source), 60.0)
         assert answer is not None
         assert answer.error is not None
         assert answer.error.reason is Reason.SOURCE_UNREACHABLE
@@ -307,12 +307,12 @@ async def test_what_takes_too_long_is_an_error(tmp_path: Path) -> None:
 
 async def test_an_apps_token_is_handed_on_with_the_answer(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, _):
-        it.access = Access(Password("x-access-token", Secret("minted")))
-        auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
-        answer = await it.resolver.look(KEY, Question(it.source._replace(auth=auth)), 60.0)
+        it.access = RepoAccess(GitPassword("x-access-token", Secret("minted")))
+        auth = GitAuthPolicy(GitAuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
+        answer = await it.resolver.look(KEY, RefQuestion(it.source._replace(auth=auth)), 60.0)
         assert answer is not None
         assert answer.token == Secret("minted")
-        plain = await it.resolver.look(OTHER, Question(it.source), 60.0)
+        plain = await it.resolver.look(OTHER, RefQuestion(it.source), 60.0)
         assert plain is not None
         assert plain.token is None, "other logins are nobody's business"
 
@@ -320,7 +320,7 @@ async def test_an_apps_token_is_handed_on_with_the_answer(tmp_path: Path) -> Non
 async def test_what_is_forgotten_is_not_waited_for(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
         it.gate.clear()
-        looking = asyncio.create_task(it.resolver.look(KEY, Question(it.source), 60.0))
+        looking = asyncio.create_task(it.resolver.look(KEY, RefQuestion(it.source), 60.0))
         await eventually_async(lambda: it.asked == 1)
         it.resolver.forget(KEY)
         await clock.advance(PATIENCE)

@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.ref_resolution.lookup import Answer
-from stoker.controller.ref_resolution.resolver import Question, Resolver
+from stoker.controller.ref_resolution.lookup import RefLookupResult
+from stoker.controller.ref_resolution.resolver import RefQuestion, RefResolver
 from stoker.controller.ref_resolution.shared_lookup import (
     LONGEST_WAIT,
     MAX_NAMES,
-    Found,
-    Looks,
-    Wanted,
+    SharedLookupRequest,
+    SharedLookupResult,
+    SharedLookups,
     alike,
 )
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
+from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey, SourceIntent
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, Password, SshKey
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess
 from stoker.git.process.runner import GitRunner
 from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.manual_clock import ManualClock
@@ -44,8 +44,8 @@ def key(name: str, namespace: str = "plant") -> ResourceKey:
     return ResourceKey("Stoker", ObjectKey(namespace, name))
 
 
-def login(name: str, password: str) -> Access:
-    return Access(Password(name, Secret(password)))
+def login(name: str, password: str) -> RepoAccess:
+    return RepoAccess(GitPassword(name, Secret(password)))
 
 
 class Plant:
@@ -55,12 +55,12 @@ class Plant:
         self.repository = Repository.create(server.root / "plant.git")
         self.server = server
         self.repository.commit({"a": "1"})
-        self.source = Source(RepoUrl(server.url("plant.git")), GitRef("main"))
-        self.access: dict[str, Access] = {}
+        self.source = SourceIntent(RepoUrl(server.url("plant.git")), GitRef("main"))
+        self.access: dict[str, RepoAccess] = {}
         self.error: StokerError | None = None
         self.answers = 0
         self.found: list[ResourceKey] = []
-        self.resolver = Resolver(
+        self.resolver = RefResolver(
             GitRunner(folder / "cache"),
             self._access,
             clock,
@@ -72,10 +72,10 @@ class Plant:
     def _answered(self, key: ResourceKey, seconds: float) -> None:
         self.answers += 1
 
-    async def _access(self, namespace: str, source: Source) -> Access:
+    async def _access(self, namespace: str, source: SourceIntent) -> RepoAccess:
         if self.error is not None:
             raise self.error
-        return self.access.get(namespace, Access())
+        return self.access.get(namespace, RepoAccess())
 
     def looks(self) -> Counter[str | None]:
         """How often git asked for the list of refs, by who was let in."""
@@ -84,8 +84,8 @@ class Plant:
 
     async def ask(
         self, who: ResourceKey, ref: str = "main", interval: float = 60.0, nudge: str = ""
-    ) -> Answer:
-        question = Question(self.source._replace(ref=GitRef(ref)), request=(nudge,) if nudge else ())
+    ) -> RefLookupResult:
+        question = RefQuestion(self.source._replace(ref=GitRef(ref)), request=(nudge,) if nudge else ())
         answer = await self.resolver.look(who, question, interval)
         assert answer is not None
         return answer
@@ -231,10 +231,10 @@ class TestNudges:
         assert (await it.ask(key("line"))).commit == moved
 
 
-def let_in_as_an_app(it: Plant) -> Source:
+def let_in_as_an_app(it: Plant) -> SourceIntent:
     """The plant's repository, opened with the token that an App was given."""
     it.access = {"plant": login("x-access-token", "minted")}
-    auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
+    auth = GitAuthPolicy(GitAuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
     return it.source._replace(auth=auth)
 
 
@@ -252,7 +252,7 @@ async def test_the_login_of_an_app_is_renewed_where_nobody_polls_and_the_ref_sta
     plant: tuple[Plant, ManualClock],
 ) -> None:
     it, clock = plant
-    question = Question(let_in_as_an_app(it))
+    question = RefQuestion(let_in_as_an_app(it))
     first = await it.resolver.look(key("line"), question, 240.0, follows=False)
     it.repository.commit({"a": "2"})
     it.access = {"plant": login("x-access-token", "renewed")}
@@ -267,7 +267,7 @@ async def test_a_renewal_that_failed_once_does_not_follow_the_ref_either(
     plant: tuple[Plant, ManualClock],
 ) -> None:
     it, clock = plant
-    question = Question(let_in_as_an_app(it))
+    question = RefQuestion(let_in_as_an_app(it))
     first = await it.resolver.look(key("line"), question, 240.0, follows=False)
     it.repository.commit({"a": "2"})
     it.error = Retry("GitHub is away", reason=Reason.SERVICE_UNREACHABLE)
@@ -289,10 +289,10 @@ class Looking:
         self.gates: list[asyncio.Event] = []
         self.cancelled = 0
         self.turns: list[bool] = []
-        self.looks = Looks(self._look, clock)
+        self.looks = SharedLookups(self._look, clock)
         self._clock = clock
 
-    async def _look(self, url: RepoUrl, access: Access, names: Collection[str]) -> Mapping[str, CommitId]:
+    async def _look(self, url: RepoUrl, access: RepoAccess, names: Collection[str]) -> Mapping[str, CommitId]:
         self.asked.append(frozenset(names))
         gate = asyncio.Event()
         self.gates.append(gate)
@@ -309,10 +309,10 @@ class Looking:
         yield
 
     def send(
-        self, *names: str, hurried: bool = False, age: float = 0.0, access: Access | None = None
-    ) -> asyncio.Task[Found]:
-        wanted = Wanted(names or MAIN, self._clock.monotonic() - age, hurried, again_in=60.0)
-        return asyncio.create_task(self.looks.ask(URL, access or Access(), wanted, self._turn))
+        self, *names: str, hurried: bool = False, age: float = 0.0, access: RepoAccess | None = None
+    ) -> asyncio.Task[SharedLookupResult]:
+        wanted = SharedLookupRequest(names or MAIN, self._clock.monotonic() - age, hurried, again_in=60.0)
+        return asyncio.create_task(self.looks.ask(URL, access or RepoAccess(), wanted, self._turn))
 
     async def under_way(self, count: int) -> None:
         await eventually_async(lambda: len(self.gates) == count)
@@ -392,13 +392,13 @@ class TestLooks:
         clock = ManualClock()
         asked = 0
 
-        async def failing(url: RepoUrl, access: Access, names: Collection[str]) -> Mapping[str, CommitId]:
+        async def failing(url: RepoUrl, access: RepoAccess, names: Collection[str]) -> Mapping[str, CommitId]:
             nonlocal asked
             asked += 1
             raise Retry("no route", reason=Reason.SOURCE_UNREACHABLE)
 
         it = Looking(clock)
-        it.looks = Looks(failing, clock)
+        it.looks = SharedLookups(failing, clock)
         found = await asyncio.gather(*(it.send() for _ in range(5)))
         assert {str(one.error) for one in found} == {"no route"}
         await clock.advance(5)
@@ -480,18 +480,18 @@ def test_everything_that_an_access_says_tells_it_apart() -> None:
         "login": [
             login("anna", "b"),
             login("ben", "a"),
-            Access(SshKey(Secret("a"))),
-            Access(SshKey(Secret("b"))),
-            Access(SshKey(Secret("a"), b"host key")),
-            Access(SshKey(Secret("a"), b"")),
-            Access(),
+            RepoAccess(GitSshKey(Secret("a"))),
+            RepoAccess(GitSshKey(Secret("b"))),
+            RepoAccess(GitSshKey(Secret("a"), b"host key")),
+            RepoAccess(GitSshKey(Secret("a"), b"")),
+            RepoAccess(),
         ],
         "ca": [dataclasses.replace(plain, ca=b"pem"), dataclasses.replace(plain, ca=b"")],
         "proxy": [dataclasses.replace(plain, proxy="http://proxy:3128")],
         "subject": [dataclasses.replace(plain, subject="app/1/2")],
         "require_known_hosts": [dataclasses.replace(plain, require_known_hosts=True)],
     }
-    assert set(others) == {one.name for one in dataclasses.fields(Access) if one.compare}
+    assert set(others) == {one.name for one in dataclasses.fields(RepoAccess) if one.compare}
     every = [plain, *(each for kind in others.values() for each in kind)]
     names = {alike(b"key", URL, each) for each in every}
     assert len(names) == len(every)

@@ -10,16 +10,16 @@ import pytest
 
 from stoker.api.spec.status import ApprovalRequest
 from stoker.controller.rollout.approval import digest_of, is_for_something_else
-from stoker.domain.intent.annotation_requests import GivenApproval
-from stoker.domain.intent.delivery import Approval, Deployment, Stage, Strategy
-from stoker.domain.protocol import GatewayReport, Mode, SyncStatus, Target
+from stoker.domain.intent.annotation_requests import ApprovalGrant
+from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, RolloutStrategy, StagePolicy
+from stoker.domain.protocol import GatewayReport, GatewayTarget, SyncMode, SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
 from stoker_testkit.environments.rollout_simulation import PlayedFleet, commit
 
 
 def asking(*names: str, timeout: float = 3600.0) -> PlayedFleet:
-    return PlayedFleet(names or ("a", "b"), approval=Approval(required=True, timeout=timeout))
+    return PlayedFleet(names or ("a", "b"), approval=ApprovalPolicy(required=True, timeout=timeout))
 
 
 def request(fleet: PlayedFleet) -> ApprovalRequest:
@@ -47,7 +47,7 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
     fleet = asking("a", "b")
     fleet.decide()
     assert request(fleet).state == "Planning"
-    assert {fleet.told(name) for name in "ab"} == {Target(commit(1), Mode.PLAN)}
+    assert {fleet.told(name) for name in "ab"} == {GatewayTarget(commit(1), SyncMode.PLAN)}
     fleet.sync("a")
     fleet.decide()
     assert request(fleet).state == "Planning", "one gateway has no plan yet"
@@ -68,11 +68,11 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
     fleet.decide()
     assert (request(fleet).state, request(fleet).approved_by) == ("Approved", "lead")
     assert {name: fleet.told(name) for name in "ab"} == {
-        name: Target(commit(1), Mode.APPLY, digests[name]) for name in "ab"
+        name: GatewayTarget(commit(1), SyncMode.APPLY, digests[name]) for name in "ab"
     }
     fleet.sync()
     fleet.decide()
-    assert fleet.last.targets == {name: Target(commit(1)) for name in "ab"}, "agents demand a release"
+    assert fleet.last.targets == {name: GatewayTarget(commit(1)) for name in "ab"}, "agents demand a release"
     assert request(fleet).state == "Approved", "who did it stays to be read"
     status = fleet.status
     fleet.decide(after=7200)
@@ -104,7 +104,7 @@ def test_an_approval_for_something_else_is_ignored_and_said(
     singles = tuple(one.pending_plan.digest for one in fleet.reports.values() if one and one.pending_plan)
     named = {"DIGEST": (request(fleet).digest or "",), "PLANS": singles}
     fleet.approved_plans = named.get(plans[0], plans) if plans else ()
-    fleet.given = GivenApproval("lead", fleet.now + timedelta(seconds=at), GitRef(ref) if ref else None)
+    fleet.given = ApprovalGrant("lead", fleet.now + timedelta(seconds=at), GitRef(ref) if ref else None)
     fleet.decide(after=1)
     if not why:
         assert request(fleet).state == "Approved"
@@ -160,13 +160,13 @@ def test_a_plan_that_changes_after_the_approval_voids_it_for_that_gateway() -> N
     fleet.act("b")  # it finds another plan than the one that was approved, and writes nothing
     fleet.decide(after=1)
     assert request(fleet).state == "Pending"
-    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
-    assert fleet.told("a") == Target(commit(1)), "who has it keeps it"
+    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.told("a") == GatewayTarget(commit(1)), "who has it keeps it"
     fleet.approve()
     fleet.decide()
     fleet.sync("b")
     fleet.decide()
-    assert fleet.last.targets == {name: Target(commit(1)) for name in "ab"}
+    assert fleet.last.targets == {name: GatewayTarget(commit(1)) for name in "ab"}
 
 
 def test_an_agent_that_restarts_while_its_plan_waits_changes_nothing() -> None:
@@ -176,7 +176,7 @@ def test_an_agent_that_restarts_while_its_plan_waits_changes_nothing() -> None:
     for meanwhile in (replace(report, pending_plan=None), None):
         fleet.reports["a"] = meanwhile
         fleet.decide(after=5)
-        assert fleet.told("a") == Target(commit(1), Mode.PLAN)
+        assert fleet.told("a") == GatewayTarget(commit(1), SyncMode.PLAN)
         assert fleet.last.approval == before.approval
     fleet.reports["a"] = report
     fleet.decide(after=5)
@@ -201,8 +201,8 @@ def test_an_approval_that_is_removed_is_withdrawn_for_gateways_that_have_not_app
     fleet.sync("a")
     fleet.given = None
     fleet.decide(after=1)
-    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
-    assert fleet.told("a") == Target(commit(1)), "an approval that was used stays used"
+    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.told("a") == GatewayTarget(commit(1)), "an approval that was used stays used"
     assert "was withdrawn" in (request(fleet).message or "")
     fleet.sync("b")
     fleet.decide(after=1)
@@ -217,7 +217,7 @@ def test_an_approval_that_is_removed_is_withdrawn_for_gateways_that_have_not_app
 
 def test_an_approval_is_withdrawn_for_a_gateway_that_waits_for_its_stage() -> None:
     fleet = pending("a", "b")
-    fleet.deployment = Deployment(Strategy.CANARY, (Stage("one", ("a",)),))
+    fleet.deployment = DeploymentPolicy(RolloutStrategy.CANARY, (StagePolicy("one", ("a",)),))
     fleet.approve()
     fleet.decide()
     fleet.given = None
@@ -226,7 +226,7 @@ def test_an_approval_is_withdrawn_for_a_gateway_that_waits_for_its_stage() -> No
     fleet.sync("b")
     fleet.decide(after=1)
     assert fleet.has_it() == {"a"}
-    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
 
 
 def test_an_approval_that_all_have_applied_may_be_removed() -> None:
@@ -253,13 +253,13 @@ def test_a_pod_that_has_said_nothing_only_plans_as_it_may_have_files() -> None:
     fleet.reports["b"] = None
     for _ in range(2):
         fleet.decide()
-        assert fleet.told("b") == Target(commit(1), Mode.PLAN)
-    fleet.reports["b"] = GatewayReport("b", sync_status=SyncStatus.SYNCED, synced_commit=commit(0))
+        assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    fleet.reports["b"] = GatewayReport("b", sync_status=SyncState.SYNCED, synced_commit=commit(0))
     fleet.decide()
     assert fleet.has_it() == set()
-    fleet.reports["b"] = GatewayReport("b", sync_status=SyncStatus.SYNCED, synced_commit=commit(1))
+    fleet.reports["b"] = GatewayReport("b", sync_status=SyncState.SYNCED, synced_commit=commit(1))
     fleet.decide()
-    assert fleet.last.targets["b"] == Target(commit(1)), "its agent knew that it was its first sync"
+    assert fleet.last.targets["b"] == GatewayTarget(commit(1)), "its agent knew that it was its first sync"
 
 
 def test_nobody_is_asked_for_pods_of_which_nothing_is_known() -> None:
@@ -269,29 +269,29 @@ def test_nobody_is_asked_for_pods_of_which_nothing_is_known() -> None:
         fleet.decide()
         assert fleet.last.approval is None
     for name in "ab":
-        fleet.reports[name] = GatewayReport(name, sync_status=SyncStatus.SYNCED, synced_commit=commit(1))
+        fleet.reports[name] = GatewayReport(name, sync_status=SyncState.SYNCED, synced_commit=commit(1))
     fleet.decide()
-    released = {name: Target(commit(1)) for name in "ab"}
+    released = {name: GatewayTarget(commit(1)) for name in "ab"}
     assert (fleet.last.approval, fleet.last.targets) == (None, released)
 
 
 def test_a_stage_that_takes_an_approval_takes_it_of_a_silent_pod_as_well() -> None:
-    stages = (Stage("first", ("a",)), Stage("second", ("b",), require_approval=True))
-    fleet = PlayedFleet(("a", "b"), Deployment(Strategy.CANARY, stages))
+    stages = (StagePolicy("first", ("a",)), StagePolicy("second", ("b",), require_approval=True))
+    fleet = PlayedFleet(("a", "b"), DeploymentPolicy(RolloutStrategy.CANARY, stages))
     fleet.reports["b"] = None
     fleet.decide()
-    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
     fleet.sync("a")
     fleet.decide()
     assert fleet.stages()["second"] == "Approval"
-    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
 
 
 def test_a_ref_of_its_own_is_no_way_around_an_approval() -> None:
     fleet = asking("a", "b")
     fleet.overrides["b"] = "try-this"
     fleet.decide()
-    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
     fleet.sync("a", "b")
     fleet.decide()
     assert request(fleet).state == "Pending", "the others do not wait for its plan"
@@ -299,17 +299,17 @@ def test_a_ref_of_its_own_is_no_way_around_an_approval() -> None:
         "a": "an approval",
         "b": "an approval, which a ref of its own cannot get",
     }
-    fleet.approval = Approval()
+    fleet.approval = ApprovalPolicy()
     fleet.decide()
     assert "b" not in fleet.last.targets
 
 
 def test_a_stage_that_takes_an_approval_takes_it_of_a_ref_of_its_own_as_well() -> None:
-    stages = (Stage("first", ("a",)), Stage("second", ("b",), require_approval=True))
-    fleet = PlayedFleet(("a", "b"), Deployment(Strategy.CANARY, stages))
+    stages = (StagePolicy("first", ("a",)), StagePolicy("second", ("b",), require_approval=True))
+    fleet = PlayedFleet(("a", "b"), DeploymentPolicy(RolloutStrategy.CANARY, stages))
     fleet.overrides |= {"a": "try-this", "b": "try-this"}
     fleet.decide()
-    assert fleet.last.targets == {"b": Target(commit(1), Mode.PLAN)}
+    assert fleet.last.targets == {"b": GatewayTarget(commit(1), SyncMode.PLAN)}
 
 
 def test_an_order_for_a_commit_that_a_gateway_has_is_not_kept_while_it_is_away() -> None:
@@ -320,7 +320,7 @@ def test_an_order_for_a_commit_that_a_gateway_has_is_not_kept_while_it_is_away()
     fleet.decide()
     fleet.names = ("a",)
     fleet.decide()
-    assert fleet.last.targets == {"a": Target(commit(1))}
+    assert fleet.last.targets == {"a": GatewayTarget(commit(1))}
 
 
 def test_a_new_commit_makes_a_new_request() -> None:
@@ -338,12 +338,12 @@ def test_a_new_commit_makes_a_new_request() -> None:
 
 def test_with_stages_only_those_whose_turn_it_is_apply_what_was_approved() -> None:
     fleet = pending("a", "b")
-    fleet.deployment = Deployment(Strategy.CANARY, (Stage("one", ("a",)),))
+    fleet.deployment = DeploymentPolicy(RolloutStrategy.CANARY, (StagePolicy("one", ("a",)),))
     fleet.approve()
     fleet.decide()
     assert fleet.has_it() == {"a"}
     held = fleet.told("b")
-    assert (held.mode, bool(held.plan)) == (Mode.PLAN, True), "the plan that was approved is kept for it"
+    assert (held.mode, bool(held.plan)) == (SyncMode.PLAN, True), "the plan that was approved is kept for it"
     fleet.sync()
     fleet.decide()
     assert fleet.has_it() == {"a", "b"}
@@ -351,7 +351,7 @@ def test_with_stages_only_those_whose_turn_it_is_apply_what_was_approved() -> No
 
 def test_an_approval_is_used_once_also_where_it_was_given_by_a_clock_ahead_of_ours() -> None:
     fleet = pending("a")
-    fleet.given = GivenApproval("lead", fleet.now + timedelta(minutes=4))
+    fleet.given = ApprovalGrant("lead", fleet.now + timedelta(minutes=4))
     fleet.decide()
     assert request(fleet).state == "Approved"
     fleet.sync()
@@ -366,7 +366,7 @@ def test_an_approval_is_used_once_also_where_it_was_given_by_a_clock_ahead_of_ou
 
 def test_an_approval_from_the_future_counts_no_more_when_its_time_has_come() -> None:
     fleet = pending("a", timeout=7200.0)
-    fleet.given = GivenApproval("lead", fleet.now + timedelta(hours=1))
+    fleet.given = ApprovalGrant("lead", fleet.now + timedelta(hours=1))
     fleet.decide()
     assert "lies in the future" in (request(fleet).message or "")
     fleet.salt += 1  # the request is made anew meanwhile
@@ -382,7 +382,7 @@ def test_an_approval_from_the_future_counts_no_more_when_its_time_has_come() -> 
     assert request(fleet).state == "Approved"
     fleet.sync()
     fleet.decide()
-    fleet.given = GivenApproval("lead", fleet.now + timedelta(hours=1))
+    fleet.given = ApprovalGrant("lead", fleet.now + timedelta(hours=1))
     fleet.decide()
     fleet.number = 2
     fleet.decide(after=3590)
@@ -394,7 +394,7 @@ def test_an_approval_from_the_future_counts_no_more_when_its_time_has_come() -> 
 def test_an_approval_from_the_future_is_remembered_while_nothing_waits() -> None:
     fleet = asking("a")
     fleet.number = 0
-    fleet.given = GivenApproval("lead", fleet.now + timedelta(hours=1))
+    fleet.given = ApprovalGrant("lead", fleet.now + timedelta(hours=1))
     fleet.decide()
     assert fleet.status.approval is None
     (said,) = fleet.status.conditions or ()

@@ -6,35 +6,37 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from stoker.controller.cache.gateways import Fleet, Gateway, Neighbour
-from stoker.controller.cache.pods import AgentState, SeenPod
-from stoker.controller.rollout import Release, Situation, all_before
+from stoker.controller.cache.gateways import FleetGateway, GatewayFleet, NeighbourGateway
+from stoker.controller.cache.pods import AgentState, CachedPod
+from stoker.controller.rollout import RolloutDecision, RolloutInputs, all_before
 from stoker.controller.rollout import release as decide
-from stoker.domain.protocol import GatewayReport, SyncStatus
+from stoker.domain.protocol import GatewayReport, SyncState
 from stoker.domain.refs import CommitId
 
 OLD, NEW = CommitId("a" * 40), CommitId("b" * 40)
 
 
-def gateway(name: str, profile: str, at: str = OLD, *, synced: bool = True, override: str = "") -> Gateway:
-    pod = SeenPod(name, "plant", {}, {}, "default", AgentState.READY)
-    status = SyncStatus.SYNCED if synced else SyncStatus.ERROR
+def gateway(
+    name: str, profile: str, at: str = OLD, *, synced: bool = True, override: str = ""
+) -> FleetGateway:
+    pod = CachedPod(name, "plant", {}, {}, "default", AgentState.READY)
+    status = SyncState.SYNCED if synced else SyncState.ERROR
     said = GatewayReport(name, pod_name=name, sync_status=status, synced_commit=at) if at else None
-    return Gateway(pod, name, name, profile=profile, override=override, report=said, target=name)
+    return FleetGateway(pod, name, name, profile=profile, override=override, report=said, target=name)
 
 
 def release(
-    fleet: Fleet,
+    fleet: GatewayFleet,
     commit: CommitId | None,
     waits_for: Mapping[str, Sequence[str]],
-    others: Sequence[Neighbour] = (),
-) -> Release:
-    return decide(Situation(fleet, commit, waits_for=waits_for, others=others))
+    others: Sequence[NeighbourGateway] = (),
+) -> RolloutDecision:
+    return decide(RolloutInputs(fleet, commit, waits_for=waits_for, others=others))
 
 
-def held(gateways: list[Gateway], waits_for: dict[str, tuple[str, ...]]) -> dict[str, str]:
+def held(gateways: list[FleetGateway], waits_for: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """Who is kept at which commit."""
-    made = release(Fleet(tuple(gateways)), NEW, waits_for)
+    made = release(GatewayFleet(tuple(gateways)), NEW, waits_for)
     return {name: str(target.commit) for name, target in made.targets.items()}
 
 
@@ -103,32 +105,32 @@ DIAMOND = {"base": (), "left": ("base",), "right": ("base",), "top": ("left", "r
     ],
 )
 def test_gateways_stay_at_their_commit_until_those_before_them_are_done(
-    gateways: list[Gateway], waits_for: dict[str, tuple[str, ...]], expected: dict[str, str]
+    gateways: list[FleetGateway], waits_for: dict[str, tuple[str, ...]], expected: dict[str, str]
 ) -> None:
     assert held(gateways, waits_for) == expected
 
 
 def test_who_waits_and_for_whom_is_told() -> None:
-    fleet = Fleet((*(gateway(f"b{number}", "base") for number in range(5)), gateway("a", "area")))
+    fleet = GatewayFleet((*(gateway(f"b{number}", "base") for number in range(5)), gateway("a", "area")))
     made = release(fleet, NEW, CHAIN)
     assert [(one.gateway, one.why) for one in made.held] == [
         ("a", "b0, b1, b2 and 2 more of SyncProfile base")
     ]
     assert made.ordered
-    missing = release(Fleet((gateway("a", "area"),)), NEW, {"area": ("gone",)})
+    missing = release(GatewayFleet((gateway("a", "area"),)), NEW, {"area": ("gone",)})
     assert missing.held[0].why == "SyncProfile gone, which does not exist"
 
 
 def test_a_gateway_of_another_resource_is_waited_for_at_its_own_commit() -> None:
-    fleet, theirs = Fleet((gateway("a", "area"),)), gateway("b", "base", "c" * 40)
-    late = release(fleet, NEW, CHAIN, [Neighbour(theirs, "d" * 40)])
+    fleet, theirs = GatewayFleet((gateway("a", "area"),)), gateway("b", "base", "c" * 40)
+    late = release(fleet, NEW, CHAIN, [NeighbourGateway(theirs, "d" * 40)])
     assert list(late.targets) == ["a"]
-    done = release(fleet, NEW, CHAIN, [Neighbour(theirs, "c" * 40)])
+    done = release(fleet, NEW, CHAIN, [NeighbourGateway(theirs, "c" * 40)])
     assert done.targets == {}
 
 
 def test_without_a_commit_there_is_nothing_to_release() -> None:
-    assert release(Fleet((gateway("a", "area"),)), None, CHAIN).targets == {}
+    assert release(GatewayFleet((gateway("a", "area"),)), None, CHAIN).targets == {}
 
 
 def test_everything_before_a_profile_is_found_once() -> None:

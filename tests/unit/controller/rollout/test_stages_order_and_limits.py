@@ -7,25 +7,40 @@ from datetime import timedelta
 
 import pytest
 
-from stoker.controller.rollout.gateways import Member, told_to
+from stoker.controller.rollout.gateways import RolloutMember, told_to
 from stoker.controller.rollout.stages import ASKED_EVERY
-from stoker.controller.rollout.sync_concurrency import Room, places_at_once, recent, room
-from stoker.domain.intent.delivery import Approval, Deployment, OrderEntry, RateLimit, Stage, Strategy
-from stoker.domain.intent.policies import GatewayAccess
-from stoker.domain.protocol import GatewayReport, Metadata, Mode, Quarantine, SyncStatus, Target
+from stoker.controller.rollout.sync_concurrency import SyncCapacity, places_at_once, recent, room
+from stoker.domain.intent.delivery import (
+    ApprovalPolicy,
+    DeploymentPolicy,
+    GatewayOrderPolicy,
+    RateLimitPolicy,
+    RolloutStrategy,
+    StagePolicy,
+)
+from stoker.domain.intent.policies import GatewayAccessPolicy
+from stoker.domain.protocol import (
+    AgentMetadata,
+    GatewayReport,
+    GatewayTarget,
+    QuarantineReport,
+    SyncMode,
+    SyncState,
+)
 from stoker.domain.reasons import Reason
 from stoker_testkit.environments.rollout_simulation import BEGIN, PlayedFleet, commit
 
 FIVE = ("lab", "filler", "packer", "plant", "office")
 
 
-def canary(*stages: Stage) -> Deployment:
-    return Deployment(Strategy.CANARY, stages)
+def canary(*stages: StagePolicy) -> DeploymentPolicy:
+    return DeploymentPolicy(RolloutStrategy.CANARY, stages)
 
 
-def two_stages() -> Deployment:
+def two_stages() -> DeploymentPolicy:
     return canary(
-        Stage("pilot", ("lab",), 30.0, "https://lab/StatusPing"), Stage("lines", ("filler", "packer"))
+        StagePolicy("pilot", ("lab",), 30.0, "https://lab/StatusPing"),
+        StagePolicy("lines", ("filler", "packer")),
     )
 
 
@@ -95,8 +110,10 @@ def test_a_health_check_is_asked_for_until_the_pause_is_over_and_the_one_after_i
 def test_no_certificate_but_a_gateways_is_believed_as_it_is(
     host: str, insecure: bool, verified: bool
 ) -> None:
-    stages = canary(Stage("pilot", ("lab",), 30.0, f"https://{host}/x?key=hidden"), Stage("b", ("filler",)))
-    fleet = PlayedFleet(FIVE, stages, check=None, access=GatewayAccess(insecure_skip_verify=insecure))
+    stages = canary(
+        StagePolicy("pilot", ("lab",), 30.0, f"https://{host}/x?key=hidden"), StagePolicy("b", ("filler",))
+    )
+    fleet = PlayedFleet(FIVE, stages, check=None, access=GatewayAccessPolicy(insecure_skip_verify=insecure))
     fleet.decide()
     fleet.sync("lab")
     check_up = fleet.decide().check_up
@@ -156,7 +173,9 @@ def test_a_check_that_fails_stops_everything_until_a_new_request_or_a_new_commit
 
 
 def test_a_gateway_that_fails_stops_everything_and_is_named() -> None:
-    fleet = PlayedFleet(FIVE, canary(Stage("pilot", ("lab", "filler")), Stage("rest", ("packer",))))
+    fleet = PlayedFleet(
+        FIVE, canary(StagePolicy("pilot", ("lab", "filler")), StagePolicy("rest", ("packer",)))
+    )
     fleet.decide()
     fleet.act("filler", fails=True)
     made = fleet.decide()
@@ -173,8 +192,8 @@ def test_a_gateway_that_fails_stops_everything_and_is_named() -> None:
         ({"reason": Reason.SOURCE_UNREACHABLE}, False),
         ({"reason": Reason.SOURCE_EMPTY}, True),
         ({"reason": Reason.SOURCE_EMPTY, "commit": commit(0)}, False),
-        ({"sync_status": SyncStatus.SYNCED, "quarantine": Quarantine(commit(1), "ScanFailure")}, True),
-        ({"sync_status": SyncStatus.SYNCED, "quarantine": Quarantine(commit(0), "ScanFailure")}, False),
+        ({"sync_status": SyncState.SYNCED, "quarantine": QuarantineReport(commit(1), "ScanFailure")}, True),
+        ({"sync_status": SyncState.SYNCED, "quarantine": QuarantineReport(commit(0), "ScanFailure")}, False),
     ],
     ids=["git is away", "the commit is bad", "an older failure", "taken back", "another was taken back"],
 )
@@ -185,13 +204,15 @@ def test_only_what_says_something_about_the_commit_stops_a_stage(
     fleet.decide()
     before = fleet.reports["lab"]
     assert before is not None
-    said: dict[str, object] = {"sync_status": SyncStatus.ERROR, "commit": commit(1), **report}
+    said: dict[str, object] = {"sync_status": SyncState.ERROR, "commit": commit(1), **report}
     fleet.reports["lab"] = replace(before, **said)  # type: ignore[arg-type]  # a table of fields
     assert (fleet.decide().trouble is not None) is stops
 
 
 def test_a_stage_waits_for_verification_where_it_is_known() -> None:
-    fleet = PlayedFleet(("lab", "filler"), canary(Stage("pilot", ("lab",)), Stage("rest", ("filler",))))
+    fleet = PlayedFleet(
+        ("lab", "filler"), canary(StagePolicy("pilot", ("lab",)), StagePolicy("rest", ("filler",)))
+    )
     fleet.decide()
     fleet.sync("lab")
     report = fleet.reports["lab"]
@@ -205,7 +226,9 @@ def test_a_stage_waits_for_verification_where_it_is_known() -> None:
 
 
 def test_a_gateway_that_does_not_exist_is_named_and_waited_for() -> None:
-    fleet = PlayedFleet(("filler",), canary(Stage("pilot", ("ghost",)), Stage("rest", ("filler",))))
+    fleet = PlayedFleet(
+        ("filler",), canary(StagePolicy("pilot", ("ghost",)), StagePolicy("rest", ("filler",)))
+    )
     made = fleet.decide()
     assert fleet.has_it() == set()
     assert made.progress is not None
@@ -243,7 +266,7 @@ def test_a_new_leader_goes_on_where_the_old_one_was() -> None:
 
 def test_a_gateway_that_was_never_synced_is_not_held() -> None:
     fleet = PlayedFleet(FIVE, two_stages())
-    fleet.reports["plant"] = GatewayReport("plant", sync_status=SyncStatus.ERROR)
+    fleet.reports["plant"] = GatewayReport("plant", sync_status=SyncState.ERROR)
     fleet.reports["office"] = None
     fleet.decide()
     assert fleet.has_it() == {"lab", "plant", "office"}
@@ -259,9 +282,9 @@ def test_a_pod_that_restarts_as_the_commit_comes_keeps_its_place(passes: int) ->
         fleet.decide()
     fleet.number = 1
     fleet.decide()
-    assert fleet.told("plant") == Target(commit(0))
+    assert fleet.told("plant") == GatewayTarget(commit(0))
     assert fleet.has_it() == {"lab"}
-    fleet.reports["plant"] = GatewayReport("plant", sync_status=SyncStatus.PENDING)
+    fleet.reports["plant"] = GatewayReport("plant", sync_status=SyncState.PENDING)
     fleet.decide()
     assert fleet.has_it() == {"lab", "plant"}, "it says that it never had anything"
 
@@ -273,7 +296,7 @@ def test_who_is_on_the_way_to_the_commit_before_stays_on_it_when_the_next_one_co
     fleet.act("plant")
     fleet.number = 2
     fleet.decide()
-    assert fleet.told("plant") == Target(commit(1)), "and not back at commit 0"
+    assert fleet.told("plant") == GatewayTarget(commit(1)), "and not back at commit 0"
     assert fleet.has_it() == {"lab"}
 
 
@@ -281,7 +304,7 @@ def test_a_pod_that_is_replaced_comes_back_to_the_order_that_it_had() -> None:
     fleet = PlayedFleet(FIVE, two_stages())
     fleet.decide()
     held = fleet.told("plant")
-    assert held == Target(commit(0))
+    assert held == GatewayTarget(commit(0))
     fleet.names = FIVE[:3] + FIVE[4:]
     fleet.decide()
     assert fleet.told("plant") == held, "while it is away"
@@ -297,16 +320,22 @@ def test_a_pod_that_is_replaced_comes_back_to_the_order_that_it_had() -> None:
 
 
 def test_orders_are_found_again_when_gateways_begin_to_go_by_the_names_of_their_pods() -> None:
-    fleet = PlayedFleet(("lab", "plant"), canary(Stage("pilot", ("lab",))))
+    fleet = PlayedFleet(("lab", "plant"), canary(StagePolicy("pilot", ("lab",))))
     fleet.decide()
-    fleet.published = Metadata(commit=commit(1), targets={"plant": Target(commit(0))})
+    fleet.published = AgentMetadata(commit=commit(1), targets={"plant": GatewayTarget(commit(0))})
     pod = replace(fleet.gateway("plant"), target="plant-0")
-    assert Member(pod, commit(1), told_to(pod, fleet.published)).let_go is False
+    assert RolloutMember(pod, commit(1), told_to(pod, fleet.published)).let_go is False
 
 
 # Order.
 
-WEIGHTS = Deployment(order=(OrderEntry("plant", 100), OrderEntry("filler", 80), OrderEntry("packer", 80)))
+WEIGHTS = DeploymentPolicy(
+    order=(
+        GatewayOrderPolicy("plant", 100),
+        GatewayOrderPolicy("filler", 80),
+        GatewayOrderPolicy("packer", 80),
+    )
+)
 
 
 def test_the_heaviest_go_first_all_together_then_the_next() -> None:
@@ -326,8 +355,8 @@ def test_the_heaviest_go_first_all_together_then_the_next() -> None:
     assert fleet.last.trouble is None
 
 
-def entry(gateway: str, *before: str, weight: int = 0) -> OrderEntry:
-    return OrderEntry(gateway, weight, before)
+def entry(gateway: str, *before: str, weight: int = 0) -> GatewayOrderPolicy:
+    return GatewayOrderPolicy(gateway, weight, before)
 
 
 @pytest.mark.parametrize(
@@ -344,8 +373,8 @@ def entry(gateway: str, *before: str, weight: int = 0) -> OrderEntry:
         ),
     ],
 )
-def test_gateways_go_in_waves(order: list[OrderEntry], waves: list[str]) -> None:
-    fleet = PlayedFleet(tuple("abcd"), Deployment(order=tuple(order)))
+def test_gateways_go_in_waves(order: list[GatewayOrderPolicy], waves: list[str]) -> None:
+    fleet = PlayedFleet(tuple("abcd"), DeploymentPolicy(order=tuple(order)))
     gone: set[str] = set()
     for wave in waves:
         fleet.decide()
@@ -360,28 +389,28 @@ def test_gateways_go_in_waves(order: list[OrderEntry], waves: list[str]) -> None
     ("deployment", "profiles", "waits_for", "circle"),
     [
         pytest.param(
-            Deployment(order=(entry("a", "b"), entry("b", "a"))),
+            DeploymentPolicy(order=(entry("a", "b"), entry("b", "a"))),
             {},
             {},
             "a waits for b waits for a",
             id="edges",
         ),
         pytest.param(
-            Deployment(order=(entry("a", "b", weight=5),)),
+            DeploymentPolicy(order=(entry("a", "b", weight=5),)),
             {},
             {},
             "a waits for b waits for weight 5 waits for a",
             id="a weight against an edge",
         ),
         pytest.param(
-            Deployment(order=(entry("a", "b"),)),
+            DeploymentPolicy(order=(entry("a", "b"),)),
             {"a": "base", "b": "area"},
             {"base": (), "area": ("base",)},
             "a waits for b waits for SyncProfile base waits for a",
             id="a profile against an edge",
         ),
         pytest.param(
-            replace(canary(Stage("s1", ("a",)), Stage("s2", ("b",))), order=(entry("a", "b"),)),
+            replace(canary(StagePolicy("s1", ("a",)), StagePolicy("s2", ("b",))), order=(entry("a", "b"),)),
             {},
             {},
             "a waits for b waits for stage s1 waits for a",
@@ -390,7 +419,7 @@ def test_gateways_go_in_waves(order: list[OrderEntry], waves: list[str]) -> None
     ],
 )
 def test_a_circle_is_refused_and_spelt_out(
-    deployment: Deployment, profiles: dict[str, str], waits_for: dict[str, tuple[str, ...]], circle: str
+    deployment: DeploymentPolicy, profiles: dict[str, str], waits_for: dict[str, tuple[str, ...]], circle: str
 ) -> None:
     fleet = PlayedFleet(("a", "b"), deployment, profiles=profiles, waits_for=waits_for)
     made = fleet.decide()
@@ -402,8 +431,8 @@ def test_a_circle_is_refused_and_spelt_out(
 
 def test_whom_a_stage_depends_on_goes_with_it_if_it_is_in_none() -> None:
     """The papers' own example: plant is in no stage, and a gateway of the second stage depends on it."""
-    order = (OrderEntry("plant", 100), OrderEntry("filler", 80, ("plant",)))
-    stages = canary(Stage("pilot", ("lab",)), Stage("lines", ("filler", "packer")))
+    order = (GatewayOrderPolicy("plant", 100), GatewayOrderPolicy("filler", 80, ("plant",)))
+    stages = canary(StagePolicy("pilot", ("lab",)), StagePolicy("lines", ("filler", "packer")))
     fleet = PlayedFleet(FIVE, replace(stages, order=order))
     waves: list[set[str]] = []
     for _ in range(5):
@@ -416,7 +445,7 @@ def test_whom_a_stage_depends_on_goes_with_it_if_it_is_in_none() -> None:
 
 
 def test_a_gateway_that_is_missing_from_the_order_is_named() -> None:
-    fleet = PlayedFleet(("a",), Deployment(order=(entry("a", "ghost"),)))
+    fleet = PlayedFleet(("a",), DeploymentPolicy(order=(entry("a", "ghost"),)))
     assert fleet.decide().held[0].why == "gateway ghost, which does not exist"
 
 
@@ -424,7 +453,7 @@ def test_a_gateway_that_is_missing_from_the_order_is_named() -> None:
 
 
 def test_so_many_at_once_first_come_first_served() -> None:
-    fleet = PlayedFleet(tuple("abcdef"), rate_limit=RateLimit(max_concurrent=2))
+    fleet = PlayedFleet(tuple("abcdef"), rate_limit=RateLimitPolicy(max_concurrent=2))
     made = fleet.decide()
     assert fleet.has_it() == {"a", "b"}
     assert made.progress is not None
@@ -443,12 +472,12 @@ def test_without_a_limit_all_go_and_with_an_empty_one_half_of_them() -> None:
     fleet.decide()
     assert len(fleet.has_it()) == 5
     assert fleet.last.progress is None
-    assert (places_at_once(RateLimit(), 5), places_at_once(RateLimit(), 1)) == (2, 1)
-    assert places_at_once(RateLimit(max_concurrent=7), 1) == 7
+    assert (places_at_once(RateLimitPolicy(), 5), places_at_once(RateLimitPolicy(), 1)) == (2, 1)
+    assert places_at_once(RateLimitPolicy(max_concurrent=7), 1) == 7
 
 
 def test_so_many_a_minute_over_every_sixty_seconds() -> None:
-    fleet = PlayedFleet(tuple("abcdef"), rate_limit=RateLimit(max_concurrent=6, per_minute=2))
+    fleet = PlayedFleet(tuple("abcdef"), rate_limit=RateLimitPolicy(max_concurrent=6, per_minute=2))
     made = fleet.decide()
     assert (len(fleet.has_it()), made.begun) == (2, 2)
     fleet.sync()
@@ -462,29 +491,29 @@ def test_so_many_a_minute_over_every_sixty_seconds() -> None:
 @pytest.mark.parametrize(
     ("limit", "begun", "expected"),
     [
-        (RateLimit(), [], 1000),
-        (RateLimit(per_minute=3), [5.0], 2),
-        (RateLimit(per_minute=3), [62.0], 3),
-        (RateLimit(per_minute=60, burst=3), [], 3),
-        (RateLimit(per_minute=60, burst=3), [0.0, 0.0, 0.0], 0),
-        (RateLimit(per_minute=60, burst=3), [2.0, 2.0, 2.0], 2),
-        (RateLimit(burst=2), [10.0, 10.0], 0),
-        (RateLimit(burst=2), [40.0, 40.0], 0),
-        (RateLimit(per_minute=4, burst=2), [40.0, 40.0], 2),
+        (RateLimitPolicy(), [], 1000),
+        (RateLimitPolicy(per_minute=3), [5.0], 2),
+        (RateLimitPolicy(per_minute=3), [62.0], 3),
+        (RateLimitPolicy(per_minute=60, burst=3), [], 3),
+        (RateLimitPolicy(per_minute=60, burst=3), [0.0, 0.0, 0.0], 0),
+        (RateLimitPolicy(per_minute=60, burst=3), [2.0, 2.0, 2.0], 2),
+        (RateLimitPolicy(burst=2), [10.0, 10.0], 0),
+        (RateLimitPolicy(burst=2), [40.0, 40.0], 0),
+        (RateLimitPolicy(per_minute=4, burst=2), [40.0, 40.0], 2),
     ],
 )
-def test_the_room_that_a_minute_leaves(limit: RateLimit, begun: list[float], expected: int) -> None:
+def test_the_room_that_a_minute_leaves(limit: RateLimitPolicy, begun: list[float], expected: int) -> None:
     times = [BEGIN - timedelta(seconds=ago) for ago in begun]
     kept = recent([one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in times], BEGIN)
     assert room(limit, kept, BEGIN).places == expected
 
 
 def test_when_there_is_room_again_is_known() -> None:
-    assert room(RateLimit(per_minute=60, burst=1), [BEGIN], BEGIN) == Room(0, 1.0)
+    assert room(RateLimitPolicy(per_minute=60, burst=1), [BEGIN], BEGIN) == SyncCapacity(0, 1.0)
 
 
 def test_limits_count_over_commits_and_over_leaders() -> None:
-    fleet = PlayedFleet(tuple("abcd"), rate_limit=RateLimit(max_concurrent=4, per_minute=4))
+    fleet = PlayedFleet(tuple("abcd"), rate_limit=RateLimitPolicy(max_concurrent=4, per_minute=4))
     fleet.decide()
     fleet.sync()
     fleet.number = 2
@@ -493,7 +522,7 @@ def test_limits_count_over_commits_and_over_leaders() -> None:
 
 
 def test_a_queue_that_does_not_become_shorter_is_told_of_after_a_minute() -> None:
-    fleet = PlayedFleet(tuple("abc"), rate_limit=RateLimit(max_concurrent=1))
+    fleet = PlayedFleet(tuple("abc"), rate_limit=RateLimitPolicy(max_concurrent=1))
     assert not fleet.decide().growing
     assert not fleet.decide(after=59).growing
     assert fleet.decide(after=2).growing
@@ -508,8 +537,10 @@ def test_a_queue_that_does_not_become_shorter_is_told_of_after_a_minute() -> Non
 
 
 def test_a_stage_that_asks_for_it_waits_for_an_approval_of_its_own() -> None:
-    stages = canary(Stage("pilot", ("lab",)), Stage("lines", ("filler", "packer"), require_approval=True))
-    fleet = PlayedFleet(FIVE, stages, approval=Approval(timeout=600.0))
+    stages = canary(
+        StagePolicy("pilot", ("lab",)), StagePolicy("lines", ("filler", "packer"), require_approval=True)
+    )
+    fleet = PlayedFleet(FIVE, stages, approval=ApprovalPolicy(timeout=600.0))
     fleet.approve()  # before anything waits: it counts for nothing
     fleet.decide(after=5)
     assert fleet.has_it() == {"lab"}
@@ -517,8 +548,8 @@ def test_a_stage_that_asks_for_it_waits_for_an_approval_of_its_own() -> None:
     made = fleet.decide()
     assert made.approval is not None
     assert (made.approval.stage, made.approval.state) == ("lines", "Planning")
-    assert fleet.told("filler") == Target(commit(1), Mode.PLAN)
-    assert fleet.told("plant") == Target(commit(0)), "later stages plan nothing yet"
+    assert fleet.told("filler") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.told("plant") == GatewayTarget(commit(0)), "later stages plan nothing yet"
     fleet.sync()
     made = fleet.decide()
     assert made.approval is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stoker.api.meta import ObjectMeta
-from stoker.controller.sharding.division import SHARDS, Division, count_of, index_of
+from stoker.controller.sharding.division import SHARDS, ShardDivision, count_of, index_of
 from stoker.domain.shards import Shard, owner_of
 from stoker.kube.leader.lease import Lease, LeaseSpec
 
@@ -31,8 +31,8 @@ def lease(
     )
 
 
-def division(text: str, found: Lease | None = None) -> Division:
-    return Division(Shard.parse(text), found, 15)
+def division(text: str, found: Lease | None = None) -> ShardDivision:
+    return ShardDivision(Shard.parse(text), found, 15)
 
 
 def test_nothing_is_begun_before_a_look() -> None:

@@ -9,10 +9,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 
-from stoker.controller.sharding.division import SHARDS, Division
-from stoker.controller.sharding.peers import Lookout
+from stoker.controller.sharding.division import SHARDS, ShardDivision
+from stoker.controller.sharding.peers import ShardPeers
 from stoker.domain.shards import Shard
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
@@ -46,16 +46,16 @@ class Played:
         return web.json_response({"metadata": {"resourceVersion": "9"}, "items": said})
 
 
-async def looked(played: Played, division: Division, begun: list[bool]) -> list[str | None]:
+async def looked(played: Played, division: ShardDivision, begun: list[bool]) -> list[str | None]:
     """Until there is nothing more to look for; what was wrong in the meantime."""
     app = web.Application()
     app.router.add_get("/{path:.*}", played.answer)
     async with (
         TestServer(app) as server,
-        Client(ClusterConfig(str(server.make_url("/")).rstrip("/"))) as client,
+        KubeClient(ClusterConfig(str(server.make_url("/")).rstrip("/"))) as client,
     ):
         clock = ManualClock()
-        lookout = Lookout(client, "home", division, clock, lambda: begun.append(division.settled))
+        lookout = ShardPeers(client, "home", division, clock, lambda: begun.append(division.settled))
         task = asyncio.create_task(lookout.run())
         told: list[str | None] = []
 
@@ -74,7 +74,7 @@ async def looked(played: Played, division: Division, begun: list[bool]) -> list[
 
 async def test_where_all_divide_alike_one_look_is_enough() -> None:
     played, begun = Played([lease(1, "b", 2, "1"), lease(0, "a", 2, "2")]), list[bool]()
-    assert await looked(played, Division(Shard(0, 2), None, 15), begun) == [None]
+    assert await looked(played, ShardDivision(Shard(0, 2), None, 15), begun) == [None]
     assert (played.looks, begun) == (1, [True])
 
 
@@ -82,14 +82,14 @@ async def test_work_begins_with_the_first_look_and_again_with_each_shard_that_is
     old = [lease(0, "a", 2, "1"), lease(1, "b", 2, "2")]
     played = Played(old, old, [lease(0, "", 2, "3"), old[1]], [lease(0, "new", 3, "4"), lease(1, "", 2, "5")])
     begun: list[bool] = []
-    await looked(played, Division(Shard(2, 3), None, 15), begun)
+    await looked(played, ShardDivision(Shard(2, 3), None, 15), begun)
     assert (played.looks, begun) == (4, [False, False, True])
 
 
 async def test_nothing_is_begun_while_nobody_may_look_and_the_reason_can_be_had() -> None:
     played, begun = Played(403, 403, []), list[bool]()
     with capture_logs() as lines:
-        told = await looked(played, Division(Shard(0, 1), None, 15), begun)
+        told = await looked(played, ShardDivision(Shard(0, 1), None, 15), begun)
     assert told[-2:] == ["RBACDenied", None]
     assert begun == [True]
     assert [line["event"] for line in lines] == ["shards.unseen"], "said once, and not at each look"

@@ -9,7 +9,7 @@ import pytest
 from stoker.api.spec.status import RequestedRef
 from stoker.api.to_intent.annotation_requests import requests_of
 from stoker.controller.spec.effective_ref import (
-    Effective,
+    EffectiveRef,
     asked_by,
     asked_in,
     effective_ref,
@@ -18,8 +18,8 @@ from stoker.controller.spec.effective_ref import (
 )
 from stoker.domain.intent.annotation_requests import RefRequest
 from stoker.domain.refs import GitRef
-from stoker.webhooks.receiver.decide import Wish
-from stoker.webhooks.receiver.payloads import Caller
+from stoker.webhooks.receiver.decide import WebhookSyncRequest
+from stoker.webhooks.receiver.payloads import WebhookCaller
 
 MAIN, V1, V2 = GitRef("main"), GitRef("v1"), GitRef("v2")
 EIGHT = datetime(2026, 3, 2, 8, tzinfo=UTC)
@@ -33,46 +33,46 @@ def record(ref: str, spec_ref: str, at: str | None = AT) -> RequestedRef:
 @pytest.mark.parametrize(
     ("spec", "request_", "recorded", "expected"),
     [
-        pytest.param(MAIN, None, None, Effective(MAIN), id="nothing was asked for"),
-        pytest.param(MAIN, None, record("v1", "main"), Effective(MAIN), id="it was taken back"),
+        pytest.param(MAIN, None, None, EffectiveRef(MAIN), id="nothing was asked for"),
+        pytest.param(MAIN, None, record("v1", "main"), EffectiveRef(MAIN), id="it was taken back"),
         pytest.param(
-            MAIN, RefRequest(V1, EIGHT), None, Effective(V1, record("v1", "main")), id="a new one counts"
+            MAIN, RefRequest(V1, EIGHT), None, EffectiveRef(V1, record("v1", "main")), id="a new one counts"
         ),
         pytest.param(
             MAIN,
             RefRequest(V1, EIGHT),
             record("v1", "main"),
-            Effective(V1, record("v1", "main")),
+            EffectiveRef(V1, record("v1", "main")),
             id="it goes on counting",
         ),
         pytest.param(
             V2,
             RefRequest(V1, EIGHT),
             record("v1", "main"),
-            Effective(V2, expired=True),
+            EffectiveRef(V2, expired=True),
             id="the spec changed after it",
         ),
         pytest.param(
             V2,
             RefRequest(MAIN, EIGHT),
             record("v1", "main"),
-            Effective(MAIN, record("main", "v2")),
+            EffectiveRef(MAIN, record("main", "v2")),
             id="one that came after the change counts",
         ),
         pytest.param(
             V2,
             RefRequest(V1, datetime(2026, 3, 2, 9, tzinfo=UTC)),
             record("v1", "main"),
-            Effective(V1, record("v1", "v2", "2026-03-02T09:00:00.000000Z")),
+            EffectiveRef(V1, record("v1", "v2", "2026-03-02T09:00:00.000000Z")),
             id="the same ref asked for anew counts",
         ),
         pytest.param(
-            MAIN, RefRequest(V1), None, Effective(V1, record("v1", "main", None)), id="without a time"
+            MAIN, RefRequest(V1), None, EffectiveRef(V1, record("v1", "main", None)), id="without a time"
         ),
     ],
 )
 def test_a_request_counts_until_the_spec_changes_after_it(
-    spec: GitRef, request_: RefRequest | None, recorded: RequestedRef | None, expected: Effective
+    spec: GitRef, request_: RefRequest | None, recorded: RequestedRef | None, expected: EffectiveRef
 ) -> None:
     assert effective_ref(spec, request_, recorded) == expected
 
@@ -93,10 +93,12 @@ def test_who_asked_is_told_from_the_annotations() -> None:
 
 def test_a_nudge_does_not_bring_an_outlived_request_back_to_life() -> None:
     requested = {"stoker.io/requested-ref": "v1", "stoker.io/requested-at": AT}
-    nudged = requested | Wish(Caller.GITHUB).annotations("stoker.io", datetime(2026, 3, 2, 9, tzinfo=UTC))
+    nudged = requested | WebhookSyncRequest(WebhookCaller.GITHUB).annotations(
+        "stoker.io", datetime(2026, 3, 2, 9, tzinfo=UTC)
+    )
     assert asked_in(nudged, "stoker.io") != asked_in(requested, "stoker.io")
     request, _ = requests_of(nudged, "stoker.io")
-    assert effective_ref(V2, request.ref, record("v1", "main")) == Effective(V2, expired=True)
+    assert effective_ref(V2, request.ref, record("v1", "main")) == EffectiveRef(V2, expired=True)
 
 
 def test_what_takes_a_request_away_leaves_nothing_of_it() -> None:

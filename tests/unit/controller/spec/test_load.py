@@ -9,11 +9,11 @@ import pytest
 
 from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES
 from stoker.api.to_intent.inheritance import installation_defaults
-from stoker.controller.cache.informers import Observed, Scope
+from stoker.controller.cache.informers import ControllerInformers, WatchScope
 from stoker.controller.cache.objects import ResourceKey, keep_object
-from stoker.controller.spec.load import Understanding
+from stoker.controller.spec.load import SpecLoader
 from stoker.domain.clock import SystemClock
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.watch.store import ObjectKey
 
@@ -38,7 +38,9 @@ OWN: dict[str, Any] = {
 def test_the_names_of_all_secrets_that_spec_base_and_defaults_name(
     spec: dict[str, Any], names: tuple[str, ...]
 ) -> None:
-    observed = Observed(Client(ClusterConfig("http://127.0.0.1:9")), Scope("home"), SystemClock())
+    observed = ControllerInformers(
+        KubeClient(ClusterConfig("http://127.0.0.1:9")), WatchScope("home"), SystemClock()
+    )
     meta = {"name": "base", "namespace": "shared", "annotations": {ALLOWED_NAMESPACES: "plant"}}
     (bases,) = observed.bases.reflectors
     raw = msgspec.json.encode({"metadata": meta, "spec": BASE})
@@ -47,5 +49,5 @@ def test_the_names_of_all_secrets_that_spec_base_and_defaults_name(
     bases.store.put(ObjectKey("shared", "base"), entry)
     kept = keep_object(msgspec.json.encode({"metadata": {"name": "s", "namespace": "plant"}, "spec": spec}))
     key = ResourceKey("IgnitionSync", ObjectKey("plant", "s"))
-    understood = Understanding(observed, installation_defaults(DEFAULTS)).of(key, kept)
+    understood = SpecLoader(observed, installation_defaults(DEFAULTS)).of(key, kept)
     assert understood.secret_names == names

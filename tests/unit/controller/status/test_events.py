@@ -6,9 +6,15 @@ import json
 from typing import Any
 
 from stoker.api.meta import Condition
-from stoker.api.spec.status import DriftRestored, GatewayStatus, Quarantine, RequestedRef, SyncStatus
+from stoker.api.spec.status import (
+    DriftRestoreStatus,
+    GatewayStatus,
+    QuarantineStatus,
+    RequestedRef,
+    SyncStatus,
+)
 from stoker.controller.cache.objects import ResourceKey, keep_object
-from stoker.controller.context import Context
+from stoker.controller.context import ReconcileContext
 from stoker.controller.status.events import events_of
 from stoker.kube.watch.store import ObjectKey
 
@@ -32,7 +38,7 @@ def status(*conditions: tuple[str, str, str], **more: Any) -> SyncStatus:
 
 def told(before: SyncStatus, after: SyncStatus) -> list[tuple[str, str]]:
     kept = keep_object(json.dumps({"metadata": {"name": "line", "namespace": "plant"}}).encode())
-    return [(str(one.type), str(one.reason)) for one in events_of(Context(KEY, kept, before), after)]
+    return [(str(one.type), str(one.reason)) for one in events_of(ReconcileContext(KEY, kept, before), after)]
 
 
 def gateway(**more: Any) -> GatewayStatus:
@@ -98,7 +104,7 @@ def test_gateways_are_told_of_when_they_arrive_and_when_they_fail() -> None:
 def test_skipped_content_is_told_by_name_when_it_changes() -> None:
     def messages(before: GatewayStatus, after: GatewayStatus) -> list[str]:
         kept = keep_object(json.dumps({"metadata": {"name": "line", "namespace": "plant"}}).encode())
-        context = Context(KEY, kept, status(discovered_gateways=(before,)))
+        context = ReconcileContext(KEY, kept, status(discovered_gateways=(before,)))
         return [one.message for one in events_of(context, status(discovered_gateways=(after,)))]
 
     links = gateway(skipped=("s/a: is a symlink", "s/b: is a symlink"), skipped_total=3)
@@ -139,7 +145,7 @@ def test_the_whole_fleet_is_told_of_once() -> None:
 
 def test_files_that_were_put_back_are_told_once_each_time() -> None:
     def restored(at: str) -> SyncStatus:
-        done = DriftRestored(files=1, paths=("projects/filler/project.json",), restored_at=at)
+        done = DriftRestoreStatus(files=1, paths=("projects/filler/project.json",), restored_at=at)
         return status(discovered_gateways=(gateway(drift_restored=done),))
 
     well, once = status(discovered_gateways=(gateway(),)), restored("2026-03-02T08:15:00Z")
@@ -149,7 +155,7 @@ def test_files_that_were_put_back_are_told_once_each_time() -> None:
 
 
 def test_a_commit_that_was_taken_back_is_told_once() -> None:
-    held = Quarantine(
+    held = QuarantineStatus(
         commit=NEW, reason="ScanFailureAutoRollback", message="no scan", since="2026-03-02T08:15:00Z"
     )
     well, back = (
@@ -159,7 +165,7 @@ def test_a_commit_that_was_taken_back_is_told_once() -> None:
     assert told(well, back) == [("Warning", "ScanFailureAutoRollback")]
     assert told(back, back) == []
     assert told(back, well) == []
-    other = Quarantine(commit=NEW, reason="AutoRollback", since="2026-03-02T09:15:00Z")
+    other = QuarantineStatus(commit=NEW, reason="AutoRollback", since="2026-03-02T09:15:00Z")
     assert told(back, status(discovered_gateways=(gateway(quarantine=other),))) == [
         ("Warning", "AutoRollback")
     ]

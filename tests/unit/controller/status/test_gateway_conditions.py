@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.controller.cache.gateways import Fleet, Gateway
-from stoker.controller.cache.pods import AgentState, SeenPod
-from stoker.controller.rollout import Held, Release
+from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
+from stoker.controller.cache.pods import AgentState, CachedPod
+from stoker.controller.rollout import HeldGateway, RolloutDecision
 from stoker.controller.status import gateway_conditions
-from stoker.domain.protocol import DriftFound, GatewayReport, PendingPlan, Quarantine, SyncStatus
+from stoker.domain.protocol import DriftReport, GatewayReport, PendingPlanReport, QuarantineReport, SyncState
 
 COMMIT = "a" * 40
 
 
-def gateway(name: str, agent: AgentState = AgentState.READY, override: str = "", **said: Any) -> Gateway:
+def gateway(name: str, agent: AgentState = AgentState.READY, override: str = "", **said: Any) -> FleetGateway:
     report = GatewayReport(name, pod_name=name, **said) if said else None
-    pod = SeenPod(name, "plant", {}, {}, "default", agent)
-    return Gateway(pod, name, name, override=override, report=report, target=name)
+    pod = CachedPod(name, "plant", {}, {}, "default", agent)
+    return FleetGateway(pod, name, name, override=override, report=report, target=name)
 
 
-def synced(name: str, **more: Any) -> Gateway:
-    return gateway(name, sync_status=SyncStatus.SYNCED, synced_commit=COMMIT, synced_ref="main", **more)
+def synced(name: str, **more: Any) -> FleetGateway:
+    return gateway(name, sync_status=SyncState.SYNCED, synced_commit=COMMIT, synced_ref="main", **more)
 
 
-def fleet(*gateways: Gateway) -> Fleet:
-    return Fleet(gateways)
+def fleet(*gateways: FleetGateway) -> GatewayFleet:
+    return GatewayFleet(gateways)
 
 
 def test_the_message_always_begins_with_how_many_are_synced() -> None:
@@ -38,7 +38,7 @@ def test_the_message_always_begins_with_how_many_are_synced() -> None:
         "GatewaysSynced",
         "1 of 1 gateways synced",
     )
-    late = gateway("b", sync_status=SyncStatus.SYNCING, synced_commit="b" * 40)
+    late = gateway("b", sync_status=SyncState.SYNCING, synced_commit="b" * 40)
     said = gateway_conditions.all_synced(fleet(synced("a"), late), COMMIT, "2026-03-02T08:15:00Z")
     assert said[1:] == (
         False,
@@ -48,9 +48,7 @@ def test_the_message_always_begins_with_how_many_are_synced() -> None:
 
 
 def test_a_gateway_that_failed_is_named_first_with_its_own_words() -> None:
-    failed = gateway(
-        "z", sync_status=SyncStatus.ERROR, reason="SourceEmpty", error_message="nothing is there"
-    )
+    failed = gateway("z", sync_status=SyncState.ERROR, reason="SourceEmpty", error_message="nothing is there")
     said = gateway_conditions.all_synced(fleet(gateway("a"), failed), COMMIT)
     assert said.reason == "SyncFailed"
     assert said.message == (
@@ -86,7 +84,7 @@ def test_a_missing_agent_is_wrong_and_an_outdated_one_is_only_told_of() -> None:
 
 def test_skew_is_another_ref_than_the_resources() -> None:
     own = synced("own", override="v1")
-    other = Gateway(
+    other = FleetGateway(
         own.pod, "own", "own", override="v1", report=GatewayReport("own", synced_ref="v1"), target=""
     )
     assert gateway_conditions.skew(fleet(synced("a")), "main")[1:3] == (False, "NoneFound")
@@ -98,13 +96,13 @@ def test_skew_is_another_ref_than_the_resources() -> None:
 
 
 def test_drift_plans_and_doubts_name_their_gateways() -> None:
-    drifted = synced("d", drift=DriftFound(4, ("a", "b", "c", "d")))
+    drifted = synced("d", drift=DriftReport(4, ("a", "b", "c", "d")))
     assert (
         gateway_conditions.drift(fleet(drifted)).message
         == "somebody else changed files of d (4 files: a, b, c)"
     )
-    assert gateway_conditions.drift(fleet(synced("a", drift=DriftFound(0))))[1] is False
-    waiting = synced("p", pending_plan=PendingPlan("0123456789abcdef", "DeletionBudgetExceeded"))
+    assert gateway_conditions.drift(fleet(synced("a", drift=DriftReport(0))))[1] is False
+    waiting = synced("p", pending_plan=PendingPlanReport("0123456789abcdef", "DeletionBudgetExceeded"))
     assert gateway_conditions.pending(fleet(waiting)).message == (
         "a plan waits on p (0123456789abcdef: DeletionBudgetExceeded)"
     )
@@ -123,9 +121,12 @@ def test_drift_plans_and_doubts_name_their_gateways() -> None:
 
 
 def test_dependencies_are_a_condition_only_where_there_are_some() -> None:
-    assert gateway_conditions.dependencies(Release())[1] is None
-    assert gateway_conditions.dependencies(Release(ordered=True))[1:3] == (True, "DependenciesSatisfied")
-    held = Release(held=(Held("a", "b of SyncProfile base"),), ordered=True)
+    assert gateway_conditions.dependencies(RolloutDecision())[1] is None
+    assert gateway_conditions.dependencies(RolloutDecision(ordered=True))[1:3] == (
+        True,
+        "DependenciesSatisfied",
+    )
+    held = RolloutDecision(held=(HeldGateway("a", "b of SyncProfile base"),), ordered=True)
     assert gateway_conditions.dependencies(held)[1:] == (
         False,
         "DependencyWaiting",
@@ -134,11 +135,11 @@ def test_dependencies_are_a_condition_only_where_there_are_some() -> None:
 
 
 def test_a_commit_that_a_gateway_did_not_bear_is_told_until_it_is_let_go() -> None:
-    held = Quarantine(COMMIT, "AutoRollback", "commit aaaaaaaa was taken back: projects/x: not shown")
+    held = QuarantineReport(COMMIT, "AutoRollback", "commit aaaaaaaa was taken back: projects/x: not shown")
     said = gateway_conditions.taken_back(fleet(synced("a"), synced("b", quarantine=held)), on=True)
     assert (said.type, said.status, said.reason) == ("AutoRollbackPerformed", True, "AutoRollback")
     assert "b (commit aaaaaaaa was taken back: projects/x: not shown)" in said.message
-    scan = Quarantine(COMMIT, "ScanFailureAutoRollback")
+    scan = QuarantineReport(COMMIT, "ScanFailureAutoRollback")
     assert gateway_conditions.taken_back(fleet(synced("a", quarantine=scan)), on=False).reason == scan.reason
     assert gateway_conditions.taken_back(fleet(synced("a")), on=True).status is False
     assert gateway_conditions.taken_back(fleet(synced("a")), on=False).status is None

@@ -8,32 +8,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from stoker.controller.cache.gateways import Gateway
-from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.controller.cache.gateways import FleetGateway
+from stoker.controller.cache.pods import AgentState, CachedPod
 from stoker.controller.status.gateways import MAX_BYTES, gateway_statuses, last_sync, rollback_outcome
 from stoker.domain.protocol import (
-    Diff,
-    DriftFound,
-    FileChange,
+    DiffReport,
+    DriftReport,
+    FileChangeReport,
     GatewayReport,
-    HistoryEntry,
-    PendingPlan,
-    RollbackOutcome,
+    HistoryEntryReport,
+    PendingPlanReport,
+    RollbackReport,
     RollbackRequest,
-    SnapshotTaken,
-    SyncStatus,
+    SnapshotReport,
+    SyncState,
 )
 
 AT = "2026-03-02T08:15:00Z"
 
 
-def gateway(name: str, report: GatewayReport | None, agent: AgentState = AgentState.READY) -> Gateway:
-    return Gateway(SeenPod(name, "plant", {}, {}, "default", agent), name, name, report=report, target=name)
+def gateway(name: str, report: GatewayReport | None, agent: AgentState = AgentState.READY) -> FleetGateway:
+    return FleetGateway(
+        CachedPod(name, "plant", {}, {}, "default", agent), name, name, report=report, target=name
+    )
 
 
 def report(name: str = "g", **more: Any) -> GatewayReport:
     said: dict[str, Any] = {
-        "sync_status": SyncStatus.SYNCED,
+        "sync_status": SyncState.SYNCED,
         "synced_commit": "a" * 40,
         "synced_at": AT,
         **more,
@@ -45,9 +47,9 @@ def test_a_report_becomes_an_entry() -> None:
     said = report(
         files_added=1,
         files_changed=1,
-        drift=DriftFound(2, ("a", "b"), AT),
-        pending_plan=PendingPlan("0123456789abcdef", "DeletionBudgetExceeded", files_deleted=60),
-        history=(HistoryEntry(AT, "a" * 40, "main", 1, ("site",), "1.5s", "success"),),
+        drift=DriftReport(2, ("a", "b"), AT),
+        pending_plan=PendingPlanReport("0123456789abcdef", "DeletionBudgetExceeded", files_deleted=60),
+        history=(HistoryEntryReport(AT, "a" * 40, "main", 1, ("site",), "1.5s", "success"),),
     )
     (entry,) = gateway_statuses([gateway("g", said)], "plant")
     assert (entry.name, entry.pod_name, entry.namespace) == ("g", "g", "plant")
@@ -61,10 +63,18 @@ def test_a_report_becomes_an_entry() -> None:
 
 
 def test_what_each_sync_changed_stands_in_its_history() -> None:
-    diff = Diff(
-        "a" * 40, "b" * 40, 1, 2, 0, ("site",), (FileChange("p/a", "added"), FileChange("p/b", "eaten"))
+    diff = DiffReport(
+        "a" * 40,
+        "b" * 40,
+        1,
+        2,
+        0,
+        ("site",),
+        (FileChangeReport("p/a", "added"), FileChangeReport("p/b", "eaten")),
     )
-    said = report(history=(HistoryEntry(AT, "b" * 40, diff=diff, snapshot_id="site-1"),), waits_until=AT)
+    said = report(
+        history=(HistoryEntryReport(AT, "b" * 40, diff=diff, snapshot_id="site-1"),), waits_until=AT
+    )
     (entry,) = gateway_statuses([gateway("g", said)], "plant")
     assert entry.waits_until == AT
     assert entry.sync_history is not None
@@ -80,8 +90,8 @@ def test_what_each_sync_changed_stands_in_its_history() -> None:
 def test_what_the_schema_would_refuse_is_left_out() -> None:
     bad = report(
         synced_at="yesterday",
-        drift=DriftFound(1, (), "never"),
-        history=(HistoryEntry("soon"), HistoryEntry(AT)),
+        drift=DriftReport(1, (), "never"),
+        history=(HistoryEntryReport("soon"), HistoryEntryReport(AT)),
         reason="x" * 500,
     )
     (entry,) = gateway_statuses([gateway("g", bad)], "plant")
@@ -107,7 +117,9 @@ def test_who_has_not_reported_says_why() -> None:
 
 
 def test_a_thousand_gateways_fit_and_history_goes_first() -> None:
-    entries = tuple(HistoryEntry(AT, "a" * 40, "main", 3, ("site",) * 5, "1s", "success") for _ in range(10))
+    entries = tuple(
+        HistoryEntryReport(AT, "a" * 40, "main", 3, ("site",) * 5, "1s", "success") for _ in range(10)
+    )
     said = report(history=entries, projects_synced=tuple(f"project-{n}" for n in range(20)))
     few = gateway_statuses([gateway(f"g{n}", said) for n in range(20)], "plant")
     assert all(entry.sync_history for entry in few)
@@ -134,7 +146,7 @@ def test_a_way_back_succeeded_when_it_did_so_everywhere() -> None:
 
     def outcome(*results: str) -> str:
         gateways = [
-            gateway(f"g{n}", report(rollback=RollbackOutcome("v1", result) if result else None))
+            gateway(f"g{n}", report(rollback=RollbackReport("v1", result) if result else None))
             for n, result in enumerate(results)
         ]
         made = rollback_outcome(asked, gateways)
@@ -153,7 +165,7 @@ def test_a_way_back_to_a_snapshot_is_the_business_of_the_gateway_that_it_names()
 
     def outcome(**said: str) -> tuple[str, str | None]:
         gateways = [
-            gateway(name, report(rollback=RollbackOutcome(asked.id, result) if result else None))
+            gateway(name, report(rollback=RollbackReport(asked.id, result) if result else None))
             for name, result in said.items()
         ]
         made = rollback_outcome(asked, gateways)
@@ -172,7 +184,7 @@ def test_a_way_back_to_a_snapshot_is_the_business_of_the_gateway_that_it_names()
     ("size", "said"), [(0, "0B"), (999, "999B"), (1500, "2kB"), (180_400_000, "180MB"), (3 * 10**9, "3GB")]
 )
 def test_what_there_is_to_go_back_to_stands_in_the_status(size: int, said: str) -> None:
-    taken = SnapshotTaken("a-20260301-100000", size, AT)
+    taken = SnapshotReport("a-20260301-100000", size, AT)
     (entry,) = gateway_statuses([gateway("a", report(last_snapshot=taken, snapshots_kept=3))], "plant")
     assert entry.last_snapshot is not None
     assert (entry.last_snapshot.id, entry.last_snapshot.size) == ("a-20260301-100000", said)

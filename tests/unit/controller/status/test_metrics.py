@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stoker.api.meta import Condition
-from stoker.api.spec.status import GatewayStatus, Quarantine, SyncStatus
+from stoker.api.spec.status import GatewayStatus, QuarantineStatus, SyncStatus
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.status.metrics import Meter
+from stoker.controller.status.metrics import ControllerMetrics
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.metrics import Metrics
 
@@ -24,7 +24,7 @@ class Site:
 
     def __init__(self) -> None:
         self.metrics = Metrics()
-        self.meter = Meter(self.metrics)
+        self.meter = ControllerMetrics(self.metrics)
         self._last = SyncStatus()
 
     def write(self, *gateways: GatewayStatus, scans: Mapping[str, tuple[str, ...]] | None = None) -> None:
@@ -69,13 +69,13 @@ def test_answers_to_scans_are_measured_once_for_each_sync(site: Site) -> None:
 
 
 def test_a_commit_that_was_taken_back_counts_once(site: Site) -> None:
-    taken = Quarantine(commit="a" * 40, reason="ScanFailureAutoRollback", since="2026-03-02T08:15:04Z")
+    taken = QuarantineStatus(commit="a" * 40, reason="ScanFailureAutoRollback", since="2026-03-02T08:15:04Z")
     name, of = "ignition_sync_rollback_triggered_total", 'cr="line",gateway="north",namespace="plant"'
     site.write(gateway())
     site.write(gateway(quarantine=taken))
     site.write(gateway(quarantine=taken))
     assert site.series(name) == {f'{of},reason="ScanFailureAutoRollback"': 1}
-    site.write(gateway(quarantine=Quarantine(commit="b" * 40, reason="said by a stranger")))
+    site.write(gateway(quarantine=QuarantineStatus(commit="b" * 40, reason="said by a stranger")))
     assert site.series(name) == {f'{of},reason="ScanFailureAutoRollback"': 1, f'{of},reason=""': 1}
 
 

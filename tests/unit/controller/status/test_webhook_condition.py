@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.controller.status.webhook_condition import Standing, standing
-from stoker.domain.intent.delivery import Receiver
+from stoker.controller.status.webhook_condition import WebhookCondition, standing
+from stoker.domain.intent.delivery import ReceiverPolicy
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 
@@ -16,33 +16,33 @@ TOKEN = SecretKey("hook", "token")
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [
-        (Receiver(enabled=False, hmac_key=KEY), Reason.WEBHOOK_DISABLED),
-        (Receiver(port=9000, hmac_key=KEY), Reason.PORT_MISMATCH),
-        (Receiver(), Reason.NO_CREDENTIAL),
+        (ReceiverPolicy(enabled=False, hmac_key=KEY), Reason.WEBHOOK_DISABLED),
+        (ReceiverPolicy(port=9000, hmac_key=KEY), Reason.PORT_MISMATCH),
+        (ReceiverPolicy(), Reason.NO_CREDENTIAL),
     ],
 )
-def test_what_is_missing_is_the_reason(wanted: Receiver, reason: Reason) -> None:
+def test_what_is_missing_is_the_reason(wanted: ReceiverPolicy, reason: Reason) -> None:
     found = standing(wanted, port=8443)
     assert not found.ready
     assert found.reason is reason
 
 
-@pytest.mark.parametrize("wanted", [Receiver(hmac_key=KEY), Receiver(bearer=TOKEN)])
-def test_one_credential_is_enough_and_the_message_names_the_port(wanted: Receiver) -> None:
-    assert standing(wanted, port=8443) == Standing(
+@pytest.mark.parametrize("wanted", [ReceiverPolicy(hmac_key=KEY), ReceiverPolicy(bearer=TOKEN)])
+def test_one_credential_is_enough_and_the_message_names_the_port(wanted: ReceiverPolicy) -> None:
+    assert standing(wanted, port=8443) == WebhookCondition(
         True, Reason.LISTENER_ACTIVE, "Webhook listener active on port 8443"
     )
 
 
 def test_a_key_of_the_operator_serves_resources_without_one() -> None:
-    assert standing(Receiver(), port=8443, operator_key=True).ready
+    assert standing(ReceiverPolicy(), port=8443, operator_key=True).ready
 
 
 def test_a_secret_that_is_not_there_is_named() -> None:
-    found = standing(Receiver(hmac_key=KEY, bearer=TOKEN), port=8443, missing={TOKEN})
+    found = standing(ReceiverPolicy(hmac_key=KEY, bearer=TOKEN), port=8443, missing={TOKEN})
     assert found.reason is Reason.SECRET_NOT_FOUND
     assert "'hook' with key 'token'" in found.message
 
 
 def test_a_receiver_that_is_off_serves_nobody() -> None:
-    assert standing(Receiver(hmac_key=KEY), port=None).reason is Reason.LISTENER_OFF
+    assert standing(ReceiverPolicy(hmac_key=KEY), port=None).reason is Reason.LISTENER_OFF

@@ -15,14 +15,14 @@ from stoker.dashboard.cluster.authenticator import (
     KNOWN_SECONDS,
     QUESTIONS_A_SECOND,
     SOON_SECONDS,
-    ClusterGate,
+    ClusterAuth,
 )
 from stoker.dashboard.cluster.kinds import ACTED_ON, ALL, PAUSE_MAP
 from stoker.dashboard.cluster.permissions import buttons, sees
-from stoker.dashboard.interfaces import Refused, Visitor
+from stoker.dashboard.interfaces import ActionRefused, Visitor
 from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
@@ -94,18 +94,18 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def gate(api: ApiServer, clock: ManualClock) -> AsyncIterator[ClusterGate]:
-    async with Client(ClusterConfig(api.url)) as client:
-        yield ClusterGate(client, Places(), "stoker-system", clock)
+async def gate(api: ApiServer, clock: ManualClock) -> AsyncIterator[ClusterAuth]:
+    async with KubeClient(ClusterConfig(api.url)) as client:
+        yield ClusterAuth(client, Places(), "stoker-system", clock)
 
 
-async def admitted(gate: ClusterGate, token: str) -> Visitor:
+async def admitted(gate: ClusterAuth, token: str) -> Visitor:
     visitor = await gate.admit(Secret(token))
     assert visitor is not None
     return visitor
 
 
-async def look(gate: ClusterGate, token: str) -> None:
+async def look(gate: ClusterAuth, token: str) -> None:
     await gate.sight(await admitted(gate, token))
 
 
@@ -114,7 +114,7 @@ ONCE = len(ALL) * (1 + PLACES) + 1
 
 
 async def test_fifty_pages_of_somebody_without_rights_cost_what_one_costs(
-    gate: ClusterGate, api: ApiServer, clock: ManualClock
+    gate: ClusterAuth, api: ApiServer, clock: ManualClock
 ) -> None:
     await asyncio.gather(*(look(gate, "ann.a") for _ in range(25)))
     for number in range(25):
@@ -129,7 +129,7 @@ async def test_fifty_pages_of_somebody_without_rights_cost_what_one_costs(
 
 
 async def test_a_right_that_was_taken_away_is_gone_within_seconds_for_few_questions(
-    gate: ClusterGate, api: ApiServer, clock: ManualClock
+    gate: ClusterAuth, api: ApiServer, clock: ManualClock
 ) -> None:
     api.allowed = {("list", "stokers", "line-3"), ("patch", "stokers", "line-3")}
     visitor = await admitted(gate, "ann.a")
@@ -150,7 +150,7 @@ async def test_a_right_that_was_taken_away_is_gone_within_seconds_for_few_questi
 
 
 async def test_a_token_that_was_taken_back_is_noticed_within_seconds(
-    gate: ClusterGate, api: ApiServer, clock: ManualClock
+    gate: ClusterAuth, api: ApiServer, clock: ManualClock
 ) -> None:
     visitor = await admitted(gate, "ann.a")
     await gate.sight(visitor)
@@ -158,7 +158,7 @@ async def test_a_token_that_was_taken_back_is_noticed_within_seconds(
     api.strangers = True
     await clock.advance(SOON_SECONDS)
     for _ in range(2):
-        with pytest.raises(Refused, match="no longer good"):
+        with pytest.raises(ActionRefused, match="no longer good"):
             await gate.sight(visitor)
         assert gate.known(Secret("ann.a")) is None, "and nobody comes in by it"
 
@@ -173,7 +173,7 @@ async def test_a_token_that_was_taken_back_is_noticed_within_seconds(
     ],
 )
 async def test_whatever_was_granted_is_gone_within_seconds_of_being_taken_away(
-    gate: ClusterGate, api: ApiServer, clock: ManualClock, right: tuple[str, str, str]
+    gate: ClusterAuth, api: ApiServer, clock: ManualClock, right: tuple[str, str, str]
 ) -> None:
     nothing = await gate.sight(await admitted(gate, "bob.a"))
     api.allowed = {right}
@@ -186,7 +186,7 @@ async def test_whatever_was_granted_is_gone_within_seconds_of_being_taken_away(
 
 
 async def test_who_has_very_many_rights_is_not_asked_about_each_every_few_seconds(
-    gate: ClusterGate, api: ApiServer, clock: ManualClock
+    gate: ClusterAuth, api: ApiServer, clock: ManualClock
 ) -> None:
     api.allowed = {("list", one.plural, f"line-{place}") for one in ALL.values() for place in range(PLACES)}
     ann = await admitted(gate, "ann.a")
@@ -201,7 +201,7 @@ async def test_who_has_very_many_rights_is_not_asked_about_each_every_few_second
 
 
 async def test_a_question_without_an_answer_is_asked_again_and_keeps_nobody_else_out(
-    gate: ClusterGate, api: ApiServer
+    gate: ClusterAuth, api: ApiServer
 ) -> None:
     ann, bob = await admitted(gate, "ann.a"), await admitted(gate, "bob.a")
     api.deaf, api.allowed = True, {("list", "stokers", "")}
@@ -213,7 +213,7 @@ async def test_a_question_without_an_answer_is_asked_again_and_keeps_nobody_else
 
 
 async def test_it_remembers_so_many_people_and_no_more(
-    gate: ClusterGate, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+    gate: ClusterAuth, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stoker.dashboard.cluster.authenticator.MOST_KNOWN", 2)
     for name in ("ann", "bob", "eve"):
@@ -229,7 +229,7 @@ async def test_it_remembers_so_many_people_and_no_more(
 
 
 async def test_with_very_many_people_each_is_asked_about_less_often(
-    gate: ClusterGate, api: ApiServer, clock: ManualClock
+    gate: ClusterAuth, api: ApiServer, clock: ManualClock
 ) -> None:
     api.allowed = {("list", plural, "") for plural in ("stokers", "ignitionsyncs", "gitdestinations")}
     await asyncio.gather(*(look(gate, f"user{number}.a") for number in range(150)))
@@ -242,7 +242,7 @@ async def test_with_very_many_people_each_is_asked_about_less_often(
     assert api.asked.total() == asked + 4
 
 
-async def test_one_who_leaves_takes_the_answer_from_nobody(gate: ClusterGate, api: ApiServer) -> None:
+async def test_one_who_leaves_takes_the_answer_from_nobody(gate: ClusterAuth, api: ApiServer) -> None:
     impatient, patient = (asyncio.create_task(look(gate, "ann.a")) for _ in range(2))
     await eventually_async(lambda: api.asked["subjectaccessreviews"] > 0)
     impatient.cancel()
@@ -251,7 +251,7 @@ async def test_one_who_leaves_takes_the_answer_from_nobody(gate: ClusterGate, ap
 
 
 async def test_what_the_api_server_says_of_itself_is_for_the_log(
-    gate: ClusterGate, api: ApiServer, clock: ManualClock, capfd: pytest.CaptureFixture[str]
+    gate: ClusterAuth, api: ApiServer, clock: ManualClock, capfd: pytest.CaptureFixture[str]
 ) -> None:
     api.broken = True
     with pytest.raises(Retry, match="the API server could not be asked") as error:
@@ -270,7 +270,7 @@ async def test_what_the_api_server_says_of_itself_is_for_the_log(
 
 
 async def test_a_token_is_remembered_for_half_a_minute_and_no_longer(
-    gate: ClusterGate, api: ApiServer, clock: ManualClock
+    gate: ClusterAuth, api: ApiServer, clock: ManualClock
 ) -> None:
     token = Secret("ann.a")
     assert gate.known(token) is None
@@ -284,29 +284,29 @@ async def test_a_token_is_remembered_for_half_a_minute_and_no_longer(
     assert await gate.admit(token) is None
 
 
-async def test_a_token_that_is_somebody_elses_by_now_shows_nothing(gate: ClusterGate) -> None:
+async def test_a_token_that_is_somebody_elses_by_now_shows_nothing(gate: ClusterAuth) -> None:
     visitor = await admitted(gate, "ann.a")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ActionRefused) as refused:
         await gate.sight(visitor._replace(name="bob"))
     assert refused.value.status == 401
 
 
 @pytest.mark.parametrize("text", ["", "two\nlines", "ann.\x00", "gr\u00f6\u00dfe", "a" * (LONGEST_TOKEN + 1)])
 async def test_what_cannot_be_a_token_is_not_even_asked_about(
-    gate: ClusterGate, api: ApiServer, text: str
+    gate: ClusterAuth, api: ApiServer, text: str
 ) -> None:
     assert await gate.admit(Secret(text)) is None
     assert not api.asked
     assert await gate.admit(Secret("a" * LONGEST_TOKEN)) is not None
 
 
-async def test_who_has_no_name_is_nobody(gate: ClusterGate, api: ApiServer) -> None:
+async def test_who_has_no_name_is_nobody(gate: ClusterAuth, api: ApiServer) -> None:
     assert await gate.admit(Secret(".a")) is None
     assert api.asked["tokenreviews"] == 1
 
 
 async def test_the_api_server_is_asked_about_the_whole_person_and_exactly_that(
-    gate: ClusterGate, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+    gate: ClusterAuth, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await look(gate, "ann.a")
     asked = [spec.pop("resourceAttributes") for spec in api.specs]
@@ -324,7 +324,7 @@ async def test_the_api_server_is_asked_about_the_whole_person_and_exactly_that(
 
 
 async def test_the_same_name_with_other_groups_sees_nothing_by_what_is_known_of_it(
-    gate: ClusterGate, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+    gate: ClusterAuth, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.allowed = {("list", "stokers", "")}
     assert sees(await gate.sight(await admitted(gate, "ann.a")), "Stoker", "line-3")
@@ -334,7 +334,7 @@ async def test_the_same_name_with_other_groups_sees_nothing_by_what_is_known_of_
 
 
 async def test_who_may_stop_everything_may_change_the_one_map_for_it(
-    gate: ClusterGate, api: ApiServer
+    gate: ClusterAuth, api: ApiServer
 ) -> None:
     for token, allowed, may in (
         ("ann.a", ("patch", "configmaps", "stoker-system"), True),
@@ -345,7 +345,7 @@ async def test_who_may_stop_everything_may_change_the_one_map_for_it(
         assert (await gate.sight(await admitted(gate, token))).may_stop is may
 
 
-async def test_who_sees_something_may_not_change_it_for_that(gate: ClusterGate, api: ApiServer) -> None:
+async def test_who_sees_something_may_not_change_it_for_that(gate: ClusterAuth, api: ApiServer) -> None:
     api.allowed = {("list", "stokers", ""), ("patch", "stokers", "line-3"), ("patch", "stokers", "elsewhere")}
     visitor = await admitted(gate, "ann.a")
     sight = await gate.sight(visitor)

@@ -11,13 +11,13 @@ import pytest
 from stoker.dashboard.cluster.destinations import joined, seen_config, seen_destination
 from stoker.dashboard.cluster.emergency_stop import seen_stop
 from stoker.dashboard.cluster.history import past_of
-from stoker.dashboard.cluster.resources import Seen, seen
-from stoker.dashboard.view_models import Release, Rollback
+from stoker.dashboard.cluster.resources import CachedSyncResource, seen
+from stoker.dashboard.view_models import RollbackView, RolloutView
 
 COMMIT = "a" * 40
 
 
-def resource(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> Seen:
+def resource(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> CachedSyncResource:
     body: dict[str, Any] = {"metadata": {"name": "line-1", "namespace": "plant"}, "spec": spec or {}}
     return seen("Stoker", json.dumps(body | ({"status": status} if status is not None else {})).encode())
 
@@ -53,21 +53,21 @@ def test_a_plan_that_a_gateway_holds_is_shown_for_approval(state: str | None) ->
     [
         (None, {"request": COMMIT, "result": "Succeeded"}, None),
         ({"toCommit": ""}, None, None),
-        ({"toCommit": COMMIT}, None, Rollback(to_commit=COMMIT, state="Pending")),
+        ({"toCommit": COMMIT}, None, RollbackView(to_commit=COMMIT, state="Pending")),
         (
             {"toCommit": COMMIT},
             {"request": "b" * 40, "result": "Failed", "message": "an older one"},
-            Rollback(to_commit=COMMIT, state="Pending"),
+            RollbackView(to_commit=COMMIT, state="Pending"),
         ),
         (
             {"toSnapshot": "one"},
             {"request": "one", "result": "Failed", "message": "it is gone"},
-            Rollback(to_snapshot="one", state="Failed", message="it is gone"),
+            RollbackView(to_snapshot="one", state="Failed", message="it is gone"),
         ),
     ],
 )
 def test_the_way_back_is_shown_while_it_is_asked_for(
-    asked: dict[str, str] | None, outcome: dict[str, str] | None, shown: Rollback | None
+    asked: dict[str, str] | None, outcome: dict[str, str] | None, shown: RollbackView | None
 ) -> None:
     status = {"rollback": outcome} if outcome else {}
     assert resource({"rollback": asked} if asked else {}, status).now.rollback == shown
@@ -86,15 +86,15 @@ def test_the_way_back_is_shown_while_it_is_asked_for(
                     {"name": "two", "state": "Soaking", "message": "waits until 8:00"},
                 ],
             },
-            Release(stage="two", message="waits until 8:00"),
+            RolloutView(stage="two", message="waits until 8:00"),
         ),
         (
             {"commit": COMMIT, "queued": 3, "syncing": 2},
-            Release(message="2 sync now, 3 wait for their turn"),
+            RolloutView(message="2 sync now, 3 wait for their turn"),
         ),
     ],
 )
-def test_a_release_is_shown_while_it_is_under_way(release: dict[str, Any], shown: Release | None) -> None:
+def test_a_release_is_shown_while_it_is_under_way(release: dict[str, Any], shown: RolloutView | None) -> None:
     assert resource({}, {"release": release}).now.release == shown
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from stoker.dashboard.cluster.permissions import Reach, Rights, buttons, sees, sees_any
-from stoker.dashboard.interfaces import Sight
-from stoker.dashboard.view_models import Action
+from stoker.dashboard.cluster.permissions import GrantedNamespaces, VisitorRights, buttons, sees, sees_any
+from stoker.dashboard.interfaces import VisibleScope
+from stoker.dashboard.view_models import DashboardAction
 
-HERE = Reach(namespaces=frozenset({"plant"}))
-EVERYWHERE = Reach(everywhere=True)
+HERE = GrantedNamespaces(namespaces=frozenset({"plant"}))
+EVERYWHERE = GrantedNamespaces(everywhere=True)
 
 
 def test_each_kind_is_seen_by_its_own_right() -> None:
-    sight = Rights({"Stoker": HERE, "GitDestination": EVERYWHERE}).sight(may_stop=False)
+    sight = VisitorRights({"Stoker": HERE, "GitDestination": EVERYWHERE}).sight(may_stop=False)
     assert sees(sight, "Stoker", "plant")
     assert not sees(sight, "Stoker", "other")
     assert sees(sight, "GitDestination", "other")
@@ -20,40 +20,45 @@ def test_each_kind_is_seen_by_its_own_right() -> None:
 
 
 def test_buttons_are_for_who_may_change_that_kind() -> None:
-    rights = Rights({"Stoker": HERE, "IgnitionSync": HERE}, {"Stoker": HERE})
+    rights = VisitorRights({"Stoker": HERE, "IgnitionSync": HERE}, {"Stoker": HERE})
     sight = rights.sight(may_stop=True)
     every = ("approve", "pause", "resume", "sync", "rollback", "release")
     assert buttons(sight, "Stoker", "plant") == every
     assert buttons(sight, "IgnitionSync", "plant") == ()
     assert buttons(sight, "Stoker", "other") == ()
-    assert (sight.may(Action.PAUSE, "plant"), sight.may(Action.STOP, "plant")) == (True, False)
-    assert not sight.may(Action.PAUSE, "other")
+    assert (sight.may(DashboardAction.PAUSE, "plant"), sight.may(DashboardAction.STOP, "plant")) == (
+        True,
+        False,
+    )
+    assert not sight.may(DashboardAction.PAUSE, "other")
 
 
 def test_who_has_no_rights_sees_nothing_rather_than_everything() -> None:
-    sight = Rights().sight(may_stop=False)
+    sight = VisitorRights().sight(may_stop=False)
     assert (sight.everything, sight.namespaces) == (False, frozenset())
 
 
 def test_a_kind_is_hidden_from_who_would_see_it_nowhere() -> None:
-    sight = Rights({"Stoker": HERE, "GitDestination": EVERYWHERE}).sight(may_stop=False)
+    sight = VisitorRights({"Stoker": HERE, "GitDestination": EVERYWHERE}).sight(may_stop=False)
     kinds = ("Stoker", "GitDestination", "IgnitionSync")
     assert [sees_any(sight, kind, None) for kind in kinds] == [True, True, False]
     assert [sees_any(sight, kind, "other") for kind in kinds] == [False, True, False]
     for namespaces in (frozenset[str](), frozenset({"plant"})):
-        plain = Sight(False, namespaces, lambda action, namespace: False, False)
+        plain = VisibleScope(False, namespaces, lambda action, namespace: False, False)
         assert sees_any(plain, "Stoker", None) == bool(namespaces)
         assert not sees_any(plain, "Stoker", "other")
 
 
 def test_the_same_rights_are_the_same_sight() -> None:
-    one, other = (Rights({"Stoker": HERE}, {"Stoker": HERE}).sight(may_stop=False) for _ in range(2))
+    one, other = (VisitorRights({"Stoker": HERE}, {"Stoker": HERE}).sight(may_stop=False) for _ in range(2))
     assert one == other
-    assert one != Rights({"Stoker": HERE}).sight(may_stop=False)
+    assert one != VisitorRights({"Stoker": HERE}).sight(may_stop=False)
 
 
 def test_a_sight_of_another_gate_is_taken_at_its_word() -> None:
-    sight = Sight(False, frozenset({"plant"}), lambda action, namespace: action is Action.SYNC, False)
+    sight = VisibleScope(
+        False, frozenset({"plant"}), lambda action, namespace: action is DashboardAction.SYNC, False
+    )
     assert sees(sight, "Stoker", "plant")
     assert not sees(sight, "Stoker", "other")
     assert buttons(sight, "Stoker", "plant") == ("sync",)

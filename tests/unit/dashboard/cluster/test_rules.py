@@ -8,18 +8,25 @@ from typing import Any
 import pytest
 
 from stoker.dashboard.cluster.destinations import seen_destination
-from stoker.dashboard.cluster.permissions import Reach, Rights
-from stoker.dashboard.cluster.rules import HIDDEN, DestinationKey, RuleBook, SeenRule, seen_rule, troubles_of
-from stoker.dashboard.cluster.view import ClusterScene
-from stoker.kube.client.client import Client
+from stoker.dashboard.cluster.permissions import GrantedNamespaces, VisitorRights
+from stoker.dashboard.cluster.rules import (
+    HIDDEN,
+    CachedWatchRule,
+    DestinationKey,
+    RulesByDestination,
+    seen_rule,
+    troubles_of,
+)
+from stoker.dashboard.cluster.view import ClusterViewSource
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 from stoker_testkit.manual_clock import ManualClock
 
 HERE = DestinationKey("plant", "site")
 
 
-def rule(*conditions: dict[str, Any], kind: str = "WatchRule", **ref: str) -> SeenRule:
+def rule(*conditions: dict[str, Any], kind: str = "WatchRule", **ref: str) -> CachedWatchRule:
     body = {
         "metadata": {"name": "maps", "namespace": "plant"},
         "spec": {"destinationRef": {"name": "site", **ref}},
@@ -66,7 +73,7 @@ def test_of_rules_that_somebody_may_not_see_it_is_said_that_there_is_trouble_and
 
 
 def test_a_rule_that_moves_is_no_longer_where_it_was() -> None:
-    book, old, new = RuleBook(), rule(), rule(namespace="other")
+    book, old, new = RulesByDestination(), rule(), rule(namespace="other")
     assert book.replace(None, old) == {HERE}
     assert book.replace(old, new) == {HERE, new.destination}
     assert (book.of(HERE), book.of(new.destination)) == ((), (new,))
@@ -77,15 +84,15 @@ def test_a_rule_that_moves_is_no_longer_where_it_was() -> None:
 async def test_a_destination_is_told_with_what_is_wrong_with_its_rules() -> None:
     body = {"metadata": {"name": "site", "namespace": "plant"}, "spec": {"repoRef": {"name": "repo"}}}
     denied = rule(condition("WatchErrored", "True", "RBACDenied", "may not list pods"))
-    everywhere = Reach(everywhere=True)
-    boss = Rights({"GitDestination": everywhere, "WatchRule": everywhere}).sight(may_stop=False)
-    guest = Rights({"GitDestination": everywhere}).sight(may_stop=False)
-    async with Client(ClusterConfig("http://127.0.0.1:1")) as client:
-        scene = ClusterScene(client, "stoker-system", (), ManualClock(), rules=True)
+    everywhere = GrantedNamespaces(everywhere=True)
+    boss = VisitorRights({"GitDestination": everywhere, "WatchRule": everywhere}).sight(may_stop=False)
+    guest = VisitorRights({"GitDestination": everywhere}).sight(may_stop=False)
+    async with KubeClient(ClusterConfig("http://127.0.0.1:1")) as client:
+        scene = ClusterViewSource(client, "stoker-system", (), ManualClock(), rules=True)
         feed = {one.resource.kind: one for one in scene.reflectors}
 
         def tell(kind: str, name: str, old: object, new: object) -> None:
-            feed[kind]._deliver(Change(ObjectKey("plant", name), "u", "1", old, new))
+            feed[kind]._deliver(ObjectChange(ObjectKey("plant", name), "u", "1", old, new))
 
         tell("WatchRule", "maps", None, denied)  # it may be heard of first
         tell("GitDestination", "site", None, seen_destination(json.dumps(body).encode()))
@@ -98,7 +105,7 @@ async def test_a_destination_is_told_with_what_is_wrong_with_its_rules() -> None
         changes = scene.changes(version, boss)
         assert changes is not None
         assert changes.destinations[0].troubles == ()
-        assert "WatchRule" not in {one.resource.kind for one in ClusterScene(client, "x").reflectors}
+        assert "WatchRule" not in {one.resource.kind for one in ClusterViewSource(client, "x").reflectors}
 
 
 def test_what_is_well_and_should_be_known_and_who_has_to_act() -> None:

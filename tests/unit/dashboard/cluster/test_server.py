@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.dashboard.cluster.server import Wanted, keep_serving
+from stoker.dashboard.cluster.server import ClusterDashboardOptions, keep_serving
 from stoker.dashboard.keep_serving import AGAIN_SECONDS
 from stoker.domain.errors import Misconfigured
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.runtime.process import Part, Unit
+from stoker.kube.runtime.process import ProcessGroup, ProcessPart
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
 
@@ -21,10 +21,10 @@ from stoker_testkit.wait_until import eventually_async
 async def test_a_dashboard_that_fails_leaves_its_process_alone(capfd: pytest.CaptureFixture[str]) -> None:
     clock = ManualClock()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        wanted = Wanted(f"127.0.0.1:{taken.getsockname()[1]}", "stoker-system")
-        async with Client(ClusterConfig("http://127.0.0.1:1")) as client:
-            part = Part("dashboard", lambda: keep_serving(wanted, client, clock))
-            unit = asyncio.create_task(Unit([part]).run())
+        wanted = ClusterDashboardOptions(f"127.0.0.1:{taken.getsockname()[1]}", "stoker-system")
+        async with KubeClient(ClusterConfig("http://127.0.0.1:1")) as client:
+            part = ProcessPart("dashboard", lambda: keep_serving(wanted, client, clock))
+            unit = asyncio.create_task(ProcessGroup([part]).run())
             for _ in range(2):
                 await eventually_async(lambda: bool(clock.alarms))
                 assert capfd.readouterr().err.count("dashboard.off") == 1
@@ -37,7 +37,7 @@ async def test_a_dashboard_that_fails_leaves_its_process_alone(capfd: pytest.Cap
 @pytest.mark.parametrize("more", [{"address": "nowhere"}, {"trusted_proxies": ("10.0.0.1/8",)}])
 def test_what_a_command_line_says_wrongly_is_refused_at_once(more: dict[str, str]) -> None:
     with pytest.raises(Misconfigured):
-        Wanted(**{"address": ":8090", "home": "stoker-system", **more})  # type: ignore[arg-type]
+        ClusterDashboardOptions(**{"address": ":8090", "home": "stoker-system", **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_what_a_command_line_says_wrongly_is_refused_at_once(more: dict[str, str
     ],
 )
 def test_tokens_in_the_clear_are_known_as_such(address: str, folder: Path | None, clear: bool) -> None:
-    assert Wanted(address, "stoker-system", (), folder).is_in_the_clear() is clear
+    assert ClusterDashboardOptions(address, "stoker-system", (), folder).is_in_the_clear() is clear

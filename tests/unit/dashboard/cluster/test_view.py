@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
-from stoker.dashboard.cluster.destinations import SeenConfig, SeenDestination, seen_destination
-from stoker.dashboard.cluster.permissions import Reach, Rights
+from stoker.dashboard.cluster.destinations import CachedDestination, CachedRepoConfig, seen_destination
+from stoker.dashboard.cluster.permissions import GrantedNamespaces, VisitorRights
 from stoker.dashboard.cluster.staleness import BLIND_SECONDS
-from stoker.dashboard.cluster.view import ClusterScene
-from stoker.dashboard.interfaces import GatewayKey, Sight
+from stoker.dashboard.cluster.view import ClusterViewSource
+from stoker.dashboard.interfaces import GatewayKey, VisibleScope
 from stoker.domain.errors import Retry
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
 
-EVERYTHING = Sight(
+EVERYTHING = VisibleScope(
     everything=True, namespaces=frozenset(), may=lambda action, namespace: False, may_stop=True
 )
 
@@ -71,9 +71,9 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def scene(api: ApiServer, clock: ManualClock) -> AsyncIterator[ClusterScene]:
-    async with Client(ClusterConfig(api.url)) as client:
-        scene = ClusterScene(client, "stoker-system", (), clock)
+async def scene(api: ApiServer, clock: ManualClock) -> AsyncIterator[ClusterViewSource]:
+    async with KubeClient(ClusterConfig(api.url)) as client:
+        scene = ClusterViewSource(client, "stoker-system", (), clock)
         running = asyncio.create_task(scene.run())
         await eventually_async(lambda: all(one.health.watching for one in scene.reflectors))
         yield scene
@@ -81,7 +81,7 @@ async def scene(api: ApiServer, clock: ManualClock) -> AsyncIterator[ClusterScen
         await asyncio.gather(running, return_exceptions=True)
 
 
-def shows(scene: ClusterScene) -> bool:
+def shows(scene: ClusterViewSource) -> bool:
     try:
         scene.picture(EVERYTHING)
     except Retry:
@@ -99,17 +99,17 @@ async def eventually_after(clock: ManualClock, condition: Callable[[], bool], me
     await eventually_async(so_a_second_later, 20.0, message, interval=0.005)
 
 
-def fails(scene: ClusterScene) -> bool:
+def fails(scene: ClusterViewSource) -> bool:
     """Nothing at all can be read."""
     return all(one.health.failing_since is not None for one in scene.reflectors)
 
 
-def unseen(scene: ClusterScene) -> tuple[str, ...]:
+def unseen(scene: ClusterViewSource) -> tuple[str, ...]:
     return tuple(scene.picture(EVERYTHING).unseen)
 
 
 async def test_what_cannot_be_read_for_a_minute_is_not_shown_as_if_it_were_so_now(
-    scene: ClusterScene, api: ApiServer, clock: ManualClock
+    scene: ClusterViewSource, api: ApiServer, clock: ManualClock
 ) -> None:
     seen = scene.version()
     api.broken.set()
@@ -130,7 +130,7 @@ async def test_what_cannot_be_read_for_a_minute_is_not_shown_as_if_it_were_so_no
 
 
 async def test_one_kind_that_cannot_be_read_takes_nothing_else_from_the_page(
-    scene: ClusterScene, api: ApiServer, clock: ManualClock
+    scene: ClusterViewSource, api: ApiServer, clock: ManualClock
 ) -> None:
     seen = scene.version()
     api.only = "gitdestinations"
@@ -143,7 +143,7 @@ async def test_one_kind_that_cannot_be_read_takes_nothing_else_from_the_page(
     api.only = "stokers"
     await eventually_after(clock, lambda: unseen(scene) == ("Stoker",), "the other kind is what is missing")
     assert scene.picture(EVERYTHING).resources == (), "what is old is not shown"
-    nobody = Rights({"GitDestination": Reach(everywhere=True)}).sight(may_stop=False)
+    nobody = VisitorRights({"GitDestination": GrantedNamespaces(everywhere=True)}).sight(may_stop=False)
     assert scene.picture(nobody).unseen == (), "who would not see it misses nothing"
     api.broken.clear()
     await eventually_after(clock, lambda: unseen(scene) == (), "everything is seen again")
@@ -151,7 +151,7 @@ async def test_one_kind_that_cannot_be_read_takes_nothing_else_from_the_page(
 
 
 async def test_whether_everything_is_stopped_may_be_unknown(
-    scene: ClusterScene, api: ApiServer, clock: ManualClock
+    scene: ClusterViewSource, api: ApiServer, clock: ManualClock
 ) -> None:
     api.only = "configmaps"
     api.broken.set()
@@ -160,7 +160,7 @@ async def test_whether_everything_is_stopped_may_be_unknown(
 
 
 async def test_a_kind_that_was_taken_away_is_nothing_to_wait_for(
-    scene: ClusterScene, api: ApiServer, clock: ManualClock
+    scene: ClusterViewSource, api: ApiServer, clock: ManualClock
 ) -> None:
     api.status = 404
     api.broken.set()
@@ -170,7 +170,7 @@ async def test_a_kind_that_was_taken_away_is_nothing_to_wait_for(
     assert shows(scene)
 
 
-def destination(name: str, config: str) -> SeenDestination:
+def destination(name: str, config: str) -> CachedDestination:
     spec = {"repoRef": {"name": config}, "branch": "main", "baseFolder": "a"}
     return seen_destination(
         json.dumps({"metadata": {"name": name, "namespace": "plant"}, "spec": spec}).encode()
@@ -178,26 +178,26 @@ def destination(name: str, config: str) -> SeenDestination:
 
 
 async def test_a_repository_is_told_to_its_destinations_and_to_no_others(clock: ManualClock) -> None:
-    async with Client(ClusterConfig("http://127.0.0.1:1")) as client:
-        scene = ClusterScene(client, "stoker-system", (), clock)
+    async with KubeClient(ClusterConfig("http://127.0.0.1:1")) as client:
+        scene = ClusterViewSource(client, "stoker-system", (), clock)
         feed = {one.resource.kind: one for one in scene.reflectors}
 
         def tell(kind: str, name: str, old: object, new: object) -> None:
-            feed[kind]._deliver(Change(ObjectKey("plant", name), "u", "1", old, new))
+            feed[kind]._deliver(ObjectChange(ObjectKey("plant", name), "u", "1", old, new))
 
         def repos() -> dict[str, str]:
             return {one.name: one.repo for one in scene.picture(EVERYTHING).destinations}
 
         for name, config in (("a", "one"), ("b", "two")):
             tell("GitDestination", name, None, destination(name, config))
-        tell("GitRepoConfig", "one", None, SeenConfig("https://one.invalid", suspended=False))
+        tell("GitRepoConfig", "one", None, CachedRepoConfig("https://one.invalid", suspended=False))
         assert repos() == {"a": "https://one.invalid", "b": ""}
         tell("GitDestination", "a", destination("a", "one"), destination("a", "two"))
-        tell("GitRepoConfig", "two", None, SeenConfig("https://two.invalid", suspended=False))
+        tell("GitRepoConfig", "two", None, CachedRepoConfig("https://two.invalid", suspended=False))
         assert repos() == {"a": "https://two.invalid", "b": "https://two.invalid"}
         version = scene.version()
-        tell("GitRepoConfig", "one", SeenConfig("https://one.invalid", suspended=False), None)
+        tell("GitRepoConfig", "one", CachedRepoConfig("https://one.invalid", suspended=False), None)
         assert scene.version() == version, "nobody uses it any more"
         tell("GitDestination", "b", destination("b", "two"), None)
-        tell("GitRepoConfig", "two", SeenConfig("https://two.invalid", suspended=False), None)
+        tell("GitRepoConfig", "two", CachedRepoConfig("https://two.invalid", suspended=False), None)
         assert repos() == {"a": ""}

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
-from stoker.dashboard.standalone.actions import PATIENCE_SECONDS, LocalHands
-from stoker.dashboard.standalone.pending_actions import Desk, HeldRollback
-from stoker.dashboard.standalone.token_check import EVERYTHING, LocalGate, OwnToken, long_enough
-from stoker.dashboard.standalone.view import Held, LocalScene, Subject
-from stoker.dashboard.view_models import Action, Order
+from stoker.dashboard.interfaces import ActionRefused, GatewayKey, VisibleScope, Visitor
+from stoker.dashboard.standalone.actions import PATIENCE_SECONDS, LocalActions
+from stoker.dashboard.standalone.pending_actions import HeldRollback, PendingActions
+from stoker.dashboard.standalone.token_check import EVERYTHING, LocalAuth, LocalToken, long_enough
+from stoker.dashboard.standalone.view import FolderHold, FolderSubject, LocalViewSource
+from stoker.dashboard.view_models import ActionBody, DashboardAction
 from stoker.domain.errors import Misconfigured, Retry, Stalled
 from stoker.domain.paths import RelPath
-from stoker.domain.protocol import DriftFound, GatewayReport, HeldProject, PendingPlan, SyncStatus
+from stoker.domain.protocol import DriftReport, GatewayReport, HeldProjectReport, PendingPlanReport, SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.engine.plan.guards import HeldPlan
-from stoker.engine.plan.plan import Delete, Facts, Plan
-from stoker.ignition.sync.state_files import Marks
+from stoker.engine.plan.plan import DeleteFile, LedgerFacts, SyncPlan
+from stoker.ignition.sync.state_files import StateFiles
 from stoker_testkit.manual_clock import ManualClock
 
-SUBJECT = Subject("local", "Folder", "filler", "filler", "main")
+SUBJECT = FolderSubject("local", "Folder", "filler", "filler", "main")
 ME = {"namespace": "local", "kind": "Folder", "name": "filler"}
 VISITOR = Visitor("local", (), Secret("t"))
 DIGEST = "d" * 64
@@ -32,19 +32,19 @@ DIGEST = "d" * 64
 class Place:
     def __init__(self, state: Path) -> None:
         self.clock = ManualClock()
-        self.desk = Desk(self.clock, Marks(state))
-        self.scene = LocalScene(self.desk, self.clock, SUBJECT)
+        self.desk = PendingActions(self.clock, StateFiles(state))
+        self.scene = LocalViewSource(self.desk, self.clock, SUBJECT)
         self.nudges = 0
-        self.hands = LocalHands(self.desk, self.scene, self.nudge, self.clock)
+        self.hands = LocalActions(self.desk, self.scene, self.nudge, self.clock)
 
     def nudge(self) -> None:
         self.nudges += 1
 
-    async def do(self, action: Action, **more: str) -> str:
-        return await self.hands.do(Order(action=action, **{**ME, **more}), VISITOR)
+    async def do(self, action: DashboardAction, **more: str) -> str:
+        return await self.hands.do(ActionBody(action=action, **{**ME, **more}), VISITOR)
 
-    async def refused(self, action: Action, **more: str) -> int:
-        with pytest.raises(Refused) as refused:
+    async def refused(self, action: DashboardAction, **more: str) -> int:
+        with pytest.raises(ActionRefused) as refused:
             await self.do(action, **more)
         return refused.value.status
 
@@ -56,50 +56,50 @@ def place(tmp_path: Path) -> Place:
 
 async def test_pause_and_resume_are_a_word_and_a_nudge(place: Place) -> None:
     seen = place.scene.version()
-    await place.do(Action.PAUSE)
+    await place.do(DashboardAction.PAUSE)
     assert place.desk.paused
     changes = place.scene.changes(seen, EVERYTHING)
     assert changes is not None
     assert changes.resources[0].paused
-    assert await place.refused(Action.SYNC) == 409
-    await place.do(Action.RESUME)
+    assert await place.refused(DashboardAction.SYNC) == 409
+    await place.do(DashboardAction.RESUME)
     assert not place.desk.paused
     assert place.nudges == 2
 
 
 async def test_what_the_file_says_paused_is_not_resumed_here(place: Place) -> None:
-    place.scene.about(SUBJECT._replace(paused=True), Held())
-    assert await place.refused(Action.RESUME) == 409
+    place.scene.about(SUBJECT._replace(paused=True), FolderHold())
+    assert await place.refused(DashboardAction.RESUME) == 409
 
 
 async def test_a_stop_calls_off_what_waits(place: Place) -> None:
-    going = asyncio.create_task(place.do(Action.ROLLBACK, to_commit="a" * 40))
+    going = asyncio.create_task(place.do(DashboardAction.ROLLBACK, to_commit="a" * 40))
     await asyncio.sleep(0)
     assert place.desk.goes_back
-    await place.hands.do(Order(action=Action.STOP), VISITOR)
-    with pytest.raises(Refused, match="before it began"):
+    await place.hands.do(ActionBody(action=DashboardAction.STOP), VISITOR)
+    with pytest.raises(ActionRefused, match="before it began"):
         await going
     assert not place.desk.goes_back
     assert place.scene.picture(EVERYTHING).stop.active
-    await place.hands.do(Order(action=Action.GO_ON), VISITOR)
+    await place.hands.do(ActionBody(action=DashboardAction.GO_ON), VISITOR)
     assert not place.scene.picture(EVERYTHING).stop.active
-    assert await place.hands.do(Order(action=Action.GO_ON), VISITOR) == "Nothing was stopped."
+    assert await place.hands.do(ActionBody(action=DashboardAction.GO_ON), VISITOR) == "Nothing was stopped."
 
 
 async def test_stop_and_pause_outlive_the_process_until_somebody_takes_them_back(tmp_path: Path) -> None:
     state = tmp_path / "state"
     first = Place(state)
-    assert "over a restart" in await first.do(Action.PAUSE)
-    assert "over a restart" in await first.do(Action.STOP)
+    assert "over a restart" in await first.do(DashboardAction.PAUSE)
+    assert "over a restart" in await first.do(DashboardAction.STOP)
     await first.clock.advance(60)
     again = Place(state)
     assert again.desk.paused
     assert again.desk.stopped_since == first.desk.stopped_since
     assert again.scene.picture(EVERYTHING).stop.active
-    await again.do(Action.GO_ON)
+    await again.do(DashboardAction.GO_ON)
     third = Place(state)
     assert (third.desk.paused, third.desk.stopped) == (True, False)
-    await third.do(Action.RESUME)
+    await third.do(DashboardAction.RESUME)
     assert list(state.iterdir()) == []
 
 
@@ -107,7 +107,7 @@ async def test_a_stop_holds_although_it_cannot_be_noted_and_says_so(tmp_path: Pa
     (tmp_path / "state").write_text("no folder")
     place = Place(tmp_path / "state")
     with pytest.raises(Retry, match="a restart will not know"):
-        await place.do(Action.STOP)
+        await place.do(DashboardAction.STOP)
     assert place.desk.stopped
     assert place.nudges == 1
 
@@ -118,10 +118,10 @@ async def test_a_note_that_is_not_ours_stops_all_the_same(tmp_path: Path) -> Non
 
 
 async def test_one_way_back_at_a_time_and_its_end_is_told(place: Place) -> None:
-    going = asyncio.create_task(place.do(Action.ROLLBACK, to_snapshot="filler-20260101-000000"))
+    going = asyncio.create_task(place.do(DashboardAction.ROLLBACK, to_snapshot="filler-20260101-000000"))
     await asyncio.sleep(0)
-    assert await place.refused(Action.ROLLBACK, to_commit="a" * 40) == 409
-    assert await place.refused(Action.RELEASE) == 409
+    assert await place.refused(DashboardAction.ROLLBACK, to_commit="a" * 40) == 409
+    assert await place.refused(DashboardAction.RELEASE) == 409
     errand = place.desk.way_back()
     assert errand is not None
     errand.fail(Stalled("no such snapshot", reason=Reason.SNAPSHOT_NOT_FOUND))
@@ -130,7 +130,7 @@ async def test_one_way_back_at_a_time_and_its_end_is_told(place: Place) -> None:
 
 
 async def test_who_waits_too_long_is_told_that_it_goes_on(place: Place) -> None:
-    going = asyncio.create_task(place.do(Action.RELEASE))
+    going = asyncio.create_task(place.do(DashboardAction.RELEASE))
     await asyncio.sleep(0)
     assert not place.desk.goes_back, "letting go is no way back"
     await place.clock.advance(PATIENCE_SECONDS)
@@ -141,30 +141,30 @@ async def test_who_waits_too_long_is_told_that_it_goes_on(place: Place) -> None:
 
 
 async def test_only_the_plan_that_waits_is_approved(place: Place) -> None:
-    assert await place.refused(Action.APPROVE, digest=DIGEST) == 409
-    plan = PendingPlan(DIGEST, Reason.DELETION_BUDGET_EXCEEDED, "c" * 40, files_deleted=7)
-    report = GatewayReport("filler", sync_status=SyncStatus.ERROR, reason=plan.reason, pending_plan=plan)
+    assert await place.refused(DashboardAction.APPROVE, digest=DIGEST) == 409
+    plan = PendingPlanReport(DIGEST, Reason.DELETION_BUDGET_EXCEEDED, "c" * 40, files_deleted=7)
+    report = GatewayReport("filler", sync_status=SyncState.ERROR, reason=plan.reason, pending_plan=plan)
     place.scene.told(report)
     (resource,) = place.scene.picture(EVERYTHING).resources
     assert resource.approval is not None
     assert (resource.approval.state, resource.approval.deleted) == ("Pending", 7)
     assert "approve" in resource.may
-    assert await place.refused(Action.APPROVE, digest="e" * 64) == 409
-    assert await place.refused(Action.APPROVE) == 409
-    await place.do(Action.APPROVE, digest=DIGEST)
+    assert await place.refused(DashboardAction.APPROVE, digest="e" * 64) == 409
+    assert await place.refused(DashboardAction.APPROVE) == 409
+    await place.do(DashboardAction.APPROVE, digest=DIGEST)
     assert place.desk.approved == {DIGEST}
 
 
 async def test_a_rollback_that_is_held_is_approved_by_its_plan_and_begins_again(place: Place) -> None:
-    plan = Plan(deletions=(Delete(RelPath("projects/a")),), facts=Facts(commit="c" * 40))
+    plan = SyncPlan(deletions=(DeleteFile(RelPath("projects/a")),), facts=LedgerFacts(commit="c" * 40))
     held = HeldPlan(plan, "60 files would be deleted", Reason.DELETION_BUDGET_EXCEEDED)
     place.desk.held_rollback = HeldRollback("filler-20260101-000000", held)
-    place.scene.told(GatewayReport("filler", sync_status=SyncStatus.SYNCED))
+    place.scene.told(GatewayReport("filler", sync_status=SyncState.SYNCED))
     (resource,) = place.scene.picture(EVERYTHING).resources
     assert resource.approval is not None
     assert (resource.approval.state, resource.approval.digest) == ("Pending", plan.digest)
-    assert await place.refused(Action.APPROVE, digest=DIGEST) == 409
-    await place.do(Action.APPROVE, digest=plan.digest)
+    assert await place.refused(DashboardAction.APPROVE, digest=DIGEST) == 409
+    await place.do(DashboardAction.APPROVE, digest=plan.digest)
     errand = place.desk.way_back()
     assert errand is not None
     assert (errand.to, errand.approved) == ("filler-20260101-000000", plan.digest)
@@ -173,14 +173,16 @@ async def test_a_rollback_that_is_held_is_approved_by_its_plan_and_begins_again(
 
 
 async def test_a_stop_forgets_a_rollback_that_is_held(place: Place) -> None:
-    place.desk.held_rollback = HeldRollback("s", HeldPlan(Plan(), "held", Reason.DELETION_BUDGET_EXCEEDED))
-    await place.hands.do(Order(action=Action.STOP), VISITOR)
+    place.desk.held_rollback = HeldRollback(
+        "s", HeldPlan(SyncPlan(), "held", Reason.DELETION_BUDGET_EXCEEDED)
+    )
+    await place.hands.do(ActionBody(action=DashboardAction.STOP), VISITOR)
     assert place.desk.held_rollback is None
 
 
 async def test_files_of_others_wait_for_nobody(place: Place) -> None:
-    plan = PendingPlan(DIGEST, Reason.ORPHANS_KEPT, "c" * 40, files_deleted=7)
-    place.scene.told(GatewayReport("filler", sync_status=SyncStatus.SYNCED, pending_plan=plan))
+    plan = PendingPlanReport(DIGEST, Reason.ORPHANS_KEPT, "c" * 40, files_deleted=7)
+    place.scene.told(GatewayReport("filler", sync_status=SyncState.SYNCED, pending_plan=plan))
     assert place.scene.picture(EVERYTHING).resources[0].approval is None
 
 
@@ -188,23 +190,23 @@ async def test_the_report_becomes_a_gateway(place: Place) -> None:
     place.scene.told(
         GatewayReport(
             "filler",
-            sync_status=SyncStatus.SYNCING,
+            sync_status=SyncState.SYNCING,
             reason=Reason.DESIGNER_SESSION_ACTIVE,
-            held_projects=(HeldProject("line", "ada"),),
-            drift=DriftFound(2, ("projects/a", "projects/b")),
+            held_projects=(HeldProjectReport("line", "ada"),),
+            drift=DriftReport(2, ("projects/a", "projects/b")),
         )
     )
     past = place.scene.gateway(GatewayKey("local", "Folder", "filler", "filler"), EVERYTHING)
     assert past is not None
     assert (past.gateway.held_by[0].user, past.gateway.drift) == ("ada", 2)
-    narrow = Sight(False, frozenset({"plant"}), lambda action, namespace: True, False)
+    narrow = VisibleScope(False, frozenset({"plant"}), lambda action, namespace: True, False)
     assert place.scene.picture(narrow).resources == ()
     assert place.scene.gateway(GatewayKey("local", "Folder", "filler", "filler"), narrow) is None
 
 
 async def test_a_file_that_names_another_resource_takes_the_old_one_away(place: Place) -> None:
     seen = place.scene.version()
-    place.scene.about(SUBJECT._replace(name="packer"), Held())
+    place.scene.about(SUBJECT._replace(name="packer"), FolderHold())
     changes = place.scene.changes(seen, EVERYTHING)
     assert changes is not None
     assert changes.gone == (SUBJECT.id,)
@@ -213,13 +215,13 @@ async def test_a_file_that_names_another_resource_takes_the_old_one_away(place: 
 
 async def test_one_token_opens_everything_until_it_is_replaced() -> None:
     token = [Secret("right")]
-    gate = LocalGate(lambda: token[0])
+    gate = LocalAuth(lambda: token[0])
     visitor = await gate.admit(Secret("right"))
     assert visitor is not None
     assert await gate.admit(Secret("wrong")) is None
     assert await gate.sight(visitor) is EVERYTHING
     token[0] = Secret("other")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ActionRefused) as refused:
         await gate.sight(visitor)
     assert refused.value.status == 401
 
@@ -233,7 +235,7 @@ def test_a_token_that_could_be_guessed_is_refused_by_the_name_of_its_file() -> N
 
 def test_own_tokens_differ_and_leave_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    one, two = OwnToken(state), OwnToken(state)
+    one, two = LocalToken(state), LocalToken(state)
     assert one.value != two.value
     assert len(one.value.reveal()) >= 40
     one.write()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.dashboard.standalone.token_check import TOKEN_FILE, OwnToken
+from stoker.dashboard.standalone.token_check import TOKEN_FILE, LocalToken
 from stoker.domain.errors import Misconfigured
 
 
@@ -23,7 +23,7 @@ def test_a_file_that_another_user_prepared_does_not_get_the_token(state: Path) -
     prepared.write_bytes(b"")
     prepared.chmod(0o666)
     with prepared.open("rb") as spy:
-        token = OwnToken(state)
+        token = LocalToken(state)
         token.write()
         assert spy.read() == b"", "a descriptor that was open before sees nothing"
     assert token.file.read_bytes().strip() == token.value.reveal_bytes()
@@ -35,7 +35,7 @@ def test_a_file_that_another_user_prepared_does_not_get_the_token(state: Path) -
 def test_a_folder_that_others_read_gets_no_token(state: Path, mode: int) -> None:
     state.chmod(mode)
     with pytest.raises(Misconfigured, match="owned or can be read by another user"):
-        OwnToken(state).write()
+        LocalToken(state).write()
     assert not (state / TOKEN_FILE).exists()
 
 
@@ -43,11 +43,11 @@ def test_a_folder_that_others_read_gets_no_token(state: Path, mode: int) -> None
 def test_a_folder_of_the_gateways_user_gets_no_token(state: Path) -> None:
     os.chown(state, 2003, 2003)
     with pytest.raises(Misconfigured, match="owned or can be read by another user"):
-        OwnToken(state).write()
+        LocalToken(state).write()
     assert not (state / TOKEN_FILE).exists()
 
 
 def test_the_folder_is_made_for_this_user_alone(tmp_path: Path) -> None:
-    token = OwnToken(tmp_path / ".sync-state")
+    token = LocalToken(tmp_path / ".sync-state")
     token.write()
     assert (tmp_path / ".sync-state").stat().st_mode & 0o777 == 0o700

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol import Action, ChangedFile, ChangeSet
+from stoker.domain.protocol import ChangeAction, ChangedFile, ChangeSet
 from stoker.domain.protocol.change_set_codec import (
     CHUNK_BYTES,
     MAX_UNPACKED,
-    Chunk,
+    ChangeSetChunk,
     complete,
     decode,
     encode,
@@ -27,15 +27,15 @@ BASE = CommitId("a" * 40)
 
 def file_of(content: bytes, path: str = "projects/line/view.json") -> ChangedFile:
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # noqa: S324 - git's own
-    return ChangedFile(path, f"services/site/{path}", Action.WRITTEN, "b" * 40, blob, content)
+    return ChangedFile(path, f"services/site/{path}", ChangeAction.WRITTEN, "b" * 40, blob, content)
 
 
-def sent(changes: ChangeSet) -> list[Chunk]:
-    return [Chunk.parse(raw) for raw in encode(changes)]
+def sent(changes: ChangeSet) -> list[ChangeSetChunk]:
+    return [ChangeSetChunk.parse(raw) for raw in encode(changes)]
 
 
 def test_a_set_comes_back_as_it_was_sent() -> None:
-    gone = ChangedFile("projects/old.json", "services/site/projects/old.json", Action.DELETED, "c" * 40)
+    gone = ChangedFile("projects/old.json", "services/site/projects/old.json", ChangeAction.DELETED, "c" * 40)
     program = replace(file_of(b"x", "projects/run.sh"), mode="100755", base_mode="100644")
     changes = ChangeSet(
         "20260101-101500", "site", BASE, (file_of(b'{"a": 1}\n'), gone, program), "2026-01-01T10:15:00Z"
@@ -49,7 +49,7 @@ def test_what_is_large_goes_in_chunks_that_each_fit_into_a_map() -> None:
     raw = encode(changes)
     assert len(raw) == 3
     assert all(len(one) <= CHUNK_BYTES for one in raw)
-    chunks = [Chunk.parse(one) for one in reversed(raw)]
+    chunks = [ChangeSetChunk.parse(one) for one in reversed(raw)]
     assert complete(chunks)
     assert not complete(chunks[1:])
     assert decode(chunks) == changes
@@ -82,7 +82,7 @@ def described(content: bytes, **change: object) -> bytes:
     return json.dumps(fields | change).encode() + b"\n" + content
 
 
-def with_head(*files: bytes, **change: object) -> Chunk:
+def with_head(*files: bytes, **change: object) -> ChangeSetChunk:
     return packed(json.dumps(HEAD | {"files": len(files)} | change).encode() + b"\n" + b"".join(files))
 
 
@@ -141,10 +141,10 @@ def test_what_follows_the_compressed_stream_is_refused() -> None:
     for tail in (b"x", b"x" * 100_000):
         more = whole + tail
         with pytest.raises(InvalidValue, match="more than it says"):
-            decode([Chunk("20260101-101500", 0, 1, hashlib.sha256(more).hexdigest(), more)])
+            decode([ChangeSetChunk("20260101-101500", 0, 1, hashlib.sha256(more).hexdigest(), more)])
     cut = whole[:-1]
     with pytest.raises(InvalidValue, match="cut off"):
-        decode([Chunk("20260101-101500", 0, 1, hashlib.sha256(cut).hexdigest(), cut)])
+        decode([ChangeSetChunk("20260101-101500", 0, 1, hashlib.sha256(cut).hexdigest(), cut)])
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_the_most_that_is_taken_costs_a_few_times_its_own_size(files: list[tuple
 )
 def test_a_chunk_without_its_header_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidValue):
-        Chunk.parse(raw)
+        ChangeSetChunk.parse(raw)
 
 
-def packed(text: bytes) -> Chunk:
+def packed(text: bytes) -> ChangeSetChunk:
     content = zlib.compress(text)
-    return Chunk("20260101-101500", 0, 1, hashlib.sha256(content).hexdigest(), content)
+    return ChangeSetChunk("20260101-101500", 0, 1, hashlib.sha256(content).hexdigest(), content)

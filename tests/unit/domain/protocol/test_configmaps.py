@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol import (
     CR_KIND_LABEL,
     CR_NAME_LABEL,
-    Diff,
+    AgentMetadata,
+    DiffReport,
     GatewayReport,
-    HistoryEntry,
-    Metadata,
-    Mode,
-    SyncStatus,
-    Target,
+    GatewayTarget,
+    HistoryEntryReport,
+    SyncMode,
+    SyncState,
     changes_map,
     labels_of,
     metadata_map,
@@ -31,17 +31,19 @@ COMMIT = CommitId("a" * 40)
 
 
 def test_a_maps_name_follows_the_kind_and_a_shard_is_nobodys_main_map() -> None:
-    assert metadata_map(FrontDoor.STOKER, "line") == "stoker-metadata-line"
-    assert metadata_map(FrontDoor.IGNITION_SYNC, "line") == "ignition-sync-metadata-line"
-    assert status_map(FrontDoor.STOKER, "line") == "stoker-status-line"
-    assert status_map(FrontDoor.IGNITION_SYNC, "line", 2) == "ignition-sync-statusshard-2-line"
-    assert status_map(FrontDoor.STOKER, "line", 1) != status_map(FrontDoor.STOKER, "line-1")
-    assert changes_map(FrontDoor.IGNITION_SYNC, "line", 7) == "ignition-sync-changes-7-line"
-    assert labels_of(FrontDoor.STOKER, "line") == {CR_NAME_LABEL: "line", CR_KIND_LABEL: "Stoker"}
+    assert metadata_map(SyncResourceKind.STOKER, "line") == "stoker-metadata-line"
+    assert metadata_map(SyncResourceKind.IGNITION_SYNC, "line") == "ignition-sync-metadata-line"
+    assert status_map(SyncResourceKind.STOKER, "line") == "stoker-status-line"
+    assert status_map(SyncResourceKind.IGNITION_SYNC, "line", 2) == "ignition-sync-statusshard-2-line"
+    assert status_map(SyncResourceKind.STOKER, "line", 1) != status_map(SyncResourceKind.STOKER, "line-1")
+    assert changes_map(SyncResourceKind.IGNITION_SYNC, "line", 7) == "ignition-sync-changes-7-line"
+    assert labels_of(SyncResourceKind.STOKER, "line") == {CR_NAME_LABEL: "line", CR_KIND_LABEL: "Stoker"}
 
 
 def test_all_keys_of_the_papers_are_written() -> None:
-    data = replace(Metadata(), gateway_port=8043, gateway_tls=False, exclude_patterns=("a", "{b,c}")).data()
+    data = replace(
+        AgentMetadata(), gateway_port=8043, gateway_tls=False, exclude_patterns=("a", "{b,c}")
+    ).data()
     assert {
         "commit",
         "ref",
@@ -84,21 +86,23 @@ def test_all_keys_of_the_papers_are_written() -> None:
 )
 def test_what_is_malformed_is_named(data: dict[str, str], sentence: str) -> None:
     with pytest.raises(InvalidValue) as refused:
-        Metadata.parse(data)
+        AgentMetadata.parse(data)
     assert sentence in refused.value.message
     assert refused.value.reason is Reason.METADATA_INVALID
 
 
 def test_a_newer_major_protocol_is_refused_by_name_and_a_newer_minor_one_is_not() -> None:
-    assert Metadata.parse({"protocolVersion": "1.9"}).protocol_version == "1.9"
+    assert AgentMetadata.parse({"protocolVersion": "1.9"}).protocol_version == "1.9"
     with pytest.raises(InvalidValue, match="older than the controller") as refused:
-        Metadata.parse({"protocolVersion": "2"})
+        AgentMetadata.parse({"protocolVersion": "2"})
     assert refused.value.reason is Reason.PROTOCOL_TOO_NEW
 
 
 def test_a_bare_commit_is_a_target_to_apply() -> None:
-    said = Metadata.parse({"targets": json.dumps({"a": COMMIT, "b": {"commit": COMMIT, "mode": "plan"}})})
-    assert said.targets == {"a": Target(COMMIT), "b": Target(COMMIT, Mode.PLAN)}
+    said = AgentMetadata.parse(
+        {"targets": json.dumps({"a": COMMIT, "b": {"commit": COMMIT, "mode": "plan"}})}
+    )
+    assert said.targets == {"a": GatewayTarget(COMMIT), "b": GatewayTarget(COMMIT, SyncMode.PLAN)}
 
 
 def test_both_shapes_of_the_papers_are_read() -> None:
@@ -117,7 +121,7 @@ def test_both_shapes_of_the_papers_are_read() -> None:
             }
         )
     )
-    assert (older.sync_status, older.synced_commit, older.files_changed) == (SyncStatus.SYNCED, COMMIT, 12)
+    assert (older.sync_status, older.synced_commit, older.files_changed) == (SyncState.SYNCED, COMMIT, 12)
     assert older.checksums is not None
     assert older.checksums.files == 1
     newer = GatewayReport.parse(
@@ -131,13 +135,13 @@ def test_both_shapes_of_the_papers_are_read() -> None:
             }
         )
     )
-    assert (newer.sync_status, newer.files_changed, newer.synced_ref) == (SyncStatus.ERROR, 2, "main")
+    assert (newer.sync_status, newer.files_changed, newer.synced_ref) == (SyncState.ERROR, 2, "main")
     assert newer.errors == ("3 errors",)
 
 
 def test_ten_names_of_skipped_content_fit_beside_a_history() -> None:
     names = tuple(f"services/filler/projects/{'p' * 400}/{number}: is a symlink" for number in range(12))
-    history = tuple(HistoryEntry(f"2026-01-0{n}", COMMIT, "main") for n in range(1, 10))
+    history = tuple(HistoryEntryReport(f"2026-01-0{n}", COMMIT, "main") for n in range(1, 10))
     text = GatewayReport(gateway="filler", skipped=names, skipped_total=12, history=history).json()
     assert len(text.encode()) <= 4096
     kept = GatewayReport.parse(text)
@@ -153,8 +157,8 @@ def test_what_is_least_wanted_goes_first_and_is_named() -> None:
         error_message="e" * 400,
         errors=("x" * 300,) * 4,
         projects_synced=("p" * 60,) * 20,
-        diff=Diff(to_commit=COMMIT, projects_affected=("p" * 60,) * 8),
-        history=tuple(HistoryEntry(f"2026-01-0{n}", COMMIT, "main") for n in range(1, 10)),
+        diff=DiffReport(to_commit=COMMIT, projects_affected=("p" * 60,) * 8),
+        history=tuple(HistoryEntryReport(f"2026-01-0{n}", COMMIT, "main") for n in range(1, 10)),
     )
     kept = GatewayReport.parse(full.json())
     assert 0 < len(kept.history) < 9, "only the oldest entries go"

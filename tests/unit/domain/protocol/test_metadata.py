@@ -9,7 +9,13 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol.json import LARGEST_NUMBER
-from stoker.domain.protocol.metadata import MAX_ENTRIES, Metadata, RollbackRequest, is_digest, is_terminating
+from stoker.domain.protocol.metadata import (
+    MAX_ENTRIES,
+    AgentMetadata,
+    RollbackRequest,
+    is_digest,
+    is_terminating,
+)
 from stoker.domain.protocol.parse import MAX_WORD
 from stoker.domain.protocol.report import LONGEST_LINE, GatewayReport
 from stoker.domain.reasons import Reason
@@ -19,13 +25,13 @@ COMMIT = "a" * 40
 DIGEST = "d" * 64
 
 
-def parsed(key: str, value: object) -> Metadata:
-    return Metadata.parse({key: json.dumps(value)})
+def parsed(key: str, value: object) -> AgentMetadata:
+    return AgentMetadata.parse({key: json.dumps(value)})
 
 
 def test_a_map_without_values_means_every_default() -> None:
-    assert Metadata.parse({}) == Metadata()
-    assert Metadata.parse(dict.fromkeys(Metadata().data(), " ")) == Metadata()
+    assert AgentMetadata.parse({}) == AgentMetadata()
+    assert AgentMetadata.parse(dict.fromkeys(AgentMetadata().data(), " ")) == AgentMetadata()
 
 
 @pytest.mark.parametrize(

@@ -5,26 +5,26 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.domain.git_objects import FileVersion, Note, RefusalKind, Tree, TreeChange, blob_of
+from stoker.domain.git_objects import CommitTree, FileVersion, PathNote, RefusedEntryKind, TreeChange, blob_of
 from stoker.domain.intent.files import (
     DeletionPolicy,
-    Excludes,
+    ExcludePolicy,
     FieldTemplate,
+    FileMapping,
     FilePatch,
     FilesIntent,
-    InheritedTypes,
-    Mapping,
+    InheritedTagTypes,
     MappingKind,
-    Orphans,
-    ProviderName,
-    Transforms,
-    WhenMissing,
+    MissingSourcePolicy,
+    OrphanPolicy,
+    TagProviderName,
+    TransformPolicy,
 )
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.layout.desired_files import Desired, Recipe
+from stoker.engine.layout.desired_files import ContentTransform, DesiredFiles
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.transform.transform import Transforming
+from stoker.engine.transform.transform import TransformSet
 
 VALUES = TemplateValues(gateway_name="gw", ref="main", commit="c" * 40, vars={"line": "1"})
 
@@ -33,12 +33,12 @@ def version(text: str) -> FileVersion:
     return FileVersion(blob_of(text.encode()))
 
 
-def tree(files: dict[str, str]) -> Tree:
-    return Tree({path: version(text) for path, text in files.items()})
+def tree(files: dict[str, str]) -> CommitTree:
+    return CommitTree({path: version(text) for path, text in files.items()})
 
 
-def layout(*mappings: Mapping, excludes: tuple[str, ...] = (), mandatory: tuple[str, ...] = ()) -> Layout:
-    return Layout(FilesIntent(mappings, excludes=Excludes(excludes, mandatory)), VALUES)
+def layout(*mappings: FileMapping, excludes: tuple[str, ...] = (), mandatory: tuple[str, ...] = ()) -> Layout:
+    return Layout(FilesIntent(mappings, excludes=ExcludePolicy(excludes, mandatory)), VALUES)
 
 
 def ledger_of(laid: Layout, files: dict[str, str]) -> Ledger:
@@ -62,14 +62,16 @@ def changed(before: dict[str, str], after: dict[str, str]) -> list[TreeChange]:
     return [change for change in changes if change.before != change.after]
 
 
-def traced(laid: Layout, before: dict[str, str], after: dict[str, str]) -> Desired | None:
+def traced(laid: Layout, before: dict[str, str], after: dict[str, str]) -> DesiredFiles | None:
     changes = changed(before, after)
     answers = {path: version(after[path]) for path in laid.questions(changes) if path in after}
     return laid.map_changes(changes, answers, ledger_of(laid, before))
 
 
 BASE = FilesIntent(
-    (Mapping("s", "d"), Mapping("t", "e")), Transforms("{{.GatewayName}}"), Excludes(("*.bak",))
+    (FileMapping("s", "d"), FileMapping("t", "e")),
+    TransformPolicy("{{.GatewayName}}"),
+    ExcludePolicy(("*.bak",)),
 )
 
 
@@ -77,21 +79,23 @@ BASE = FilesIntent(
     "other",
     [
         BASE._replace(mappings=BASE.mappings[::-1]),
-        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", template=True))),
-        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", when_missing=WhenMissing.FAIL))),
-        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", MappingKind.FILE))),
-        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", orphans=Orphans.OWNED))),
-        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", gives_way=("a",)))),
-        BASE._replace(transforms=Transforms("x")),
-        BASE._replace(transforms=Transforms("{{.GatewayName}}", (FieldTemplate(".a", "b"),))),
-        BASE._replace(transforms=Transforms("{{.GatewayName}}", (), (FilePatch("f", ((".a", "b"),)),))),
-        BASE._replace(transforms=BASE.transforms._replace(tag_provider=ProviderName("default", "x"))),
+        BASE._replace(mappings=(FileMapping("s", "d"), FileMapping("t", "e", template=True))),
         BASE._replace(
-            transforms=BASE.transforms._replace(inherited_types=InheritedTypes("d", frozenset({"T"})))
+            mappings=(FileMapping("s", "d"), FileMapping("t", "e", when_missing=MissingSourcePolicy.FAIL))
         ),
-        BASE._replace(excludes=Excludes()),
-        BASE._replace(excludes=Excludes(("*.bak",), ("x",))),
-        BASE._replace(deletion=DeletionPolicy(orphans=Orphans.MIRROR)),
+        BASE._replace(mappings=(FileMapping("s", "d"), FileMapping("t", "e", MappingKind.FILE))),
+        BASE._replace(mappings=(FileMapping("s", "d"), FileMapping("t", "e", orphans=OrphanPolicy.OWNED))),
+        BASE._replace(mappings=(FileMapping("s", "d"), FileMapping("t", "e", gives_way=("a",)))),
+        BASE._replace(transforms=TransformPolicy("x")),
+        BASE._replace(transforms=TransformPolicy("{{.GatewayName}}", (FieldTemplate(".a", "b"),))),
+        BASE._replace(transforms=TransformPolicy("{{.GatewayName}}", (), (FilePatch("f", ((".a", "b"),)),))),
+        BASE._replace(transforms=BASE.transforms._replace(tag_provider=TagProviderName("default", "x"))),
+        BASE._replace(
+            transforms=BASE.transforms._replace(inherited_types=InheritedTagTypes("d", frozenset({"T"})))
+        ),
+        BASE._replace(excludes=ExcludePolicy()),
+        BASE._replace(excludes=ExcludePolicy(("*.bak",), ("x",))),
+        BASE._replace(deletion=DeletionPolicy(orphans=OrphanPolicy.MIRROR)),
     ],
 )
 def test_settings_differ_with_everything_that_shapes_the_files(other: FilesIntent) -> None:
@@ -106,7 +110,7 @@ def test_settings_follow_the_values_that_are_named_and_no_others() -> None:
 
 
 def test_an_empty_value_is_another_setting_than_none() -> None:
-    named = BASE._replace(transforms=Transforms("{{.Vars.suffix}}"))
+    named = BASE._replace(transforms=TransformPolicy("{{.Vars.suffix}}"))
     empty = Layout(named, VALUES._replace(vars={"suffix": ""})).settings
     assert empty != Layout(named, VALUES._replace(vars={})).settings
     assert empty != Layout(named, VALUES._replace(vars={"suffix": "x"})).settings
@@ -115,11 +119,13 @@ def test_an_empty_value_is_another_setting_than_none() -> None:
 @pytest.mark.parametrize(
     "intent",
     [
-        FilesIntent((Mapping("s/{{.Commit}}", "d"),)),
-        FilesIntent((Mapping("s", "d/{{ .Ref }}"),)),
-        FilesIntent((Mapping("s", "d"),), Transforms("at {{.Commit}}")),
-        FilesIntent((Mapping("s", "d"),), Transforms(fields=(FieldTemplate(".t", "{{.Timestamp}}"),))),
-        FilesIntent((Mapping("s", "d", template=True),)),
+        FilesIntent((FileMapping("s/{{.Commit}}", "d"),)),
+        FilesIntent((FileMapping("s", "d/{{ .Ref }}"),)),
+        FilesIntent((FileMapping("s", "d"),), TransformPolicy("at {{.Commit}}")),
+        FilesIntent(
+            (FileMapping("s", "d"),), TransformPolicy(fields=(FieldTemplate(".t", "{{.Timestamp}}"),))
+        ),
+        FilesIntent((FileMapping("s", "d", template=True),)),
     ],
 )
 def test_what_comes_with_the_commit_changes_no_settings_but_asks_for_all_of_each_commit(
@@ -132,7 +138,7 @@ def test_what_comes_with_the_commit_changes_no_settings_but_asks_for_all_of_each
 
 
 def test_a_change_is_followed_to_its_destination() -> None:
-    laid = layout(Mapping("s", "d"))
+    laid = layout(FileMapping("s", "d"))
     desired = traced(laid, {"s/a": "1", "s/b": "1", "x": "1"}, {"s/a": "2", "s/c": "1", "x": "2"})
     assert desired is not None
     assert desired.partial
@@ -142,7 +148,7 @@ def test_a_change_is_followed_to_its_destination() -> None:
 
 
 def test_what_a_later_mapping_lays_over_it_is_asked_for() -> None:
-    laid = layout(Mapping("core", "d"), Mapping("prod", "d"))
+    laid = layout(FileMapping("core", "d"), FileMapping("prod", "d"))
     before = {"core/a": "1", "core/b": "1", "prod/b": "p", "prod/c": "p"}
     after = {"core/a": "2", "core/b": "2", "prod/b": "p", "core/c": "2", "prod/z": "p"}
     assert laid.questions(changed(before, after)) == {"prod/a", "prod/b"}
@@ -170,19 +176,19 @@ def test_what_a_later_mapping_lays_over_it_is_asked_for() -> None:
     ],
 )
 def test_what_needs_all_of_the_commit_is_not_guessed(before: dict[str, str], after: dict[str, str]) -> None:
-    laid = layout(Mapping("s", "d"), Mapping("t", "e"), mandatory=("**/.resources/**",))
+    laid = layout(FileMapping("s", "d"), FileMapping("t", "e"), mandatory=("**/.resources/**",))
     assert traced(laid, before, after) is None
 
 
 def test_a_file_that_becomes_a_folder_is_told_by_the_changes() -> None:
-    desired = traced(layout(Mapping("s", "d")), {"s/a": "1", "s/b": "1"}, {"s/a/x": "1", "s/b": "1"})
+    desired = traced(layout(FileMapping("s", "d")), {"s/a": "1", "s/b": "1"}, {"s/a/x": "1", "s/b": "1"})
     assert desired is not None
     assert list(desired.files) == ["d/a/x"]
     assert desired.removed == {"d/a"}
 
 
 def test_at_the_root_a_new_entry_needs_all_of_the_commit() -> None:
-    laid = layout(Mapping(".", "."))
+    laid = layout(FileMapping(".", "."))
     assert traced(laid, {"p/a": "1"}, {"p/a": "1", "q/a": "1"}) is None
     assert traced(laid, {"p/a": "1", "q/a": "1"}, {"p/a": "1"}) is None
     desired = traced(laid, {"p/a": "1", "q": "1"}, {"p/a": "1", "p/b": "1", "q": "2"})
@@ -193,7 +199,7 @@ def test_at_the_root_a_new_entry_needs_all_of_the_commit() -> None:
 
 @pytest.mark.parametrize("change", [{"complete": False}, {"settings": "other"}, {"given": frozenset()}])
 def test_a_ledger_that_is_not_exactly_what_the_mappings_gave_is_no_ground(change: dict[str, object]) -> None:
-    laid = layout(Mapping("s", "d"))
+    laid = layout(FileMapping("s", "d"))
     ledger = replace(ledger_of(laid, {"s/a": "1"}), **change)  # type: ignore[arg-type]
     assert laid.map_changes(changed({"s/a": "1"}, {"s/a": "2"}), {}, ledger) is None
 
@@ -201,7 +207,7 @@ def test_a_ledger_that_is_not_exactly_what_the_mappings_gave_is_no_ground(change
 class Doubling:
     """Content that ends in `.json` is there twice."""
 
-    def recipe(self, destination: str, *, template: bool) -> Recipe | None:
+    def recipe(self, destination: str, *, template: bool) -> ContentTransform | None:
         return self if template or destination.endswith(".json") else None
 
     def patches(self, destination: str) -> bool:
@@ -215,7 +221,7 @@ class Doubling:
 
 
 def test_recipes_come_with_their_destinations_and_give_derived_contents() -> None:
-    intent = FilesIntent((Mapping("s", "d"),), Transforms("x"))
+    intent = FilesIntent((FileMapping("s", "d"),), TransformPolicy("x"))
     laid = Layout(intent, VALUES, Doubling())
     desired = laid.map(tree({"s/a.json": "1", "s/b": "1"}))
     assert list(desired.recipes) == ["d/a.json"]
@@ -224,23 +230,23 @@ def test_recipes_come_with_their_destinations_and_give_derived_contents() -> Non
     assert not derived.recipes
     assert laid.derives("d/a.json")
     assert not laid.derives("d/b")
-    refusing = desired.refusing(frozenset({version("1").blob}), RefusalKind.LFS_POINTER)
+    refusing = desired.refusing(frozenset({version("1").blob}), RefusedEntryKind.LFS_POINTER)
     assert not refusing.files
     assert not refusing.recipes
 
 
 def test_a_patch_that_is_for_no_delivered_file_is_told() -> None:
-    transforms = Transforms(
+    transforms = TransformPolicy(
         patches=(FilePatch("d/a.json", (("x", "1"),)), FilePatch("e.json", (("x", "1"),)))
     )
-    laid = Layout(FilesIntent((Mapping("s", "d"),), transforms), VALUES, Transforming(transforms, VALUES))
+    laid = Layout(FilesIntent((FileMapping("s", "d"),), transforms), VALUES, TransformSet(transforms, VALUES))
     desired = laid.map(tree({"s/a.json": "1"}))
-    assert desired.skipped == (Note("patches[1] (e.json)", "is for no file that is delivered"),)
+    assert desired.skipped == (PathNote("patches[1] (e.json)", "is for no file that is delivered"),)
     assert list(desired.recipes) == ["d/a.json"]
 
 
 def test_a_drifted_file_whose_content_is_made_is_named_with_its_source() -> None:
-    laid = Layout(FilesIntent((Mapping("s", "d"),), Transforms("x")), VALUES, Doubling())
+    laid = Layout(FilesIntent((FileMapping("s", "d"),), TransformPolicy("x")), VALUES, Doubling())
     ledger = ledger_of(laid, {"s/a.json": "1"})
     assert laid.questions((), ["d/a.json"]) == {"s/a.json"}
     desired = laid.map_changes((), {"s/a.json": version("1")}, ledger, drifted=["d/a.json"])
@@ -250,11 +256,11 @@ def test_a_drifted_file_whose_content_is_made_is_named_with_its_source() -> None
     assert laid.map_changes((), {}, ledger, drifted=["d/a.json"]) is None
 
 
-MODE = Mapping("t", "e", when_missing=WhenMissing.CONFIG_MODE)
+MODE = FileMapping("t", "e", when_missing=MissingSourcePolicy.CONFIG_MODE)
 
 
 def test_a_change_elsewhere_leaves_a_stand_in_as_it_is() -> None:
-    found = traced(layout(Mapping("s", "d"), MODE), {"s/a": "1"}, {"s/a": "2"})
+    found = traced(layout(FileMapping("s", "d"), MODE), {"s/a": "1"}, {"s/a": "2"})
     assert found is not None
     assert found.files == {"d/a": version("2")}
     assert found.managed.files == {"e/config-mode.json"}
@@ -275,12 +281,12 @@ def test_a_change_elsewhere_leaves_a_stand_in_as_it_is() -> None:
 def test_where_a_stand_in_comes_or_goes_all_of_the_commit_is_asked_for(
     before: dict[str, str], after: dict[str, str]
 ) -> None:
-    laid = layout(Mapping("s", "d"), MODE, excludes=("**/*.bak",))
+    laid = layout(FileMapping("s", "d"), MODE, excludes=("**/*.bak",))
     assert traced(laid, {"s/a": "1", **before}, {"s/a": "2", **after}) is None
 
 
 def test_a_stand_in_is_not_in_the_source_so_it_is_made_again_when_it_was_touched() -> None:
-    laid = layout(Mapping("s", "d"), MODE)
+    laid = layout(FileMapping("s", "d"), MODE)
     assert laid.derives("e/config-mode.json")
     assert not laid.derives("d/config-mode.json")
     assert laid.map_changes((), {}, ledger_of(laid, {"s/a": "1"}), drifted={"e/config-mode.json"}) is None

@@ -3,11 +3,11 @@
 import pytest
 
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.files import Excludes
-from stoker.engine.layout.protected_paths import Protection, why_reserved
-from stoker.engine.match.globs import Batch
+from stoker.domain.intent.files import ExcludePolicy
+from stoker.engine.layout.protected_paths import ProtectedPaths, why_reserved
+from stoker.engine.match.globs import PathBatch
 
-NOTHING_SAID = Protection(Excludes())
+NOTHING_SAID = ProtectedPaths(ExcludePolicy())
 API_KEY = "config/resources/core/ignition/api-token/mine/config.json"
 
 THE_GATEWAYS_OWN = [
@@ -50,7 +50,7 @@ def test_what_the_gateway_keeps_for_itself_is_neither_delivered_nor_touched(
     path: str, spelt: type[str]
 ) -> None:
     place = spelt(path)
-    places = Batch([place, "projects/a"])
+    places = PathBatch([place, "projects/a"])
     left_out = NOTHING_SAID.undelivered(places)
     assert left_out == {place: f"is never written: {why_reserved(place)}"}
     assert why_reserved(place)
@@ -73,7 +73,7 @@ def test_what_the_gateway_keeps_for_itself_is_neither_delivered_nor_touched(
     ],
 )
 def test_a_name_like_one_of_the_gateways_elsewhere_is_anybodys(path: str) -> None:
-    places = Batch([path])
+    places = PathBatch([path])
     assert not NOTHING_SAID.undelivered(places)
     assert not NOTHING_SAID.covering(places)
     assert not NOTHING_SAID.covers(path)
@@ -81,8 +81,8 @@ def test_a_name_like_one_of_the_gateways_elsewhere_is_anybodys(path: str) -> Non
 
 
 def test_what_is_excluded_stays_and_is_said_to_be_excluded() -> None:
-    protection = Protection(Excludes(patterns=("p/x", "logs/")))
-    places = Batch(["logs/a", "p/a", "p/x"])
+    protection = ProtectedPaths(ExcludePolicy(patterns=("p/x", "logs/")))
+    places = PathBatch(["logs/a", "p/a", "p/x"])
     assert protection.undelivered(places) == {"logs/a": "is excluded", "p/x": "is excluded"}
     assert protection.covering(places) == protection.sparing(places) == {"logs/a", "p/x"}
     assert protection.covers("p/x")
@@ -90,14 +90,14 @@ def test_what_is_excluded_stays_and_is_said_to_be_excluded() -> None:
 
 
 def test_what_somebody_made_mandatory_stays_and_stops_a_repository_that_has_it() -> None:
-    protection = Protection(Excludes(mandatory=("p/x",)))
-    places = Batch(["p/a", "p/x"])
+    protection = ProtectedPaths(ExcludePolicy(mandatory=("p/x",)))
+    places = PathBatch(["p/a", "p/x"])
     with pytest.raises(Stalled, match="p/x"):
         protection.undelivered(places)
     assert protection.covering(places) == protection.sparing(places) == {"p/x"}
     assert protection.covers("p/x")
     assert protection.spares("p/x")
-    assert Protection(Excludes(patterns=("p/",), mandatory=("p/x",))).undelivered(places) == {
+    assert ProtectedPaths(ExcludePolicy(patterns=("p/",), mandatory=("p/x",))).undelivered(places) == {
         "p/a": "is excluded",
         "p/x": "is excluded",
     }
@@ -105,7 +105,7 @@ def test_what_somebody_made_mandatory_stays_and_stops_a_repository_that_has_it()
 
 @pytest.mark.parametrize("path", [API_KEY, API_KEY.upper()])
 def test_an_api_key_of_others_stays_and_ours_is_delivered(path: str) -> None:
-    places = Batch([path])
+    places = PathBatch([path])
     assert NOTHING_SAID.sparing(places) == {path}
     assert NOTHING_SAID.spares(path)
     assert not NOTHING_SAID.covers(path)

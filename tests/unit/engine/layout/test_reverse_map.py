@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind
+from stoker.domain.intent.files import ExcludePolicy, FileMapping, FilesIntent, MappingKind
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.layout.layout import Layout
-from stoker.engine.layout.reverse_map import Allowed, Origins, commit_of, own_changes
+from stoker.engine.layout.reverse_map import CapturablePaths, RepositoryOrigins, commit_of, own_changes
 from stoker.engine.plan.ledger import Ledger, record
 
 ONE, TWO = (FileVersion(blob_of(text)) for text in (b"1", b"2"))
-ALLOWED = Allowed(
+ALLOWED = CapturablePaths(
     ("projects/**", "config/*.json"),
     ("**/secrets/**", "**/*.jar"),
-    Excludes(patterns=("**/*.bak",), mandatory=("projects/system/**",)),
+    ExcludePolicy(patterns=("**/*.bak",), mandatory=("projects/system/**",)),
 )
 
 
@@ -68,7 +68,7 @@ def test_only_folders_that_can_hold_it_are_entered(folder: str, enters: bool) ->
 def test_a_walk_begins_at_the_deepest_folders_that_hold_everything(
     patterns: tuple[str, ...], roots: tuple[str, ...]
 ) -> None:
-    assert Allowed(patterns, (), Excludes()).roots == roots
+    assert CapturablePaths(patterns, (), ExcludePolicy()).roots == roots
 
 
 def test_what_somebody_else_did_is_told_from_what_we_did() -> None:
@@ -102,15 +102,15 @@ def test_a_file_of_a_held_place_is_at_the_commit_of_its_place() -> None:
     assert commit_of(ledger, "projects/xy") == "2"
 
 
-def found(paths: list[str], ours: list[str], repository: set[str], *mappings: Mapping) -> dict[str, str]:
+def found(paths: list[str], ours: list[str], repository: set[str], *mappings: FileMapping) -> dict[str, str]:
     layout = Layout(FilesIntent(mappings), TemplateValues())
-    origins = Origins(layout, Ledger(files={path: record(ONE) for path in ours}), paths)
+    origins = RepositoryOrigins(layout, Ledger(files={path: record(ONE) for path in ours}), paths)
     answers = dict.fromkeys(repository & origins.questions(), ONE)
     return {path: origin.path for path, origin in origins.found(answers).items()}
 
 
 def test_a_file_goes_back_where_it_was_taken_from() -> None:
-    both = Mapping("base", "projects"), Mapping("overlay", "projects")
+    both = FileMapping("base", "projects"), FileMapping("overlay", "projects")
     assert found(["projects/a"], ["projects/a"], {"base/a"}, *both) == {"projects/a": "base/a"}
     assert found(["projects/a"], ["projects/a"], {"base/a", "overlay/a"}, *both) == {
         "projects/a": "overlay/a"
@@ -119,7 +119,7 @@ def test_a_file_goes_back_where_it_was_taken_from() -> None:
 
 
 def test_a_new_file_goes_where_its_nearest_neighbours_were_taken_from() -> None:
-    both = Mapping("base", "projects"), Mapping("overlay", "projects")
+    both = FileMapping("base", "projects"), FileMapping("overlay", "projects")
     ours = ["projects/a/views/x", "projects/b/views/x", "projects/c"]
     repository = {"base/a/views/x", "overlay/b/views/x", "overlay/c"}
     new = ["projects/a/views/y", "projects/b/new/y", "projects/a/new/deep/y", "projects/z/y"]
@@ -133,9 +133,9 @@ def test_a_new_file_goes_where_its_nearest_neighbours_were_taken_from() -> None:
 
 def test_a_new_file_without_neighbours_goes_to_the_last_mapping_that_covers_it() -> None:
     mappings = (
-        Mapping("base", "projects"),
-        Mapping("overlay", "projects"),
-        Mapping("one", "projects/one.json", MappingKind.FILE),
+        FileMapping("base", "projects"),
+        FileMapping("overlay", "projects"),
+        FileMapping("one", "projects/one.json", MappingKind.FILE),
     )
     assert found(["projects/a", "projects/one.json", "config/x"], [], set(), *mappings) == {
         "projects/a": "overlay/a",

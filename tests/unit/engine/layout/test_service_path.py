@@ -5,27 +5,27 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import Stalled
-from stoker.domain.git_objects import FileVersion, Refusal, RefusalKind, Tree, blob_of
-from stoker.domain.intent.files import Excludes, FilesIntent, Mapping
+from stoker.domain.git_objects import CommitTree, FileVersion, RefusedEntry, RefusedEntryKind, blob_of
+from stoker.domain.intent.files import ExcludePolicy, FileMapping, FilesIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.desired_files import Desired
+from stoker.engine.layout.desired_files import DesiredFiles
 from stoker.engine.layout.layout import Layout
 
 REPOSITORY = ("services/filler/projects/p/a", "services/packer/projects/p/a", "shared/scripts/s.py")
 
 
-def mapped(service_path: str, *files: str, refused: tuple[Refusal, ...] = ()) -> Desired:
+def mapped(service_path: str, *files: str, refused: tuple[RefusedEntry, ...] = ()) -> DesiredFiles:
     mappings = (
-        Mapping(f"{service_path}/projects", "projects", service_path=service_path),
-        Mapping(f"{service_path}/config", "config", service_path=service_path),
-        Mapping("shared/scripts", "projects/p/scripts"),
+        FileMapping(f"{service_path}/projects", "projects", service_path=service_path),
+        FileMapping(f"{service_path}/config", "config", service_path=service_path),
+        FileMapping("shared/scripts", "projects/p/scripts"),
     )
-    intent = FilesIntent(mappings, excludes=Excludes(("**/*.bak",)))
+    intent = FilesIntent(mappings, excludes=ExcludePolicy(("**/*.bak",)))
     values = TemplateValues(vars={"line": "filler"})
     version = FileVersion(blob_of(b"1"))
-    return Layout(intent, values).map(Tree(dict.fromkeys(files or REPOSITORY, version), refused))
+    return Layout(intent, values).map(CommitTree(dict.fromkeys(files or REPOSITORY, version), refused))
 
 
 def test_shared_content_alone_is_no_sync_of_a_misspelt_service() -> None:
@@ -69,7 +69,9 @@ def test_one_part_of_the_layout_is_enough(files: tuple[str, ...]) -> None:
 
 
 def test_a_symlink_in_place_of_a_part_is_a_part() -> None:
-    link = Refusal("services/filler/projects", RelPath("services/filler/projects"), RefusalKind.SYMLINK)
+    link = RefusedEntry(
+        "services/filler/projects", RelPath("services/filler/projects"), RefusedEntryKind.SYMLINK
+    )
     desired = mapped("services/filler", "shared/scripts/s.py", refused=(link,))
     assert "services/filler/projects" in {note.path for note in desired.skipped}
 

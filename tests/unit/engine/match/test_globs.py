@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.match.globs import Globs
+from stoker.engine.match.globs import GlobSet
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ from stoker.engine.match.globs import Globs
     ],
 )
 def test_matches(pattern: str, path: str) -> None:
-    assert Globs([pattern]).matches(path)
+    assert GlobSet([pattern]).matches(path)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_matches(pattern: str, path: str) -> None:
     ],
 )
 def test_does_not_match(pattern: str, path: str) -> None:
-    assert not Globs([pattern]).matches(path)
+    assert not GlobSet([pattern]).matches(path)
 
 
 @pytest.mark.parametrize(
@@ -89,23 +89,23 @@ def test_does_not_match(pattern: str, path: str) -> None:
 )
 def test_refuses_a_pattern_that_is_wrong_or_could_never_match(pattern: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why):
-        Globs([pattern])
+        GlobSet([pattern])
 
 
 def test_refuses_more_patterns_than_can_be_matched_quickly() -> None:
     with pytest.raises(InvalidValue, match="4096 are allowed"):
-        Globs(f"{{a{n},b{n}}}" for n in range(2049))
+        GlobSet(f"{{a{n},b{n}}}" for n in range(2049))
 
 
 def test_a_path_matches_when_one_of_many_patterns_does() -> None:
-    globs = Globs(["a/*", "**/*.bak", "b"])
+    globs = GlobSet(["a/*", "**/*.bak", "b"])
     assert [path for path in ("a/x", "q/r.bak", "b", "c") if globs.matches(path)] == ["a/x", "q/r.bak", "b"]
 
 
 def test_no_pattern_matches_nothing() -> None:
-    assert not Globs()
-    assert not Globs().matches("a")
+    assert not GlobSet()
+    assert not GlobSet().matches("a")
 
 
 def test_case_can_be_ignored() -> None:
-    assert Globs([".uuid"], ignore_case=True).matches(".UUID")
+    assert GlobSet([".uuid"], ignore_case=True).matches(".UUID")

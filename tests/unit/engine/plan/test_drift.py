@@ -3,9 +3,9 @@
 import pytest
 
 from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.engine.plan.drift import Drift, drift
+from stoker.engine.plan.drift import FolderDrift, drift
 from stoker.engine.plan.ledger import STAT, Ledger, record
-from stoker.engine.plan.live import Live, LiveEntry, LiveKind
+from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
 
 OURS = FileVersion(blob_of(b"ours"))
 THEIRS = FileVersion(blob_of(b"by hand"))
@@ -20,8 +20,10 @@ def wrote(*paths: str, **more: object) -> Ledger:
     return Ledger(dict.fromkeys(paths, record(OURS)), **facts)  # type: ignore[arg-type]
 
 
-def found(ledger: Ledger, **entries: LiveEntry | None) -> Drift:
-    return drift(ledger, Live({f"d/{name}": entry for name, entry in entries.items()}, walked=True))
+def found(ledger: Ledger, **entries: LiveEntry | None) -> FolderDrift:
+    return drift(
+        ledger, LiveDifferences({f"d/{name}": entry for name, entry in entries.items()}, walked=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,11 +38,11 @@ def found(ledger: Ledger, **entries: LiveEntry | None) -> Drift:
     ids=["edited", "executable", "unreadable", "symlink", "folder"],
 )
 def test_our_file_that_became_something_else_is_modified(became: LiveEntry) -> None:
-    assert found(wrote("d/a", "d/b"), a=became) == Drift(modified=("d/a",))
+    assert found(wrote("d/a", "d/b"), a=became) == FolderDrift(modified=("d/a",))
 
 
 def test_our_file_that_is_gone_is_missing() -> None:
-    assert found(wrote("d/a", "d/b"), b=None) == Drift(missing=("d/b",))
+    assert found(wrote("d/a", "d/b"), b=None) == FolderDrift(missing=("d/b",))
 
 
 def test_a_file_that_was_only_touched_is_no_drift() -> None:
@@ -51,13 +53,15 @@ def test_a_file_that_was_only_touched_is_no_drift() -> None:
 def test_what_was_excluded_since_it_was_written_is_no_drift() -> None:
     ledger = wrote("d/a", "d/b", "d/c", excludes=frozenset({"d/a", "d/b", "d/x"}))
     edited = LiveEntry(LiveKind.FILE, THEIRS)
-    assert found(ledger, a=edited, b=None, c=edited, x=STRANGER) == Drift(modified=("d/c",))
+    assert found(ledger, a=edited, b=None, c=edited, x=STRANGER) == FolderDrift(modified=("d/c",))
 
 
 @pytest.mark.parametrize("stranger", [STRANGER, SYMLINK])
 def test_a_file_of_others_is_extra_in_a_managed_folder(stranger: LiveEntry) -> None:
-    assert found(wrote("d/a"), x=stranger) == Drift(extra=("d/x",))
-    assert found(wrote("d/a", mirrored=frozenset()), x=stranger) == Drift(extra=("d/x",)), "also if it stays"
+    assert found(wrote("d/a"), x=stranger) == FolderDrift(extra=("d/x",))
+    assert found(wrote("d/a", mirrored=frozenset()), x=stranger) == FolderDrift(extra=("d/x",)), (
+        "also if it stays"
+    )
     assert not found(wrote("d/a", folders=frozenset({"e"}), mirrored=frozenset({"e"})), x=stranger)
 
 
@@ -67,14 +71,14 @@ def test_a_folder_and_what_is_not_there_are_not_extra() -> None:
 
 def test_what_lay_there_before_us_or_was_about_to_be_written_is_not_extra() -> None:
     ledger = wrote("d/a", kept=frozenset({"d/before"}), intended={"d/begun": OURS})
-    assert found(ledger, before=STRANGER, begun=STRANGER, new=STRANGER) == Drift(extra=("d/new",))
+    assert found(ledger, before=STRANGER, begun=STRANGER, new=STRANGER) == FolderDrift(extra=("d/new",))
 
 
 def test_an_api_key_and_the_gateways_own_places_are_not_extra() -> None:
     ours = frozenset({"config", ".sync-state"})
     ledger = wrote("config/a", folders=ours, mirrored=ours)
     paths = ("config/resources/core/ignition/api-token/new/config.json", "config/local/x", ".sync-state/x")
-    assert not drift(ledger, Live(dict.fromkeys(paths, STRANGER), walked=True))
+    assert not drift(ledger, LiveDifferences(dict.fromkeys(paths, STRANGER), walked=True))
 
 
 def test_drift_is_told_in_order_and_by_kind() -> None:
@@ -82,4 +86,4 @@ def test_drift_is_told_in_order_and_by_kind() -> None:
     told = found(wrote("d/a", "d/b", "d/c"), z=STRANGER, y=STRANGER, b=edited, a=edited, c=None)
     assert told.kinds == {"modified": ("d/a", "d/b"), "missing": ("d/c",), "extra": ("d/y", "d/z")}
     assert told
-    assert not drift(wrote("d/a"), Live(walked=True))
+    assert not drift(wrote("d/a"), LiveDifferences(walked=True))

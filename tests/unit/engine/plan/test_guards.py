@@ -2,31 +2,31 @@
 
 import pytest
 
-from stoker.domain.git_objects import FileVersion, Tree, blob_of
+from stoker.domain.git_objects import CommitTree, FileVersion, blob_of
 from stoker.domain.intent.files import (
     DeletionPolicy,
-    Excludes,
+    ExcludePolicy,
+    FileMapping,
     FilesIntent,
-    Mapping,
     MappingKind,
-    Orphans,
+    OrphanPolicy,
 )
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
 from stoker.engine.layout.layout import Layout
-from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.layout.protected_paths import ProtectedPaths
 from stoker.engine.plan.guards import stale_approval, why_stalled
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
+from stoker.engine.plan.plan import SyncPlan
 from stoker.engine.plan.planner import plan
 
-POLICY = DeletionPolicy(orphans=Orphans.MIRROR)
+POLICY = DeletionPolicy(orphans=OrphanPolicy.MIRROR)
 VERSION = FileVersion(blob_of(b"1"))
-QUIET = Live(walked=True)
-EVERYWHERE = Managed(folders=frozenset({RelPath("")}))
+QUIET = LiveDifferences(walked=True)
+EVERYWHERE = ManagedPaths(folders=frozenset({RelPath("")}))
 
 
 def desired(
@@ -34,12 +34,12 @@ def desired(
     delivered: tuple[str, ...] = ("s -> d",),
     undelivered: tuple[str, ...] = (),
     missed: tuple[str, ...] = (),
-    destinations: Managed = EVERYWHERE,
-) -> Desired:
-    return Desired(
+    destinations: ManagedPaths = EVERYWHERE,
+) -> DesiredFiles:
+    return DesiredFiles(
         files=dict.fromkeys(sorted(paths), VERSION),
-        managed=Managed(folders=frozenset({RelPath("d")})),
-        protection=Protection(Excludes()),
+        managed=ManagedPaths(folders=frozenset({RelPath("d")})),
+        protection=ProtectedPaths(ExcludePolicy()),
         delivered=frozenset(delivered),
         undelivered=frozenset(undelivered),
         missed={place: f"t -> {place}" for place in missed},
@@ -52,7 +52,9 @@ def wrote(*paths: str, mappings: frozenset[str] = frozenset()) -> Ledger:
     return Ledger(kept, mappings=mappings, folders=frozenset({"d"}), mirrored=frozenset({"d"}))
 
 
-def judged(wanted: Desired, ledger: Ledger | None, live: Live = QUIET) -> tuple[Plan, str, Reason | None]:
+def judged(
+    wanted: DesiredFiles, ledger: Ledger | None, live: LiveDifferences = QUIET
+) -> tuple[SyncPlan, str, Reason | None]:
     made = plan(wanted, live, ledger, POLICY)
     stalled = why_stalled(made, wanted, ledger, POLICY)
     return (
@@ -86,7 +88,9 @@ def test_either_limit_alone_holds(deleted: int, kept: int) -> None:
 
 def test_a_destination_that_no_mapping_covers_any_more_is_held_whatever_its_size() -> None:
     ledger = wrote("d/a", "e/ours", "f.json")
-    wanted = desired("d/a", destinations=Managed(frozenset({RelPath("d")}), frozenset({RelPath("f.json")})))
+    wanted = desired(
+        "d/a", destinations=ManagedPaths(frozenset({RelPath("d")}), frozenset({RelPath("f.json")}))
+    )
     made, message, reason = judged(wanted, ledger)
     assert reason is Reason.DESTINATION_UNMAPPED
     assert "e/ours" in message
@@ -101,28 +105,28 @@ def test_a_destination_that_no_mapping_covers_any_more_is_held_whatever_its_size
 @pytest.mark.parametrize(
     ("before", "now", "held"),
     [
-        ((Mapping("s/projects", "projects"),), (Mapping("s/projects", "."),), True),
-        ((Mapping("s", "a/b"),), (Mapping("s", "a"),), True),
+        ((FileMapping("s/projects", "projects"),), (FileMapping("s/projects", "."),), True),
+        ((FileMapping("s", "a/b"),), (FileMapping("s", "a"),), True),
         (
-            (Mapping("s/projects", "projects"), Mapping("t", "projects/t")),
-            (Mapping("s/projects", "projects"),),
+            (FileMapping("s/projects", "projects"), FileMapping("t", "projects/t")),
+            (FileMapping("s/projects", "projects"),),
             True,
         ),
         (
-            (Mapping("s/projects", "projects"), Mapping("t/x", "projects/x.json", MappingKind.FILE)),
-            (Mapping("s/projects", "projects"),),
+            (FileMapping("s/projects", "projects"), FileMapping("t/x", "projects/x.json", MappingKind.FILE)),
+            (FileMapping("s/projects", "projects"),),
             True,
         ),
-        ((Mapping("s", "."),), (Mapping("t", "."),), True),
-        ((Mapping("s/projects", "projects"),), (Mapping("s", "."),), False),
-        ((Mapping("s", "."),), (Mapping("s", "."),), False),
+        ((FileMapping("s", "."),), (FileMapping("t", "."),), True),
+        ((FileMapping("s/projects", "projects"),), (FileMapping("s", "."),), False),
+        ((FileMapping("s", "."),), (FileMapping("s", "."),), False),
     ],
 )
 def test_a_destination_is_not_emptied_unasked_because_a_wider_one_covers_it(
-    before: tuple[Mapping, ...], now: tuple[Mapping, ...], held: bool
+    before: tuple[FileMapping, ...], now: tuple[FileMapping, ...], held: bool
 ) -> None:
     first, then = (
-        Tree(dict.fromkeys(("s/projects/P/view.json", *more, "t/x"), VERSION))
+        CommitTree(dict.fromkeys(("s/projects/P/view.json", *more, "t/x"), VERSION))
         for more in (("s/projects/Q/view.json", "s/fonts/f"), ())
     )
     layout = Layout(FilesIntent(before), TemplateValues())
@@ -142,20 +146,20 @@ def test_a_destination_is_not_emptied_unasked_because_a_wider_one_covers_it(
     assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
 
 
-BASE, SITE = Mapping("base", "projects"), Mapping("site", "projects")
+BASE, SITE = FileMapping("base", "projects"), FileMapping("site", "projects")
 PROJECTS_OF = {"base/P/view.json", "site/P/tags.json", "other/P/view.json"}
 
 
 def remapped(
-    before: tuple[Mapping, ...],
-    now: tuple[Mapping, ...],
+    before: tuple[FileMapping, ...],
+    now: tuple[FileMapping, ...],
     first: set[str],
     then: set[str],
     foreign: frozenset[str] = frozenset(),
-) -> tuple[Plan, str, Reason | None]:
+) -> tuple[SyncPlan, str, Reason | None]:
     """A sync of the first commit with the old mappings, then the plan of the second with the new ones."""
     layout = Layout(FilesIntent(before), TemplateValues())
-    given = layout.map(Tree(dict.fromkeys(first, VERSION)))
+    given = layout.map(CommitTree(dict.fromkeys(first, VERSION)))
     ledger = Ledger(
         {path: record(VERSION) for path in given.files},
         mappings=given.delivered,
@@ -164,9 +168,9 @@ def remapped(
         settings=layout.settings,
         complete=True,
     )
-    wanted = Layout(FilesIntent(now), TemplateValues()).map(Tree(dict.fromkeys(then, VERSION)))
+    wanted = Layout(FilesIntent(now), TemplateValues()).map(CommitTree(dict.fromkeys(then, VERSION)))
     other = FileVersion(blob_of(b"of others"))
-    live = Live({path: LiveEntry(LiveKind.FILE, other) for path in sorted(foreign)}, walked=True)
+    live = LiveDifferences({path: LiveEntry(LiveKind.FILE, other) for path in sorted(foreign)}, walked=True)
     made, message, reason = judged(wanted, ledger, live)
     assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
     return made, message, reason
@@ -177,10 +181,10 @@ def remapped(
     [
         pytest.param((BASE,), PROJECTS_OF, True, id="removed"),
         pytest.param((BASE,), PROJECTS_OF - {"site/P/tags.json"}, True, id="removed with its folder"),
-        pytest.param((BASE, Mapping("other", "projects")), PROJECTS_OF, True, id="another source"),
+        pytest.param((BASE, FileMapping("other", "projects")), PROJECTS_OF, True, id="another source"),
         pytest.param((BASE, SITE), PROJECTS_OF - {"site/P/tags.json"} | {"site/P/x"}, False, id="kept"),
         pytest.param(
-            (BASE, SITE, Mapping("other", "fonts")),
+            (BASE, SITE, FileMapping("other", "fonts")),
             PROJECTS_OF - {"site/P/tags.json"} | {"site/P/x"},
             False,
             id="another mapping was added",
@@ -189,7 +193,7 @@ def remapped(
     ],
 )
 def test_files_of_a_removed_mapping_are_held_although_another_has_the_same_destination(
-    now: tuple[Mapping, ...], then: set[str], held: bool
+    now: tuple[FileMapping, ...], then: set[str], held: bool
 ) -> None:
     made, message, reason = remapped((BASE, SITE), now, PROJECTS_OF, then)
     assert reason is (Reason.DESTINATION_UNMAPPED if held else None)
@@ -199,14 +203,14 @@ def test_files_of_a_removed_mapping_are_held_although_another_has_the_same_desti
 
 
 def test_a_mapping_that_a_wider_one_repeats_is_not_removed() -> None:
-    parts = (Mapping("s/projects", "projects"), Mapping("s/fonts", "fonts"))
+    parts = (FileMapping("s/projects", "projects"), FileMapping("s/fonts", "fonts"))
     first = {"s/projects/P/view.json", "s/projects/P/old.json", "s/fonts/f"}
-    made, message, _ = remapped(parts, (Mapping("s", "."),), first, first - {"s/projects/P/old.json"})
+    made, message, _ = remapped(parts, (FileMapping("s", "."),), first, first - {"s/projects/P/old.json"})
     assert [str(delete) for delete in made.removals] == ["delete projects/P/old.json"]
     assert not message
 
 
-LINE1 = Mapping("s/projects/Line1", "projects/Line1")
+LINE1 = FileMapping("s/projects/Line1", "projects/Line1")
 LINES = {"s/projects/Line1/view.json", "s/projects/Line2/view.json", "s/fonts/f"}
 OF_OTHERS = frozenset({"projects/Line2/view.json"})
 
@@ -214,23 +218,25 @@ OF_OTHERS = frozenset({"projects/Line2/view.json"})
 @pytest.mark.parametrize(
     ("before", "now", "foreign", "held"),
     [
-        pytest.param(LINE1, (Mapping("s/projects", "projects"),), OF_OTHERS, True, id="wider"),
-        pytest.param(LINE1, (LINE1, Mapping("s/projects", "projects")), OF_OTHERS, True, id="wider beside"),
-        pytest.param(LINE1, (Mapping("s", "."),), OF_OTHERS, True, id="the root"),
-        pytest.param(LINE1, (Mapping("s/projects", "projects"),), frozenset(), False, id="nothing there"),
+        pytest.param(LINE1, (FileMapping("s/projects", "projects"),), OF_OTHERS, True, id="wider"),
+        pytest.param(
+            LINE1, (LINE1, FileMapping("s/projects", "projects")), OF_OTHERS, True, id="wider beside"
+        ),
+        pytest.param(LINE1, (FileMapping("s", "."),), OF_OTHERS, True, id="the root"),
+        pytest.param(LINE1, (FileMapping("s/projects", "projects"),), frozenset(), False, id="nothing there"),
         pytest.param(
             LINE1,
-            (Mapping("s/projects", "projects"),),
+            (FileMapping("s/projects", "projects"),),
             frozenset({"projects/Line1/view.json"}),
             False,
             id="ours, changed by others",
         ),
         pytest.param(
-            LINE1, (LINE1, Mapping("s/fonts", "fonts")), frozenset({"fonts/f"}), False, id="brand-new"
+            LINE1, (LINE1, FileMapping("s/fonts", "fonts")), frozenset({"fonts/f"}), False, id="brand-new"
         ),
         pytest.param(
-            Mapping("s", "."),
-            (Mapping("s", ".", orphans=Orphans.OWNED),),
+            FileMapping("s", "."),
+            (FileMapping("s", ".", orphans=OrphanPolicy.OWNED),),
             frozenset({"fonts/g"}),
             False,
             id="the root as before",
@@ -238,7 +244,7 @@ OF_OTHERS = frozenset({"projects/Line2/view.json"})
     ],
 )
 def test_a_wider_destination_overwrites_no_file_of_others_unasked(
-    before: Mapping, now: tuple[Mapping, ...], foreign: frozenset[str], held: bool
+    before: FileMapping, now: tuple[FileMapping, ...], foreign: frozenset[str], held: bool
 ) -> None:
     made, message, reason = remapped((before,), now, LINES, LINES | {"s/fonts/g"}, foreign)
     assert reason is (Reason.DESTINATION_WIDENED if held else None)
@@ -256,10 +262,10 @@ def test_an_approval_for_one_sync_must_name_its_plan() -> None:
     assert stale is not None
     assert stale.reason is Reason.APPROVAL_STALE
     assert made.digest in stale.message
-    nothing = stale_approval(Plan(), {"0" * 64})
+    nothing = stale_approval(SyncPlan(), {"0" * 64})
     assert nothing is not None
     assert "nothing to do" in nothing.message
-    assert Plan().digest not in nothing.message
+    assert SyncPlan().digest not in nothing.message
 
 
 @pytest.mark.parametrize(("deleted", "kept"), [(10, 0), (50, 50), (11, 10), (50, 100)])
@@ -271,7 +277,7 @@ def test_few_files_or_a_small_part_of_them_stay_within_the_limits(deleted: int, 
 
 
 def test_files_of_others_count_against_the_budget_too() -> None:
-    strangers = Live({path: LiveEntry(LiveKind.FILE) for path in many(51)}, walked=True)
+    strangers = LiveDifferences({path: LiveEntry(LiveKind.FILE) for path in many(51)}, walked=True)
     made, _, reason = judged(desired("d/a"), wrote("d/a"), strangers)
     assert len(made.removals) == 51
     assert reason is Reason.DELETION_BUDGET_EXCEEDED

@@ -4,52 +4,55 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.domain.git_objects import FileVersion, Held, Note, blob_of
+from stoker.domain.git_objects import FileVersion, HeldPath, PathNote, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import STAT, Ledger, record
-from stoker.engine.plan.plan import Delete, Facts, Plan, SetMode, Write
+from stoker.engine.plan.plan import DeleteFile, LedgerFacts, SetFileMode, SyncPlan, WriteFile
 
 ONE = FileVersion(blob_of(b"1"))
 TWO = FileVersion(blob_of(b"2"))
 
 
-def write(path: str, version: FileVersion = ONE, *, replaces: bool = False) -> Write:
-    return Write(RelPath(path), version, replaces)
+def write(path: str, version: FileVersion = ONE, *, replaces: bool = False) -> WriteFile:
+    return WriteFile(RelPath(path), version, replaces)
 
 
-def delete(path: str) -> Delete:
-    return Delete(RelPath(path))
+def delete(path: str) -> DeleteFile:
+    return DeleteFile(RelPath(path))
 
 
-WHOLE = Plan(
+WHOLE = SyncPlan(
     clearings=(delete("p/clear"), delete("q/clear")),
     writes=(write("p/add"), write("p/modify", replaces=True), write("q/add")),
-    modes=(SetMode(RelPath("p/mode"), ONE), SetMode(RelPath("q/mode"), ONE)),
+    modes=(SetFileMode(RelPath("p/mode"), ONE), SetFileMode(RelPath("q/mode"), ONE)),
     deletions=(delete("p/delete"), delete("q/delete"), delete("pq/delete")),
     orphans_kept=(RelPath("p/theirs"),),
-    facts=Facts(kept=frozenset({"p/theirs", "p/other"})),
+    facts=LedgerFacts(kept=frozenset({"p/theirs", "p/other"})),
 )
 
 
-def paths(plan: Plan) -> list[str]:
+def paths(plan: SyncPlan) -> list[str]:
     return [action.path for action in plan.actions]
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (Plan(writes=(write("a"),)), Plan(writes=(write("b"),))),
-        (Plan(writes=(write("a", ONE),)), Plan(writes=(write("a", TWO),))),
-        (Plan(writes=(write("a"),)), Plan(writes=(write("a", FileVersion(ONE.blob, executable=True)),))),
-        (Plan(writes=(write("a"),)), Plan(modes=(SetMode(RelPath("a"), ONE),))),
-        (Plan(writes=(write("a"),)), Plan(deletions=(delete("a"),))),
-        (Plan(deletions=(delete("a"), delete("b"))), Plan(deletions=(delete("adelete b"),))),
-        (Plan(deletions=(delete("a"),)), Plan(deletions=(delete("a"), delete("b")))),
-        (Plan(), Plan(clearings=(delete("a"),))),
+        (SyncPlan(writes=(write("a"),)), SyncPlan(writes=(write("b"),))),
+        (SyncPlan(writes=(write("a", ONE),)), SyncPlan(writes=(write("a", TWO),))),
+        (
+            SyncPlan(writes=(write("a"),)),
+            SyncPlan(writes=(write("a", FileVersion(ONE.blob, executable=True)),)),
+        ),
+        (SyncPlan(writes=(write("a"),)), SyncPlan(modes=(SetFileMode(RelPath("a"), ONE),))),
+        (SyncPlan(writes=(write("a"),)), SyncPlan(deletions=(delete("a"),))),
+        (SyncPlan(deletions=(delete("a"), delete("b"))), SyncPlan(deletions=(delete("adelete b"),))),
+        (SyncPlan(deletions=(delete("a"),)), SyncPlan(deletions=(delete("a"), delete("b")))),
+        (SyncPlan(), SyncPlan(clearings=(delete("a"),))),
     ],
     ids=["path", "content", "mode", "verb", "deletion", "names run together", "one more", "clearing"],
 )
-def test_two_plans_that_do_different_things_have_different_digests(one: Plan, other: Plan) -> None:
+def test_two_plans_that_do_different_things_have_different_digests(one: SyncPlan, other: SyncPlan) -> None:
     assert one.digest != other.digest
 
 
@@ -74,20 +77,20 @@ def test_with_orphans_they_go_in_order_and_nobody_is_asked_again() -> None:
 @pytest.mark.parametrize(
     "left",
     [
-        Plan(refused=(Note("a", "is refused"),)),
-        Plan(conflicts=(Note("a", "is in the way"),)),
-        Plan(lingering=True),
-        Plan(held=(Held("p", "somebody works there"),)),
+        SyncPlan(refused=(PathNote("a", "is refused"),)),
+        SyncPlan(conflicts=(PathNote("a", "is in the way"),)),
+        SyncPlan(lingering=True),
+        SyncPlan(held=(HeldPath("p", "somebody works there"),)),
     ],
     ids=["refused", "conflict", "lingering", "held"],
 )
-def test_a_plan_that_leaves_something_out_does_not_deliver_all(left: Plan) -> None:
+def test_a_plan_that_leaves_something_out_does_not_deliver_all(left: SyncPlan) -> None:
     assert not left.delivers_all
-    assert Plan(skipped=(Note("a", "is excluded"),)).delivers_all
+    assert SyncPlan(skipped=(PathNote("a", "is excluded"),)).delivers_all
 
 
 def test_of_a_place_that_is_held_nothing_happens_and_the_rest_goes_on() -> None:
-    held = Held("p", "somebody works there")
+    held = HeldPath("p", "somebody works there")
     made = WHOLE.holding([held], Ledger(commit="c" * 40))
     assert paths(made) == ["q/clear", "q/add", "q/mode", "q/delete", "pq/delete"]
     assert made.held == (held,)
@@ -98,9 +101,9 @@ def test_of_a_place_that_is_held_nothing_happens_and_the_rest_goes_on() -> None:
 
 def test_a_place_that_stays_held_is_still_at_the_commit_at_which_it_was_left() -> None:
     before = Ledger(commit="b" * 40, held=frozenset({f"{'a' * 40} p"}))
-    made = WHOLE.holding([Held("p", "x"), Held("q", "x")], before)
+    made = WHOLE.holding([HeldPath("p", "x"), HeldPath("q", "x")], before)
     assert made.facts.held == {f"{'a' * 40} p", f"{'b' * 40} q"}
-    assert WHOLE.holding([Held("p", "x")], None).facts.held == {" p"}
+    assert WHOLE.holding([HeldPath("p", "x")], None).facts.held == {" p"}
 
 
 def test_what_means_the_same_is_not_written_and_is_remembered_as_it_lies_there() -> None:

@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.domain.git_objects import FileVersion, Note, blob_of
-from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
+from stoker.domain.git_objects import FileVersion, PathNote, blob_of
+from stoker.domain.intent.files import DeletionPolicy, ExcludePolicy, OrphanPolicy
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.desired_files import Desired, Managed
-from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
+from stoker.engine.layout.protected_paths import ProtectedPaths
 from stoker.engine.plan.drift import drift
 from stoker.engine.plan.ledger import STAT, UNSEEN, Ledger, record
-from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
+from stoker.engine.plan.plan import SyncPlan
 from stoker.engine.plan.planner import plan
 
-POLICY = DeletionPolicy(orphans=Orphans.MIRROR)
-OWNED = DeletionPolicy(orphans=Orphans.OWNED)
+POLICY = DeletionPolicy(orphans=OrphanPolicy.MIRROR)
+OWNED = DeletionPolicy(orphans=OrphanPolicy.OWNED)
 FOLDER = LiveEntry(LiveKind.FOLDER)
 SYMLINK = LiveEntry(LiveKind.SYMLINK)
 OURS = frozenset({"d"})
@@ -33,14 +33,14 @@ def desired(
     excludes: tuple[str, ...] = (),
     kept: tuple[str, ...] = (),
     incomplete: tuple[str, ...] = (),
-    orphans: dict[str, Orphans] | None = None,
+    orphans: dict[str, OrphanPolicy] | None = None,
     folders: tuple[str, ...] = ("d",),
     removed: tuple[str, ...] | None = None,
-) -> Desired:
-    return Desired(
+) -> DesiredFiles:
+    return DesiredFiles(
         files={path: version(text) for path, text in sorted(files.items())},
-        managed=Managed(folders=frozenset(map(RelPath, folders))),
-        protection=Protection(Excludes(excludes)),
+        managed=ManagedPaths(folders=frozenset(map(RelPath, folders))),
+        protection=ProtectedPaths(ExcludePolicy(excludes)),
         kept=frozenset(kept),
         incomplete=frozenset(incomplete),
         delivered=frozenset({"s -> d"}),
@@ -50,7 +50,7 @@ def desired(
     )
 
 
-def on_disk(entries: Mapping[str, str | LiveEntry], ledger: Ledger | None = None) -> Live:
+def on_disk(entries: Mapping[str, str | LiveEntry], ledger: Ledger | None = None) -> LiveDifferences:
     """What a walk would find: everything that the ledger does not say."""
     found: dict[str, LiveEntry | None] = {}
     known = ledger if ledger is not None else Ledger()
@@ -63,13 +63,15 @@ def on_disk(entries: Mapping[str, str | LiveEntry], ledger: Ledger | None = None
                 found[above] = FOLDER
     folders = {above for path in entries for above in RelPath(path).ancestors()}
     found |= {path: None for path in known.files if path not in entries and path not in folders}
-    return Live(found, walked=True)
+    return LiveDifferences(found, walked=True)
 
 
-def as_folder(path: str, entries: Mapping[str, str | LiveEntry], ledger: Ledger | None = None) -> Live:
+def as_folder(
+    path: str, entries: Mapping[str, str | LiveEntry], ledger: Ledger | None = None
+) -> LiveDifferences:
     """The same with a folder where a file shall be."""
     live = on_disk(entries, ledger)
-    return Live({**live.found, path: FOLDER}, walked=True)
+    return LiveDifferences({**live.found, path: FOLDER}, walked=True)
 
 
 def wrote(files: dict[str, str], **more: object) -> Ledger:
@@ -77,11 +79,11 @@ def wrote(files: dict[str, str], **more: object) -> Ledger:
     return Ledger({path: record(version(text)) for path, text in files.items()}, **facts)  # type: ignore[arg-type]
 
 
-def actions(made: Plan) -> list[str]:
+def actions(made: SyncPlan) -> list[str]:
     return [str(action) for action in made.actions]
 
 
-def conflicts(made: Plan) -> dict[str, str]:
+def conflicts(made: SyncPlan) -> dict[str, str]:
     return {note.path: note.why for note in made.conflicts}
 
 
@@ -94,7 +96,7 @@ def test_missing_files_are_added_and_different_ones_replaced() -> None:
 
 def test_what_the_ledger_says_need_not_be_found_again() -> None:
     ledger = wrote({"d/a": "1", "d/b": "old", "d/c": "3"})
-    made = plan(desired({"d/a": "1", "d/b": "2", "d/c": "3"}), Live(walked=True), ledger, POLICY)
+    made = plan(desired({"d/a": "1", "d/b": "2", "d/c": "3"}), LiveDifferences(walked=True), ledger, POLICY)
     assert actions(made) == ["modify d/b"]
 
 
@@ -108,7 +110,7 @@ def test_only_the_executable_bit_is_changed_when_only_it_differs() -> None:
     there = on_disk({"d/a": LiveEntry(LiveKind.FILE, executable)})
     assert actions(plan(desired({"d/a": "1"}), there, None, POLICY)) == ["mode d/a 644"]
     kept = record(executable, STAT.pack(1, 1, 1, 1, 1))
-    made = plan(desired({"d/a": "1"}), Live(walked=True), Ledger({"d/a": kept}), POLICY)
+    made = plan(desired({"d/a": "1"}), LiveDifferences(walked=True), Ledger({"d/a": kept}), POLICY)
     assert actions(made) == ["mode d/a 644"]
 
 
@@ -116,7 +118,7 @@ def test_data_comes_before_its_resource_json_and_deletions_come_last() -> None:
     lying = {"d/old/resource.json": "x", "d/old/data": "x"}
     made = plan(
         desired({"d/v/resource.json": "new", "d/v/view.json": "new", "d/z": "new"}),
-        Live(walked=True),
+        LiveDifferences(walked=True),
         wrote(lying),
         POLICY,
     )
@@ -198,7 +200,7 @@ def test_a_folder_that_was_not_managed_before_is_met_for_the_first_time() -> Non
 
 def test_a_folder_in_which_nobody_looked_for_strangers_is_still_to_be_met() -> None:
     ledger = wrote({"d/a": "1"})
-    made = plan(desired({"d/a": "1", "e/b": "1"}, folders=("d", "e")), Live(), ledger, POLICY)
+    made = plan(desired({"d/a": "1", "e/b": "1"}, folders=("d", "e")), LiveDifferences(), ledger, POLICY)
     assert made.facts.folders == {"d"}
 
 
@@ -217,7 +219,7 @@ def test_kept_files_stay_until_the_plan_that_deletes_them_is_approved() -> None:
 
 def test_kept_files_that_nobody_looked_for_stay_kept() -> None:
     ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before"}))
-    made = plan(desired({"d/b": "1"}, removed=()), Live(), ledger, POLICY)
+    made = plan(desired({"d/b": "1"}, removed=()), LiveDifferences(), ledger, POLICY)
     assert made.orphans_kept == ("d/before",)
     assert made.facts.kept == {"d/before"}
 
@@ -225,14 +227,14 @@ def test_kept_files_that_nobody_looked_for_stay_kept() -> None:
 def test_a_kept_file_that_vanished_and_is_desired_now_is_nobodys_orphan() -> None:
     """Or whoever approves the orphans would approve that what was just written goes again."""
     ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before"}))
-    made = plan(desired({"d/before": "1"}, removed=()), Live(), ledger, POLICY)
+    made = plan(desired({"d/before": "1"}, removed=()), LiveDifferences(), ledger, POLICY)
     assert actions(made) == actions(made.with_orphans()) == ["add d/before"]
     assert made.facts.kept == frozenset()
 
 
 def test_what_was_kept_stays_so_in_a_folder_that_welcomes_it_and_is_not_up_for_approval() -> None:
     ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before", "e/elsewhere"}), mirrored=frozenset())
-    made = plan(desired({"d/b": "1"}, removed=()), Live(), ledger, OWNED)
+    made = plan(desired({"d/b": "1"}, removed=()), LiveDifferences(), ledger, OWNED)
     assert made.orphans_kept == ()
     assert made.facts.kept == {"d/before"}, "and what lies in no folder of ours is nobody's business"
     there = on_disk({"d/a": "1", "d/before": "x", "e/elsewhere": "x"}, ledger)
@@ -243,19 +245,19 @@ def test_a_kept_file_that_a_broken_pass_may_have_deleted_is_forgotten() -> None:
     """Its folder may have been left empty; only who has looked everywhere knows that the file is gone."""
     kept = frozenset({"d/before"})
     wanted, ledger = desired({"d/a": "1"}), wrote({"d/a": "1"}, kept=kept)
-    assert plan(wanted, Live(walked=True), ledger, POLICY).forgotten == kept
-    assert not plan(wanted, Live(), ledger, POLICY).forgotten
-    assert not plan(wanted, Live(walked=True), replace(ledger, complete=True), POLICY).forgotten
+    assert plan(wanted, LiveDifferences(walked=True), ledger, POLICY).forgotten == kept
+    assert not plan(wanted, LiveDifferences(), ledger, POLICY).forgotten
+    assert not plan(wanted, LiveDifferences(walked=True), replace(ledger, complete=True), POLICY).forgotten
     assert not plan(wanted, on_disk({"d/a": "1", "d/before": "x"}, ledger), ledger, POLICY).forgotten
 
 
 def test_the_deepest_destination_decides_about_strangers() -> None:
     ledger = wrote({"d/a": "1"})
     there = on_disk({"d/a": "1", "d/x": "2", "d/e/x": "2", "d/e/f/x": "2"}, ledger)
-    rules = {"d/e": Orphans.OWNED, "d/e/f": Orphans.MIRROR}
+    rules = {"d/e": OrphanPolicy.OWNED, "d/e/f": OrphanPolicy.MIRROR}
     made = plan(desired({"d/a": "1"}, orphans=rules), there, ledger, POLICY)
     assert actions(made) == ["delete d/e/f/x", "delete d/x"]
-    other_way = plan(desired({"d/a": "1"}, orphans={"d/e": Orphans.MIRROR}), there, ledger, OWNED)
+    other_way = plan(desired({"d/a": "1"}, orphans={"d/e": OrphanPolicy.MIRROR}), there, ledger, OWNED)
     assert actions(other_way) == ["delete d/e/f/x", "delete d/e/x"]
 
 
@@ -272,7 +274,7 @@ def test_what_was_welcome_in_a_folder_until_now_stays_until_somebody_approves() 
 
 def test_the_ledger_calls_mirrored_only_what_is() -> None:
     """A folder that is `owned` today must not look tomorrow as if nobody had been welcome in it."""
-    rules = {"d/e": Orphans.OWNED}
+    rules = {"d/e": OrphanPolicy.OWNED}
     made = plan(desired({"d/a": "1"}, folders=("d", "d/e"), orphans=rules), on_disk({}), None, POLICY)
     assert made.facts.folders == {"d", "d/e"}
     assert made.facts.mirrored == {"d"}
@@ -348,7 +350,7 @@ def test_what_lies_where_a_write_was_intended_and_is_not_known_to_be_it_stays(
     there: LiveEntry | None,
 ) -> None:
     ledger = replace(wrote({"d/a": "1"}, mirrored=frozenset()), intended={"d/b": version("new")})
-    live = Live({} if there is None else {"d/b": there}, walked=True)
+    live = LiveDifferences({} if there is None else {"d/b": there}, walked=True)
     made = plan(desired({"d/a": "1"}), live, ledger, POLICY)
     assert not made.actions
     assert [note.path for note in made.skipped] == (["d/b"] if there is SYMLINK else [])
@@ -364,7 +366,7 @@ def test_an_intended_write_that_was_reached_and_is_still_desired_stays() -> None
 
 def test_a_file_that_already_has_the_desired_content_becomes_ours() -> None:
     stat = STAT.pack(1, 2, 3, 4, 0)
-    there = Live({"d/a": LiveEntry(LiveKind.FILE, version("1"), stat)}, walked=True)
+    there = LiveDifferences({"d/a": LiveEntry(LiveKind.FILE, version("1"), stat)}, walked=True)
     assert plan(desired({"d/a": "1"}), there, None, POLICY).remembered == {"d/a": record(version("1"), stat)}
     ledger = wrote({"d/a": "1"})
     assert plan(desired({"d/a": "1"}), there, ledger, POLICY).remembered == {
@@ -398,7 +400,7 @@ def test_nothing_is_written_below_a_symlink() -> None:
 
 def test_nothing_is_written_below_a_symlink_that_took_the_place_of_our_folder() -> None:
     ledger = wrote({"d/p/a": "1", "d/p/b/c": "1"})
-    there = Live({"d/p": SYMLINK, "d/p/a": None, "d/p/b/c": None}, walked=True)
+    there = LiveDifferences({"d/p": SYMLINK, "d/p/a": None, "d/p/b/c": None}, walked=True)
     made = plan(desired({"d/p/a": "1", "d/p/b/c": "2"}), there, ledger, POLICY)
     assert not made.actions
     assert set(conflicts(made)) == {"d/p/a", "d/p/b/c"}
@@ -413,7 +415,7 @@ def test_a_folder_that_somebody_made_of_our_file_is_written_into() -> None:
 
 
 def test_our_file_makes_room_for_a_folder_of_its_name() -> None:
-    made = plan(desired({"d/a/b": "1"}), Live(walked=True), wrote({"d/a": "x"}), POLICY)
+    made = plan(desired({"d/a/b": "1"}), LiveDifferences(walked=True), wrote({"d/a": "x"}), POLICY)
     assert actions(made) == ["delete d/a", "add d/a/b"]
 
 
@@ -444,7 +446,7 @@ def test_a_folder_with_something_foreign_in_it_does_not_make_room(stranger: str 
 
 def test_a_folder_with_unlisted_content_does_not_make_room() -> None:
     ledger = wrote({"d/a/b": "x"})
-    there = Live({"d/a": FOLDER}, opaque=frozenset({"d/a"}), walked=True)
+    there = LiveDifferences({"d/a": FOLDER}, opaque=frozenset({"d/a"}), walked=True)
     made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
     assert set(conflicts(made)) == {"d/a"}
 
@@ -481,17 +483,20 @@ def test_a_resource_json_that_stays_keeps_the_files_that_it_names() -> None:
 
 def test_a_folder_that_is_still_to_be_emptied_stays_in_the_ledger_until_it_is() -> None:
     ledger = wrote({"e/f/old": "x"}, folders=frozenset({"e/f", "g"}))
-    made = plan(desired({"d/a": "1"}), Live(walked=True), ledger, POLICY)
+    made = plan(desired({"d/a": "1"}), LiveDifferences(walked=True), ledger, POLICY)
     assert made.facts.folders == {"d", "e/f"}
     after = plan(
-        desired({"d/a": "1"}), Live(walked=True), wrote({"d/a": "1"}, folders=made.facts.folders), POLICY
+        desired({"d/a": "1"}),
+        LiveDifferences(walked=True),
+        wrote({"d/a": "1"}, folders=made.facts.folders),
+        POLICY,
     )
     assert after.facts.folders == {"d"}
 
 
 def test_of_a_partial_state_the_rest_stays_as_the_ledger_says() -> None:
     ledger = wrote({"d/a": "1", "d/b": "1", "d/gone": "1", "d/other": "1"})
-    made = plan(desired({"d/a": "2", "d/new": "1"}, removed=("d/gone",)), Live(), ledger, POLICY)
+    made = plan(desired({"d/a": "2", "d/new": "1"}, removed=("d/gone",)), LiveDifferences(), ledger, POLICY)
     assert actions(made) == ["modify d/a", "add d/new", "delete d/gone"]
     assert made.delivers_all
 
@@ -499,7 +504,7 @@ def test_of_a_partial_state_the_rest_stays_as_the_ledger_says() -> None:
 def test_of_a_partial_state_drift_is_put_right_and_touched_files_are_remembered() -> None:
     ledger = wrote({"d/a": "1", "d/changed": "1", "d/lost": "1", "d/touched": "1"})
     touched = STAT.pack(9, 9, 9, 9, 0)
-    live = Live(
+    live = LiveDifferences(
         {
             "d/changed": LiveEntry(LiveKind.FILE, version("by hand")),
             "d/lost": None,
@@ -531,19 +536,21 @@ def test_of_a_partial_state_drift_stays_where_nothing_may_be_delivered() -> None
 
 
 def test_of_a_partial_state_only_what_the_ledger_names_is_removed() -> None:
-    made = plan(desired({}, removed=("d/a", "d/theirs")), Live(), wrote({"d/a": "1"}), POLICY)
+    made = plan(desired({}, removed=("d/a", "d/theirs")), LiveDifferences(), wrote({"d/a": "1"}), POLICY)
     assert actions(made) == ["delete d/a"]
 
 
 def test_a_plan_says_what_the_ledger_shall_and_what_was_left_out() -> None:
     wanted = desired({"d/a": "1"})._replace(
-        skipped=(Note("d/s", "skipped"),),
-        conflicts=(Note("d/A", "collides"),),
+        skipped=(PathNote("d/s", "skipped"),),
+        conflicts=(PathNote("d/A", "collides"),),
         given=frozenset({"0 d/ 1"}),
         settings="these",
         excludes=frozenset({"**/*.bak"}),
     )
-    made = plan(wanted, Live(walked=True), wrote({}, folders=frozenset({"e"})), POLICY, commit="c" * 40)
+    made = plan(
+        wanted, LiveDifferences(walked=True), wrote({}, folders=frozenset({"e"})), POLICY, commit="c" * 40
+    )
     facts = made.facts
     assert (facts.commit, facts.settings, facts.given) == ("c" * 40, "these", frozenset({"0 d/ 1"}))
     assert (facts.mappings, facts.excludes) == (wanted.delivered, wanted.excludes)
@@ -554,8 +561,8 @@ def test_a_plan_says_what_the_ledger_shall_and_what_was_left_out() -> None:
 
 def test_a_file_whose_stat_data_was_never_seen_is_not_remembered_without_need() -> None:
     ledger = Ledger({"d/a": record(version("1"), UNSEEN)}, folders=OURS)
-    made = plan(desired({"d/a": "1"}), Live(walked=True), ledger, POLICY)
-    assert made == plan(desired({"d/a": "1"}), Live(walked=True), ledger, POLICY)
+    made = plan(desired({"d/a": "1"}), LiveDifferences(walked=True), ledger, POLICY)
+    assert made == plan(desired({"d/a": "1"}), LiveDifferences(walked=True), ledger, POLICY)
     assert not made.remembered
 
 
@@ -593,9 +600,9 @@ def test_a_plan_prints_as_text_and_as_json() -> None:
 def test_contents_that_are_refused_keep_what_lies_there() -> None:
     ledger = wrote({"d/a": "1", "d/big": "old"})
     wanted = desired({"d/a": "1", "d/big": "pointer"}).without({"d/big": "is a pointer"})
-    made = plan(wanted, Live(walked=True), ledger, POLICY)
+    made = plan(wanted, LiveDifferences(walked=True), ledger, POLICY)
     assert not made.actions
-    assert made.refused == (Note("d/big", "is a pointer"),)
+    assert made.refused == (PathNote("d/big", "is a pointer"),)
 
 
 # --- orphans: owned -----------------------------------------------------------------------------------------
@@ -625,6 +632,6 @@ def test_with_owned_what_was_there_first_is_remembered_and_no_drift() -> None:
 
 def test_with_owned_what_was_there_first_is_remembered_also_where_the_folder_was_not_walked() -> None:
     ledger = wrote({"d/a": "1"}, mirrored=frozenset(), kept=frozenset({"d/before"}))
-    made = plan(desired({"d/b": "1"}, removed=()), Live(), ledger, OWNED)
+    made = plan(desired({"d/b": "1"}, removed=()), LiveDifferences(), ledger, OWNED)
     assert made.facts.kept == {"d/before"}
     assert not made.orphans_kept

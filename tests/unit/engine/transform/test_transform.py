@@ -3,10 +3,16 @@
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.files import FieldTemplate, FilePatch, InheritedTypes, ProviderName, Transforms
+from stoker.domain.intent.files import (
+    FieldTemplate,
+    FilePatch,
+    InheritedTagTypes,
+    TagProviderName,
+    TransformPolicy,
+)
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.transform.transform import Transforming, normalizes
+from stoker.engine.transform.transform import TransformSet, normalizes
 
 VALUES = TemplateValues(
     gateway_name="gw-1",
@@ -26,8 +32,10 @@ def patch(file: str, **values: str) -> FilePatch:
     return FilePatch(file, tuple((f".{path}", value) for path, value in values.items()))
 
 
-def outcome(transforms: Transforms, file: str, content: bytes, *, template: bool = False) -> bytes | None:
-    recipe = Transforming(transforms, VALUES).recipe(file, template=template)
+def outcome(
+    transforms: TransformPolicy, file: str, content: bytes, *, template: bool = False
+) -> bytes | None:
+    recipe = TransformSet(transforms, VALUES).recipe(file, template=template)
     return None if recipe is None else recipe.apply(content)
 
 
@@ -45,11 +53,11 @@ def outcome(transforms: Transforms, file: str, content: bytes, *, template: bool
 )
 def test_normalizing_is_for_config_files_at_any_depth(path: str, expected: bool) -> None:
     assert normalizes(path) is expected
-    assert (Transforming(Transforms("x"), VALUES).recipe(path, template=False) is not None) is expected
+    assert (TransformSet(TransformPolicy("x"), VALUES).recipe(path, template=False) is not None) is expected
 
 
 def test_the_system_name_is_set_where_it_stands_at_the_top() -> None:
-    transforms = Transforms("{{.GatewayName}}")
+    transforms = TransformPolicy("{{.GatewayName}}")
     content = b'{"inner": {"systemName": "keep"},\n "systemName" : "old" }'
     assert outcome(transforms, "a/b/config.json", content) == content.replace(b'"old"', b'"gw-1"')
     without = b'{"inner": {"systemName": "keep"}}'
@@ -60,7 +68,7 @@ def test_the_system_name_is_set_where_it_stands_at_the_top() -> None:
 
 def test_all_values_of_the_papers_can_be_set() -> None:
     names = "Namespace GatewayName SiteNumber ClusterName Timestamp TimeZone Locale PodName PodOrdinal Ref"
-    transforms = Transforms(
+    transforms = TransformPolicy(
         fields=(
             *(FieldTemplate(f".{name}", f"{{{{.{name}}}}}") for name in names.split()),
             FieldTemplate(".gateways[0].hostname", "ignition-{{.Namespace}}-{{.GatewayName}}.local"),
@@ -79,7 +87,7 @@ def test_all_values_of_the_papers_can_be_set() -> None:
 
 
 def test_the_order_is_template_then_normalize_then_patches() -> None:
-    transforms = Transforms(
+    transforms = TransformPolicy(
         "name",
         fields=(FieldTemplate(".a", "field 1"), FieldTemplate(".a", "field 2")),
         patches=(
@@ -94,7 +102,7 @@ def test_the_order_is_template_then_normalize_then_patches() -> None:
 
 
 def test_patches_name_a_file_or_a_glob_of_json_and_yaml() -> None:
-    transforms = Transforms(
+    transforms = TransformPolicy(
         patches=(
             patch("./{{.Namespace}}//settings", a="1"),
             patch("all/**", a="2"),
@@ -113,8 +121,8 @@ def test_patches_name_a_file_or_a_glob_of_json_and_yaml() -> None:
 
 
 def test_a_patch_without_a_file_is_named() -> None:
-    transforming = Transforming(
-        Transforms(patches=(patch("a.json", x="1"), patch("b/*.json", x="1"), patch("c/*.json", x="1"))),
+    transforming = TransformSet(
+        TransformPolicy(patches=(patch("a.json", x="1"), patch("b/*.json", x="1"), patch("c/*.json", x="1"))),
         VALUES,
     )
     assert transforming.unused_patches({"a.json": 1, "b/c/d.json": 1, "c/e.json": 1}) == (
@@ -127,21 +135,24 @@ def test_a_patch_without_a_file_is_named() -> None:
     ("transforms", "why"),
     [
         (
-            Transforms("{{.Vars.none}}"),
+            TransformPolicy("{{.Vars.none}}"),
             r"the value for \.systemName cannot be made: .*\.Vars\.none, which has no value",
         ),
-        (Transforms(fields=(FieldTemplate(".a[", "x"),)), "path '.a\\['"),
-        (Transforms(patches=(patch("a", b="{{.Vars.none}}"),)), r"patches\[0\] \(a\): the value for \.b"),
-        (Transforms(patches=(patch("{{.Timestamp}}.json", b="x"),)), r"must not depend on \.Timestamp"),
-        (Transforms(patches=(patch("../x.json", b="x"),)), r"patches\[0\]"),
-        (Transforms(patches=(patch("/etc/*.json", **{"b.": "x"}),)), r"patches\[0\]"),
-        (Transforms(patches=(patch("../*.json", b="x"),)), r"patches\[0\]"),
-        (Transforms(patches=(patch("/x.json", b="x"),)), "is absolute"),
+        (TransformPolicy(fields=(FieldTemplate(".a[", "x"),)), "path '.a\\['"),
+        (
+            TransformPolicy(patches=(patch("a", b="{{.Vars.none}}"),)),
+            r"patches\[0\] \(a\): the value for \.b",
+        ),
+        (TransformPolicy(patches=(patch("{{.Timestamp}}.json", b="x"),)), r"must not depend on \.Timestamp"),
+        (TransformPolicy(patches=(patch("../x.json", b="x"),)), r"patches\[0\]"),
+        (TransformPolicy(patches=(patch("/etc/*.json", **{"b.": "x"}),)), r"patches\[0\]"),
+        (TransformPolicy(patches=(patch("../*.json", b="x"),)), r"patches\[0\]"),
+        (TransformPolicy(patches=(patch("/x.json", b="x"),)), "is absolute"),
     ],
 )
-def test_a_mistake_in_a_setting_is_found_before_any_file(transforms: Transforms, why: str) -> None:
+def test_a_mistake_in_a_setting_is_found_before_any_file(transforms: TransformPolicy, why: str) -> None:
     with pytest.raises(InvalidValue, match=why):
-        Transforming(transforms, VALUES)
+        TransformSet(transforms, VALUES)
 
 
 @pytest.mark.parametrize(
@@ -156,18 +167,18 @@ def test_a_mistake_in_a_setting_is_found_before_any_file(transforms: Transforms,
     ],
 )
 def test_a_file_that_cannot_be_made_is_named(file: str, content: bytes, why: str) -> None:
-    transforms = Transforms("x", patches=(FilePatch("p.json", ((".b.c", "x"),)),))
+    transforms = TransformPolicy("x", patches=(FilePatch("p.json", ((".b.c", "x"),)),))
     with pytest.raises(InvalidValue, match=why):
         outcome(transforms, file, content, template=file.startswith("t/"))
 
 
 def test_nothing_to_do_is_nothing() -> None:
-    transforming = Transforming(Transforms(), VALUES)
+    transforming = TransformSet(TransformPolicy(), VALUES)
     assert transforming.recipe("config.json", template=False) is None
     assert transforming.unused_patches(()) == ()
 
 
-EDGE = ProviderName("default", "edge")
+EDGE = TagProviderName("default", "edge")
 
 
 @pytest.mark.parametrize(
@@ -186,8 +197,8 @@ EDGE = ProviderName("default", "edge")
     ],
 )
 def test_references_to_the_tag_provider_get_the_gateways_name(before: bytes, after: bytes) -> None:
-    assert outcome(Transforms(tag_provider=EDGE), "a/config.json", before) == after
-    assert outcome(Transforms(tag_provider=EDGE), "a/config.json", after) == after
+    assert outcome(TransformPolicy(tag_provider=EDGE), "a/config.json", before) == after
+    assert outcome(TransformPolicy(tag_provider=EDGE), "a/config.json", after) == after
 
 
 @pytest.mark.parametrize(
@@ -202,13 +213,13 @@ def test_references_to_the_tag_provider_get_the_gateways_name(before: bytes, aft
     ],
 )
 def test_what_is_no_reference_to_a_tag_provider_keeps_its_name(content: bytes) -> None:
-    assert outcome(Transforms(tag_provider=EDGE), "config.json", content) is content
+    assert outcome(TransformPolicy(tag_provider=EDGE), "config.json", content) is content
 
 
 def test_only_config_json_is_looked_through_for_tag_providers() -> None:
     for path in ("a/tags.json", "a/config.yaml", "a/myconfig.json", "view.json"):
-        assert outcome(Transforms(tag_provider=EDGE), path, b'{"tagProvider": "default"}') is None
-        assert outcome(Transforms("x", tag_provider=EDGE), path, b"tagProvider: default") in (
+        assert outcome(TransformPolicy(tag_provider=EDGE), path, b'{"tagProvider": "default"}') is None
+        assert outcome(TransformPolicy("x", tag_provider=EDGE), path, b"tagProvider: default") in (
             None,
             b"tagProvider: default",
         )
@@ -218,14 +229,14 @@ def test_what_is_set_by_name_is_not_renamed() -> None:
     fields = (FieldTemplate(".path", "[default]a"),)
     content = b'{"path": "[default]x", "tagProvider": "default"}'
     expected = b'{"path": "[default]a", "tagProvider": "edge"}'
-    assert outcome(Transforms(fields=fields, tag_provider=EDGE), "config.json", content) == expected
+    assert outcome(TransformPolicy(fields=fields, tag_provider=EDGE), "config.json", content) == expected
 
 
 TYPES = "config/resources/core/ignition/tag-type-definition/edge"
 
 
 def leaves(content: bytes, *names: str, at: str = f"{TYPES}/udts.json") -> bytes | None:
-    return outcome(Transforms(inherited_types=InheritedTypes(TYPES, frozenset(names))), at, content)
+    return outcome(TransformPolicy(inherited_types=InheritedTagTypes(TYPES, frozenset(names))), at, content)
 
 
 def test_inherited_types_are_taken_out_and_the_others_keep_their_bytes() -> None:

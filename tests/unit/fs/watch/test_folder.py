@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.fs.watch.folder import FolderNotices
+from stoker.fs.watch.folder import FolderWatch
 
 
 @pytest.mark.parametrize("inotify", [True, False])
@@ -19,7 +19,7 @@ from stoker.fs.watch.folder import FolderNotices
 async def test_every_kind_of_change_is_noticed(tmp_path: Path, inotify: bool, change: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/f").write_text("1")
-    notices = FolderNotices(tmp_path, inotify=inotify)
+    notices = FolderWatch(tmp_path, inotify=inotify)
     assert notices.polls is not inotify
     waiting = asyncio.ensure_future(notices.changed())
     await asyncio.sleep(0)
@@ -42,7 +42,7 @@ async def test_every_kind_of_change_is_noticed(tmp_path: Path, inotify: bool, ch
 
 @pytest.mark.parametrize("inotify", [True, False])
 async def test_a_folder_that_is_new_is_watched_too(tmp_path: Path, inotify: bool) -> None:
-    notices = FolderNotices(tmp_path, inotify=inotify)
+    notices = FolderWatch(tmp_path, inotify=inotify)
     (tmp_path / "new/deep").mkdir(parents=True)
     await asyncio.wait_for(notices.changed(), 5)
     (tmp_path / "new/deep/f").write_text("1")
@@ -53,7 +53,7 @@ async def test_a_folder_that_is_new_is_watched_too(tmp_path: Path, inotify: bool
 @pytest.mark.parametrize("inotify", [True, False])
 async def test_what_git_does_is_not_noticed(tmp_path: Path, inotify: bool) -> None:
     (tmp_path / ".git/objects").mkdir(parents=True)
-    notices = FolderNotices(tmp_path, inotify=inotify)
+    notices = FolderWatch(tmp_path, inotify=inotify)
     (tmp_path / ".git/index").write_text("x")
     (tmp_path / ".git/objects/aa").mkdir()
     with pytest.raises(TimeoutError):
@@ -62,7 +62,7 @@ async def test_what_git_does_is_not_noticed(tmp_path: Path, inotify: bool) -> No
 
 
 async def test_a_burst_is_one_notice(tmp_path: Path) -> None:
-    notices = FolderNotices(tmp_path)
+    notices = FolderWatch(tmp_path)
     for number in range(200):
         (tmp_path / str(number)).write_text("x")
     await asyncio.wait_for(notices.changed(), 5)
@@ -72,7 +72,7 @@ async def test_a_burst_is_one_notice(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_never_rests_is_told_all_the_same(tmp_path: Path) -> None:
-    notices = FolderNotices(tmp_path)
+    notices = FolderWatch(tmp_path)
     stop = asyncio.Event()
 
     async def scribble() -> None:
@@ -97,7 +97,7 @@ async def test_a_folder_that_went_and_came_back_is_watched_again(
     going = root if above == "root" else root.parent
     root.mkdir(parents=True)
     (root / "f").write_text("1")
-    notices = FolderNotices(root, inotify=inotify)
+    notices = FolderWatch(root, inotify=inotify)
     if way == "moved":
         going.rename(tmp_path / "elsewhere")
     else:
@@ -115,7 +115,7 @@ async def test_a_folder_that_went_and_came_back_is_watched_again(
 async def test_a_folder_that_is_replaced_at_once_is_watched_again(tmp_path: Path) -> None:
     root = tmp_path / "gateway"
     root.mkdir()
-    notices = FolderNotices(root)
+    notices = FolderWatch(root)
     root.rmdir()
     root.mkdir()  # many filesystems give it the number of the old one
     await asyncio.wait_for(notices.changed(), 5)
@@ -128,7 +128,7 @@ async def test_a_link_to_a_folder_rests_and_what_is_saved_in_it_is_noticed(tmp_p
     target, root = tmp_path / "target", tmp_path / "gateway"
     (target / "deep").mkdir(parents=True)
     root.symlink_to(target)
-    notices = FolderNotices(root)
+    notices = FolderWatch(root)
     assert notices.polls
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(notices.changed(), 0.8)
@@ -141,7 +141,7 @@ async def test_a_link_to_a_folder_rests_and_what_is_saved_in_it_is_noticed(tmp_p
 async def test_a_folder_that_becomes_a_link_rests_too(tmp_path: Path) -> None:
     root = tmp_path / "gateway"
     root.mkdir()
-    notices = FolderNotices(root)
+    notices = FolderWatch(root)
     root.rename(tmp_path / "target")
     root.symlink_to(tmp_path / "target")
     for _ in range(2):  # it went away, and from now on it is looked at

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stoker.fs.watch import inotify
-from stoker.fs.watch.inotify import Event
-from stoker.fs.watch.paths import Noticed, PathNotices
+from stoker.fs.watch.inotify import InotifyEvent
+from stoker.fs.watch.paths import ChangedPaths, PathWatch
 from stoker_testkit.wait_until import eventually_async
 
 
@@ -19,7 +19,7 @@ class Heard:
 
     def __init__(self, root: Path, most: int = 100) -> None:
         self.told = asyncio.Event()
-        self.notices = PathNotices(root, self.enters, self.takes, self.told.set, most=most)
+        self.notices = PathWatch(root, self.enters, self.takes, self.told.set, most=most)
         self.paths: set[str] = set()
         self.folders: set[str] = set()
         self.everything = False
@@ -30,7 +30,7 @@ class Heard:
     def takes(self, path: str) -> bool:
         return self.enters(path) and not path.endswith(".log")
 
-    def take(self) -> Noticed:
+    def take(self) -> ChangedPaths:
         found = self.notices.take()
         self.paths |= found.paths
         self.folders |= found.folders
@@ -52,7 +52,7 @@ async def heard(tmp_path: Path) -> AsyncIterator[Heard]:
     (tmp_path / "other").mkdir()
     made = Heard(tmp_path)
     await made.notices.start()
-    assert made.notices.take() == Noticed(everything=True), "nobody knows what happened before"
+    assert made.notices.take() == ChangedPaths(everything=True), "nobody knows what happened before"
     yield made
     made.notices.close()
 
@@ -111,8 +111,8 @@ async def test_a_queue_that_ran_over_is_told_as_everything_and_its_folders_are_f
     heard: Heard, tmp_path: Path
 ) -> None:
     (tmp_path / "kept/silent").mkdir()
-    heard.notices.hear(Event(-1, inotify.OVERFLOW, ""))
-    assert heard.notices.take() == Noticed(everything=True)
+    heard.notices.hear(InotifyEvent(-1, inotify.OVERFLOW, ""))
+    assert heard.notices.take() == ChangedPaths(everything=True)
     (tmp_path / "kept/silent/x").write_text("1")
     await heard.eventually_tells("kept/silent/x")
 

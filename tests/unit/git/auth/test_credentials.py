@@ -7,7 +7,7 @@ import pytest
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, Password, SshKey, identity
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, identity
 
 URL = RepoUrl("https://git.test/r.git")
 LINES = ("Y2FuYXJ5LW9mLWEta2V5LW9uZQ==", "Y2FuYXJ5LW9mLWEta2V5LXR3bw==")
@@ -16,52 +16,54 @@ KEY = "\n".join(("-----BEGIN OPENSSH PRIVATE KEY-----", *LINES, "-----END OPENSS
 
 def test_nothing_secret_is_shown() -> None:
     for access in (
-        Access(Password("me", Secret("canary"))),
-        Access(SshKey(Secret(KEY))),
-        Access(proxy="http://me:canary@proxy.test:3128"),
+        RepoAccess(GitPassword("me", Secret("canary"))),
+        RepoAccess(GitSshKey(Secret(KEY))),
+        RepoAccess(proxy="http://me:canary@proxy.test:3128"),
     ):
         assert "canary" not in repr(access) + str(access)
         assert "Y2FuYX" not in repr(access)
 
 
 def test_everything_secret_is_hidden_in_each_of_its_forms() -> None:
-    hidden = set(Access(Password("me", Secret("c@nary")), proxy="http://you:pr%40xy@proxy.test").hidden())
+    hidden = set(
+        RepoAccess(GitPassword("me", Secret("c@nary")), proxy="http://you:pr%40xy@proxy.test").hidden()
+    )
     assert hidden >= {"c@nary", "c%40nary", "bWU6Y0BuYXJ5", "you:pr%40xy", "pr%40xy", "pr@xy"}
-    assert tuple(Access(SshKey(Secret(KEY))).hidden()) == LINES
-    assert list(Access(proxy="http://proxy.test:3128").hidden()) == []
+    assert tuple(RepoAccess(GitSshKey(Secret(KEY))).hidden()) == LINES
+    assert list(RepoAccess(proxy="http://proxy.test:3128").hidden()) == []
 
 
 @pytest.mark.parametrize("canary", ["two\nlines", "nul\0", "return\r"])
 def test_a_password_is_one_line(canary: str) -> None:
     for name, word in ((canary, "x"), ("x", canary)):
         with pytest.raises(InvalidValue, match="one line") as refused:
-            Password(name, Secret(word))
+            GitPassword(name, Secret(word))
         assert canary not in refused.value.message
 
 
 def test_whatever_may_see_something_else_has_another_identity() -> None:
     accesses = [
-        Access(),
-        Access(Password("a", Secret("bc"))),
-        Access(Password("ab", Secret("c"))),
-        Access(Password("a", Secret("other"))),
-        Access(SshKey(Secret("a"))),
-        Access(SshKey(Secret("abc"))),
-        Access(proxy="http://one.test"),
-        Access(proxy="http://two.test"),
-        Access(ca=b"one"),
-        Access(subject="app/1/2"),
-        Access(subject="app/1/3"),
+        RepoAccess(),
+        RepoAccess(GitPassword("a", Secret("bc"))),
+        RepoAccess(GitPassword("ab", Secret("c"))),
+        RepoAccess(GitPassword("a", Secret("other"))),
+        RepoAccess(GitSshKey(Secret("a"))),
+        RepoAccess(GitSshKey(Secret("abc"))),
+        RepoAccess(proxy="http://one.test"),
+        RepoAccess(proxy="http://two.test"),
+        RepoAccess(ca=b"one"),
+        RepoAccess(subject="app/1/2"),
+        RepoAccess(subject="app/1/3"),
     ]
     names = [identity(b"key", URL, access) for access in accesses]
     assert len(set(names)) == len(names)
-    assert identity(b"another key", URL, Access()) not in names
-    assert identity(b"key", RepoUrl("https://git.test/s.git"), Access()) not in names
+    assert identity(b"another key", URL, RepoAccess()) not in names
+    assert identity(b"key", RepoUrl("https://git.test/s.git"), RepoAccess()) not in names
 
 
 def test_what_changes_without_opening_anything_else_keeps_the_identity() -> None:
-    one = Access(Password("x", Secret("token 1")), subject="app/1/2")
-    other = Access(Password("x", Secret("token 2")), subject="app/1/2")
+    one = RepoAccess(GitPassword("x", Secret("token 1")), subject="app/1/2")
+    other = RepoAccess(GitPassword("x", Secret("token 2")), subject="app/1/2")
     assert identity(b"key", URL, one) == identity(b"key", URL, other)
-    key = Access(SshKey(Secret("key\n"), b"host ssh-rsa AAAA"))
-    assert identity(b"key", URL, key) == identity(b"key", URL, Access(SshKey(Secret("key"))))
+    key = RepoAccess(GitSshKey(Secret("key\n"), b"host ssh-rsa AAAA"))
+    assert identity(b"key", URL, key) == identity(b"key", URL, RepoAccess(GitSshKey(Secret("key"))))

@@ -16,7 +16,7 @@ from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, SshKey, always
+from stoker.git.auth.credentials import GitSshKey, RepoAccess, always
 from stoker.git.auth.pinned_address import NOT_PINNED, pinned
 from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.process.runner import GitRunner
@@ -61,8 +61,8 @@ def repository(repositories: Path) -> Repository:
     return made
 
 
-def remote(tmp_path: Path, url: str, access: Access | None = None) -> Remote:
-    return Remote(GitRunner(tmp_path / "cache"), RepoUrl(url), always(access or Access()))
+def remote(tmp_path: Path, url: str, access: RepoAccess | None = None) -> Remote:
+    return Remote(GitRunner(tmp_path / "cache"), RepoUrl(url), always(access or RepoAccess()))
 
 
 async def test_a_server_of_the_machine_is_not_asked(repository: Repository, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_a_server_of_the_machine_is_not_asked(repository: Repository, tmp_
 async def test_addresses_of_the_cluster_and_the_machine_are_refused(url: str) -> None:
     egress.enforce(EgressPolicy.of([]))
     with pytest.raises(StokerError, match="is not connected to"):
-        await pinned(RepoUrl(url), Access())
+        await pinned(RepoUrl(url), RepoAccess())
 
 
 async def test_git_connects_to_the_checked_address_of_a_name(
@@ -113,7 +113,7 @@ async def test_ssh_connects_to_the_checked_address_and_believes_the_name(
 ) -> None:
     with GitSshServer.start(repository.path.parent, tmp_path / "sshd") as server:
         known = server.known_hosts.read_bytes().replace(b"[127.0.0.1]", f"[{NAME}]".encode())
-        access = Access(SshKey(Secret(server.authorized_key().read_bytes()), known))
+        access = RepoAccess(GitSshKey(Secret(server.authorized_key().read_bytes()), known))
         egress.enforce(EgressPolicy.of(["127.0.0.1"]))
         url = server.url("plant.git").replace("127.0.0.1", NAME)
         assert await resolve(remote(tmp_path, url, access), MAIN) == repository.tip()
@@ -141,7 +141,7 @@ async def test_a_host_certificate_counts_on_any_port(
         url = server.url("plant.git").replace("127.0.0.1", NAME)
         authority = certified(server, tmp_path, principal)
         known = f"@cert-authority {names.format(name=NAME, port=urlsplit(url).port)} {authority}\n"
-        access = Access(SshKey(Secret(server.authorized_key().read_bytes()), known.encode()))
+        access = RepoAccess(GitSshKey(Secret(server.authorized_key().read_bytes()), known.encode()))
         egress.enforce(EgressPolicy.of(["127.0.0.1"]))
         asked = resolve(remote(tmp_path, url, access), MAIN)
         if trusted:
@@ -166,7 +166,7 @@ async def test_a_host_certificate_of_another_authority_or_a_revoked_one_is_refus
             f"@cert-authority * {authority}\n@revoked {NAME} {authority}\n",
         ):
             with pytest.raises(HostKeyNotTrusted):
-                await resolve(remote(tmp_path, url, Access(SshKey(key, known.encode()))), MAIN)
+                await resolve(remote(tmp_path, url, RepoAccess(GitSshKey(key, known.encode()))), MAIN)
 
 
 def certified(server: GitSshServer, folder: Path, principal: str) -> str:
@@ -187,19 +187,19 @@ async def test_a_name_that_leads_to_metadata_is_refused(named: list[str]) -> Non
     named[:] = ["169.254.169.254"]
     egress.enforce(EgressPolicy.of([]))
     with pytest.raises(StokerError, match="link-local"):
-        await pinned(RepoUrl(f"https://{NAME}/x.git"), Access())
+        await pinned(RepoUrl(f"https://{NAME}/x.git"), RepoAccess())
 
 
 async def test_a_proxy_of_the_resource_is_checked_and_pinned(named: list[str]) -> None:
     url = RepoUrl("https://forge.example/x.git")
     egress.enforce(EgressPolicy.of([]))
     with pytest.raises(StokerError, match="loopback"):
-        await pinned(url, Access(proxy="http://127.0.0.1:3128"))
+        await pinned(url, RepoAccess(proxy="http://127.0.0.1:3128"))
     named[:] = ["10.0.0.9"]
-    pin = await pinned(url, Access(proxy=f"socks5h://{NAME}:1080"))
+    pin = await pinned(url, RepoAccess(proxy=f"socks5h://{NAME}:1080"))
     assert pin.config == {"http.curloptResolve": f"{NAME}:1080:10.0.0.9"}
     with pytest.raises(StokerError, match="Service"):
-        await pinned(RepoUrl("https://gitea.git.svc/x.git"), Access(proxy=f"http://{NAME}:3128"))
+        await pinned(RepoUrl("https://gitea.git.svc/x.git"), RepoAccess(proxy=f"http://{NAME}:3128"))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ async def test_a_proxy_without_a_port_is_pinned_where_git_looks_for_it(
 ) -> None:
     named[:] = ["10.0.0.9"]
     egress.enforce(EgressPolicy.of([]))
-    pin = await pinned(RepoUrl("https://forge.example/x.git"), Access(proxy=f"{scheme}://{NAME}"))
+    pin = await pinned(RepoUrl("https://forge.example/x.git"), RepoAccess(proxy=f"{scheme}://{NAME}"))
     assert pin.config == {"http.curloptResolve": f"{NAME}:{port}:10.0.0.9"}
 
 
@@ -218,8 +218,8 @@ async def test_a_proxy_without_a_port_is_pinned_where_git_looks_for_it(
 async def test_a_proxy_whose_name_git_would_read_in_another_way_is_refused(host: str) -> None:
     egress.enforce(EgressPolicy.of([]))
     with pytest.raises(StokerError, match=r"git\.proxy"):
-        await pinned(RepoUrl("https://forge.example/x.git"), Access(proxy=f"http://{host}:3128"))
+        await pinned(RepoUrl("https://forge.example/x.git"), RepoAccess(proxy=f"http://{host}:3128"))
 
 
 async def test_a_command_of_a_person_resolves_nothing(named: list[str]) -> None:
-    assert await pinned(RepoUrl("https://127.0.0.1/x.git"), Access()) == NOT_PINNED
+    assert await pinned(RepoUrl("https://127.0.0.1/x.git"), RepoAccess()) == NOT_PINNED

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, SshKey
+from stoker.git.auth.credentials import GitSshKey, RepoAccess
 from stoker.git.auth.known_hosts import MAX_BYTES, known_keys, lines_for, name_of, offered_key
 from stoker.git.auth.ssh import (
     MAX_KEY_BYTES,
@@ -227,14 +227,14 @@ def test_a_server_is_believed_unseen_only_where_nobody_said_who_it_is(
 ) -> None:
     url, key = RepoUrl("git@git.test:r.git"), Secret(PLAIN[4])
     for known_hosts, required, strict in ((b"", True, "yes"), (b"", False, "yes"), (None, False, "no")):
-        told = ssh_environment(tmp_path, url, SshKey(key, known_hosts), required)
+        told = ssh_environment(tmp_path, url, GitSshKey(key, known_hosts), required)
         assert told["STOKER_SSH_STRICT"] == strict
         assert (UNVERIFIED in capfd.readouterr().err) == (known_hosts is None)
         assert all((tmp_path / name).stat().st_mode & 0o777 == 0o600 for name in ("key", "known_hosts"))
     with pytest.raises(HostKeyNotTrusted, match=r"known_hosts is demanded and not given for git\.test"):
-        ssh_environment(tmp_path, url, SshKey(key), True)
+        ssh_environment(tmp_path, url, GitSshKey(key), True)
     with pytest.raises(InvalidValue, match="known_hosts is larger"):
-        ssh_environment(tmp_path, url, SshKey(key, b"x" * (MAX_BYTES + 1)), True)
+        ssh_environment(tmp_path, url, GitSshKey(key, b"x" * (MAX_BYTES + 1)), True)
 
 
 def nobody(uid: int) -> None:
@@ -247,7 +247,7 @@ async def test_a_user_without_an_entry_in_passwd_is_told_what_ssh_would_not_say(
     """ssh itself ends with "No user exists for uid", whatever it is told."""
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     monkeypatch.setattr(passwd, "library", lambda: None)
-    url, access = RepoUrl("git@127.0.0.1:r.git"), Access(SshKey(Secret(PLAIN[4])))
+    url, access = RepoUrl("git@127.0.0.1:r.git"), RepoAccess(GitSshKey(Secret(PLAIN[4])))
     with pytest.raises(Misconfigured, match=f"ssh refuses to run for user id {os.getuid()}"):
         await GitRunner(tmp_path / "cache").run(["ls-remote"], [url], url=url, access=access)
 
@@ -257,7 +257,7 @@ def test_a_user_without_an_entry_gets_one_that_only_ssh_sees(
 ) -> None:
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     monkeypatch.setattr(passwd, "library", lambda: Path("/lib/wrapper.so"))
-    login = SshKey(Secret(PLAIN[4]))
+    login = GitSshKey(Secret(PLAIN[4]))
     environment = ssh_environment(tmp_path, RepoUrl("git@127.0.0.1:r.git"), login, False)
     assert "LD_PRELOAD" not in environment  # git itself runs without it
     assert environment["STOKER_SSH_PRELOAD"] == "/lib/wrapper.so"
@@ -267,7 +267,9 @@ def test_a_user_without_an_entry_gets_one_that_only_ssh_sees(
 
 
 def test_a_user_with_an_entry_needs_nothing_of_it(tmp_path: Path) -> None:
-    environment = ssh_environment(tmp_path, RepoUrl("git@127.0.0.1:r.git"), SshKey(Secret(PLAIN[4])), False)
+    environment = ssh_environment(
+        tmp_path, RepoUrl("git@127.0.0.1:r.git"), GitSshKey(Secret(PLAIN[4])), False
+    )
     assert sorted(environment) == [
         "GIT_SSH_VARIANT",
         "STOKER_SSH_FOLDER",

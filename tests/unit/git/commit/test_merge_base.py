@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import Access
+from stoker.git.auth.credentials import RepoAccess
 from stoker.git.commit.merge_base import fork_of
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
@@ -23,8 +23,8 @@ WHO = {
 }
 
 
-async def nothing_needed() -> Access:
-    return Access()
+async def nothing_needed() -> RepoAccess:
+    return RepoAccess()
 
 
 class World:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.git.commit.packfile import Pack
+from stoker.git.commit.packfile import PackBuilder
 from stoker.git.errors import GitFailed
 from stoker_testkit.repositories.bare_repository import Repository
 
@@ -18,7 +18,7 @@ CONTENTS = [b"x" * size for size in (0, 1, 15, 16, 2047, 2048, 262143, 262144)] 
 @pytest.mark.parametrize("level", [0, -1])
 def test_git_reads_what_was_packed(tmp_path: Path, object_format: str, digits: int, level: int) -> None:
     repository = Repository.create(tmp_path / "r.git", object_format=object_format)
-    pack = Pack(repository.path, digits)
+    pack = PackBuilder(repository.path, digits)
     ids = [pack.add("blob", content, level).hex() for content in CONTENTS]
     assert pack.add("blob", CONTENTS[0]).hex() == ids[0]
     size = pack.write()
@@ -37,7 +37,7 @@ def test_git_reads_what_was_packed(tmp_path: Path, object_format: str, digits: i
 
 def test_a_pack_of_many_objects_is_found_by_each_id(tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "r.git")
-    pack = Pack(repository.path, 40)
+    pack = PackBuilder(repository.path, 40)
     ids = [pack.add("blob", b"%d" % number).hex() for number in range(1000)]
     pack.write()
     said = repository.git("cat-file", "--batch-check=%(objectname)", stdin="\n".join(ids).encode())
@@ -48,7 +48,7 @@ def test_a_folder_that_cannot_be_written_is_named_and_left_clean(tmp_path: Path)
     repository = Repository.create(tmp_path / "r.git")
     packs = repository.path / "objects/pack"
     packs.rmdir()
-    pack = Pack(repository.path, 40)
+    pack = PackBuilder(repository.path, 40)
     pack.add("blob", b"1")
     with pytest.raises(GitFailed, match="objects/pack cannot be written: No such file"):
         pack.write()

@@ -8,7 +8,7 @@ from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.git.commit.push import (
-    OtherIds,
+    ObjectFormatMismatch,
     PushBehind,
     PushDeclined,
     PushFailed,
@@ -163,7 +163,7 @@ SAID: dict[str, tuple[str, type[StokerError]]] = {
     "killed": ("", GitFailed),
     "an empty repository of the other kind": (
         "fatal: the receiving end does not support this repository's hash algorithm\n",
-        OtherIds,
+        ObjectFormatMismatch,
     ),
 }
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.git.commit.packfile import Pack
-from stoker.git.commit.tree_editor import Folder, TreeEditor
+from stoker.git.commit.packfile import PackBuilder
+from stoker.git.commit.tree_editor import TreeEditor, TreeFolder
 from stoker.git.commit.types import FileEdit
 from stoker_testkit.repositories.bare_repository import (
-    Entry,
+    FileEntry,
     Files,
     Repository,
     executable,
@@ -29,8 +29,8 @@ class World:
         self.repository = Repository.create(folder / "r.git", object_format=object_format)
         self.loaded: list[str] = []
         digits = len(self.repository.commit(files))
-        self.pack = Pack(self.repository.path, digits)
-        self.root = Folder(self.load("main^{tree}"))
+        self.pack = PackBuilder(self.repository.path, digits)
+        self.root = TreeFolder(self.load("main^{tree}"))
         self.editor = TreeEditor(self.root, self.pack, self.load)
 
     def load(self, name: str) -> bytes:
@@ -128,7 +128,7 @@ def test_a_file_becomes_a_folder_and_the_reverse_in_one_commit(tmp_path: Path) -
     assert world.editor.refused == []
 
 
-BLOCKERS: dict[str, str | Entry] = {
+BLOCKERS: dict[str, str | FileEntry] = {
     "file": "1",
     "executable": executable("1"),
     "link": symlink("/etc"),

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.git.commit.types import MAX_MESSAGE_BYTES, Author, FileEdit, NewCommit, commit_object
+from stoker.git.commit.types import MAX_MESSAGE_BYTES, CommitAuthor, FileEdit, NewCommit, commit_object
 from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
-ALICE = Author("Alice", "alice@example.test")
+ALICE = CommitAuthor("Alice", "alice@example.test")
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
-def new_commit(message: str = "One", author: Author = ALICE, when: int = WHEN) -> NewCommit:
+def new_commit(message: str = "One", author: CommitAuthor = ALICE, when: int = WHEN) -> NewCommit:
     return NewCommit(author, ALICE, message, (FileEdit("a", b"1"),), when)
 
 
@@ -28,17 +28,17 @@ def test_a_commit_is_made_from_its_values_alone() -> None:
 @pytest.mark.parametrize(
     ("author", "line"),
     [
-        (Author("system:serviceaccount:shop:web", "a@b"), "system:serviceaccount:shop:web <a@b>"),
-        (Author("", ""), "unknown <>"),
-        (Author(" <> ", "<>"), "unknown <>"),
-        (Author("Eve <eve@x>\nparent 0", "e>\n@x"), "Eve  eve@x parent 0 <e @x>"),
-        (Author("Zoë \u2028\x00", "zoë@x"), "Zoë <zoë@x>"),
-        (Author("\udcff", "a@b"), "? <a@b>"),
-        (Author("x" * 10_000, "a@b"), "x" * 512 + " <a@b>"),
+        (CommitAuthor("system:serviceaccount:shop:web", "a@b"), "system:serviceaccount:shop:web <a@b>"),
+        (CommitAuthor("", ""), "unknown <>"),
+        (CommitAuthor(" <> ", "<>"), "unknown <>"),
+        (CommitAuthor("Eve <eve@x>\nparent 0", "e>\n@x"), "Eve  eve@x parent 0 <e @x>"),
+        (CommitAuthor("Zoë \u2028\x00", "zoë@x"), "Zoë <zoë@x>"),
+        (CommitAuthor("\udcff", "a@b"), "? <a@b>"),
+        (CommitAuthor("x" * 10_000, "a@b"), "x" * 512 + " <a@b>"),
     ],
 )
 @pytest.mark.parametrize("when", [0, WHEN, (1 << 40) - 1])
-def test_no_name_breaks_a_commit(tmp_path: Path, author: Author, line: str, when: int) -> None:
+def test_no_name_breaks_a_commit(tmp_path: Path, author: CommitAuthor, line: str, when: int) -> None:
     raw = commit_object(EMPTY_TREE, None, new_commit(author=author, when=when))
     assert f"\nauthor {line} {when} +0000\n".encode() in raw
     repository = Repository.create(tmp_path / "r.git")

@@ -19,13 +19,13 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.engine.artifact_source import ArtifactFile
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.mirror.artifact_import import MAX_KEPT, commit_of, write_all
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
-from stoker.git.signature.policy import Rules
-from stoker.git.source.artifact import ImportedSource
+from stoker.git.signature.policy import CommitRules
+from stoker.git.source.artifact import ArtifactSource
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.wait_until import eventually_async
 
@@ -72,10 +72,14 @@ class Taken:
             raise self._failure
 
 
-def source(shelf: Shelf, cache: Path, *, rules: Rules | None = None, packs: int = 100) -> ImportedSource:
-    remote = Remote(GitRunner(cache), URL, always(Access()))
-    limits = Limits(packs=packs)
-    return ImportedSource(shelf, remote, cache, limits=limits, rules=rules if rules is not None else Rules())
+def source(
+    shelf: Shelf, cache: Path, *, rules: CommitRules | None = None, packs: int = 100
+) -> ArtifactSource:
+    remote = Remote(GitRunner(cache), URL, always(RepoAccess()))
+    limits = FetchLimits(packs=packs)
+    return ArtifactSource(
+        shelf, remote, cache, limits=limits, rules=rules if rules is not None else CommitRules()
+    )
 
 
 async def test_an_artifact_is_read_like_a_commit(tmp_path: Path) -> None:
@@ -198,11 +202,11 @@ async def test_a_planted_ref_makes_the_mirror_anew(tmp_path: Path) -> None:
 
 
 async def test_signatures_and_moved_tags_fail_closed(tmp_path: Path) -> None:
-    demanding = source(Shelf(), tmp_path, rules=Rules(SignatureMode.COMMIT))
+    demanding = source(Shelf(), tmp_path, rules=CommitRules(SignatureMode.COMMIT))
     with pytest.raises(StokerError) as unsigned:
         await demanding.vouch(id_of(1), REF, None)
     assert unsigned.value.reason == Reason.SIGNATURE_MISSING
-    strict = source(Shelf(), tmp_path, rules=Rules(allow_rewrite=False))
+    strict = source(Shelf(), tmp_path, rules=CommitRules(allow_rewrite=False))
     await strict.vouch(id_of(1), REF, None)
     await strict.vouch(id_of(1), REF, id_of(1))
     with pytest.raises(StokerError) as moved:

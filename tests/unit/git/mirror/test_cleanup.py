@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.mirror import cleanup
 from stoker.git.mirror.cleanup import EVERY, UNUSED_SECONDS, is_due, tend
 from stoker.git.mirror.mirror import Mirror, try_lock
@@ -31,7 +31,7 @@ class Cache:
 
     def mirror(self, name: str) -> Mirror:
         url = RepoUrl((self.tmp_path / f"{name}.git").as_uri())
-        return Mirror(Remote(GitRunner(self.path), url, always(Access())), self.path)
+        return Mirror(Remote(GitRunner(self.path), url, always(RepoAccess())), self.path)
 
     async def used(self, name: str, *, days_ago: float) -> Path:
         commit = Repository.create(self.tmp_path / f"{name}.git").commit({"a": "x" * 1000})

@@ -14,13 +14,13 @@ import pytest
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import Access, Login, Password, always
+from stoker.git.auth.credentials import GitLogin, GitPassword, RepoAccess, always
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
 from stoker.git.mirror.layout import TIPS
 from stoker.git.mirror.mirror import HOLD_TIMEOUT, Mirror
 from stoker.git.mirror.tree import read_tree
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.repositories.bare_repository import Repository
@@ -42,12 +42,12 @@ class World:
     def mirror(
         self,
         url: RepoUrl | None = None,
-        login: Login | None = None,
+        login: GitLogin | None = None,
         clock: ManualClock | None = None,
-        limits: Limits | None = None,
+        limits: FetchLimits | None = None,
     ) -> Mirror:
-        remote = Remote(self.runner, url or self.url, always(Access(login)))
-        return Mirror(remote, self.cache, clock, limits or Limits())
+        remote = Remote(self.runner, url or self.url, always(RepoAccess(login)))
+        return Mirror(remote, self.cache, clock, limits or FetchLimits())
 
     async def fetched(self, commit: CommitId, mirror: Mirror | None = None) -> Path:
         """Where it lies afterwards."""
@@ -222,7 +222,7 @@ async def test_a_missing_object_is_found_out_by_whoever_reads_and_mended_by_disc
 
 async def test_a_rebuild_that_fails_leaves_the_old_mirror(world: World) -> None:
     commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror(limits=Limits(packs=0))
+    mirror = world.mirror(limits=FetchLimits(packs=0))
     async with mirror.held():
         await mirror.fetch(commit, MAIN)
         later = world.repository.commit({"b": "1"})
@@ -236,8 +236,8 @@ async def test_a_rebuild_that_fails_leaves_the_old_mirror(world: World) -> None:
         assert await world.names(mirror.path, later) == ["a", "b"]
 
 
-@pytest.mark.parametrize("limits", [Limits(packs=2), Limits(mirror=2000)], ids=["packs", "bytes"])
-async def test_a_mirror_that_has_grown_is_built_anew(world: World, limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [FetchLimits(packs=2), FetchLimits(mirror=2000)], ids=["packs", "bytes"])
+async def test_a_mirror_that_has_grown_is_built_anew(world: World, limits: FetchLimits) -> None:
     mirror = world.mirror(limits=limits)
     counts = []
     async with mirror.held():
@@ -264,16 +264,16 @@ async def test_what_one_credential_opened_is_not_served_to_another(
     commit = Repository.create(repositories / "secret.git").commit({"a": "1"})
     git_http.users.update(alice="right", bob="right too")
     url = RepoUrl(git_http.url("secret.git"))
-    alice = await world.fetched(commit, world.mirror(url, Password("alice", Secret("right"))))
-    mallory = [None, Password("alice", Secret("wrong")), Password("alic", Secret("eright"))]
+    alice = await world.fetched(commit, world.mirror(url, GitPassword("alice", Secret("right"))))
+    mallory = [None, GitPassword("alice", Secret("wrong")), GitPassword("alic", Secret("eright"))]
     for login in mallory:
         mirror = world.mirror(url, login)
         async with mirror.held():
             assert mirror.path != alice
             with pytest.raises(SourceAuthFailed):
                 await mirror.fetch(commit, MAIN)
-    assert await world.fetched(commit, world.mirror(url, Password("bob", Secret("right too")))) != alice
-    assert await world.fetched(commit, world.mirror(url, Password("alice", Secret("right")))) == alice
+    assert await world.fetched(commit, world.mirror(url, GitPassword("bob", Secret("right too")))) != alice
+    assert await world.fetched(commit, world.mirror(url, GitPassword("alice", Secret("right")))) == alice
 
 
 async def test_names_of_folders_differ_between_caches(world: World, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
 from stoker_testkit.repositories.bare_repository import Repository
@@ -25,20 +25,20 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def remote_of(repository: Repository, cache: Path) -> Remote:
-    return Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(Access()))
+    return Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(RepoAccess()))
 
 
 def mirror_of(
-    repository: Repository, tmp_path: Path, limits: Limits | None = None, purpose: str = ""
+    repository: Repository, tmp_path: Path, limits: FetchLimits | None = None, purpose: str = ""
 ) -> Mirror:
     cache = tmp_path / "cache"
-    return Mirror(remote_of(repository, cache), cache, limits=limits or Limits(), purpose=purpose)
+    return Mirror(remote_of(repository, cache), cache, limits=limits or FetchLimits(), purpose=purpose)
 
 
 async def test_following_a_branch_takes_no_more_than_may_be_new(
     repository: Repository, tmp_path: Path
 ) -> None:
-    mirror = mirror_of(repository, tmp_path, Limits(news=100_000))
+    mirror = mirror_of(repository, tmp_path, FetchLimits(news=100_000))
     first = repository.commit({"a": "1"})
     async with mirror.held():
         await mirror.fetch(first, MAIN)
@@ -58,7 +58,8 @@ async def test_a_mirror_that_takes_too_much_room_is_not_followed_any_more(
         await mirror.fetch(commit, MAIN)
     assert await mirror.follow(MAIN, "refs/heads/main", 40) == commit
     assert (
-        await mirror_of(repository, tmp_path, Limits(mirror=100)).follow(MAIN, "refs/heads/main", 40) is None
+        await mirror_of(repository, tmp_path, FetchLimits(mirror=100)).follow(MAIN, "refs/heads/main", 40)
+        is None
     )
 
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.git_objects import BlobId, FileVersion, RefusalKind, TreeChange, blob_of
+from stoker.domain.git_objects import BlobId, FileVersion, RefusedEntryKind, TreeChange, blob_of
 from stoker.domain.refs import CommitId
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.mirror import tree as git_tree
-from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.mirror.tree import committed_at, look_up, read_changes, read_tree
 from stoker.git.process import pipe
 from stoker.git.process.runner import GitRunner
 from stoker_testkit.repositories.bare_repository import (
     WHEN,
-    Entry,
+    FileEntry,
     Repository,
     executable,
     submodule,
@@ -45,8 +45,8 @@ def repository(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture
-def objects(runner: GitRunner, repository: Repository) -> Iterator[Objects]:
-    objects = Objects(runner, repository.path)
+def objects(runner: GitRunner, repository: Repository) -> Iterator[MirrorObjects]:
+    objects = MirrorObjects(runner, repository.path)
     yield objects
     objects.close()
 
@@ -103,8 +103,8 @@ async def test_symlinks_and_submodules_are_refused_by_name(runner: GitRunner, re
     tree = await read_tree(runner, repository.path, commit)
     assert list(tree.files) == ["a"]
     assert {refusal.nearest: refusal.kind for refusal in tree.refused} == {
-        "link": RefusalKind.SYMLINK,
-        "mod": RefusalKind.SUBMODULE,
+        "link": RefusedEntryKind.SYMLINK,
+        "mod": RefusedEntryKind.SUBMODULE,
     }
 
 
@@ -122,7 +122,7 @@ async def test_a_name_that_is_there_twice_is_refused(runner: GitRunner, reposito
     )
     tree = await read_tree(runner, repository.path, commit_of(repository, twice))
     assert list(tree.files) == ["b"]
-    assert [(refusal.name, refusal.kind) for refusal in tree.refused] == [("a", RefusalKind.AMBIGUOUS)]
+    assert [(refusal.name, refusal.kind) for refusal in tree.refused] == [("a", RefusedEntryKind.AMBIGUOUS)]
 
 
 async def test_odd_names_are_refused_and_the_others_stay(runner: GitRunner, repository: Repository) -> None:
@@ -131,7 +131,7 @@ async def test_odd_names_are_refused_and_the_others_stay(runner: GitRunner, repo
     tree = tree_of(repository, *(("100644", name, blob) for name in (*odd, b"good")))
     result = await read_tree(runner, repository.path, commit_of(repository, tree))
     assert list(result.files) == ["good"]
-    assert [refusal.kind for refusal in result.refused] == [RefusalKind.BAD_NAME] * len(odd)
+    assert [refusal.kind for refusal in result.refused] == [RefusedEntryKind.BAD_NAME] * len(odd)
     assert all(refusal.name.isprintable() for refusal in result.refused)
 
 
@@ -235,8 +235,8 @@ async def test_a_file_in_the_place_of_a_folder_is_told_by_its_files(
 async def test_what_is_no_regular_file_or_no_canonical_name_is_not_told_by_changes(
     runner: GitRunner,
     repository: Repository,
-    before: dict[str, str | Entry | None],
-    after: dict[str, str | Entry | None],
+    before: dict[str, str | FileEntry | None],
+    after: dict[str, str | FileEntry | None],
 ) -> None:
     first = repository.commit({"good": "1", **before})
     entries = {path: entry for path, entry in after.items() if not path.endswith(".git")}
@@ -294,7 +294,7 @@ async def test_looks_up_thousands_of_paths(runner: GitRunner, repository: Reposi
     assert (await look_up(runner, repository.path, commit, asked)).keys() == set(paths[::2])
 
 
-async def test_knows_when_a_commit_was_made(objects: Objects, repository: Repository) -> None:
+async def test_knows_when_a_commit_was_made(objects: MirrorObjects, repository: Repository) -> None:
     commit = repository.commit({"a": "1"}, message="committer Mallory <m> 1 +0000")
     assert committed_at(await objects.commit(commit)) == WHEN
 
@@ -313,36 +313,38 @@ def test_a_commit_without_a_time_has_none(commit: bytes) -> None:
     assert committed_at(commit) == 0
 
 
-def test_contents_come_in_the_order_asked_for(objects: Objects, repository: Repository) -> None:
+def test_contents_come_in_the_order_asked_for(objects: MirrorObjects, repository: Repository) -> None:
     contents = [b"", b"\n", b"a\0b", *(b"%d" % n for n in range(600)), b"x" * 300_000, b"last"]
     contents += [secrets.token_bytes(size) for size in (1 << 20, (1 << 20) + 1, 3 << 20, 131_072, 131_071)]
-    repository.commit({f"f{n}": Entry(content) for n, content in enumerate(contents)})
+    repository.commit({f"f{n}": FileEntry(content) for n, content in enumerate(contents)})
     ids = [blob_of(content) for content in contents] + [blob_of(b"7")] * 2
     got = [(blob.id, b"".join(blob.chunks)) for blob in objects.contents(ids)]
     assert got == list(zip(ids, [*contents, b"7", b"7"], strict=True))
 
 
 def test_a_small_content_is_one_piece_and_a_large_one_is_several(
-    objects: Objects, repository: Repository
+    objects: MirrorObjects, repository: Repository
 ) -> None:
     contents = [b"x" * size for size in (1, 500_000, 1 << 20, (1 << 20) + 1)]
-    repository.commit({f"f{n}": Entry(content) for n, content in enumerate(contents)})
+    repository.commit({f"f{n}": FileEntry(content) for n, content in enumerate(contents)})
     pieces = [len(list(blob.chunks)) for blob in objects.contents([blob_of(content) for content in contents])]
     assert pieces[:3] == [1, 1, 1]
     assert pieces[3] > 1
 
 
-def test_what_the_caller_leaves_of_a_content_is_passed_over(objects: Objects, repository: Repository) -> None:
+def test_what_the_caller_leaves_of_a_content_is_passed_over(
+    objects: MirrorObjects, repository: Repository
+) -> None:
     contents = [b"x" * 3_000_000, b"second", b"third"]
-    repository.commit({f"f{n}": Entry(content) for n, content in enumerate(contents)})
+    repository.commit({f"f{n}": FileEntry(content) for n, content in enumerate(contents)})
     assert [blob.size for blob in objects.contents(list(map(blob_of, contents)))] == [3_000_000, 6, 5]
 
 
 def test_contents_left_half_read_do_not_disturb_the_next_question(
-    objects: Objects, repository: Repository
+    objects: MirrorObjects, repository: Repository
 ) -> None:
     contents = [secrets.token_bytes(5_000) for _ in range(600)]
-    repository.commit({f"f{n}": Entry(content) for n, content in enumerate(contents)})
+    repository.commit({f"f{n}": FileEntry(content) for n, content in enumerate(contents)})
     ids = [blob_of(content) for content in contents]
     first = objects.contents(ids)
     next(first)
@@ -353,7 +355,7 @@ def test_contents_left_half_read_do_not_disturb_the_next_question(
     assert [b"".join(blob.chunks) for blob in objects.contents(ids[:3])] == contents[:3]
 
 
-async def test_objects_that_come_later_are_seen(objects: Objects, repository: Repository) -> None:
+async def test_objects_that_come_later_are_seen(objects: MirrorObjects, repository: Repository) -> None:
     commit = repository.commit({"a": "1"})
     assert await objects.has(commit)
     later = repository.commit({f"f{n}": str(n) for n in range(200)})
@@ -362,10 +364,10 @@ async def test_objects_that_come_later_are_seen(objects: Objects, repository: Re
     assert len(objects._started) == 1, "one process answered everything"
 
 
-def test_a_large_content_needs_little_memory(objects: Objects, repository: Repository) -> None:
+def test_a_large_content_needs_little_memory(objects: MirrorObjects, repository: Repository) -> None:
     size = 32 << 20
     content = b"0123456789abcdef" * (size // 16)
-    repository.commit({"big": Entry(content)})
+    repository.commit({"big": FileEntry(content)})
     wanted = blob_of(content)
     del content
     tracemalloc.start()
@@ -378,7 +380,7 @@ def test_a_large_content_needs_little_memory(objects: Objects, repository: Repos
     assert peak < 2 << 20
 
 
-def test_a_missing_content_is_a_broken_mirror(objects: Objects, repository: Repository) -> None:
+def test_a_missing_content_is_a_broken_mirror(objects: MirrorObjects, repository: Repository) -> None:
     commit = repository.commit({"a": "1"})
     missing = BlobId("1" * 40)
     with pytest.raises(GitFailed, match=missing):
@@ -389,7 +391,9 @@ def test_a_missing_content_is_a_broken_mirror(objects: Objects, repository: Repo
 
 
 @pytest.mark.parametrize("count", [10, 3000])
-async def test_tells_which_contents_are_missing(objects: Objects, repository: Repository, count: int) -> None:
+async def test_tells_which_contents_are_missing(
+    objects: MirrorObjects, repository: Repository, count: int
+) -> None:
     repository.commit({f"f{n}": str(n) for n in range(count)})
     here = [blob_of(b"%d" % n) for n in range(count)]
     gone = [blob_of(b"gone %d" % n) for n in range(5)]
@@ -398,7 +402,7 @@ async def test_tells_which_contents_are_missing(objects: Objects, repository: Re
 
 
 def test_a_repository_that_is_none_is_a_broken_mirror(runner: GitRunner, tmp_path: Path) -> None:
-    objects = Objects(runner, tmp_path / "nowhere")
+    objects = MirrorObjects(runner, tmp_path / "nowhere")
     with pytest.raises(GitFailed):
         list(objects.contents([blob_of(b"1")] * 1000))
     objects.close()
@@ -413,7 +417,7 @@ def test_a_git_that_says_nothing_is_given_up(
     silent.write_text("#!/bin/sh\nsleep 60\n")
     silent.chmod(0o755)
     monkeypatch.setenv("PATH", f"{silent.parent}:/usr/bin:/bin")
-    objects = Objects(runner, tmp_path)
+    objects = MirrorObjects(runner, tmp_path)
     with pytest.raises(GitFailed, match="was silent"):
         list(objects.contents([blob_of(b"1")]))
     objects.close()

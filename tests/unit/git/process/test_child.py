@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.git.process.child import MAX_STDERR, Ended, converse
+from stoker.git.process.child import MAX_STDERR, ChildResult, converse
 from stoker_testkit.open_files import open_pipes
 from stoker_testkit.secret_leaks.process_command_lines import running
 from stoker_testkit.wait_until import eventually_async
@@ -22,7 +22,7 @@ async def sh(
     max_output: int = 1 << 20,
     timeout: float = 20,
     hidden: Sequence[str] = (),
-) -> Ended:
+) -> ChildResult:
     return await converse(
         ["/bin/sh", "-c", script],
         environment={"PATH": os.defpath},
@@ -35,7 +35,7 @@ async def sh(
 
 
 async def test_it_says_how_it_ended_and_what_it_said() -> None:
-    assert await sh("printf out; printf err >&2; exit 3") == Ended(3, b"out", b"err")
+    assert await sh("printf out; printf err >&2; exit 3") == ChildResult(3, b"out", b"err")
 
 
 async def test_more_input_than_a_pipe_holds_is_read_while_as_much_is_printed() -> None:

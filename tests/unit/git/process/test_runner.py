@@ -20,7 +20,7 @@ from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.askpass import askpass_environment, install_askpass
-from stoker.git.auth.credentials import Access, Password, SshKey
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess
 from stoker.git.errors import (
     FilterRefused,
     GitFailed,
@@ -39,8 +39,8 @@ from stoker_testkit.secret_leaks.process_command_lines import running
 from stoker_testkit.wait_until import eventually_async
 
 TOKEN = "t0ken-that-nobody-may-see"
-LOGIN = Password("alice", Secret(TOKEN))
-ACCESS = Access(LOGIN)
+LOGIN = GitPassword("alice", Secret(TOKEN))
+ACCESS = RepoAccess(LOGIN)
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -302,10 +302,10 @@ async def test_a_wrong_password_is_an_authentication_failure(
     Repository.create(repositories / "r.git").commit({"a": "1"})
     git_http.users["alice"] = "right"
     url = RepoUrl(git_http.url("r.git"))
-    for access in (Access(), Access(Password("alice", Secret("wrong")))):
+    for access in (RepoAccess(), RepoAccess(GitPassword("alice", Secret("wrong")))):
         with pytest.raises(SourceAuthFailed):
             await runner.run(["ls-remote"], [url], url=url, access=access)
-    right = Access(Password("alice", Secret("right")))
+    right = RepoAccess(GitPassword("alice", Secret("right")))
     assert b"refs/heads/main" in await runner.run(["ls-remote"], [url], url=url, access=right)
 
 
@@ -378,8 +378,8 @@ async def test_a_repository_cannot_name_the_program_that_is_run_as_ssh(
     repository = Repository.create(tmp_path / "r.git")
     repository.git("config", "core.sshCommand", f"touch {canary};")
     url = RepoUrl("git@127.0.0.1:r.git")
-    key = SshKey(Secret(make_ssh_key(tmp_path / "key").private.read_bytes()), b"")
-    for access, error in ((Access(), Misconfigured), (Access(key), StokerError)):
+    key = GitSshKey(Secret(make_ssh_key(tmp_path / "key").private.read_bytes()), b"")
+    for access, error in ((RepoAccess(), Misconfigured), (RepoAccess(key), StokerError)):
         with pytest.raises(error):
             await runner.run(["fetch"], [url], url=url, access=access, repository=repository.path)
     with pytest.raises(GitFailed, match="transport 'ssh' not allowed"):
@@ -427,7 +427,9 @@ async def test_each_secret_is_cut_out_of_what_git_says(runner: GitRunner) -> Non
     async with tcp_server(echoing) as port:
         url = RepoUrl(f"http://127.0.0.1:{port}/r.git")
         with pytest.raises(SourceUnreachable, match="remote: <secret> <secret> <secret>") as refused:
-            await runner.run(["ls-remote"], [url], url=url, access=Access(Password("me", Secret(word))))
+            await runner.run(
+                ["ls-remote"], [url], url=url, access=RepoAccess(GitPassword("me", Secret(word)))
+            )
     assert "canary" not in refused.value.message
 
 

@@ -13,13 +13,13 @@ from aiohttp import web
 
 from stoker.domain.git_objects import BlobId, blob_of
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
 from stoker.git.mirror.layout import STALE, TIPS
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.tree import read_tree
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import MAX_TIPS, Limits
+from stoker.git.remote.fetch import MAX_TIPS, FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -54,10 +54,10 @@ def strict(plant: Repository) -> Repository:
 
 
 @asynccontextmanager
-async def mirror_of(url: str, tmp_path: Path, limits: Limits | None = None) -> AsyncIterator[Mirror]:
+async def mirror_of(url: str, tmp_path: Path, limits: FetchLimits | None = None) -> AsyncIterator[Mirror]:
     cache = tmp_path / "cache"
-    remote = Remote(GitRunner(cache), RepoUrl(url), always(Access()))
-    mirror = Mirror(remote, cache, limits=limits or Limits())
+    remote = Remote(GitRunner(cache), RepoUrl(url), always(RepoAccess()))
+    mirror = Mirror(remote, cache, limits=limits or FetchLimits())
     async with mirror.held():
         yield mirror
 
@@ -130,7 +130,7 @@ async def test_missing_contents_come_in_one_request(
 ) -> None:
     contents = [b"content %d" % n for n in range(100)]
     commit = plant.commit({f"f{n}": content for n, content in enumerate(contents)} | {"other": "x"})
-    async with mirror_of(git_http.url("plant.git"), tmp_path, Limits(left_out="blob:none")) as mirror:
+    async with mirror_of(git_http.url("plant.git"), tmp_path, FetchLimits(left_out="blob:none")) as mirror:
         await mirror.fetch(commit, MAIN)
         blobs = [blob_of(content) for content in contents]
         assert await mirror.objects.sizes(blobs) == [None] * 100
@@ -149,7 +149,7 @@ async def test_reading_a_content_that_is_not_here_asks_nobody(
 ) -> None:
     commit = plant.commit({f"f{n}": str(n) for n in range(50)})
     later = plant.commit({"f0": "changed"})
-    async with mirror_of(git_http.url("plant.git"), tmp_path, Limits(left_out="blob:none")) as mirror:
+    async with mirror_of(git_http.url("plant.git"), tmp_path, FetchLimits(left_out="blob:none")) as mirror:
         await mirror.fetch(commit, MAIN)
         await mirror.fetch(later, MAIN)
         git_http.requests.clear()
@@ -186,7 +186,7 @@ async def test_after_a_rewrite_one_commit_alone_is_taken(
     root = plant.commit({"history": secrets.token_bytes(300_000)})
     plant.commit({"history": None, "a": "0"})
     first = plant.commit({"a": "1"})
-    async with mirror_of(git_http.url("plant.git"), tmp_path, Limits(news=100_000)) as mirror:
+    async with mirror_of(git_http.url("plant.git"), tmp_path, FetchLimits(news=100_000)) as mirror:
         await mirror.fetch(first, MAIN)
         rewritten = plant.commit({"history": None, "a": "2"}, onto=root)
         await mirror.fetch(rewritten, MAIN)
@@ -205,7 +205,7 @@ async def test_more_than_the_bound_is_refused_by_name_and_the_mirror_stays(
     git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
     first = plant.commit({"a": "1"})
-    limits = Limits(fetch=100_000, news=100_000)
+    limits = FetchLimits(fetch=100_000, news=100_000)
     async with mirror_of(git_http.url("plant.git"), tmp_path, limits) as mirror:
         await mirror.fetch(first, MAIN)
         large = plant.commit({"large": secrets.token_bytes(300_000)})
@@ -224,7 +224,7 @@ async def test_a_content_above_the_bound_is_refused_by_name(
     noise = secrets.token_bytes(300_000)
     commit = plant.commit({"large": noise, "a": "1"})
     async with mirror_of(
-        git_http.url("plant.git"), tmp_path, Limits(fetch=100_000, left_out="blob:limit=1k")
+        git_http.url("plant.git"), tmp_path, FetchLimits(fetch=100_000, left_out="blob:limit=1k")
     ) as mirror:
         await mirror.fetch(commit, MAIN)
         with pytest.raises(SourceTooLarge):

@@ -11,7 +11,7 @@ import pytest
 
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.errors import RefAmbiguous, RefNotFound, SourceTooLarge, SourceUnreachable
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote import probe
@@ -28,7 +28,7 @@ Opener = Callable[[str], Remote]
 @pytest.fixture
 def opened(tmp_path: Path) -> Opener:
     runner = GitRunner(tmp_path / "cache")
-    return lambda url: Remote(runner, RepoUrl(url), always(Access()))
+    return lambda url: Remote(runner, RepoUrl(url), always(RepoAccess()))
 
 
 @pytest.fixture

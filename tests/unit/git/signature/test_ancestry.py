@@ -11,7 +11,7 @@ from aiohttp import web
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import Access
+from stoker.git.auth.credentials import RepoAccess
 from stoker.git.errors import SourceTooLarge, SourceUnreachable
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
@@ -23,8 +23,8 @@ from stoker_testkit.repositories.git_http_server import GitHttpServer
 MAIN = GitRef("main")
 
 
-async def nothing_needed() -> Access:
-    return Access()
+async def nothing_needed() -> RepoAccess:
+    return RepoAccess()
 
 
 class World:

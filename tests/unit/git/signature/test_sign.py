@@ -8,12 +8,12 @@ import pytest
 
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.commit.types import Author, FileEdit, NewCommit, commit_object, with_signature
+from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit, commit_object, with_signature
 from stoker.git.signature.sign import SigningFailed, SshSigner
-from stoker_testkit.repositories.bare_repository import WHEN, GitFailed, Repository
+from stoker_testkit.repositories.bare_repository import WHEN, GitCommandFailed, Repository
 from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
 
-ALICE = Author("Alice", "alice@example.test")
+ALICE = CommitAuthor("Alice", "alice@example.test")
 NEW = NewCommit(ALICE, ALICE, "One\n\nTwo", (FileEdit("a", b"1"),), WHEN)
 
 
@@ -41,7 +41,7 @@ async def test_git_accepts_what_was_signed(
     repository.git("fsck", "--strict", commit)
     other = make_ssh_key(tmp_path / "other", kind)
     allowed.write_text(f"alice@example.test {other.public_line}\n")
-    with pytest.raises(GitFailed, match="verify-commit"):
+    with pytest.raises(GitCommandFailed, match="verify-commit"):
         verified(repository, commit, allowed)
 
 

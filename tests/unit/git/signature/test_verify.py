@@ -14,12 +14,18 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import Access
+from stoker.git.auth.credentials import RepoAccess
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.tags import TagObject, fetch_tag_object, tag_name
 from stoker.git.signature import programs
-from stoker.git.signature.verify import MAX_KEYS_BYTES, Signed, TrustedKeys, check_signature, verify
+from stoker.git.signature.verify import (
+    MAX_KEYS_BYTES,
+    TrustedKeys,
+    VerifiedSignature,
+    check_signature,
+    verify,
+)
 from stoker_testkit.repositories.bare_repository import WHEN, Repository
 from stoker_testkit.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -36,8 +42,8 @@ def gpg() -> Iterator[GpgHome]:
         yield home
 
 
-async def nothing_needed() -> Access:
-    return Access()
+async def nothing_needed() -> RepoAccess:
+    return RepoAccess()
 
 
 class World:
@@ -48,12 +54,12 @@ class World:
         self.repository = Repository.create(folder / "r.git", object_format=object_format)
         self.runner = GitRunner(folder / "cache")
 
-    async def commit(self, commit: CommitId, keys: TrustedKeys) -> Signed:
+    async def commit(self, commit: CommitId, keys: TrustedKeys) -> VerifiedSignature:
         return await verify(
             self.runner, self.repository.path, mode=SignatureMode.COMMIT, commit=commit, tag=None, keys=keys
         )
 
-    async def tag(self, name: str, id_: str, commit: CommitId, keys: TrustedKeys) -> Signed:
+    async def tag(self, name: str, id_: str, commit: CommitId, keys: TrustedKeys) -> VerifiedSignature:
         tag = TagObject(name, id_)
         place = self.repository.path
         return await verify(self.runner, place, mode=SignatureMode.TAG, commit=commit, tag=tag, keys=keys)
@@ -146,7 +152,7 @@ async def test_a_commit_signed_with_a_given_gpg_key_is_accepted(
     alice, bob = gpg.signer(name), gpg.signer(f"bob-{object_format}")
     keys = TrustedKeys(gpg_keys=bob.public + alice.public)
     signed = await world.commit(alice.commit(world.repository, {"a": "1"}), keys)
-    assert signed == Signed(f"{name} <{name}@example.test>", "gpg", gpg.fingerprint(name))
+    assert signed == VerifiedSignature(f"{name} <{name}@example.test>", "gpg", gpg.fingerprint(name))
     assert world.left_over() == []
 
 
@@ -357,7 +363,7 @@ class TagWorld(World):
             "fetch", "--quiet", "--depth=1", "--no-tags", self.url, f"+{commit}:refs/stoker/wanted"
         )
 
-    async def check(self, ref: str, commit: CommitId, keys: TrustedKeys) -> Signed | None:
+    async def check(self, ref: str, commit: CommitId, keys: TrustedKeys) -> VerifiedSignature | None:
         return await check_signature(
             self.remote(self.url),
             self.mirror.path,

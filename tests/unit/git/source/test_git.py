@@ -12,10 +12,10 @@ from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import FileVersion, TreeChange, blob_of
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.source_protocol import SourceReader
-from stoker.git.auth.credentials import Access, always
+from stoker.git.auth.credentials import RepoAccess, always
 from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.fetch import Limits
+from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
 from stoker_testkit.repositories.bare_repository import WHEN, Repository
@@ -34,10 +34,10 @@ def source(repository: Repository, tmp_path: Path) -> GitSource:
     return source_of(repository, tmp_path)
 
 
-def source_of(repository: Repository, tmp_path: Path, limits: Limits | None = None) -> GitSource:
+def source_of(repository: Repository, tmp_path: Path, limits: FetchLimits | None = None) -> GitSource:
     cache = tmp_path / "cache"
-    remote = Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(Access()))
-    return GitSource(remote, cache, limits=limits or Limits())
+    remote = Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(RepoAccess()))
+    return GitSource(remote, cache, limits=limits or FetchLimits())
 
 
 async def test_it_is_all_that_a_pass_needs(repository: Repository, source: GitSource) -> None:
@@ -129,7 +129,7 @@ async def test_every_rule_is_asked_about_the_commit_that_is_here(
         raise Stalled("not signed")
 
     cache = tmp_path / "cache"
-    remote = Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(Access()))
+    remote = Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(RepoAccess()))
     source = GitSource(remote, cache, rules=[note, refuse])
     first = repository.commit({"a": "1"})
     second = repository.commit({"a": "2"})
@@ -142,7 +142,7 @@ async def test_every_rule_is_asked_about_the_commit_that_is_here(
 
 async def test_limits_reach_the_mirror(repository: Repository, tmp_path: Path) -> None:
     commit = repository.commit({"a": os.urandom(200_000)})
-    source = source_of(repository, tmp_path, Limits(fetch=100_000))
+    source = source_of(repository, tmp_path, FetchLimits(fetch=100_000))
     async with source.held():
         with pytest.raises(SourceTooLarge):
             await source.fetch(commit, MAIN)

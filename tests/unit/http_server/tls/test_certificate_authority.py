@@ -10,22 +10,29 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
-from stoker.http_server.tls.certificate_authority import Material, new_material, reissued, with_new_authority
-from stoker.http_server.tls.context import Presented
-from stoker.http_server.tls.rotation import Step, Terms, decide, taken
+from stoker.http_server.tls.certificate_authority import (
+    TlsMaterial,
+    new_material,
+    reissued,
+    with_new_authority,
+)
+from stoker.http_server.tls.context import ServerTlsContext
+from stoker.http_server.tls.rotation import CertificateLifetimes, RotationStep, decide, taken
 from stoker_testkit.certificates import Authority
 
 NAMES = ("stoker-webhook.stoker.svc", "127.0.0.1")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
-TERMS = Terms()
+TERMS = CertificateLifetimes()
 
 
-def made(now: datetime = START) -> Material:
+def made(now: datetime = START) -> TlsMaterial:
     return new_material(NAMES, now, TERMS.authority, TERMS.serving)
 
 
-def step(material: Material, now: datetime, *, trusted: bool = True, names: tuple[str, ...] = NAMES) -> Step:
+def step(
+    material: TlsMaterial, now: datetime, *, trusted: bool = True, names: tuple[str, ...] = NAMES
+) -> RotationStep:
     return decide(
         material.authority_facts(), material.serving_facts(), names, now, TERMS, trusted=trusted
     ).step
@@ -33,12 +40,12 @@ def step(material: Material, now: datetime, *, trusted: bool = True, names: tupl
 
 def test_what_is_written_is_read_back() -> None:
     material = made()
-    again = Material.parse(material.data())
+    again = TlsMaterial.parse(material.data())
     assert again == material
     assert again.serving_facts().names == set(NAMES)
     assert again.serving_facts().issuer_id == again.authority_facts()[0].key_id
     two = with_new_authority(material, START + DAY, TERMS.authority)
-    assert Material.parse(two.data()).authorities == two.authorities
+    assert TlsMaterial.parse(two.data()).authorities == two.authorities
     assert len(two.authorities) == 2
 
 
@@ -74,59 +81,59 @@ def replaced(**values: bytes | None) -> dict[str, str]:
 )
 def test_what_does_not_belong_together_is_not_served(data: dict[str, str]) -> None:
     with pytest.raises(InvalidValue):
-        Material.parse(data)
+        TlsMaterial.parse(data)
 
 
 def test_a_young_one_is_kept_and_looked_at_in_time() -> None:
     material = made()
     decision = decide(material.authority_facts(), material.serving_facts(), NAMES, START, TERMS, trusted=True)
-    assert decision.step is Step.KEEP
+    assert decision.step is RotationStep.KEEP
     assert decision.look_again == START + TERMS.serving * (2 / 3)
 
 
 def test_a_certificate_is_renewed_by_the_same_authority_long_before_its_end() -> None:
     material = made()
-    assert step(material, START + 59 * DAY) is Step.KEEP
-    assert step(material, START + 61 * DAY) is Step.REISSUE
-    after = taken(Step.REISSUE, material, NAMES, START + 61 * DAY, TERMS)
+    assert step(material, START + 59 * DAY) is RotationStep.KEEP
+    assert step(material, START + 61 * DAY) is RotationStep.REISSUE
+    after = taken(RotationStep.REISSUE, material, NAMES, START + 61 * DAY, TERMS)
     assert after.authorities == material.authorities
     assert after.chain != material.chain
 
 
 def test_another_name_is_certified_at_once() -> None:
-    assert step(made(), START, names=(*NAMES, "stoker-webhook.other.svc")) is Step.REISSUE
-    assert step(made(), START, names=NAMES[:1]) is Step.KEEP
+    assert step(made(), START, names=(*NAMES, "stoker-webhook.other.svc")) is RotationStep.REISSUE
+    assert step(made(), START, names=NAMES[:1]) is RotationStep.KEEP
 
 
 def test_a_new_authority_is_trusted_before_it_signs_and_the_old_one_leaves_last() -> None:
     now = START + 250 * DAY
     old = reissued(made(), NAMES, now - DAY, TERMS.serving)
-    assert step(old, now) is Step.ADD_AUTHORITY
-    both = taken(Step.ADD_AUTHORITY, old, NAMES, now, TERMS)
+    assert step(old, now) is RotationStep.ADD_AUTHORITY
+    both = taken(RotationStep.ADD_AUTHORITY, old, NAMES, now, TERMS)
     assert both.chain == old.chain
     assert both.authorities[1:] == old.authorities
-    assert step(both, now) is Step.KEEP
-    assert step(both, now + TERMS.overlap, trusted=False) is Step.KEEP
-    assert step(both, now + TERMS.overlap) is Step.REISSUE
+    assert step(both, now) is RotationStep.KEEP
+    assert step(both, now + TERMS.overlap, trusted=False) is RotationStep.KEEP
+    assert step(both, now + TERMS.overlap) is RotationStep.REISSUE
     at = now + TERMS.overlap
-    signed = taken(Step.REISSUE, both, NAMES, at, TERMS)
+    signed = taken(RotationStep.REISSUE, both, NAMES, at, TERMS)
     assert signed.serving_facts().issuer_id == signed.authority_facts()[0].key_id
-    assert step(signed, at) is Step.KEEP
-    assert step(signed, at + TERMS.farewell) is Step.DROP_OLD
-    assert taken(Step.DROP_OLD, signed, NAMES, at, TERMS).authorities == both.authorities[:1]
+    assert step(signed, at) is RotationStep.KEEP
+    assert step(signed, at + TERMS.farewell) is RotationStep.DROP_OLD
+    assert taken(RotationStep.DROP_OLD, signed, NAMES, at, TERMS).authorities == both.authorities[:1]
 
 
 def test_a_certificate_that_is_about_to_end_is_renewed_even_if_nobody_was_told() -> None:
     now = START + 250 * DAY
     both = with_new_authority(reissued(made(), NAMES, now - DAY, TERMS.serving), now, TERMS.authority)
-    assert step(both, now + 80 * DAY, trusted=False) is Step.KEEP
-    assert step(both, now + 86 * DAY, trusted=False) is Step.REISSUE
+    assert step(both, now + 80 * DAY, trusted=False) is RotationStep.KEEP
+    assert step(both, now + 86 * DAY, trusted=False) is RotationStep.REISSUE
 
 
 def test_after_a_long_sleep_everything_begins_anew() -> None:
     material = made()
-    assert step(material, START + 400 * DAY) is Step.START_OVER
-    after = taken(Step.START_OVER, material, NAMES, START + 400 * DAY, TERMS)
+    assert step(material, START + 400 * DAY) is RotationStep.START_OVER
+    after = taken(RotationStep.START_OVER, material, NAMES, START + 400 * DAY, TERMS)
     assert after.authorities != material.authorities
 
 
@@ -134,7 +141,7 @@ def test_over_five_years_every_certificate_is_good_and_was_trusted_before_it_was
     """Clients learn of a bundle ten minutes late, and the decision is made once an hour."""
     material, now = made(), START
     told = {one.key_id for one in material.authority_facts()}
-    seen: set[Step] = set()
+    seen: set[RotationStep] = set()
     while now < START + 5 * 365 * DAY:
         decision = decide(
             material.authority_facts(), material.serving_facts(), NAMES, now, TERMS, trusted=True
@@ -148,12 +155,17 @@ def test_over_five_years_every_certificate_is_good_and_was_trusted_before_it_was
         assert serving.issuer_id in trusted
         assert serving.issuer_id in told
         told = {one.key_id for one in material.authority_facts()}  # an hour later everybody knows
-        now += timedelta(hours=12) if decision.step is Step.KEEP else timedelta(hours=1)
-    assert seen == {Step.KEEP, Step.ADD_AUTHORITY, Step.REISSUE, Step.DROP_OLD}
+        now += timedelta(hours=12) if decision.step is RotationStep.KEEP else timedelta(hours=1)
+    assert seen == {
+        RotationStep.KEEP,
+        RotationStep.ADD_AUTHORITY,
+        RotationStep.REISSUE,
+        RotationStep.DROP_OLD,
+    }
 
 
 def test_a_pair_that_does_not_fit_leaves_the_live_one_alone() -> None:
-    presented, now = Presented(), datetime.now(UTC)
+    presented, now = ServerTlsContext(), datetime.now(UTC)
     first, second = made(now), made(now)
     assert presented.why_not() == "there is no certificate yet"
     assert presented.show(first.chain, first.key)
@@ -169,7 +181,7 @@ def test_a_pair_that_does_not_fit_leaves_the_live_one_alone() -> None:
     assert not handshake(presented, first)
 
 
-def handshake(presented: Presented, trusted: Material) -> bool:
+def handshake(presented: ServerTlsContext, trusted: TlsMaterial) -> bool:
     """Whether a client that trusts this authority is content, without a network."""
     client = ssl.create_default_context(cadata=trusted.bundle.decode())
     into, out, back, forth = ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -13,10 +13,15 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.http_server.review_server import ReviewServer
-from stoker.http_server.tls.certificate_authority import Material, new_material, reissued, with_new_authority
-from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.certificate_authority import (
+    TlsMaterial,
+    new_material,
+    reissued,
+    with_new_authority,
+)
+from stoker.http_server.tls.context import ServerTlsContext
 from stoker.http_server.tls.files import CertificateFiles
-from stoker.http_server.tls.mutual import Mutual
+from stoker.http_server.tls.mutual import MutualTls
 from stoker_testkit.wait_until import eventually_async
 
 NAME = "reverser.stoker-system.svc"
@@ -24,15 +29,15 @@ NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 
 
-def made(*names: str, mutual: bool = True) -> Material:
+def made(*names: str, mutual: bool = True) -> TlsMaterial:
     return new_material(names or (NAME,), NOW, 2 * DAY, DAY, mutual=mutual)
 
 
 OURS = made()
 
 
-def using(material: Material, trusted: Material | None = None) -> Mutual:
-    mutual = Mutual(NAME)
+def using(material: TlsMaterial, trusted: TlsMaterial | None = None) -> MutualTls:
+    mutual = MutualTls(NAME)
     mutual.use(material.chain, material.key, (trusted or material).bundle)
     return mutual
 
@@ -69,7 +74,7 @@ async def asked(server: ReviewServer, context: ssl.SSLContext) -> int:
         return 0
 
 
-def client_of(mutual: Mutual) -> ssl.SSLContext:
+def client_of(mutual: MutualTls) -> ssl.SSLContext:
     assert mutual.client is not None
     return mutual.client
 
@@ -119,7 +124,7 @@ def test_what_cannot_be_read_changes_nothing() -> None:
 
 def test_files_of_somebody_else_bring_their_authority(tmp_path: Path) -> None:
     """As cert-manager mounts them; half of them is not shown."""
-    mutual, presented = Mutual(NAME), Presented()
+    mutual, presented = MutualTls(NAME), ServerTlsContext()
     files = CertificateFiles(tmp_path, presented, told=mutual.use)
     (tmp_path / "tls.crt").write_bytes(OURS.chain)
     (tmp_path / "tls.key").write_bytes(OURS.key.reveal_bytes())

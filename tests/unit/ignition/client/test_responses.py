@@ -11,23 +11,23 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.responses import (
-    Answer,
-    Asked,
-    Busy,
+    GatewayBusy,
+    GatewayPresence,
+    GatewayRequestInfo,
+    GatewayResponse,
     GatewayState,
-    NotOffered,
-    Presence,
+    PathNotOffered,
     trouble_with,
 )
 
-PLAIN = Asked("scan of projects", GatewayAddress("gw", 8088, tls=False), "stoker", writes=True)
-SECURE = Asked("listing projects", GatewayAddress("gw", 8043, tls=True), "stoker", writes=False)
+PLAIN = GatewayRequestInfo("scan of projects", GatewayAddress("gw", 8088, tls=False), "stoker", writes=True)
+SECURE = GatewayRequestInfo("listing projects", GatewayAddress("gw", 8043, tls=True), "stoker", writes=False)
 JSON = "application/json"
 JETTY = b"<html><title>Error 500</title><tr><th>MESSAGE:</th><td>NullPointer</td></tr></html>"
 
 
-def answer(status: int, body: bytes = b"", kind: str = JSON, location: str = "") -> Answer:
-    return Answer(status, kind, location, body)
+def answer(status: int, body: bytes = b"", kind: str = JSON, location: str = "") -> GatewayResponse:
+    return GatewayResponse(status, kind, location, body)
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,15 @@ def answer(status: int, body: bytes = b"", kind: str = JSON, location: str = "")
         (answer(403, b'{"message":"Secure only"}'), PLAIN, Stalled, Reason.SECURE_REQUIRED, "https://"),
         (answer(302, location="https://gw/"), PLAIN, Stalled, Reason.SECURE_REQUIRED, "https://"),
         (answer(302, location="https://evil/"), SECURE, Retry, Reason.GATEWAY_ERROR, "points elsewhere"),
-        (answer(404, b"<html>", "text/html"), PLAIN, NotOffered, Reason.NOT_IGNITION_83, "no such path"),
+        (answer(404, b"<html>", "text/html"), PLAIN, PathNotOffered, Reason.NOT_IGNITION_83, "no such path"),
         (answer(302, location="/welcome"), PLAIN, Retry, Reason.NOT_COMMISSIONED, "set-up"),
         (answer(302, location="https://gw/welcome"), PLAIN, Retry, Reason.NOT_COMMISSIONED, "set-up"),
         (answer(302, location="https://gw/welcomed"), SECURE, Retry, Reason.GATEWAY_ERROR, "elsewhere"),
         (answer(302, location="/idp/default/authn/login"), PLAIN, Retry, Reason.GATEWAY_ERROR, "elsewhere"),
         (answer(302, location="http://[half"), SECURE, Retry, Reason.GATEWAY_ERROR, "elsewhere"),
-        (answer(405), PLAIN, NotOffered, Reason.NOT_IGNITION_83, "no such path"),
-        (answer(408), PLAIN, Busy, Reason.GATEWAY_ERROR, "busy"),
-        (answer(409, b'{"message":"held"}'), PLAIN, Busy, Reason.GATEWAY_ERROR, "busy .*: held$"),
+        (answer(405), PLAIN, PathNotOffered, Reason.NOT_IGNITION_83, "no such path"),
+        (answer(408), PLAIN, GatewayBusy, Reason.GATEWAY_ERROR, "busy"),
+        (answer(409, b'{"message":"held"}'), PLAIN, GatewayBusy, Reason.GATEWAY_ERROR, "busy .*: held$"),
         (answer(422, b'{"messages":["no","yes"]}'), PLAIN, Stalled, Reason.GATEWAY_ERROR, "422: no$"),
         (answer(400, b'{"error":{"message":"no"}}'), PLAIN, Stalled, Reason.GATEWAY_ERROR, "400: no$"),
         (
@@ -69,7 +69,7 @@ def answer(status: int, body: bytes = b"", kind: str = JSON, location: str = "")
     ],
 )
 def test_a_refusal_is_told_in_words(
-    given: Answer, asked: Asked, error: type[Exception], reason: Reason, words: str
+    given: GatewayResponse, asked: GatewayRequestInfo, error: type[Exception], reason: Reason, words: str
 ) -> None:
     trouble = trouble_with(given, asked)
     assert isinstance(trouble, error)
@@ -108,20 +108,20 @@ def test_a_200_that_does_not_say_no_is_a_yes(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        (b"ContextStatus=RUNNING;X=1;Version=8.3.7;Y", Presence(GatewayState.RUNNING, "8.3.7")),
-        (b"ContextStatus=FAULTED;Version=8.1.44", Presence(GatewayState.FAULTED, "8.1.44")),
-        (b"<html>", Presence()),
-        (b"\xff\xfe;;=;=", Presence()),
-        (b"", Presence()),
+        (b"ContextStatus=RUNNING;X=1;Version=8.3.7;Y", GatewayPresence(GatewayState.RUNNING, "8.3.7")),
+        (b"ContextStatus=FAULTED;Version=8.1.44", GatewayPresence(GatewayState.FAULTED, "8.1.44")),
+        (b"<html>", GatewayPresence()),
+        (b"\xff\xfe;;=;=", GatewayPresence()),
+        (b"", GatewayPresence()),
     ],
 )
-def test_the_state_is_read_from_what_anybody_may_see(body: bytes, found: Presence) -> None:
-    assert Presence.from_gwinfo(body) == found
+def test_the_state_is_read_from_what_anybody_may_see(body: bytes, found: GatewayPresence) -> None:
+    assert GatewayPresence.from_gwinfo(body) == found
 
 
 @pytest.mark.parametrize("said", [None, [], "RUNNING", {"state": None}, {"status": "RUNNING"}])
 def test_a_ping_that_is_none_says_nothing(said: object) -> None:
-    assert Presence.from_ping(said).state is GatewayState.UNKNOWN
+    assert GatewayPresence.from_ping(said).state is GatewayState.UNKNOWN
 
 
 @pytest.mark.parametrize("before", [0, 280])

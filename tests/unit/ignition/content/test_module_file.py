@@ -9,10 +9,10 @@ import pytest
 
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.plan import Delete, Plan, SetMode, Write
+from stoker.engine.plan.plan import DeleteFile, SetFileMode, SyncPlan, WriteFile
 from stoker.ignition.content.module_file import MAX_DESCRIPTION, read_module
 from stoker.ignition.content.modules import (
-    Known,
+    KnownModule,
     ModuleFile,
     install_order,
     known,
@@ -26,39 +26,39 @@ MODULES = "user-lib/modules"
 @pytest.mark.parametrize(
     ("module", "expected"),
     [
-        ("MQTT Engine", Known.MQTT_ENGINE),
-        ("com.cirruslink.mqtt.engine.gateway", Known.MQTT_ENGINE),
-        ("MQTT Transmission", Known.MQTT_TRANSMISSION),
-        ("com.cirruslink.mqtt.transmission.gateway", Known.MQTT_TRANSMISSION),
-        ("Transmission", Known.MQTT_TRANSMISSION),
-        ("Sepasoft MES OEE", Known.SEPASOFT_MES),
-        ("com.sepasoft.production", Known.SEPASOFT_MES),
+        ("MQTT Engine", KnownModule.MQTT_ENGINE),
+        ("com.cirruslink.mqtt.engine.gateway", KnownModule.MQTT_ENGINE),
+        ("MQTT Transmission", KnownModule.MQTT_TRANSMISSION),
+        ("com.cirruslink.mqtt.transmission.gateway", KnownModule.MQTT_TRANSMISSION),
+        ("Transmission", KnownModule.MQTT_TRANSMISSION),
+        ("Sepasoft MES OEE", KnownModule.SEPASOFT_MES),
+        ("com.sepasoft.production", KnownModule.SEPASOFT_MES),
         ("com.inductiveautomation.perspective", None),
         ("com.example.custom", None),
     ],
 )
-def test_modules_are_known_by_id_and_by_name(module: str, expected: Known | None) -> None:
+def test_modules_are_known_by_id_and_by_name(module: str, expected: KnownModule | None) -> None:
     assert known(module) is expected
     assert known_among([module, "x"]) == ({expected} if expected else frozenset())
 
 
 def test_a_module_that_comes_changes_or_goes_needs_a_restart() -> None:
     version = FileVersion(blob_of(b"1"))
-    plan = Plan(
+    plan = SyncPlan(
         writes=(
-            Write(RelPath(f"{MODULES}/a.modl"), version, replaces=False),
-            Write(RelPath(f"{MODULES}/b.JAR"), version, replaces=True),
-            Write(RelPath(f"{MODULES}/readme.md"), version, replaces=False),
-            Write(RelPath("projects/p/x.jar"), version, replaces=False),
+            WriteFile(RelPath(f"{MODULES}/a.modl"), version, replaces=False),
+            WriteFile(RelPath(f"{MODULES}/b.JAR"), version, replaces=True),
+            WriteFile(RelPath(f"{MODULES}/readme.md"), version, replaces=False),
+            WriteFile(RelPath("projects/p/x.jar"), version, replaces=False),
         ),
-        modes=(SetMode(RelPath(f"{MODULES}/m.modl"), version),),
-        deletions=(Delete(RelPath(f"{MODULES}/c.modl")),),
-        clearings=(Delete(RelPath(f"{MODULES}/d.modl")),),
+        modes=(SetFileMode(RelPath(f"{MODULES}/m.modl"), version),),
+        deletions=(DeleteFile(RelPath(f"{MODULES}/c.modl")),),
+        clearings=(DeleteFile(RelPath(f"{MODULES}/d.modl")),),
     )
     assert modules_changed(plan) == tuple(
         f"{MODULES}/{name}" for name in ("a.modl", "b.JAR", "c.modl", "d.modl")
     )
-    assert modules_changed(Plan()) == ()
+    assert modules_changed(SyncPlan()) == ()
 
 
 def test_listed_modules_go_in_first_and_the_others_by_name() -> None:

@@ -9,45 +9,45 @@ import pytest
 
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.plan import Delete, Plan, SetMode, Write
-from stoker.ignition.content.projects import Touched, is_module, tag_provider_folders, with_heirs
+from stoker.engine.plan.plan import DeleteFile, SetFileMode, SyncPlan, WriteFile
+from stoker.ignition.content.projects import AffectedContent, is_module, tag_provider_folders, with_heirs
 from stoker.ignition.sync.scans import LONGEST_HOLD, hold_seconds
 
 VERSION = FileVersion(blob_of(b"x"))
 PROVIDER = "config/resources/core/ignition/tag-provider"
 
 
-def write(path: str, *, replaces: bool = True) -> Write:
-    return Write(RelPath(path), VERSION, replaces)
+def write(path: str, *, replaces: bool = True) -> WriteFile:
+    return WriteFile(RelPath(path), VERSION, replaces)
 
 
-def delete(path: str) -> Delete:
-    return Delete(RelPath(path))
+def delete(path: str) -> DeleteFile:
+    return DeleteFile(RelPath(path))
 
 
 def test_projects_are_told_apart_from_everything_else() -> None:
-    plan = Plan(
+    plan = SyncPlan(
         writes=(write("projects/A/x/view.json"), write("projects/readme.txt")),
-        modes=(SetMode(RelPath("projects/B/run.sh"), VERSION),),
+        modes=(SetFileMode(RelPath("projects/B/run.sh"), VERSION),),
         deletions=(delete("projects/C/x"),),
         clearings=(delete("projects/D"),),
     )
-    touched = Touched.by(plan)
+    touched = AffectedContent.by(plan)
     assert touched.projects == {"A", "B", "C"}
     assert touched.elsewhere, "files that lie beside the projects belong to none"
     assert not touched.config
-    assert not Touched.by(Plan(writes=(write("projects/A/x"),))).elsewhere
+    assert not AffectedContent.by(SyncPlan(writes=(write("projects/A/x"),))).elsewhere
 
 
 def test_configuration_is_seen() -> None:
-    touched = Touched.by(Plan(writes=(write("config/resources/core/a/resource.json"),)))
+    touched = AffectedContent.by(SyncPlan(writes=(write("config/resources/core/a/resource.json"),)))
     assert touched.config
     assert touched.elsewhere
     assert touched.projects == frozenset()
 
 
 def test_what_ends_is_named_by_its_place() -> None:
-    plan = Plan(
+    plan = SyncPlan(
         deletions=(
             delete("projects/A/project.json"),
             delete("projects/B/views/project.json"),
@@ -58,7 +58,7 @@ def test_what_ends_is_named_by_its_place() -> None:
         ),
         writes=(write("projects/C/project.json"),),
     )
-    assert Touched.by(plan).gone == {"projects/A", f"{PROVIDER}/old"}
+    assert AffectedContent.by(plan).gone == {"projects/A", f"{PROVIDER}/old"}
 
 
 @pytest.mark.parametrize(

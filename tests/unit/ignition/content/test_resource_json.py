@@ -8,7 +8,7 @@ import json
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.ignition.content.resource_json import MAX_BYTES, Manifest, same_meaning
+from stoker.ignition.content.resource_json import MAX_BYTES, ResourceManifest, same_meaning
 
 LAST = {"actor": "admin", "timestamp": "2024-05-06T18:13:04Z"}
 PLAIN = {
@@ -21,8 +21,8 @@ PLAIN = {
 }
 
 
-def manifest(**other: object) -> Manifest:
-    return Manifest.read(json.dumps({**PLAIN, **other}).encode())
+def manifest(**other: object) -> ResourceManifest:
+    return ResourceManifest.read(json.dumps({**PLAIN, **other}).encode())
 
 
 def by_hand(*parts: bytes) -> str:
@@ -83,7 +83,7 @@ def test_letters_of_a_scope_add_up(scope: str, spelt: int) -> None:
 
 
 def test_a_number_is_signed_as_it_is_spelt_and_a_value_without_its_spaces() -> None:
-    said = Manifest.read(b'{"scope":"N","version":1,"attributes":{ "a" : [ 1.50 , 1e3 ] }}')
+    said = ResourceManifest.read(b'{"scope":"N","version":1,"attributes":{ "a" : [ 1.50 , 1e3 ] }}')
     assert said.signature({}) == by_hand(b"\0\0\0\0", b"\0\0\0\1", b"\0\0\0", b"a[1.50,1e3]")
 
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_signed_says_why(other: dict[str, object], why: str) -> N
 )
 def test_what_is_no_manifest_is_refused_and_equals_only_itself(content: bytes) -> None:
     with pytest.raises(InvalidValue):
-        Manifest.read(content)
+        ResourceManifest.read(content)
     assert same_meaning(content, content)
     assert not same_meaning(content, content + b" ")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from stoker.domain.intent.files import Excludes, FilesIntent, InheritedTypes, Mapping
-from stoker.engine.match.globs import Globs
+from stoker.domain.intent.files import ExcludePolicy, FileMapping, FilesIntent, InheritedTagTypes
+from stoker.engine.match.globs import GlobSet
 from stoker.ignition.content.tags import leaves_only, of_mqtt_engine, parents_of, without_providers
 
 ENGINE = "com.cirruslink.mqtt.engine.gateway"
 PROVIDERS = ["default", "System", "MQTT Engine", "mqtt-engine 2", "edge", "my mqtt"]
-FILES = FilesIntent((Mapping("s", "d"),), excludes=Excludes(("x",), ("y",)))
+FILES = FilesIntent((FileMapping("s", "d"),), excludes=ExcludePolicy(("x",), ("y",)))
 TYPES = "config/resources/core/ignition/tag-type-definition"
 
 
@@ -21,8 +21,8 @@ def test_the_providers_of_mqtt_engine_are_told_by_their_name_where_the_module_is
 
 def test_nothing_of_an_excluded_provider_is_synced() -> None:
     excludes = without_providers(FILES, {"MQTT Engine"}).excludes
-    assert excludes == Excludes(("x", "**/tag-*/MQTT Engine/"), ("y",))
-    globs = Globs(excludes.patterns)
+    assert excludes == ExcludePolicy(("x", "**/tag-*/MQTT Engine/"), ("y",))
+    globs = GlobSet(excludes.patterns)
     assert globs.matches(f"{TYPES}/MQTT Engine/Motor/udts.json")
     assert not globs.matches(f"{TYPES}/MQTT Engine 2/Motor/udts.json")
     assert without_providers(FILES, ()) == FILES
@@ -32,7 +32,7 @@ def test_a_providers_name_is_no_pattern_and_one_that_is_no_folder_is_left_out() 
     names = {"a*[b]{c}?", "../up", "a/b", "", "x\n", "."}
     excludes = without_providers(FILES, names).excludes
     assert len(excludes.patterns) == 2
-    globs = Globs(excludes.patterns)
+    globs = GlobSet(excludes.patterns)
     assert globs.matches(f"{TYPES}/a*[b]{{c}}?/udts.json")
     assert not globs.matches(f"{TYPES}/axbc1/udts.json")
 
@@ -44,7 +44,7 @@ def test_every_provider_in_which_people_keep_types_may_be_a_parent() -> None:
 
 def test_types_of_a_parent_are_left_out_of_the_providers_folder() -> None:
     files = leaves_only(FILES, "edge", {"Motor", "_types_/Pumps/Gear"})
-    assert files.transforms.inherited_types == InheritedTypes(
+    assert files.transforms.inherited_types == InheritedTagTypes(
         f"{TYPES}/edge", frozenset({"Motor", "Pumps/Gear"})
     )
     assert files.excludes == FILES.excludes

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
-from stoker.domain.findings import Finding, Mark
+from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.designer_sessions import DesignerSession
 from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth
-from stoker.ignition.client.responses import GatewayState, Presence
+from stoker.ignition.client.responses import GatewayPresence, GatewayState
 from stoker.ignition.doctor import advice
 
 PLAIN = GatewayAddress("gw.plant.example", 8088, tls=False)
@@ -58,7 +58,7 @@ def untrusted(why: str) -> Retry:
 )
 def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayAddress, mend: str) -> None:
     found = advice.trouble("check", error, address)
-    assert found.mark is Mark.WRONG
+    assert found.mark is FindingStatus.WRONG
     assert found.reason is error.reason
     assert found.said == error.message
     with pytest.raises(AssertionError, match=mend):
@@ -73,16 +73,16 @@ def test_only_what_the_command_was_given_is_wrong_input() -> None:
 @pytest.mark.parametrize(
     ("address", "trust", "mark", "words"),
     [
-        (PLAIN, "plain HTTP", Mark.NOTE, "has the key"),
-        (GatewayAddress("127.0.0.1", 8088, tls=False), "plain HTTP", Mark.WELL, "does not leave"),
-        (SECURE, "verified", Mark.WELL, "is trusted"),
-        (SECURE, "unverified", Mark.NOTE, "--gateway-insecure"),
-        (LOCAL, "unverified loopback", Mark.WELL, "unverified loopback"),
-        (LOCAL, "verified", Mark.WELL, "is trusted"),
+        (PLAIN, "plain HTTP", FindingStatus.NOTE, "has the key"),
+        (GatewayAddress("127.0.0.1", 8088, tls=False), "plain HTTP", FindingStatus.WELL, "does not leave"),
+        (SECURE, "verified", FindingStatus.WELL, "is trusted"),
+        (SECURE, "unverified", FindingStatus.NOTE, "--gateway-insecure"),
+        (LOCAL, "unverified loopback", FindingStatus.WELL, "unverified loopback"),
+        (LOCAL, "verified", FindingStatus.WELL, "is trusted"),
     ],
 )
 def test_how_the_connection_is_protected_is_said(
-    address: GatewayAddress, trust: str, mark: Mark, words: str
+    address: GatewayAddress, trust: str, mark: FindingStatus, words: str
 ) -> None:
     found = advice.transport(address, trust)
     assert (found.mark, words in found.said) == (mark, True)
@@ -91,37 +91,37 @@ def test_how_the_connection_is_protected_is_said(
 @pytest.mark.parametrize(
     ("here", "mark"),
     [
-        (Presence(), Mark.WRONG),
-        (Presence(version="8.1.44"), Mark.WELL),
-        (Presence(GatewayState.STARTING), Mark.WELL),
-        (Presence(GatewayState.RUNNING, "8.3.7"), Mark.WELL),
+        (GatewayPresence(), FindingStatus.WRONG),
+        (GatewayPresence(version="8.1.44"), FindingStatus.WELL),
+        (GatewayPresence(GatewayState.STARTING), FindingStatus.WELL),
+        (GatewayPresence(GatewayState.RUNNING, "8.3.7"), FindingStatus.WELL),
     ],
 )
-def test_another_program_is_told_from_ignition(here: Presence, mark: Mark) -> None:
+def test_another_program_is_told_from_ignition(here: GatewayPresence, mark: FindingStatus) -> None:
     assert advice.is_ignition(here, PLAIN).mark is mark
 
 
 def test_an_old_version_is_wrong_and_an_unknown_one_is_not() -> None:
-    assert advice.version(Presence(GatewayState.RUNNING, "8.1.44")).mark is Mark.WRONG
-    assert advice.version(Presence(GatewayState.RUNNING, "")).mark is Mark.WELL
+    assert advice.version(GatewayPresence(GatewayState.RUNNING, "8.1.44")).mark is FindingStatus.WRONG
+    assert advice.version(GatewayPresence(GatewayState.RUNNING, "")).mark is FindingStatus.WELL
 
 
 def test_notes_name_what_a_sync_will_meet() -> None:
     quarantined = advice.modules(ModuleHealth(frozenset({"a"}), {"b": "no licence", "c": ""}))
-    assert (quarantined.mark, quarantined.said) == (Mark.NOTE, "quarantined: b (no licence), c")
+    assert (quarantined.mark, quarantined.said) == (FindingStatus.NOTE, "quarantined: b (no licence), c")
     open_now = advice.designers(
         [DesignerSession("1", "anna", "Line 1", ""), DesignerSession("2", "", "", "")]
     )
     assert open_now.said == "open: Line 1 by anna, no project by somebody"
     backup = advice.redundancy(GatewayInfo("gw", "8.3.7", "Backup"))
-    assert backup.mark is Mark.NOTE
+    assert backup.mark is FindingStatus.NOTE
     due = advice.restarts(("Module Enabled: a",))
     assert due.said.endswith("Module Enabled: a")
 
 
 def test_what_a_gateway_does_not_offer_is_not_called_well() -> None:
     for found in (advice.modules(None), advice.designers(None), advice.restarts(None)):
-        assert found.mark is Mark.UNTRIED
+        assert found.mark is FindingStatus.UNTRIED
 
 
 def test_nothing_unusual_is_called_well() -> None:
@@ -131,7 +131,7 @@ def test_nothing_unusual_is_called_well() -> None:
         advice.restarts(()),
         advice.redundancy(GatewayInfo("gw", "8.3.7", "Independent")),
     ):
-        assert found.mark is Mark.WELL
+        assert found.mark is FindingStatus.WELL
 
 
 def test_long_lists_are_cut() -> None:
@@ -139,7 +139,7 @@ def test_long_lists_are_cut() -> None:
 
 
 def test_a_finding_is_one_line_and_its_mend_another() -> None:
-    found = Finding("login", Mark.WRONG, "no", "Do this.", Reason.TOKEN_REJECTED)
+    found = Finding("login", FindingStatus.WRONG, "no", "Do this.", Reason.TOKEN_REJECTED)
     assert list(found.lines()) == [
         "WRONG   login       TokenRejected: no",
         "                    -> Do this.",

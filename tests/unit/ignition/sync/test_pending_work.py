@@ -8,8 +8,8 @@ import pytest
 
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.ignition.sync.pending_work import MARK, Debt, ScanDebt
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.pending_work import MARK, PendingWork, PendingWorkStore
+from stoker.ignition.sync.state_files import StateFiles
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def debts(state: Path) -> ScanDebt:
-    return ScanDebt(Marks(state))
+def debts(state: Path) -> PendingWorkStore:
+    return PendingWorkStore(StateFiles(state))
 
 
-ALL_OF_IT = Debt(
+ALL_OF_IT = PendingWork(
     scan=False,
     gone=frozenset({"projects/Line 1"}),
     modules=frozenset({"user-lib/modules/x.modl"}),
@@ -31,15 +31,15 @@ ALL_OF_IT = Debt(
 )
 
 
-def test_nothing_is_owed_at_first_and_looking_leaves_no_trace(debts: ScanDebt, state: Path) -> None:
+def test_nothing_is_owed_at_first_and_looking_leaves_no_trace(debts: PendingWorkStore, state: Path) -> None:
     assert debts.owed() is None
     debts.settle()
     assert not state.exists()
 
 
-def test_what_is_owed_is_found_by_the_next_process(debts: ScanDebt, state: Path) -> None:
+def test_what_is_owed_is_found_by_the_next_process(debts: PendingWorkStore, state: Path) -> None:
     debts.remember(ALL_OF_IT)
-    assert ScanDebt(Marks(state)).owed() == ALL_OF_IT
+    assert PendingWorkStore(StateFiles(state)).owed() == ALL_OF_IT
     assert (state / MARK).stat().st_mode & 0o777 == 0o600
     assert state.stat().st_mode & 0o777 == 0o700
     assert [one.name for one in state.iterdir()] == [MARK]
@@ -47,12 +47,12 @@ def test_what_is_owed_is_found_by_the_next_process(debts: ScanDebt, state: Path)
     assert debts.owed() is None
 
 
-def test_what_is_owed_adds_up(debts: ScanDebt) -> None:
+def test_what_is_owed_adds_up(debts: PendingWorkStore) -> None:
     debts.remember(ALL_OF_IT)
     debts.incur(
-        Debt(gone=frozenset({"projects/B"}), quarantined=frozenset({"com.example.new"}), lock_ends=1.0)
+        PendingWork(gone=frozenset({"projects/B"}), quarantined=frozenset({"com.example.new"}), lock_ends=1.0)
     )
-    assert debts.owed() == Debt(
+    assert debts.owed() == PendingWork(
         scan=True,
         gone=frozenset({"projects/Line 1", "projects/B"}),
         modules=ALL_OF_IT.modules,
@@ -64,13 +64,17 @@ def test_what_is_owed_adds_up(debts: ScanDebt) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"gone": 7, "lockEnds": "x"}']
 )
-def test_a_mark_that_cannot_be_read_still_means_a_scan(debts: ScanDebt, state: Path, content: bytes) -> None:
+def test_a_mark_that_cannot_be_read_still_means_a_scan(
+    debts: PendingWorkStore, state: Path, content: bytes
+) -> None:
     state.mkdir()
     (state / MARK).write_bytes(content)
-    assert debts.owed() == Debt()
+    assert debts.owed() == PendingWork()
 
 
-def test_a_link_in_place_of_the_folder_is_not_followed(debts: ScanDebt, state: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_folder_is_not_followed(
+    debts: PendingWorkStore, state: Path, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     state.symlink_to(elsewhere)
@@ -80,7 +84,9 @@ def test_a_link_in_place_of_the_folder_is_not_followed(debts: ScanDebt, state: P
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_link_in_place_of_a_mark_is_not_followed(debts: ScanDebt, state: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_mark_is_not_followed(
+    debts: PendingWorkStore, state: Path, tmp_path: Path
+) -> None:
     state.mkdir()
     (tmp_path / "precious").write_text("mine")
     (state / f"{MARK}.new").symlink_to(tmp_path / "precious")
@@ -90,7 +96,7 @@ def test_a_link_in_place_of_a_mark_is_not_followed(debts: ScanDebt, state: Path,
     assert not (state / MARK).is_symlink()
 
 
-def test_a_mark_that_is_already_so_is_not_written_again(debts: ScanDebt, state: Path) -> None:
+def test_a_mark_that_is_already_so_is_not_written_again(debts: PendingWorkStore, state: Path) -> None:
     debts.incur()
     before = (state / MARK).stat().st_ino
     debts.incur()

@@ -10,13 +10,13 @@ from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.client.gateway import GatewayClient
 from stoker.ignition.sync.readiness import (
     BOOT_SECONDS,
     GRACE_SECONDS,
     PAUSES,
-    Patience,
-    Readiness,
+    GatewayReadiness,
+    RetryPacing,
     persistently,
 )
 from stoker_testkit.manual_clock import ManualClock
@@ -32,13 +32,13 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def readiness(clock: ManualClock) -> AsyncIterator[Readiness]:
-    gateway = Gateway(GatewayAddress.parse("http://127.0.0.1:1"), lambda: Secret(""))
-    yield Readiness(gateway, clock)
+async def readiness(clock: ManualClock) -> AsyncIterator[GatewayReadiness]:
+    gateway = GatewayClient(GatewayAddress.parse("http://127.0.0.1:1"), lambda: Secret(""))
+    yield GatewayReadiness(gateway, clock)
     await gateway.aclose()
 
 
-async def test_a_gateway_that_ran_when_we_came_gets_no_grace(readiness: Readiness) -> None:
+async def test_a_gateway_that_ran_when_we_came_gets_no_grace(readiness: GatewayReadiness) -> None:
     readiness.saw(REFUSED)
     assert readiness.running is True
     assert readiness.grace_left == 0.0
@@ -54,7 +54,7 @@ async def test_a_gateway_that_ran_when_we_came_gets_no_grace(readiness: Readines
     ],
 )
 async def test_one_that_was_seen_down_is_left_alone_for_its_first_seconds(
-    readiness: Readiness, clock: ManualClock, reason: Reason
+    readiness: GatewayReadiness, clock: ManualClock, reason: Reason
 ) -> None:
     readiness.saw(Retry("down", reason=reason))
     assert readiness.running is False
@@ -71,14 +71,14 @@ async def test_one_that_was_seen_down_is_left_alone_for_its_first_seconds(
     assert readiness.grace_left == GRACE_SECONDS, "each start has its own"
 
 
-async def test_one_that_was_not_started_at_all_gets_the_grace_too(readiness: Readiness) -> None:
+async def test_one_that_was_not_started_at_all_gets_the_grace_too(readiness: GatewayReadiness) -> None:
     readiness.not_started()
     readiness.saw(REFUSED)
     assert readiness.grace_left == GRACE_SECONDS
 
 
 async def test_one_that_was_let_go_is_on_its_way_until_it_was_seen_or_takes_too_long(
-    readiness: Readiness, clock: ManualClock
+    readiness: GatewayReadiness, clock: ManualClock
 ) -> None:
     async def why_not() -> Reason:
         with pytest.raises(Retry) as refused:
@@ -96,7 +96,7 @@ async def test_one_that_was_let_go_is_on_its_way_until_it_was_seen_or_takes_too_
 
 
 async def test_pauses_grow_and_then_stay(clock: ManualClock) -> None:
-    patience = Patience(clock)
+    patience = RetryPacing(clock)
     assert (patience.due_in, patience.exhausted) == (0.0, False)
     pauses, exhausted = [], []
     for _ in range(7):

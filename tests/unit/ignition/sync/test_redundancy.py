@@ -9,66 +9,85 @@ import pytest
 
 from stoker.domain.intent.policies import RedundancyRole
 from stoker.domain.reasons import Reason
-from stoker.ignition.sync.redundancy import SILENT_SECONDS, Course, Pair, PrimaryReport, PrimaryWatch, decide
+from stoker.ignition.sync.redundancy import (
+    SILENT_SECONDS,
+    BackupAction,
+    PrimaryHealth,
+    PrimaryReport,
+    RedundancyState,
+    decide,
+)
 
 OLD, NEW = "a" * 40, "b" * 40
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AT_NEW = PrimaryReport(NEW, scanned=True, at=NOW)
-BACKUP = Pair(wanted=NEW, here=OLD, role=RedundancyRole.BACKUP, peer="line-1", primary=AT_NEW)
+BACKUP = RedundancyState(wanted=NEW, here=OLD, role=RedundancyRole.BACKUP, peer="line-1", primary=AT_NEW)
 
 
 @pytest.mark.parametrize(
     ("pair", "course"),
     [
-        pytest.param(Pair(wanted=NEW), Course.SYNC, id="one that stands alone syncs"),
-        pytest.param(replace(BACKUP, role=RedundancyRole.PRIMARY), Course.SYNC, id="a primary syncs"),
+        pytest.param(RedundancyState(wanted=NEW), BackupAction.SYNC, id="one that stands alone syncs"),
+        pytest.param(replace(BACKUP, role=RedundancyRole.PRIMARY), BackupAction.SYNC, id="a primary syncs"),
         pytest.param(
             replace(BACKUP, role=RedundancyRole.STANDALONE, said="Master"),
-            Course.SYNC,
+            BackupAction.SYNC,
             id="so does one whose gateway calls itself master",
         ),
         pytest.param(
             replace(BACKUP, role=RedundancyRole.STANDALONE, said="Independent"),
-            Course.SYNC,
+            BackupAction.SYNC,
             id="and one that calls itself independent",
         ),
         pytest.param(
             replace(BACKUP, role=RedundancyRole.STANDALONE, said="Backup", primary=None),
-            Course.WAIT,
+            BackupAction.WAIT,
             id="a gateway that calls itself backup is one",
         ),
         pytest.param(
             replace(BACKUP, role=RedundancyRole.PRIMARY, said="Backup", primary=None),
-            Course.SYNC,
+            BackupAction.SYNC,
             id="an annotation wins over the gateway's own word",
         ),
         pytest.param(
             replace(BACKUP, initial=True, primary=None),
-            Course.SYNC,
+            BackupAction.SYNC,
             id="before the first start nobody is waited for",
         ),
-        pytest.param(replace(BACKUP, peer=""), Course.SYNC, id="a backup of nobody syncs, with a warning"),
-        pytest.param(replace(BACKUP, primary=None), Course.WAIT, id="it waits for one that has not reported"),
+        pytest.param(
+            replace(BACKUP, peer=""), BackupAction.SYNC, id="a backup of nobody syncs, with a warning"
+        ),
+        pytest.param(
+            replace(BACKUP, primary=None), BackupAction.WAIT, id="it waits for one that has not reported"
+        ),
         pytest.param(
             replace(BACKUP, primary=PrimaryReport(OLD, scanned=True, at=NOW)),
-            Course.WAIT,
+            BackupAction.WAIT,
             id="and for one that is at another commit",
         ),
         pytest.param(
             replace(BACKUP, primary=replace(AT_NEW, scanned=False)),
-            Course.WAIT,
+            BackupAction.WAIT,
             id="and for one whose gateway has not accepted the scan",
         ),
-        pytest.param(BACKUP, Course.SYNC, id="it follows a primary that has loaded the commit"),
-        pytest.param(replace(BACKUP, here=NEW), Course.SKIP, id="at the same commit it leaves everything"),
-        pytest.param(replace(BACKUP, failed_checks=1, primary=None), Course.WAIT, id="one failure is none"),
-        pytest.param(replace(BACKUP, failed_checks=2, primary=None), Course.PROMOTE, id="two are enough"),
+        pytest.param(BACKUP, BackupAction.SYNC, id="it follows a primary that has loaded the commit"),
         pytest.param(
-            replace(BACKUP, failed_checks=2, here=NEW), Course.PROMOTE, id="whatever the last report said"
+            replace(BACKUP, here=NEW), BackupAction.SKIP, id="at the same commit it leaves everything"
+        ),
+        pytest.param(
+            replace(BACKUP, failed_checks=1, primary=None), BackupAction.WAIT, id="one failure is none"
+        ),
+        pytest.param(
+            replace(BACKUP, failed_checks=2, primary=None), BackupAction.PROMOTE, id="two are enough"
+        ),
+        pytest.param(
+            replace(BACKUP, failed_checks=2, here=NEW),
+            BackupAction.PROMOTE,
+            id="whatever the last report said",
         ),
     ],
 )
-def test_course(pair: Pair, course: Course) -> None:
+def test_course(pair: RedundancyState, course: BackupAction) -> None:
     assert decide(pair).course is course
 
 
@@ -87,13 +106,13 @@ def test_waiting_says_what_for() -> None:
 
 
 def test_a_primary_that_is_back_is_waited_for_again() -> None:
-    watch = PrimaryWatch()
+    watch = PrimaryHealth()
     courses = []
     for well in (True, False, False, False, True, False):
         watch.checked(well=well)
         courses.append(decide(replace(BACKUP, primary=None, failed_checks=watch.failed_checks)).course)
-        assert watch.promoted == (courses[-1] is Course.PROMOTE)
-    assert courses == [Course.WAIT] * 2 + [Course.PROMOTE] * 2 + [Course.WAIT] * 2
+        assert watch.promoted == (courses[-1] is BackupAction.PROMOTE)
+    assert courses == [BackupAction.WAIT] * 2 + [BackupAction.PROMOTE] * 2 + [BackupAction.WAIT] * 2
 
 
 @pytest.mark.parametrize(

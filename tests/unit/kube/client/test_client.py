@@ -24,22 +24,27 @@ from aiohttp.test_utils import TestServer, unused_port
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
 from stoker.kube.client import network_errors
-from stoker.kube.client.client import Client, Rate
+from stoker.kube.client.client import KubeClient, RequestRate
 from stoker.kube.client.errors import (
+    ApiServerUnreachable,
     Gone,
     Invalid,
+    ResponseTooLarge,
     ServerError,
-    TooLarge,
     TooManyRequests,
     Unauthorized,
-    Unreachable,
-    Unreadable,
+    UnreadableResponse,
 )
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS, SECRETS
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.config.credentials import Fixed, FromFiles, Identity, bearer_from_file
-from stoker.kube.config.tls import Trust
+from stoker.kube.config.credentials import (
+    FileCredentials,
+    RequestIdentity,
+    StaticCredentials,
+    bearer_from_file,
+)
+from stoker.kube.config.tls import ServerTrust
 from stoker_testkit.certificates import Authority
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
@@ -101,21 +106,21 @@ async def serving(*answers: Answer, context: ssl.SSLContext | None = None) -> As
         await http.close()
 
 
-def client_of(server: Server, **options: Any) -> Client:
-    token = Fixed(Identity(Secret(f"Bearer {CANARY}")))
-    return Client(ClusterConfig(server=server.url, credentials=token), **options)
+def client_of(server: Server, **options: Any) -> KubeClient:
+    token = StaticCredentials(RequestIdentity(Secret(f"Bearer {CANARY}")))
+    return KubeClient(ClusterConfig(server=server.url, credentials=token), **options)
 
 
 OK: dict[str, object] = {"metadata": {"name": "x"}}
 BUSY = {"kind": "Status", "message": "slow down", "reason": "TooManyRequests"}
 
 
-async def get(client: Client) -> Header:
-    return await client.get(CONFIG_MAPS, "x", "shop", into=Header)
+async def get(client: KubeClient) -> ObjectHeader:
+    return await client.get(CONFIG_MAPS, "x", "shop", into=ObjectHeader)
 
 
-async def create(client: Client) -> Header:
-    return await client.create(CONFIG_MAPS, OK, "shop", into=Header)
+async def create(client: KubeClient) -> ObjectHeader:
+    return await client.create(CONFIG_MAPS, OK, "shop", into=ObjectHeader)
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -157,7 +162,7 @@ async def test_patience_ends_after_three_tries() -> None:
     ids=["too long", "no time", "no time either", "500", "504", "not idempotent"],
 )
 async def test_what_is_not_worth_waiting_for_is_told_at_once(
-    answer: Answer, call: Callable[[Client], Awaitable[Header]]
+    answer: Answer, call: Callable[[KubeClient], Awaitable[ObjectHeader]]
 ) -> None:
     async with serving(answer) as server, client_of(server, clock=ManualClock()) as client:
         with pytest.raises((TooManyRequests, ServerError)):
@@ -178,8 +183,8 @@ async def test_what_is_not_worth_waiting_for_is_told_at_once(
         (says(200, b'{"metadata": {"name": "\xff"}}'), ServerError, "the answer is not JSON"),
         (
             says(200, {"metadata": {"name": 7}}),
-            Unreadable,
-            "this is not a readable Header: Expected `str`, got `int` - at `$.metadata.name`",
+            UnreadableResponse,
+            "this is not a readable ObjectHeader: Expected `str`, got `int` - at `$.metadata.name`",
         ),
     ],
 )
@@ -195,13 +200,13 @@ async def test_a_nasty_answer_becomes_one_sentence(answer: Answer, kind: type[Ex
 
 async def test_a_connection_that_cannot_be_made_is_unreachable() -> None:
     port = unused_port()
-    async with Client(ClusterConfig(server=f"http://127.0.0.1:{port}")) as client:
+    async with KubeClient(ClusterConfig(server=f"http://127.0.0.1:{port}")) as client:
         with pytest.raises(
-            Unreachable, match=f"http://127.0.0.1:{port} cannot be reached: Connection refused"
+            ApiServerUnreachable, match=f"http://127.0.0.1:{port} cannot be reached: Connection refused"
         ):
             await get(client)
-    async with Client(ClusterConfig(server="http://nowhere.invalid")) as client:
-        with pytest.raises(Unreachable, match="cannot be reached: its name is not known"):
+    async with KubeClient(ClusterConfig(server="http://nowhere.invalid")) as client:
+        with pytest.raises(ApiServerUnreachable, match="cannot be reached: its name is not known"):
             await get(client)
 
 
@@ -228,17 +233,17 @@ async def test_a_server_that_is_no_web_server_is_unreachable() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{",
         b"",
     )
-    token = Fixed(Identity(Secret(f"Bearer {CANARY}")))
+    token = StaticCredentials(RequestIdentity(Secret(f"Bearer {CANARY}")))
     async with (
         replying(*replies) as (address, _),
-        Client(ClusterConfig(server=f"http://{address}", credentials=token)) as client,
+        KubeClient(ClusterConfig(server=f"http://{address}", credentials=token)) as client,
     ):
         for said in (
             "does not answer in HTTP",
             "broke off in the middle of its answer",
             "closed the connection without an answer",
         ):
-            with pytest.raises(Unreachable, match=said) as refused:
+            with pytest.raises(ApiServerUnreachable, match=said) as refused:
                 # A POST, because aiohttp itself repeats a GET on a connection that was closed.
                 await create(client)
             assert CANARY not in "".join(traceback.format_exception(refused.value))
@@ -247,14 +252,16 @@ async def test_a_server_that_is_no_web_server_is_unreachable() -> None:
 async def test_a_proxy_that_fails_is_named_without_its_password() -> None:
     async with replying(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n") as (address, asked):
         settings = ClusterConfig(server="https://host.invalid", proxy=Secret(f"http://me:{CANARY}@{address}"))
-        async with Client(settings) as client:
-            with pytest.raises(Unreachable, match="cannot be reached: the proxy answered 407") as refused:
+        async with KubeClient(settings) as client:
+            with pytest.raises(
+                ApiServerUnreachable, match="cannot be reached: the proxy answered 407"
+            ) as refused:
                 await get(client)
     assert CANARY not in "".join(traceback.format_exception(refused.value))
     assert asked[0].startswith(b"CONNECT host.invalid:443 ")
     assert b"Proxy-Authorization: Basic " + base64.b64encode(f"me:{CANARY}".encode()) in asked[0]
-    async with Client(settings) as client:
-        with pytest.raises(Unreachable, match="the proxy does not answer") as refused:
+    async with KubeClient(settings) as client:
+        with pytest.raises(ApiServerUnreachable, match="the proxy does not answer") as refused:
             await get(client)
     assert CANARY not in "".join(traceback.format_exception(refused.value))
 
@@ -278,7 +285,9 @@ def test_what_happens_on_the_wire_is_told_in_words(error: Exception, said: str) 
 
 async def test_an_answer_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     async with serving(says(200, b"x" * 5_000_000)) as server, client_of(server, max_body=100_000) as client:
-        with pytest.raises(TooLarge, match="get configmaps shop/x: the answer is longer than 100000 bytes"):
+        with pytest.raises(
+            ResponseTooLarge, match="get configmaps shop/x: the answer is longer than 100000 bytes"
+        ):
             await get(client)
 
 
@@ -289,8 +298,8 @@ async def test_an_answer_that_unpacks_to_far_too_much_is_not_unpacked_to_its_end
         client_of(server, max_body=100_000) as client,
     ):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        with pytest.raises(TooLarge, match="longer than 100000 bytes"):
-            await client.get(CONFIG_MAPS, "x", "shop", into=Header)
+        with pytest.raises(ResponseTooLarge, match="longer than 100000 bytes"):
+            await client.get(CONFIG_MAPS, "x", "shop", into=ObjectHeader)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kilobytes
 
 
@@ -307,9 +316,9 @@ async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones() -> None:
     async with serving(answer) as server, client_of(server, max_body=50_000) as client:
         sizes = [len(page.items) async for page in client.pages(CONFIG_MAPS)]
         assert sizes == [31, 31]
-        with pytest.raises(TooLarge):
+        with pytest.raises(ResponseTooLarge):
             async with client_of(server, max_body=500) as small:
-                await small.list(CONFIG_MAPS, into=Header)
+                await small.list(CONFIG_MAPS, into=ObjectHeader)
     limits = [request.query["limit"] for request in server.asked]
     assert limits == ["500", "125", "31", "31", "500", "125", "31", "7", "1"]
 
@@ -319,11 +328,11 @@ async def test_a_list_that_expires_between_pages_begins_anew() -> None:
     first = says(200, {"metadata": {"resourceVersion": "1", "continue": "c"}, "items": [OK]})
     last = says(200, {"metadata": {"resourceVersion": "2"}, "items": None})
     async with serving(first, gone, first, gone, first, last) as server, client_of(server) as client:
-        assert len(await client.list(CONFIG_MAPS, "shop", into=Header)) == 1
+        assert len(await client.list(CONFIG_MAPS, "shop", into=ObjectHeader)) == 1
         assert [request.query.get("continue") for request in server.asked] == [None, "c"] * 3
     async with serving(gone) as server, client_of(server) as client:
         with pytest.raises(Gone):
-            await client.list(CONFIG_MAPS, into=Header)
+            await client.list(CONFIG_MAPS, into=ObjectHeader)
     assert len(server.asked) == 3
 
 
@@ -340,8 +349,8 @@ async def test_a_401_is_worth_one_look_for_a_new_token(tmp_path: Path) -> None:
 
     replaced = ["second"]
     async with serving(answer) as server:
-        credentials = FromFiles(lambda: Identity(bearer_from_file(file)), ManualClock())
-        async with Client(ClusterConfig(server=server.url, credentials=credentials)) as client:
+        credentials = FileCredentials(lambda: RequestIdentity(bearer_from_file(file)), ManualClock())
+        async with KubeClient(ClusterConfig(server=server.url, credentials=credentials)) as client:
             assert (await create(client)).metadata.name == "x"
             assert server.bodies[0] == server.bodies[1] == json.dumps(OK, separators=(",", ":")).encode()
             replaced.append("third")
@@ -353,8 +362,10 @@ async def test_a_401_is_worth_one_look_for_a_new_token(tmp_path: Path) -> None:
 async def test_a_token_that_stays_the_same_is_not_tried_twice(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first")
     async with serving(says(401)) as server:
-        credentials = FromFiles(lambda: Identity(bearer_from_file(tmp_path / "token")), ManualClock())
-        async with Client(ClusterConfig(server=server.url, credentials=credentials)) as client:
+        credentials = FileCredentials(
+            lambda: RequestIdentity(bearer_from_file(tmp_path / "token")), ManualClock()
+        )
+        async with KubeClient(ClusterConfig(server=server.url, credentials=credentials)) as client:
             with pytest.raises(Unauthorized):
                 await get(client)
     assert len(server.asked) == 1
@@ -362,8 +373,10 @@ async def test_a_token_that_stays_the_same_is_not_tried_twice(tmp_path: Path) ->
 
 async def test_what_is_sent_is_what_the_verb_means() -> None:
     async with serving(says(200, OK)) as server, client_of(server, user_agent="stoker/test") as client:
-        await client.apply(CONFIG_MAPS, OK, "x", "shop", manager="me", force=False, into=Header)
-        await client.patch(CONFIG_MAPS, b'{"data":null}', "x", "shop", into=Header, subresource="status")
+        await client.apply(CONFIG_MAPS, OK, "x", "shop", manager="me", force=False, into=ObjectHeader)
+        await client.patch(
+            CONFIG_MAPS, b'{"data":null}', "x", "shop", into=ObjectHeader, subresource="status"
+        )
         await client.delete(CONFIG_MAPS, "x", "shop", uid="u")
         await client.raw("GET", "/version", query={"a": "b c"}, headers={"Accept": "text/plain"})
     apply, patch, _, raw = server.asked
@@ -396,9 +409,9 @@ async def test_what_cannot_be_sent_never_is() -> None:
                 with pytest.raises(InvalidValue, match="is not a path of the API"):
                     await client.raw("GET", path)
             with pytest.raises(InvalidValue, match="none was named to create it in"):
-                await client.create(CONFIG_MAPS, OK, into=Header)
+                await client.create(CONFIG_MAPS, OK, into=ObjectHeader)
             with pytest.raises(InvalidValue, match="a parameter is not text that can be sent"):
-                await client.list(CONFIG_MAPS, into=Header, labels="\ud800")
+                await client.list(CONFIG_MAPS, into=ObjectHeader, labels="\ud800")
         with pytest.raises(RuntimeError, match="outside of its `async with` block"):
             await get(client)
     assert server.asked == []
@@ -408,7 +421,7 @@ async def test_a_refused_secret_is_not_quoted() -> None:
     refusal = {"kind": "Status", "reason": "Invalid", "message": f'Invalid value: "{CANARY}"'}
     async with serving(says(422, refusal)) as server, client_of(server) as client:
         with pytest.raises(Invalid) as refused:
-            await client.patch(SECRETS, {"data": {}}, "x", "shop", into=Header)
+            await client.patch(SECRETS, {"data": {}}, "x", "shop", into=ObjectHeader)
     assert str(refused.value) == "patch secrets shop/x: the server answered 422 Invalid"
 
 
@@ -416,7 +429,7 @@ async def test_requests_keep_to_their_rate() -> None:
     clock = ManualClock()
     async with (
         serving(says(200, OK)) as server,
-        client_of(server, clock=clock, rate=Rate(qps=1, burst=2)) as client,
+        client_of(server, clock=clock, rate=RequestRate(qps=1, burst=2)) as client,
     ):
         asked = asyncio.gather(*(get(client) for _ in range(3)))
         await clock.sleeping()
@@ -426,7 +439,7 @@ async def test_requests_keep_to_their_rate() -> None:
     assert waited
 
 
-async def watched(client: Client, idle_timeout: float = 20.0) -> list[bytes]:
+async def watched(client: KubeClient, idle_timeout: float = 20.0) -> list[bytes]:
     async with client.watch(
         CONFIG_MAPS, "shop", resource_version="5", timeout_seconds=30, idle_timeout=idle_timeout
     ) as lines:
@@ -464,16 +477,16 @@ async def test_a_watch_that_breaks_off_is_unreachable() -> None:
         serving(streams(b'{"a":1}\n{"b"'), streams(b"{}\n", then=cut)) as server,
         client_of(server) as client,
     ):
-        with pytest.raises(Unreachable, match="the stream broke off in the middle of an event"):
+        with pytest.raises(ApiServerUnreachable, match="the stream broke off in the middle of an event"):
             await watched(client)
-        with pytest.raises(Unreachable, match="broke off in the middle of its answer"):
+        with pytest.raises(ApiServerUnreachable, match="broke off in the middle of its answer"):
             await watched(client)
 
 
 async def test_a_watch_line_without_an_end_is_given_up_on() -> None:
     endless = (b"x" * 1024 * 1024,) * 65
     async with serving(streams(*endless)) as server, client_of(server) as client:
-        with pytest.raises(Unreachable, match="the server sends a line without an end"):
+        with pytest.raises(ApiServerUnreachable, match="the server sends a line without an end"):
             await watched(client)
 
 
@@ -482,7 +495,9 @@ async def test_a_silent_watch_is_unreachable() -> None:
         await asyncio.Event().wait()
 
     async with serving(streams(b"{}\n", then=forever)) as server, client_of(server) as client:
-        with pytest.raises(Unreachable, match=r"watch configmaps in shop: .* said nothing for 0\.2 s"):
+        with pytest.raises(
+            ApiServerUnreachable, match=r"watch configmaps in shop: .* said nothing for 0\.2 s"
+        ):
             await watched(client, idle_timeout=0.2)
 
 
@@ -512,9 +527,9 @@ async def test_a_replaced_authority_is_taken_up_after_a_refusal(tmp_path: Path) 
     file.write_bytes(old.pem)
     async with (
         serving(says(200, OK), context=context) as server,
-        Client(ClusterConfig(server=server.url, trust=Trust(ca_file=file))) as client,
+        KubeClient(ClusterConfig(server=server.url, trust=ServerTrust(ca_file=file))) as client,
     ):
-        with pytest.raises(Unreachable, match="shows a certificate that is not trusted"):
+        with pytest.raises(ApiServerUnreachable, match="shows a certificate that is not trusted"):
             await get(client)
         file.write_bytes(new.pem)
         assert (await get(client)).metadata.name == "x"
@@ -523,6 +538,6 @@ async def test_a_replaced_authority_is_taken_up_after_a_refusal(tmp_path: Path) 
 async def test_a_server_without_tls_is_described() -> None:
     async with serving(says(200, OK)) as server:
         plain = server.url.replace("http://", "https://")
-        async with Client(ClusterConfig(server=plain)) as client:
-            with pytest.raises(Unreachable, match="cannot be talked to over TLS"):
+        async with KubeClient(ClusterConfig(server=plain)) as client:
+            with pytest.raises(ApiServerUnreachable, match="cannot be talked to over TLS"):
                 await get(client)

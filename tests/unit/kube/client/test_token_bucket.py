@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from stoker.kube.client.token_bucket import Rate, TokenBucket
+from stoker.kube.client.token_bucket import RequestRate, TokenBucket
 from stoker_testkit.manual_clock import ManualClock
 
 
 async def test_a_burst_passes_at_once_and_the_rest_at_the_rate() -> None:
     clock = ManualClock()
-    bucket = TokenBucket(Rate(qps=5, burst=10), clock)
+    bucket = TokenBucket(RequestRate(qps=5, burst=10), clock)
     passed: list[tuple[int, float]] = []
 
     async def ask(index: int) -> None:
@@ -29,7 +29,7 @@ async def test_a_burst_passes_at_once_and_the_rest_at_the_rate() -> None:
 
 async def test_a_pause_earns_no_more_than_one_burst() -> None:
     clock = ManualClock()
-    bucket = TokenBucket(Rate(qps=1, burst=2), clock)
+    bucket = TokenBucket(RequestRate(qps=1, burst=2), clock)
     await clock.advance(1000)
     for _ in range(2):
         await bucket.take()
@@ -43,4 +43,4 @@ async def test_a_pause_earns_no_more_than_one_burst() -> None:
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0)])
 def test_a_rate_that_lets_nothing_pass_is_refused(qps: float, burst: int) -> None:
     with pytest.raises(ValueError, match="lets nothing pass"):
-        Rate(qps, burst)
+        RequestRate(qps, burst)

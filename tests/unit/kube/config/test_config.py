@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from stoker.domain.errors import Misconfigured
 from stoker.kube.config import config
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.config.credentials import Identity
+from stoker.kube.config.credentials import RequestIdentity
 from stoker_testkit.certificates import Authority
 from stoker_testkit.manual_clock import ManualClock
 
@@ -52,7 +52,7 @@ def load(path: Path, **options: Any) -> ClusterConfig:
     return config.load(path, environ={}, clock=ManualClock(NOW), **options)
 
 
-async def identity(settings: ClusterConfig) -> Identity:
+async def identity(settings: ClusterConfig) -> RequestIdentity:
     return await settings.credentials.current()
 
 
@@ -75,7 +75,7 @@ async def test_takes_the_context_that_is_asked_for(tmp_path: Path) -> None:
     content["contexts"].append({"name": "prod", "context": {"cluster": "prod"}})
     settings = load(write(tmp_path / "config", content), context="prod")
     assert (settings.server, settings.namespace) == ("https://prod/k8s/clusters/c-1", "default")
-    assert await identity(settings) == Identity()
+    assert await identity(settings) == RequestIdentity()
 
 
 async def test_of_several_files_the_first_wins_and_paths_belong_to_their_file(tmp_path: Path) -> None:

@@ -18,8 +18,14 @@ from stoker.domain.clock import rfc3339
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
 from stoker.kube.config import config
-from stoker.kube.config.credentials import Credentials, Fixed, FromFiles, Identity, bearer_from_file
-from stoker.kube.config.exec_plugin import API_VERSIONS, MOST_OUTPUT, FromPlugin, Plugin
+from stoker.kube.config.credentials import (
+    FileCredentials,
+    KubeCredentials,
+    RequestIdentity,
+    StaticCredentials,
+    bearer_from_file,
+)
+from stoker.kube.config.exec_plugin import API_VERSIONS, MOST_OUTPUT, ExecCredentials, ExecPlugin
 from stoker_testkit.certificates import Authority
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
@@ -28,14 +34,14 @@ CANARY = "canary-3f9c1a"
 NOW = datetime.now(UTC)
 
 
-async def token(credentials: Credentials) -> str:
+async def token(credentials: KubeCredentials) -> str:
     header = (await credentials.current()).authorization
     assert header is not None
     return header.reveal().removeprefix("Bearer ")
 
 
 async def test_a_fixed_identity_is_never_renewed() -> None:
-    fixed = Fixed(Identity(Secret("Bearer x")))
+    fixed = StaticCredentials(RequestIdentity(Secret("Bearer x")))
     assert not await fixed.renew(await fixed.current())
 
 
@@ -43,7 +49,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
     file = tmp_path / "token"
     file.write_text("first")
     clock = ManualClock()
-    credentials = FromFiles(lambda: Identity(bearer_from_file(file)), clock)
+    credentials = FileCredentials(lambda: RequestIdentity(bearer_from_file(file)), clock)
     file.write_text("second\n")
     await clock.advance(59)
     assert await token(credentials) == "first"
@@ -54,7 +60,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
 async def test_a_token_file_is_read_again_at_once_when_the_token_was_refused(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first")
-    credentials = FromFiles(lambda: Identity(bearer_from_file(file)), ManualClock())
+    credentials = FileCredentials(lambda: RequestIdentity(bearer_from_file(file)), ManualClock())
     refused = await credentials.current()
     assert not await credentials.renew(refused), "the same token would be refused again"
     file.write_text("second")
@@ -66,7 +72,7 @@ async def test_a_token_file_that_is_being_replaced_leaves_the_old_token(tmp_path
     file = tmp_path / "token"
     file.write_text("first")
     clock = ManualClock()
-    credentials = FromFiles(lambda: Identity(bearer_from_file(file)), clock)
+    credentials = FileCredentials(lambda: RequestIdentity(bearer_from_file(file)), clock)
     file.unlink()
     await clock.advance(61)
     assert await token(credentials) == "first"
@@ -100,11 +106,11 @@ class Script:
 
     def credentials(
         self, clock: ManualClock | None = None, *, seconds: float = 20.0, **options: Any
-    ) -> FromPlugin:
-        plugin = Plugin(
+    ) -> ExecCredentials:
+        plugin = ExecPlugin(
             command=str(self.path), api_version=API_VERSIONS[0], where="the user 'me' of config", **options
         )
-        return FromPlugin(plugin, clock=clock or ManualClock(NOW), environ=os.environ, seconds=seconds)
+        return ExecCredentials(plugin, clock=clock or ManualClock(NOW), environ=os.environ, seconds=seconds)
 
 
 @pytest.fixture

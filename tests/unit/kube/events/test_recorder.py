@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
+from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.events.recorder import SAY_AGAIN, EventRecorder, event_name
-from stoker.kube.events.series import Limits, ObjectRef
+from stoker.kube.events.series import EventLimits, ObjectRef
 from stoker.kube.runtime.backoff import Backoff
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.processes import free_port
@@ -29,19 +29,19 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def nowhere() -> AsyncIterator[Client]:
+async def nowhere() -> AsyncIterator[KubeClient]:
     """A client of a server that is not there."""
-    async with Client(ClusterConfig(server=f"http://127.0.0.1:{free_port()}")) as client:
+    async with KubeClient(ClusterConfig(server=f"http://127.0.0.1:{free_port()}")) as client:
         yield client
 
 
 @pytest.fixture
-def recorder(nowhere: Client, clock: ManualClock) -> EventRecorder:
+def recorder(nowhere: KubeClient, clock: ManualClock) -> EventRecorder:
     return EventRecorder(
         nowhere,
         component="stoker-test",
         instance="pod-1",
-        limits=Limits(capacity=10),
+        limits=EventLimits(capacity=10),
         backoff=Backoff(base=1.0, ceiling=60.0, jitter=0.0),
         clock=clock,
     )
@@ -60,17 +60,17 @@ async def test_reports_without_a_writer_are_kept_up_to_the_capacity(recorder: Ev
     assert (tally.reported, tally.pending, tally.overflowed, tally.written) == (1000, 10, 990, 0)
 
 
-async def test_an_object_that_floods_is_held_back(nowhere: Client, clock: ManualClock) -> None:
-    recorder = EventRecorder(nowhere, component="c", instance="i", limits=Limits(burst=3), clock=clock)
+async def test_an_object_that_floods_is_held_back(nowhere: KubeClient, clock: ManualClock) -> None:
+    recorder = EventRecorder(nowhere, component="c", instance="i", limits=EventLimits(burst=3), clock=clock)
     for number in range(10):
         recorder.warning(OBJECT, Reason.REJECTED, f"attempt {number}")
     assert (recorder.snapshot().pending, recorder.snapshot().rate_limited) == (3, 7)
 
 
 async def test_what_is_dropped_is_said_in_the_log_and_does_not_fill_it(
-    nowhere: Client, clock: ManualClock
+    nowhere: KubeClient, clock: ManualClock
 ) -> None:
-    recorder = EventRecorder(nowhere, component="c", instance="i", limits=Limits(burst=3), clock=clock)
+    recorder = EventRecorder(nowhere, component="c", instance="i", limits=EventLimits(burst=3), clock=clock)
     with capture_logs() as lines:
         for number in range(10):
             recorder.warning(OBJECT, Reason.REJECTED, f"attempt {number}")
@@ -137,7 +137,7 @@ async def test_a_stop_does_not_wait_longer_than_its_grace(clock: ManualClock) ->
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, Client(ClusterConfig(server=f"http://127.0.0.1:{port}")) as client:
+    async with server, KubeClient(ClusterConfig(server=f"http://127.0.0.1:{port}")) as client:
         recorder = EventRecorder(client, component="c", instance="i", clock=clock)
         writer = asyncio.create_task(recorder.run())
         recorder.normal(OBJECT, Reason.REF_RESOLVED, "hello")
@@ -157,7 +157,7 @@ async def test_stopping_a_recorder_that_never_ran_is_no_error(recorder: EventRec
     assert recorder.snapshot().lost == 0
 
 
-async def test_a_mistake_in_a_report_costs_that_report_only(clock: ManualClock, nowhere: Client) -> None:
+async def test_a_mistake_in_a_report_costs_that_report_only(clock: ManualClock, nowhere: KubeClient) -> None:
     recorder = EventRecorder(nowhere, component="c", instance="i", clock=clock)
     writer = asyncio.create_task(recorder.run())
     with capture_logs() as lines:

@@ -7,7 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stoker.domain.reasons import Reason
-from stoker.kube.events.series import EventType, Fate, Limits, ObjectRef, Report, Series, SeriesBook
+from stoker.kube.events.series import (
+    EventLimits,
+    EventReport,
+    EventReportResult,
+    EventSeries,
+    EventSeriesTracker,
+    EventType,
+    ObjectRef,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -16,21 +24,21 @@ def about(name: str = "line-1") -> ObjectRef:
     return ObjectRef("stoker.io/v1alpha1", "Stoker", name, "plant", f"uid-of-{name}")
 
 
-def report(message: str = "no route", name: str = "line-1") -> Report:
-    return Report(about(name), EventType.WARNING, Reason.SOURCE_UNREACHABLE, message)
+def report(message: str = "no route", name: str = "line-1") -> EventReport:
+    return EventReport(about(name), EventType.WARNING, Reason.SOURCE_UNREACHABLE, message)
 
 
 class Desk:
     """A book, and the time at which it is used."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.book = SeriesBook(limits or Limits())
+    def __init__(self, limits: EventLimits | None = None) -> None:
+        self.book = EventSeriesTracker(limits or EventLimits())
         self.now = 0.0
 
-    def accept(self, what: Report) -> Fate:
+    def accept(self, what: EventReport) -> EventReportResult:
         return self.book.accept(what, self.now, START + timedelta(seconds=self.now))
 
-    def write(self) -> Series:
+    def write(self) -> EventSeries:
         """Write the series that is due first, which must be due by now."""
         series = self.book.next()
         assert series is not None
@@ -57,7 +65,7 @@ def test_the_first_report_is_due_at_once(desk: Desk) -> None:
 def test_equal_reports_are_one_series_that_counts(desk: Desk) -> None:
     for second in range(5):
         desk.now = float(second)
-        assert desk.accept(report()) is Fate.ACCEPTED
+        assert desk.accept(report()) is EventReportResult.ACCEPTED
     series = desk.write()
     assert (series.count, len(desk.book)) == (5, 1)
     assert (series.first, series.last) == (START, START + timedelta(seconds=4))
@@ -68,11 +76,11 @@ def test_equal_reports_are_one_series_that_counts(desk: Desk) -> None:
     [
         report("another message"),
         report(name="line-2"),
-        Report(about(), EventType.NORMAL, Reason.SOURCE_UNREACHABLE, "no route"),
-        Report(about(), EventType.WARNING, Reason.REF_NOT_FOUND, "no route"),
+        EventReport(about(), EventType.NORMAL, Reason.SOURCE_UNREACHABLE, "no route"),
+        EventReport(about(), EventType.WARNING, Reason.REF_NOT_FOUND, "no route"),
     ],
 )
-def test_reports_that_differ_in_anything_are_different_series(desk: Desk, other: Report) -> None:
+def test_reports_that_differ_in_anything_are_different_series(desk: Desk, other: EventReport) -> None:
     desk.accept(report())
     desk.accept(other)
     assert desk.book.pending == 2
@@ -137,53 +145,53 @@ def test_a_series_that_the_server_refused_is_forgotten(desk: Desk) -> None:
 
 def test_an_object_that_keeps_saying_new_things_runs_out_of_credit(desk: Desk) -> None:
     fates = [desk.accept(report(f"failure {number}")) for number in range(30)]
-    assert fates == [Fate.ACCEPTED] * 25 + [Fate.RATE_LIMITED] * 5
+    assert fates == [EventReportResult.ACCEPTED] * 25 + [EventReportResult.RATE_LIMITED] * 5
     desk.now = 299.0
-    assert desk.accept(report("too early")) is Fate.RATE_LIMITED
+    assert desk.accept(report("too early")) is EventReportResult.RATE_LIMITED
     desk.now = 300.0
-    assert desk.accept(report("one more")) is Fate.ACCEPTED
-    assert desk.accept(report("and another")) is Fate.RATE_LIMITED
+    assert desk.accept(report("one more")) is EventReportResult.ACCEPTED
+    assert desk.accept(report("and another")) is EventReportResult.RATE_LIMITED
 
 
 def test_credit_grows_back_to_the_burst_and_not_beyond() -> None:
-    desk = Desk(Limits(capacity=100_000))
+    desk = Desk(EventLimits(capacity=100_000))
     for number in range(25):
         desk.accept(report(f"{number}"))
     desk.now = 1e6
     fates = [desk.accept(report(f"later {number}")) for number in range(30)]
-    assert fates.count(Fate.ACCEPTED) == 25
+    assert fates.count(EventReportResult.ACCEPTED) == 25
 
 
 def test_repetitions_cost_no_credit(desk: Desk) -> None:
     for _ in range(1000):
         desk.accept(report())
     fates = [desk.accept(report(f"failure {number}")) for number in range(25)]
-    assert fates.count(Fate.ACCEPTED) == 24
+    assert fates.count(EventReportResult.ACCEPTED) == 24
 
 
 def test_one_noisy_object_takes_nothing_from_another(desk: Desk) -> None:
     for number in range(30):
         desk.accept(report(f"failure {number}"))
-    assert desk.accept(report(name="line-2")) is Fate.ACCEPTED
+    assert desk.accept(report(name="line-2")) is EventReportResult.ACCEPTED
 
 
 def test_what_finds_no_room_is_refused_while_nothing_can_be_written() -> None:
-    desk = Desk(Limits(capacity=10))
+    desk = Desk(EventLimits(capacity=10))
     fates = [desk.accept(report(name=f"line-{number}")) for number in range(15)]
-    assert fates == [Fate.ACCEPTED] * 10 + [Fate.FULL] * 5
-    assert desk.accept(report(name="line-3")) is Fate.ACCEPTED  # it has its place already
+    assert fates == [EventReportResult.ACCEPTED] * 10 + [EventReportResult.FULL] * 5
+    assert desk.accept(report(name="line-3")) is EventReportResult.ACCEPTED  # it has its place already
     assert len(desk.book) == 10
 
 
 def test_series_that_are_written_make_room_the_most_silent_first() -> None:
-    desk = Desk(Limits(capacity=3))
+    desk = Desk(EventLimits(capacity=3))
     for name in ("a", "b", "c"):
         desk.accept(report(name=name))
         desk.write()
     desk.accept(report(name="a"))
     desk.now = 30.0
     desk.write()
-    assert desk.accept(report(name="d")) is Fate.ACCEPTED
+    assert desk.accept(report(name="d")) is EventReportResult.ACCEPTED
     desk.write()
     assert len(desk.book) == 3
     desk.accept(report(name="a"))
@@ -192,7 +200,7 @@ def test_series_that_are_written_make_room_the_most_silent_first() -> None:
 
 
 def test_series_that_are_over_all_make_room_together() -> None:
-    desk = Desk(Limits(capacity=10))
+    desk = Desk(EventLimits(capacity=10))
     for number in range(10):
         desk.accept(report(name=f"line-{number}"))
         desk.write()
@@ -202,10 +210,12 @@ def test_series_that_are_over_all_make_room_together() -> None:
 
 
 def test_the_credits_of_many_objects_take_bounded_room() -> None:
-    desk = Desk(Limits(capacity=10, burst=1))
+    desk = Desk(EventLimits(capacity=10, burst=1))
     for number in range(100):
         desk.accept(report(name=f"line-{number}"))
         desk.write()
     assert len(desk.book) <= 10
-    assert desk.accept(report("again", name="line-99")) is Fate.RATE_LIMITED
-    assert desk.accept(report("again", name="line-0")) is Fate.ACCEPTED  # forgotten, so it starts anew
+    assert desk.accept(report("again", name="line-99")) is EventReportResult.RATE_LIMITED
+    assert (
+        desk.accept(report("again", name="line-0")) is EventReportResult.ACCEPTED
+    )  # forgotten, so it starts anew

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.reasons import Reason
-from stoker.kube.leader.elector import Elector
+from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import Leadership
-from stoker.kube.leader.lease import Terms
+from stoker.kube.leader.lease import LeaseTerms
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
 from stoker_testkit.cluster.leader_election_simulation import (
@@ -176,11 +176,11 @@ async def test_a_missing_namespace_is_reported_and_tried_again() -> None:
 @in_virtual_time
 async def test_metrics_tell_whether_this_process_leads() -> None:
     metrics, server, clock = Metrics(), SimulatedServer(), MachineClock()
-    elector = Elector(
+    elector = LeaderElector(
         SimulatedClient(server, clock),
         LEASE,
         NAMESPACE,
-        Terms("me", 15, 5),
+        LeaseTerms("me", 15, 5),
         clock=clock,
         metrics=RuntimeMetrics(metrics),
     )

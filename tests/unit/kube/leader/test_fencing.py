@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestServer
 
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.kube.client.client import Client
-from stoker.kube.client.objects import Header
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.leader.fencing import FencedClient, Leadership, LeadershipLost
@@ -57,10 +57,10 @@ BODY = {"metadata": {"name": "a", "namespace": "n", "resourceVersion": "1"}}
 
 
 def writes(client: SimulatedClient | FencedClient) -> Iterator[Coroutine[object, object, object]]:
-    yield client.create(CONFIG_MAPS, {"metadata": {"name": "b"}}, "n", into=Header)
-    yield client.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
-    yield client.patch(CONFIG_MAPS, BODY, "a", "n", into=Header)
-    yield client.apply(CONFIG_MAPS, BODY, "a", "n", manager="m", into=Header)
+    yield client.create(CONFIG_MAPS, {"metadata": {"name": "b"}}, "n", into=ObjectHeader)
+    yield client.replace(CONFIG_MAPS, BODY, "a", "n", into=ObjectHeader)
+    yield client.patch(CONFIG_MAPS, BODY, "a", "n", into=ObjectHeader)
+    yield client.apply(CONFIG_MAPS, BODY, "a", "n", manager="m", into=ObjectHeader)
     yield client.delete(CONFIG_MAPS, "a", "n")
     yield client.raw("PUT", CONFIG_MAPS.path("n", "a"), body=b"{}")
 
@@ -71,14 +71,14 @@ async def test_the_fenced_client_reads_at_any_time_and_writes_only_while_leading
     server.put(CONFIG_MAPS.path("n", "a"), {"metadata": {"name": "a"}})
     leadership = Leadership(NAME, "me", clock, deadline=10.0)
     async with FencedClient(SimulatedClient(server, clock), leadership) as client:
-        await client.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
+        await client.replace(CONFIG_MAPS, BODY, "a", "n", into=ObjectHeader)
         assert len(server.history) == 2
         leadership.end()
         for write in writes(client):
             with pytest.raises(LeadershipLost):
                 await write
         assert len(server.history) == 2
-        await client.get(CONFIG_MAPS, "a", "n", into=Header)
+        await client.get(CONFIG_MAPS, "a", "n", into=ObjectHeader)
         await client.raw("GET", CONFIG_MAPS.path("n", "a"))
 
 
@@ -88,7 +88,7 @@ async def test_a_write_that_waits_past_the_deadline_is_given_up() -> None:
     network = SimulatedClient(server, clock, lambda: Fate(lost_there=True))
     client = FencedClient(network, Leadership(NAME, "me", clock, deadline=10.0))
     with pytest.raises(LeadershipLost, match="while it was acting"):
-        await client.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
+        await client.replace(CONFIG_MAPS, BODY, "a", "n", into=ObjectHeader)
     assert asyncio.get_running_loop().time() == pytest.approx(10.0)
 
 
@@ -119,11 +119,11 @@ async def test_a_write_is_not_repeated_by_a_leader_whose_machine_was_suspended_m
     app.router.add_put("/{path:.*}", busy)
     async with (
         TestServer(app) as server,
-        Client(ClusterConfig(str(server.make_url("/")).rstrip("/")), clock=clock) as client,
+        KubeClient(ClusterConfig(str(server.make_url("/")).rstrip("/")), clock=clock) as client,
     ):
         fenced = FencedClient(client, Leadership(NAME, "me", clock, deadline=10.0))
         with pytest.raises(LeadershipLost):
-            await fenced.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
+            await fenced.replace(CONFIG_MAPS, BODY, "a", "n", into=ObjectHeader)
     assert arrived == ["PUT"]
 
 

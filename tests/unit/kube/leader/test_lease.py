@@ -10,13 +10,13 @@ import pytest
 
 from stoker.api.meta import ObjectMeta, OwnerReference
 from stoker.domain.errors import Misconfigured
-from stoker.kube.leader.election import Election, Move, Pause
-from stoker.kube.leader.lease import Lease, LeaseSpec, Terms, claimed, released, unique_identity
+from stoker.kube.leader.election import Election, ElectionPause, LeaseAction
+from stoker.kube.leader.lease import Lease, LeaseSpec, LeaseTerms, claimed, released, unique_identity
 
 NOW = datetime(2031, 2, 3, 4, 5, 6, 789_012, tzinfo=UTC)
 STAMP = "2031-02-03T04:05:06.789012Z"
 NAME, NAMESPACE = "stoker-controller-0", "stoker-system"
-ME = Terms("me", 15, 5)
+ME = LeaseTerms("me", 15, 5)
 
 
 def lease(holder: str, version: str, duration: int = 15, transitions: int = 0) -> Lease:
@@ -103,12 +103,12 @@ def test_terms_on_which_nobody_could_keep_a_lease_are_refused(
     identity: str, duration: int, renew: float
 ) -> None:
     with pytest.raises(Misconfigured):
-        Terms(identity, duration, renew)
+        LeaseTerms(identity, duration, renew)
 
 
 @pytest.mark.parametrize(("duration", "renew"), [(15, 5), (24, 8), (3, 1)])
 def test_a_dead_holder_is_noticed_within_the_duration_and_two_seconds(duration: int, renew: float) -> None:
-    terms = Terms("me", duration, renew)
+    terms = LeaseTerms("me", duration, renew)
     assert terms.poll < 2
     assert terms.renew + terms.poll < terms.duration - terms.margin
 
@@ -126,64 +126,64 @@ def fresh() -> Election:
 
 def pause(election: Election, now: float) -> float:
     move = election.next(now)
-    assert isinstance(move, Pause)
+    assert isinstance(move, ElectionPause)
     return move.seconds
 
 
 def test_a_candidate_looks_before_it_does_anything() -> None:
-    assert fresh().next(100.0) is Move.LOOK
+    assert fresh().next(100.0) is LeaseAction.LOOK
 
 
 @pytest.mark.parametrize("found", [None, lease("", "7"), lease("me", "7")])
 def test_what_is_missing_free_or_already_ours_is_claimed_at_once(found: Lease | None) -> None:
     election = fresh()
     election.saw(found, 100.0)
-    assert election.next(100.0) is Move.CLAIM
+    assert election.next(100.0) is LeaseAction.CLAIM
     assert not election.leading
 
 
 def test_what_another_holds_is_looked_at_again_and_again_and_claimed_when_it_has_stood_still() -> None:
     election = fresh()
     election.saw(lease("other", "7"), 100.0)
-    assert election.next(100.0) == Pause(1.5)
+    assert election.next(100.0) == ElectionPause(1.5)
     for moment in (101.5, 103.0, 114.9):
-        assert election.next(moment) is Move.LOOK
+        assert election.next(moment) is LeaseAction.LOOK
         election.saw(lease("other", "7"), moment)
     assert pause(election, 114.9) == pytest.approx(0.1)
-    assert election.next(115.0) is Move.CLAIM
+    assert election.next(115.0) is LeaseAction.CLAIM
 
 
 def test_any_change_of_the_lease_begins_the_wait_anew() -> None:
     election = fresh()
     election.saw(lease("other", "7"), 100.0)
     election.saw(lease("other", "8"), 114.0)
-    assert election.next(115.5) is Move.LOOK
+    assert election.next(115.5) is LeaseAction.LOOK
     election.saw(lease("other", "8"), 115.5)
-    assert election.next(128.9) is not Move.CLAIM
-    assert election.next(129.0) is Move.CLAIM
+    assert election.next(128.9) is not LeaseAction.CLAIM
+    assert election.next(129.0) is LeaseAction.CLAIM
 
 
 @pytest.mark.parametrize(("theirs", "waits"), [(60, 60.0), (1, 15.0), (15, 15.0)])
 def test_the_longer_of_both_durations_is_respected(theirs: int, waits: float) -> None:
     election = fresh()
     election.saw(lease("other", "7", duration=theirs), 0.0)
-    assert election.next(waits - 0.1) is not Move.CLAIM
-    assert election.next(waits) is Move.CLAIM
+    assert election.next(waits - 0.1) is not LeaseAction.CLAIM
+    assert election.next(waits) is LeaseAction.CLAIM
 
 
 def test_a_holder_that_wrote_no_duration_gets_ours() -> None:
     election = fresh()
     election.saw(Lease(spec=LeaseSpec(holder_identity="other")), 0.0)
-    assert election.next(14.9) is not Move.CLAIM
-    assert election.next(15.0) is Move.CLAIM
+    assert election.next(14.9) is not LeaseAction.CLAIM
+    assert election.next(15.0) is LeaseAction.CLAIM
 
 
 def test_a_lease_deleted_under_its_holder_is_waited_out() -> None:
     election = fresh()
     election.saw(lease("other", "7"), 100.0)
     election.saw(None, 101.0)
-    assert election.next(115.9) is not Move.CLAIM
-    assert election.next(116.0) is Move.CLAIM
+    assert election.next(115.9) is not LeaseAction.CLAIM
+    assert election.next(116.0) is LeaseAction.CLAIM
 
 
 def test_a_leader_counts_its_time_from_before_the_request() -> None:
@@ -192,8 +192,8 @@ def test_a_leader_counts_its_time_from_before_the_request() -> None:
     election.wrote(lease("me", "1"), started=100.0)
     assert election.leading
     assert election.deadline == 100.0 + 15 - 1.5
-    assert election.next(102.0) == Pause(3.0)
-    assert election.next(105.0) is Move.CLAIM
+    assert election.next(102.0) == ElectionPause(3.0)
+    assert election.next(105.0) is LeaseAction.CLAIM
     election.wrote(lease("me", "2"), started=105.0)
     assert election.deadline == 118.5
 
@@ -203,9 +203,9 @@ def test_a_leader_that_cannot_renew_tries_until_its_deadline_and_then_steps_down
     election.wrote(lease("me", "1"), started=0.0)
     election.failed(started=5.0, now=5.1)
     assert pause(election, 5.1) == pytest.approx(2.4)
-    assert election.next(7.5) is Move.CLAIM
+    assert election.next(7.5) is LeaseAction.CLAIM
     election.failed(started=7.5, now=12.5)  # it waited long enough
-    assert election.next(12.5) is Move.CLAIM
+    assert election.next(12.5) is LeaseAction.CLAIM
     election.failed(started=12.5, now=12.6)
     assert pause(election, 12.6) == pytest.approx(0.9)
     assert election.leading
@@ -217,7 +217,7 @@ def test_an_answer_that_took_longer_than_the_lease_makes_no_leader() -> None:
     election = fresh()
     election.saw(None, 0.0)
     election.wrote(lease("me", "1"), started=0.0)
-    assert election.next(20.0) is Move.CLAIM
+    assert election.next(20.0) is LeaseAction.CLAIM
     assert not election.leading
 
 
@@ -225,10 +225,10 @@ def test_a_leader_whose_renewal_was_overtaken_looks_and_goes_on_if_it_is_still_t
     election = fresh()
     election.wrote(lease("me", "1"), started=0.0)
     election.overtaken()
-    assert election.next(5.0) is Move.LOOK
+    assert election.next(5.0) is LeaseAction.LOOK
     election.saw(lease("me", "2"), 5.1)
     assert election.leading
-    assert election.next(5.1) is Move.CLAIM
+    assert election.next(5.1) is LeaseAction.CLAIM
 
 
 def test_a_claim_that_is_turned_down_although_nobody_wrote_is_not_repeated_at_once() -> None:
@@ -239,10 +239,10 @@ def test_a_claim_that_is_turned_down_although_nobody_wrote_is_not_repeated_at_on
         else:
             election.saw(found, 0.0)
         election.overtaken()
-        assert election.next(1.0) is Move.LOOK
+        assert election.next(1.0) is LeaseAction.LOOK
         election.saw(found, 1.0)
-        assert election.next(1.0) == Pause(1.5)
-        assert election.next(2.5) is Move.CLAIM
+        assert election.next(1.0) == ElectionPause(1.5)
+        assert election.next(2.5) is LeaseAction.CLAIM
         assert election.leading is leading
 
 
@@ -260,7 +260,7 @@ def test_whether_the_lease_may_be_ours_is_remembered_from_the_claim_to_the_next_
     assert not election.may_hold
     election.saw(None, 0.0)
     assert not election.may_hold
-    assert election.next(0.0) is Move.CLAIM
+    assert election.next(0.0) is LeaseAction.CLAIM
     election.failed(0.0, 5.0)
     assert election.may_hold
     election.saw(lease("other", "9"), 6.0)
@@ -272,13 +272,13 @@ def test_renewals_and_looks_spread_but_never_come_later() -> None:
     for election in (late, early):
         election.wrote(lease("me", "1"), started=0.0)
     first, last = early.next(0.0), late.next(0.0)
-    assert isinstance(first, Pause)
-    assert last == Pause(5.0)
+    assert isinstance(first, ElectionPause)
+    assert last == ElectionPause(5.0)
     assert 4.5 <= first.seconds < 5.0
 
 
 def test_what_a_holder_says_stands_beside_what_others_wrote_and_stays_when_it_leaves() -> None:
-    terms = Terms("me", 15, 5, (("stoker.io/shards", "3"),))
+    terms = LeaseTerms("me", 15, 5, (("stoker.io/shards", "3"),))
     found = lease("other", "7")
     noted = msgspec.structs.replace(found.metadata, annotations={"note": "by hand", "stoker.io/shards": "2"})
     mine = claimed(msgspec.structs.replace(found, metadata=noted), terms, NAME, NAMESPACE, NOW)

@@ -10,21 +10,21 @@ import pytest
 from stoker.api.meta import Condition
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError, Wait
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.kube.runtime.conditions import Conditions, Moment, fail, find, put, remove, succeed
+from stoker.kube.runtime.conditions import ConditionStamp, StatusConditions, fail, find, put, remove, succeed
 
 READY, STALLED, CLONED = ConditionType.READY, ConditionType.STALLED, ConditionType.REPO_CLONED
 NOON = datetime(2026, 5, 1, 12, 0, 0, 999_999, tzinfo=UTC)
-AT = Moment(generation=1, now=NOON)
-LATER = Moment(generation=2, now=NOON + timedelta(minutes=10))
+AT = ConditionStamp(generation=1, now=NOON)
+LATER = ConditionStamp(generation=2, now=NOON + timedelta(minutes=10))
 
 
-def one(conditions: Conditions, kind: ConditionType) -> Condition:
+def one(conditions: StatusConditions, kind: ConditionType) -> Condition:
     found = find(conditions, kind)
     assert found is not None
     return found
 
 
-def types(conditions: Conditions) -> list[str]:
+def types(conditions: StatusConditions) -> list[str]:
     return [each.type for each in conditions]
 
 
@@ -60,7 +60,7 @@ def test_the_transition_time_moves_with_the_status() -> None:
 
 def test_saying_the_same_again_changes_nothing() -> None:
     before = put((), READY, True, Reason.REF_RESOLVED, "as before", at=AT)
-    later = Moment(generation=1, now=LATER.now)
+    later = ConditionStamp(generation=1, now=LATER.now)
     assert put(before, READY, True, Reason.REF_RESOLVED, "as before", at=later) == before
 
 
@@ -74,7 +74,7 @@ def test_a_difference_in_any_field_is_a_difference() -> None:
 def test_what_the_server_sends_back_equals_what_was_sent() -> None:
     sent = put((), READY, True, Reason.REF_RESOLVED, "", at=AT)
     back = msgspec.json.decode(msgspec.json.encode(sent), type=tuple[Condition, ...])
-    assert put(back, READY, True, Reason.REF_RESOLVED, "", at=Moment(1, LATER.now)) == back == sent
+    assert put(back, READY, True, Reason.REF_RESOLVED, "", at=ConditionStamp(1, LATER.now)) == back == sent
 
 
 def test_ready_stands_first_and_the_others_keep_their_places() -> None:

@@ -14,13 +14,13 @@ from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import Forbidden, TooManyRequests
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.runtime.controller import Controller, PassRecord, Result
+from stoker.kube.runtime.controller import Controller, ReconcileRecord, ReconcileResult
 from stoker.kube.runtime.result import Consequence
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry.logs import pass_id
 from stoker_testkit.manual_clock import ManualClock
 
-Ending = Callable[[], Awaitable[Result]]
+Ending = Callable[[], Awaitable[ReconcileResult]]
 
 
 @dataclass
@@ -30,25 +30,25 @@ class Bench:
     clock: ManualClock = field(default_factory=ManualClock)
     endings: dict[str, Ending] = field(default_factory=dict)
     passes: list[str] = field(default_factory=list)
-    records: list[PassRecord[str]] = field(default_factory=list)
+    records: list[ReconcileRecord[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.queue: WorkQueue[str] = WorkQueue(clock=self.clock, backoff=Backoff(0.5, 300.0, 0.0))
 
-    async def reconcile(self, key: str) -> Result:
+    async def reconcile(self, key: str) -> ReconcileResult:
         self.passes.append(key)
         ending = self.endings.get(key)
-        return Result() if ending is None else await ending()
+        return ReconcileResult() if ending is None else await ending()
 
     def raises(self, key: str, *errors: BaseException | None) -> None:
         """Each pass of the key ends with the next of these, and all later ones with the last."""
         left = list(errors)
 
-        async def end() -> Result:
+        async def end() -> ReconcileResult:
             error = left.pop(0) if len(left) > 1 else left[0]
             if error is not None:
                 raise error
-            return Result()
+            return ReconcileResult()
 
         self.endings[key] = end
 
@@ -56,9 +56,9 @@ class Bench:
         """The pass ends when the event is set."""
         release = asyncio.Event()
 
-        async def end() -> Result:
+        async def end() -> ReconcileResult:
             await release.wait()
-            return Result()
+            return ReconcileResult()
 
         self.endings[key] = end
         return release
@@ -81,7 +81,7 @@ class Bench:
         await self.clock.advance(0.0)
 
     @property
-    def last(self) -> PassRecord[str]:
+    def last(self) -> ReconcileRecord[str]:
         return self.records[-1]
 
 
@@ -129,8 +129,8 @@ async def test_a_pass_that_is_done_comes_back_only_on_a_change(bench: Bench) -> 
 
 
 async def test_a_pass_that_asks_for_a_time_comes_back_then(bench: Bench) -> None:
-    async def end() -> Result:
-        return Result(after=60.0)
+    async def end() -> ReconcileResult:
+        return ReconcileResult(after=60.0)
 
     bench.endings["a"] = end
     async with running(bench.controller()):
@@ -277,7 +277,7 @@ async def test_a_cancellation_that_leaks_out_of_a_pass_does_not_end_the_worker(b
 
 
 async def test_a_hook_that_fails_does_not_end_the_worker(bench: Bench) -> None:
-    def fail(record: PassRecord[str]) -> None:
+    def fail(record: ReconcileRecord[str]) -> None:
         raise RuntimeError(record.key)
 
     controller = Controller("bench", bench.queue, bench.reconcile, workers=1, clock=bench.clock, on_pass=fail)
@@ -293,9 +293,9 @@ async def test_a_hook_that_fails_does_not_end_the_worker(bench: Bench) -> None:
 async def test_every_pass_has_an_id_of_its_own(bench: Bench) -> None:
     ids: list[str | None] = []
 
-    async def note() -> Result:
+    async def note() -> ReconcileResult:
         ids.append(pass_id())
-        return Result()
+        return ReconcileResult()
 
     bench.endings = {"a": note, "b": note}
     async with running(bench.controller()):

@@ -16,10 +16,10 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from stoker.cli.exit_codes import Exit, exit_code
+from stoker.cli.exit_codes import ExitCode, exit_code
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.process import COLLECT_AFTER, Part, PartFailed, Unit, run
+from stoker.kube.runtime.process import COLLECT_AFTER, PartFailed, ProcessGroup, ProcessPart, run
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.processes import Process
 from stoker_testkit.wait_until import eventually
@@ -31,7 +31,7 @@ class Diary:
 
     entries: list[str] = field(default_factory=list)
 
-    def cancelled(self, name: str) -> Part:
+    def cancelled(self, name: str) -> ProcessPart:
         """Runs until it is cancelled."""
 
         async def live() -> None:
@@ -41,9 +41,9 @@ class Diary:
             finally:
                 self.entries.append(f"{name} is cancelled")
 
-        return Part(name, live)
+        return ProcessPart(name, live)
 
-    def stopped(self, name: str, last_words: Callable[[], Awaitable[object]] | None = None) -> Part:
+    def stopped(self, name: str, last_words: Callable[[], Awaitable[object]] | None = None) -> ProcessPart:
         """Runs until it is stopped, and then for as long as its last words take."""
         asked = asyncio.Event()
 
@@ -58,9 +58,9 @@ class Diary:
             self.entries.append(f"{name} is asked to stop")
             asked.set()
 
-        return Part(name, live, stop)
+        return ProcessPart(name, live, stop)
 
-    def failing(self, name: str, error: BaseException | None) -> tuple[Part, asyncio.Event]:
+    def failing(self, name: str, error: BaseException | None) -> tuple[ProcessPart, asyncio.Event]:
         """Ends by itself, with the error or without, once the event is set."""
         now = asyncio.Event()
 
@@ -69,7 +69,7 @@ class Diary:
             if error is not None:
                 raise error
 
-        return Part(name, live), now
+        return ProcessPart(name, live), now
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def diary() -> Diary:
     return Diary()
 
 
-async def begin(unit: Unit) -> asyncio.Task[None]:
+async def begin(unit: ProcessGroup) -> asyncio.Task[None]:
     task = asyncio.create_task(unit.run())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ async def begin(unit: Unit) -> asyncio.Task[None]:
 
 
 async def test_parts_begin_in_order_and_stop_in_the_opposite_one(diary: Diary) -> None:
-    unit = Unit([diary.cancelled("server"), diary.stopped("events"), diary.stopped("controller")])
+    unit = ProcessGroup([diary.cancelled("server"), diary.stopped("events"), diary.stopped("controller")])
     task = await begin(unit)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -111,7 +111,7 @@ async def test_the_next_part_is_not_stopped_before_the_one_that_needs_it_has_fin
     diary: Diary, clock: ManualClock
 ) -> None:
     slow = diary.stopped("controller", lambda: clock.sleep(30.0))
-    task = await begin(Unit([diary.cancelled("server"), slow], grace=45.0, clock=clock))
+    task = await begin(ProcessGroup([diary.cancelled("server"), slow], grace=45.0, clock=clock))
     task.cancel()
     await clock.advance(29.0)
     assert "server is cancelled" not in diary.entries
@@ -122,7 +122,7 @@ async def test_the_next_part_is_not_stopped_before_the_one_that_needs_it_has_fin
 
 async def test_what_does_not_stop_within_the_grace_is_cancelled(diary: Diary, clock: ManualClock) -> None:
     stuck = diary.stopped("controller", asyncio.Event().wait)
-    task = await begin(Unit([diary.cancelled("server"), stuck], grace=45.0, clock=clock))
+    task = await begin(ProcessGroup([diary.cancelled("server"), stuck], grace=45.0, clock=clock))
     task.cancel()
     with capture_logs() as lines:
         await clock.advance(45.0)
@@ -143,7 +143,7 @@ async def test_a_part_that_does_not_care_about_being_cancelled_is_left_behind(cl
             except asyncio.CancelledError:
                 continue
 
-    task = await begin(Unit([Part("stubborn", stubborn)], grace=45.0, clock=clock))
+    task = await begin(ProcessGroup([ProcessPart("stubborn", stubborn)], grace=45.0, clock=clock))
     task.cancel()
     with capture_logs() as lines:
         await clock.advance(50.0)
@@ -154,7 +154,7 @@ async def test_a_part_that_does_not_care_about_being_cancelled_is_left_behind(cl
 
 async def test_a_second_cancellation_does_not_wait_for_the_grace(diary: Diary, clock: ManualClock) -> None:
     stuck = diary.stopped("controller", asyncio.Event().wait)
-    task = await begin(Unit([diary.cancelled("server"), stuck], grace=45.0, clock=clock))
+    task = await begin(ProcessGroup([diary.cancelled("server"), stuck], grace=45.0, clock=clock))
     task.cancel()
     await clock.advance(1.0)
     assert not task.done()
@@ -168,7 +168,7 @@ async def test_a_part_that_fails_stops_the_others_in_order_and_is_named(diary: D
     failing, now = diary.failing(
         "reflector", Stalled("no permission to list pods", reason=Reason.RBAC_DENIED)
     )
-    task = await begin(Unit([diary.cancelled("server"), failing, diary.stopped("controller")]))
+    task = await begin(ProcessGroup([diary.cancelled("server"), failing, diary.stopped("controller")]))
     now.set()
     with capture_logs() as lines, pytest.raises(PartFailed) as caught:
         await task
@@ -187,7 +187,7 @@ async def test_a_part_that_fails_stops_the_others_in_order_and_is_named(diary: D
 async def test_an_unforeseen_failure_leaves_its_traceback_in_the_log(diary: Diary) -> None:
     error = KeyError("x")
     failing, now = diary.failing("reflector", error)
-    task = await begin(Unit([failing]))
+    task = await begin(ProcessGroup([failing]))
     now.set()
     with capture_logs() as lines, pytest.raises(PartFailed, match="reflector failed: an unforeseen KeyError"):
         await task
@@ -205,7 +205,7 @@ async def test_a_part_that_just_ends_is_a_failure_too(
     diary: Diary, error: BaseException | None, sentence: str
 ) -> None:
     ending, now = diary.failing("lease", error)
-    task = await begin(Unit([diary.cancelled("server"), ending]))
+    task = await begin(ProcessGroup([diary.cancelled("server"), ending]))
     now.set()
     with pytest.raises(PartFailed) as caught:
         await task
@@ -214,11 +214,11 @@ async def test_a_part_that_just_ends_is_a_failure_too(
 
 async def test_a_wrong_setting_that_a_part_finds_ends_the_command_as_one(diary: Diary) -> None:
     failing, now = diary.failing("server", Misconfigured("port 8080 is taken"))
-    task = await begin(Unit([failing, diary.cancelled("other")]))
+    task = await begin(ProcessGroup([failing, diary.cancelled("other")]))
     now.set()
     with pytest.raises(Misconfigured, match="port 8080 is taken") as caught:
         await task
-    assert exit_code(caught.value) is Exit.WRONG_INPUT
+    assert exit_code(caught.value) is ExitCode.WRONG_INPUT
 
 
 async def test_a_failure_is_heard_of_although_the_stop_that_followed_was_interrupted(
@@ -226,7 +226,7 @@ async def test_a_failure_is_heard_of_although_the_stop_that_followed_was_interru
 ) -> None:
     failing, now = diary.failing("reflector", Stalled("no"))
     stuck = diary.stopped("controller", asyncio.Event().wait)
-    task = await begin(Unit([failing, stuck], clock=clock))
+    task = await begin(ProcessGroup([failing, stuck], clock=clock))
     now.set()
     await clock.advance(1.0)
     task.cancel()
@@ -242,8 +242,8 @@ async def test_a_part_that_fails_while_it_stops_does_not_keep_the_others_from_st
         raise OSError("no")
 
     crashing = diary.stopped("crashing", crash)
-    unstoppable = Part("unstoppable", diary.cancelled("unstoppable").run, cannot)
-    task = await begin(Unit([diary.cancelled("server"), crashing, unstoppable]))
+    unstoppable = ProcessPart("unstoppable", diary.cancelled("unstoppable").run, cannot)
+    task = await begin(ProcessGroup([diary.cancelled("server"), crashing, unstoppable]))
     task.cancel()
     with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
         await task
@@ -259,7 +259,7 @@ async def test_a_part_that_fails_while_it_stops_does_not_keep_the_others_from_st
 
 
 async def test_who_may_not_finish_is_cancelled_at_once(diary: Diary) -> None:
-    unit = Unit([diary.cancelled("server"), diary.stopped("controller")], may_finish=lambda: False)
+    unit = ProcessGroup([diary.cancelled("server"), diary.stopped("controller")], may_finish=lambda: False)
     task = await begin(unit)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -268,8 +268,8 @@ async def test_who_may_not_finish_is_cancelled_at_once(diary: Diary) -> None:
 
 
 async def test_a_unit_can_be_a_part_of_another(diary: Diary) -> None:
-    inner = Unit([diary.cancelled("reflector"), diary.stopped("controller")])
-    task = await begin(Unit([diary.cancelled("server"), Part("leading", inner.run)]))
+    inner = ProcessGroup([diary.cancelled("reflector"), diary.stopped("controller")])
+    task = await begin(ProcessGroup([diary.cancelled("server"), ProcessPart("leading", inner.run)]))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -284,7 +284,7 @@ async def test_a_unit_can_be_a_part_of_another(diary: Diary) -> None:
 
 def test_two_parts_of_one_name_are_refused(diary: Diary) -> None:
     with pytest.raises(ValueError, match="same name"):
-        Unit([diary.cancelled("a"), diary.cancelled("a")])
+        ProcessGroup([diary.cancelled("a"), diary.cancelled("a")])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -292,7 +292,7 @@ def test_a_signal_stops_a_running_unit_in_order(diary: Diary, number: signal.Sig
     async def main() -> None:
         try:
             asyncio.get_running_loop().call_soon(os.kill, os.getpid(), number)
-            await Unit([diary.cancelled("server"), diary.stopped("controller")]).run()
+            await ProcessGroup([diary.cancelled("server"), diary.stopped("controller")]).run()
         finally:
             diary.entries.append("client is closed")
 

@@ -7,7 +7,7 @@ import pytest
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import Conflict, NotFound, TooManyRequests
-from stoker.kube.runtime.result import Consequence, Result, Verdict, judge, understood
+from stoker.kube.runtime.result import Consequence, ReconcileResult, RequeueDecision, judge, understood
 
 NOT_FOUND = NotFound("get x: gone", status=404)
 TOO_MANY = TooManyRequests("get x: busy", status=429, after=7.0)
@@ -17,20 +17,22 @@ CONFLICT = Conflict("replace x: changed", status=409)
 @pytest.mark.parametrize(
     ("ended", "verdict"),
     [
-        (Result(), Verdict(Consequence.DONE)),
-        (Result(after=60.0), Verdict(Consequence.AGAIN, 60.0)),
-        (Wait("cloning", after=5.0), Verdict(Consequence.WAIT, 5.0)),
-        (Stalled("no"), Verdict(Consequence.STALLED)),
-        (InvalidValue("no"), Verdict(Consequence.STALLED)),
-        (Misconfigured("no"), Verdict(Consequence.STALLED)),
-        (NOT_FOUND, Verdict(Consequence.STALLED)),
-        (Retry("later"), Verdict(Consequence.RETRY)),
-        (TOO_MANY, Verdict(Consequence.RETRY, 7.0)),
-        (CONFLICT, Verdict(Consequence.RETRY)),
-        (StokerError("neither"), Verdict(Consequence.ERROR)),
+        (ReconcileResult(), RequeueDecision(Consequence.DONE)),
+        (ReconcileResult(after=60.0), RequeueDecision(Consequence.AGAIN, 60.0)),
+        (Wait("cloning", after=5.0), RequeueDecision(Consequence.WAIT, 5.0)),
+        (Stalled("no"), RequeueDecision(Consequence.STALLED)),
+        (InvalidValue("no"), RequeueDecision(Consequence.STALLED)),
+        (Misconfigured("no"), RequeueDecision(Consequence.STALLED)),
+        (NOT_FOUND, RequeueDecision(Consequence.STALLED)),
+        (Retry("later"), RequeueDecision(Consequence.RETRY)),
+        (TOO_MANY, RequeueDecision(Consequence.RETRY, 7.0)),
+        (CONFLICT, RequeueDecision(Consequence.RETRY)),
+        (StokerError("neither"), RequeueDecision(Consequence.ERROR)),
     ],
 )
-def test_every_end_of_a_pass_has_one_consequence(ended: Result | StokerError, verdict: Verdict) -> None:
+def test_every_end_of_a_pass_has_one_consequence(
+    ended: ReconcileResult | StokerError, verdict: RequeueDecision
+) -> None:
     assert judge(ended) == verdict
 
 

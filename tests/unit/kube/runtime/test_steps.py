@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import Conflict
-from stoker.kube.runtime.steps import Enough, Outcome, Pass, Step
+from stoker.kube.runtime.steps import ReconcilePass, ReconcileStep, StepsOutcome, StopSteps
 from stoker_testkit.manual_clock import ManualClock
 
 
@@ -44,7 +44,7 @@ async def hang(context: Context) -> Context:
     return context
 
 
-def summarize(context: Context, outcome: Outcome) -> str:
+def summarize(context: Context, outcome: StepsOutcome) -> str:
     said = "ready" if outcome.error is None else f"{outcome.error.reason} in {outcome.step}"
     return f"{context.commit}:{context.files} {said}"
 
@@ -69,11 +69,11 @@ def clock() -> ManualClock:
 
 def a_pass(
     server: Server,
-    *steps: Callable[[Context], Awaitable[Context | Enough[Context]]],
+    *steps: Callable[[Context], Awaitable[Context | StopSteps[Context]]],
     clock: ManualClock | None = None,
-) -> Pass[Context, str]:
-    return Pass(
-        steps=[Step(step.__name__, step) for step in steps],
+) -> ReconcilePass[Context, str]:
+    return ReconcilePass(
+        steps=[ReconcileStep(step.__name__, step) for step in steps],
         observed=lambda context: context.observed,
         summarize=summarize,
         write=server.write,
@@ -117,8 +117,8 @@ async def test_a_crash_is_reported_as_an_internal_error_and_raised_as_it_was() -
 
 
 async def test_enough_skips_the_rest_and_is_no_failure() -> None:
-    async def paused(context: Context) -> Enough[Context]:
-        return Enough(replace(context, commit="paused"))
+    async def paused(context: Context) -> StopSteps[Context]:
+        return StopSteps(replace(context, commit="paused"))
 
     server = Server()
     context = await a_pass(server, paused, crash).run(Context())
@@ -164,7 +164,7 @@ async def test_a_status_that_cannot_be_written_does_not_hide_the_error() -> None
 
 
 async def test_a_summary_that_crashes_does_not_hide_the_error() -> None:
-    def crashing(context: Context, outcome: Outcome) -> str:
+    def crashing(context: Context, outcome: StepsOutcome) -> str:
         raise ZeroDivisionError
 
     server = Server()

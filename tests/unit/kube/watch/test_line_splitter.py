@@ -6,7 +6,7 @@ import pytest
 
 from stoker.kube.client.errors import Gone, ServerError, TooManyRequests
 from stoker.kube.watch.store import ObjectKey
-from stoker.kube.watch.watch_events import Malformed, read_error, read_item, read_line
+from stoker.kube.watch.watch_events import MalformedEvent, read_error, read_item, read_line
 
 OBJECT = (
     b'{"kind":"ConfigMap","metadata":{"name":"prices","namespace":"shop","uid":"u1","resourceVersion":"7"},'
@@ -40,7 +40,7 @@ def test_objects_of_one_namespace_share_its_string() -> None:
 
 @pytest.mark.parametrize("length", range(len(LINE)))
 def test_a_line_cut_off_anywhere_is_malformed(length: int) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedEvent):
         read_line(LINE[:length])
 
 
@@ -62,7 +62,7 @@ def test_a_line_cut_off_anywhere_is_malformed(length: int) -> None:
     ],
 )
 def test_what_the_server_would_not_write_is_malformed(line: bytes) -> None:
-    with pytest.raises(Malformed, match=r"^watch pods: "):
+    with pytest.raises(MalformedEvent, match=r"^watch pods: "):
         read_line(line, "watch pods")
 
 
@@ -70,7 +70,7 @@ def test_what_the_server_would_not_write_is_malformed(line: bytes) -> None:
     "raw", [b"{}", b"null", b'{"metadata":{"name":"x"}}', b'{"metadata":{"resourceVersion":"1"}}']
 )
 def test_a_list_item_without_identity_is_malformed(raw: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedEvent):
         read_item(raw)
 
 
@@ -84,7 +84,7 @@ def test_a_list_item_without_identity_is_malformed(raw: bytes) -> None:
         (b'{"kind":"Status","code":500,"message":"RequestWatchProgress is disabled"}', ServerError),
         (b'{"kind":"Status","code":429,"reason":"TooManyRequests"}', TooManyRequests),
         (b"{}", ServerError),
-        (b'{"code":"seven"}', Malformed),
+        (b'{"code":"seven"}', MalformedEvent),
     ],
 )
 def test_an_error_line_becomes_the_error_that_an_answer_would_be(

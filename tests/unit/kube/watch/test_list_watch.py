@@ -9,13 +9,13 @@ import pytest
 
 from stoker.domain.errors import Stalled, StokerError
 from stoker.kube.client.errors import (
+    ApiServerUnreachable,
     Forbidden,
     Gone,
     NotFound,
     ServerError,
     TooManyRequests,
     Unauthorized,
-    Unreachable,
 )
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.list_watch import (
@@ -26,14 +26,14 @@ from stoker.kube.watch.list_watch import (
     SPREAD,
     STANDSTILLS,
     ListAll,
-    Step,
+    ListWatchState,
+    ListWatchStep,
+    ResourceVersionWentBack,
     WatchFrom,
-    Watching,
-    WentBackwards,
     is_newer,
 )
-from stoker.kube.watch.store import Change, ObjectKey, Store
-from stoker.kube.watch.watch_events import Malformed
+from stoker.kube.watch.store import ObjectCache, ObjectChange, ObjectKey
+from stoker.kube.watch.watch_events import MalformedEvent
 
 POISON = "poison"
 
@@ -68,8 +68,8 @@ class Story:
 
     def __init__(self) -> None:
         self.refused: list[str] = []
-        self.store = Store(keep, on_refused=lambda key, _: self.refused.append(key.name))
-        self.machine = Watching(
+        self.store = ObjectCache(keep, on_refused=lambda key, _: self.refused.append(key.name))
+        self.machine = ListWatchState(
             self.store,
             backoff=Backoff(base=0.5, ceiling=30.0, jitter=0.0),
             slow_backoff=Backoff(base=5.0, ceiling=60.0, jitter=0.0),
@@ -103,7 +103,7 @@ class Story:
     def names(self) -> set[str]:
         return {key.name for key in self.store}
 
-    def _tell(self, changes: Iterable[Change[str]]) -> None:
+    def _tell(self, changes: Iterable[ObjectChange[str]]) -> None:
         for change in changes:
             sign = "+" if change.old is None else "-" if change.new is None else "~"
             self.told.append(f"{sign}{change.key.name}:{change.uid}@{change.resource_version}")
@@ -141,7 +141,7 @@ class TestListing:
     def test_a_list_that_fails_midway_changes_nothing_and_begins_anew(self, watching: Story) -> None:
         watching.machine.resync()
         watching.machine.page([item("c", "uc", "12")])
-        watching.machine.failed(Unreachable("gone"))
+        watching.machine.failed(ApiServerUnreachable("gone"))
         assert watching.step == ListAll(0.5)
         assert watching.names() == {"a", "b"}
         watching.listed("20", item("a", "ua", "3"), item("b", "ub", "7"))
@@ -156,11 +156,11 @@ class TestListing:
         self, watching: Story
     ) -> None:
         watching.machine.resync()
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedEvent):
             watching.machine.page([item("a", "ua", "3"), b'{"metadata":{}}'])
 
     def test_a_list_without_a_version_is_refused(self, story: Story) -> None:
-        with pytest.raises(Malformed, match="resourceVersion"):
+        with pytest.raises(MalformedEvent, match="resourceVersion"):
             story.machine.listed("")
 
     def test_failures_while_listing_pause_ever_longer(self, story: Story) -> None:
@@ -280,7 +280,7 @@ class TestEvents:
         assert isinstance(watching.step, ListAll)
 
     def test_a_bookmark_from_the_past_calls_for_a_list(self, watching: Story) -> None:
-        with pytest.raises(WentBackwards):
+        with pytest.raises(ResourceVersionWentBack):
             watching.machine.line(bookmark("9"))
 
 
@@ -316,7 +316,7 @@ class TestRefusals:
 class TestBrokenStreams:
     def test_is_resumed_after_the_last_event(self, watching: Story) -> None:
         watching.hears(event("MODIFIED", "a", "ua", "12"))
-        watching.machine.failed(Unreachable("reset"))
+        watching.machine.failed(ApiServerUnreachable("reset"))
         assert watching.step == WatchFrom("12", after=0.5)
 
     def test_a_truncated_line_is_a_broken_stream(self, watching: Story) -> None:
@@ -383,8 +383,8 @@ class TestBrokenStreams:
 
     def test_a_stream_that_lived_forgives_earlier_failures(self, watching: Story) -> None:
         for _ in range(5):
-            watching.machine.failed(Unreachable("reset"))
-        watching.machine.failed(Unreachable("reset"), lasted=LIVED)
+            watching.machine.failed(ApiServerUnreachable("reset"))
+        watching.machine.failed(ApiServerUnreachable("reset"), lasted=LIVED)
         assert watching.step == WatchFrom("10", after=0.5)
 
     @pytest.mark.parametrize(
@@ -407,10 +407,10 @@ class TestBrokenStreams:
 
     def test_a_server_that_is_away_is_tried_every_few_seconds(self, watching: Story) -> None:
         for _ in range(4 * HOPELESS - 1):
-            watching.machine.failed(Unreachable("refused"))
+            watching.machine.failed(ApiServerUnreachable("refused"))
             assert isinstance(watching.step, WatchFrom)
             assert watching.step.after <= AWAY
-        watching.machine.failed(Unreachable("refused"))
+        watching.machine.failed(ApiServerUnreachable("refused"))
         assert isinstance(watching.step, ListAll), "after minutes it has forgotten where we were"
 
     @pytest.mark.parametrize(
@@ -425,16 +425,16 @@ class TestBrokenStreams:
         ids=["forbidden", "unauthorized", "busy", "not ready", "expired"],
     )
     def test_what_a_server_says_that_is_back_is_not_waited_for_as_long_as_it_was_away(
-        self, watching: Story, said: StokerError, step: Step
+        self, watching: Story, said: StokerError, step: ListWatchStep
     ) -> None:
         for _ in range(8):
-            watching.machine.failed(Unreachable("refused"))
+            watching.machine.failed(ApiServerUnreachable("refused"))
         watching.machine.failed(said)
         assert watching.step == step
 
     def test_who_says_no_and_is_away_in_turn_is_left_alone_ever_longer(self, watching: Story) -> None:
         for _ in range(8):
-            watching.machine.failed(Unreachable("refused"))
+            watching.machine.failed(ApiServerUnreachable("refused"))
             watching.machine.failed(ServerError("no", status=503))
         assert watching.step.after == 30.0
 

@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 from stoker.domain.errors import StokerError
-from stoker.kube.client.client import Client, Page
-from stoker.kube.client.errors import Forbidden, Gone, NotFound, TooManyRequests, Unreachable
-from stoker.kube.client.resources import CONFIG_MAPS, Resource
+from stoker.kube.client.client import KubeClient, ListPage
+from stoker.kube.client.errors import ApiServerUnreachable, Forbidden, Gone, NotFound, TooManyRequests
+from stoker.kube.client.resources import CONFIG_MAPS, ApiResource
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.list_watch import SPREAD, STANDSTILLS
-from stoker.kube.watch.reflector import IDLE_TIMEOUT, Reflector, Source
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.watch.reflector import IDLE_TIMEOUT, ListWatchSource, Reflector
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 from stoker_testkit.manual_clock import ManualClock
 
 
@@ -36,8 +36,8 @@ def event(kind: str, name: str, version: str) -> bytes:
     return b'{"type":"%s","object":%s}' % (kind.encode(), item(name, version))
 
 
-def page(version: str, *items: bytes) -> Page:
-    return Page(items=items, resource_version=version, continue_token="", remaining=None)
+def page(version: str, *items: bytes) -> ListPage:
+    return ListPage(items=items, resource_version=version, continue_token="", remaining=None)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Pass:
     seconds: float
 
 
-Answer = Page | bytes | Pass | StokerError
+Answer = ListPage | bytes | Pass | StokerError
 FOREVER = Pass(1e9)
 
 
@@ -64,26 +64,26 @@ class Script:
 
     async def pages(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         labels: str | None = None,
         fields: str | None = None,
         limit: int = 500,
         metadata_only: bool = False,
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncIterator[ListPage]:
         self.asked.append(("list", self.clock.monotonic()))
         for answer in self._next(self.lists):
             await asyncio.sleep(0)
             if isinstance(answer, StokerError):
                 raise answer
-            assert isinstance(answer, Page)
+            assert isinstance(answer, ListPage)
             yield answer
 
     @asynccontextmanager
     async def watch(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         resource_version: str,
@@ -163,14 +163,14 @@ class Scene:
             await self.task
 
 
-def said(change: Change[str]) -> str:
+def said(change: ObjectChange[str]) -> str:
     sign = "+" if change.added else "-" if change.deleted else "~"
     return f"{sign}{change.key.name}@{change.resource_version}"
 
 
 def test_the_client_is_a_source() -> None:
-    source: type[Source] = Client
-    assert source is Client
+    source: type[ListWatchSource] = KubeClient
+    assert source is KubeClient
 
 
 async def test_the_first_list_is_delivered_before_anybody_is_told_it_is_in() -> None:
@@ -215,7 +215,7 @@ async def test_who_listens_late_is_told_what_is_there_and_who_leaves_is_told_no_
 
 
 async def test_a_broken_stream_is_resumed_from_the_last_event_after_a_pause() -> None:
-    scene = Scene([[page("10")]], [[event("ADDED", "a", "11"), Unreachable("reset")], [FOREVER]])
+    scene = Scene([[page("10")]], [[event("ADDED", "a", "11"), ApiServerUnreachable("reset")], [FOREVER]])
     await scene.pass_time(10.0)
     assert scene.asked == [("list", 0.0), ("watch 10", 0.0), ("watch 11", 0.5)]
     assert scene.reflector.broken_streams == 1
@@ -228,8 +228,8 @@ async def test_who_waits_for_a_server_that_was_away_is_told_that_it_is_back() ->
     scene = Scene(
         [[page("10")]],
         [
-            [Pass(60.0), Unreachable("reset")],
-            [Unreachable("refused")],
+            [Pass(60.0), ApiServerUnreachable("reset")],
+            [ApiServerUnreachable("refused")],
             [Forbidden("no", status=403)],
             [FOREVER],
         ],
@@ -254,7 +254,9 @@ async def test_an_expired_version_is_listed_again_and_only_the_difference_is_tol
 
 
 async def test_a_list_that_breaks_off_delivers_nothing() -> None:
-    scene = Scene([[page("10", item("a", "3")), Unreachable("reset")], [page("20", item("b", "15"))]])
+    scene = Scene(
+        [[page("10", item("a", "3")), ApiServerUnreachable("reset")], [page("20", item("b", "15"))]]
+    )
     await scene.pass_time(0.4)
     assert scene.told == []
     assert not scene.reflector.health.synced
@@ -325,7 +327,7 @@ async def test_streams_that_end_together_do_not_come_back_together() -> None:
 
 
 async def test_silence_is_no_error_but_is_noticed_and_ends_in_a_list() -> None:
-    silence: Sequence[Answer] = [Pass(90.0), Unreachable("said nothing for 90 s")]
+    silence: Sequence[Answer] = [Pass(90.0), ApiServerUnreachable("said nothing for 90 s")]
     scene = Scene([[page("10")]], [silence] * STANDSTILLS + [[FOREVER]], idle_timeout=90.0)
     await scene.pass_time(300.0)
     words = [word for word, _ in scene.asked]
@@ -338,7 +340,7 @@ async def test_silence_is_no_error_but_is_noticed_and_ends_in_a_list() -> None:
 
 
 async def test_a_stream_that_breaks_before_the_silence_is_over_is_an_error() -> None:
-    scene = Scene([[page("10")]], [[Pass(40.0), Unreachable("reset")], [FOREVER]], idle_timeout=90.0)
+    scene = Scene([[page("10")]], [[Pass(40.0), ApiServerUnreachable("reset")], [FOREVER]], idle_timeout=90.0)
     await scene.pass_time(60.0)
     assert scene.reflector.silences == 0
     assert len(scene.errors) == 1
@@ -428,7 +430,7 @@ async def test_cancelling_ends_a_pause_at_once() -> None:
 
 
 async def test_a_mistake_of_a_listener_is_not_swallowed() -> None:
-    def stumble(_: Change[bytes]) -> None:
+    def stumble(_: ObjectChange[bytes]) -> None:
         raise RuntimeError("a mistake of ours")
 
     clock = ManualClock()

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from stoker.kube.client.objects import Header
-from stoker.kube.watch.store import Change, Entry, ObjectKey, Store
+from stoker.kube.client.objects import ObjectHeader
+from stoker.kube.watch.store import CacheEntry, ObjectCache, ObjectChange, ObjectKey
 
 KEY = ObjectKey("shop", "prices")
 OTHER = ObjectKey("shop", "stock")
@@ -16,7 +16,9 @@ def text(raw: bytes) -> str:
     return raw.decode()
 
 
-def put(store: Store[str], key: ObjectKey, uid: str, version: str, raw: str) -> tuple[Change[str], ...]:
+def put(
+    store: ObjectCache[str], key: ObjectKey, uid: str, version: str, raw: str
+) -> tuple[ObjectChange[str], ...]:
     entry = store.read(key, uid, version, raw.encode())
     assert entry is not None
     return store.put(key, entry)
@@ -28,16 +30,16 @@ def test_a_key_reads_as_kubectl_writes_it() -> None:
 
 
 def test_a_new_object_is_an_addition() -> None:
-    store = Store(text)
-    assert put(store, KEY, "u1", "5", "one") == (Change(KEY, "u1", "5", None, "one"),)
+    store = ObjectCache(text)
+    assert put(store, KEY, "u1", "5", "one") == (ObjectChange(KEY, "u1", "5", None, "one"),)
     assert store.get(KEY) == "one"
-    assert store.entry(KEY) == Entry("u1", "5", "one")
+    assert store.entry(KEY) == CacheEntry("u1", "5", "one")
     assert KEY in store
     assert OTHER not in store
 
 
 def test_a_new_version_is_an_update_that_knows_the_old_value() -> None:
-    store = Store(text)
+    store = ObjectCache(text)
     put(store, KEY, "u1", "5", "one")
     (change,) = put(store, KEY, "u1", "6", "two")
     assert (change.old, change.new, change.resource_version) == ("one", "two", "6")
@@ -45,13 +47,13 @@ def test_a_new_version_is_an_update_that_knows_the_old_value() -> None:
 
 
 def test_the_same_version_again_is_no_change() -> None:
-    store = Store(text)
+    store = ObjectCache(text)
     put(store, KEY, "u1", "5", "one")
     assert put(store, KEY, "u1", "5", "one") == ()
 
 
 def test_a_name_that_was_taken_again_is_an_end_and_a_beginning() -> None:
-    store = Store(text)
+    store = ObjectCache(text)
     put(store, KEY, "u1", "5", "one")
     ended, began = put(store, KEY, "u2", "9", "two")
     assert (ended.uid, ended.old, ended.new, ended.deleted) == ("u1", "one", None, True)
@@ -59,23 +61,23 @@ def test_a_name_that_was_taken_again_is_an_end_and_a_beginning() -> None:
 
 
 def test_removing_says_what_was_there_and_removing_nothing_says_nothing() -> None:
-    store = Store(text)
+    store = ObjectCache(text)
     put(store, KEY, "u1", "5", "one")
-    assert store.remove(KEY, "8") == (Change(KEY, "u1", "8", "one", None),)
+    assert store.remove(KEY, "8") == (ObjectChange(KEY, "u1", "8", "one", None),)
     assert store.remove(KEY, "8") == ()
     assert len(store) == 0
 
 
 def test_a_complete_list_replaces_everything_and_only_differences_are_changes() -> None:
-    store = Store(text)
+    store = ObjectCache(text)
     for name, uid in [("same", "u1"), ("newer", "u2"), ("gone", "u3"), ("again", "u4")]:
         put(store, ObjectKey("shop", name), uid, "5", name)
     changes = store.replace_all(
         {
-            ObjectKey("shop", "same"): Entry("u1", "5", "same"),
-            ObjectKey("shop", "newer"): Entry("u2", "7", "newer!"),
-            ObjectKey("shop", "again"): Entry("u9", "8", "again!"),
-            ObjectKey("shop", "fresh"): Entry("u8", "9", "fresh"),
+            ObjectKey("shop", "same"): CacheEntry("u1", "5", "same"),
+            ObjectKey("shop", "newer"): CacheEntry("u2", "7", "newer!"),
+            ObjectKey("shop", "again"): CacheEntry("u9", "8", "again!"),
+            ObjectKey("shop", "fresh"): CacheEntry("u8", "9", "fresh"),
         },
         "10",
     )
@@ -97,8 +99,8 @@ def test_a_complete_list_replaces_everything_and_only_differences_are_changes() 
 
 def test_an_object_that_cannot_be_read_is_reported_and_the_others_are_kept() -> None:
     refused: list[tuple[ObjectKey, str]] = []
-    store: Store[Header] = Store(
-        msgspec.json.Decoder(Header).decode,
+    store: ObjectCache[ObjectHeader] = ObjectCache(
+        msgspec.json.Decoder(ObjectHeader).decode,
         on_refused=lambda key, error: refused.append((key, type(error).__name__)),
     )
     assert store.read(KEY, "u1", "5", b'{"metadata": {"labels": {"app": 7}}}') is None
@@ -108,13 +110,13 @@ def test_an_object_that_cannot_be_read_is_reported_and_the_others_are_kept() -> 
 
 
 def test_a_refusal_needs_no_listener() -> None:
-    store = Store(int)
+    store = ObjectCache(int)
     assert store.read(KEY, "u1", "5", b"not a number") is None
     assert store.refused == 1
 
 
 def test_iterating_is_not_disturbed_by_changes() -> None:
-    store = Store(text)
+    store = ObjectCache(text)
     put(store, KEY, "u1", "5", "one")
     put(store, OTHER, "u2", "6", "two")
     seen = []
@@ -126,12 +128,12 @@ def test_iterating_is_not_disturbed_by_changes() -> None:
 
 
 def test_who_joins_late_is_told_all_as_additions() -> None:
-    store = Store(text)
+    store = ObjectCache(text)
     put(store, KEY, "u1", "5", "one")
     put(store, OTHER, "u2", "6", "two")
     assert store.additions() == [
-        Change(KEY, "u1", "5", None, "one"),
-        Change(OTHER, "u2", "6", None, "two"),
+        ObjectChange(KEY, "u1", "5", None, "one"),
+        ObjectChange(OTHER, "u2", "6", None, "two"),
     ]
 
 
@@ -142,8 +144,8 @@ class TestIndexes:
     def words(_: ObjectKey, value: str) -> Iterable[str]:
         return value.split()
 
-    def store(self) -> Store[str]:
-        return Store(text, indexes={"words": self.words})
+    def store(self) -> ObjectCache[str]:
+        return ObjectCache(text, indexes={"words": self.words})
 
     def test_objects_are_found_under_each_of_their_words(self) -> None:
         store = self.store()
@@ -172,7 +174,7 @@ class TestIndexes:
             self.store().find("colours", "red")
 
     def test_an_index_that_raises_refuses_the_object(self) -> None:
-        store: Store[str] = Store(text, indexes={"first": lambda _, value: [value.split()[0]]})
+        store: ObjectCache[str] = ObjectCache(text, indexes={"first": lambda _, value: [value.split()[0]]})
         assert store.read(KEY, "u1", "1", b"") is None
         assert store.refused == 1
 
@@ -185,9 +187,9 @@ def test_what_is_not_wanted_is_neither_decoded_nor_kept_nor_reported() -> None:
         read.append(raw)
         return raw.decode()
 
-    store = Store(
+    store = ObjectCache(
         keep, on_refused=lambda key, _: refused.append(key), wanted=lambda key: key.namespace == "shop"
     )
     assert store.read(ObjectKey("attic", "prices"), "u1", "5", b"\xff") is None
-    assert store.read(KEY, "u1", "5", b"one") == Entry("u1", "5", "one")
+    assert store.read(KEY, "u1", "5", b"one") == CacheEntry("u1", "5", "one")
     assert (refused, store.refused, read) == ([], 0, [b"one"])

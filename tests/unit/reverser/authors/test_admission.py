@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.authors.admission import LARGE, AuthorIntake, Bounds, fact_in
-from stoker.reverser.authors.attribution import Authors, Observed
-from stoker.reverser.authors.facts import Fact, blob_name, fact_of
+from stoker.reverser.authors.admission import LARGE, AuthorIntake, IntakeBounds, fact_in
+from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent
+from stoker.reverser.authors.facts import AuthorFact, blob_name, fact_of
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.selection.rules import ChangeOperation
 from stoker.telemetry.metrics import Metrics
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.memory_peak import peak_of
@@ -28,15 +28,15 @@ MAPS = GroupResource("", "configmaps")
 
 class Listener:
     def __init__(self) -> None:
-        self.told: list[Fact] = []
+        self.told: list[AuthorFact] = []
 
-    def tell(self, fact: Fact) -> None:
+    def tell(self, fact: AuthorFact) -> None:
         self.told.append(fact)
 
 
 class Intake:
-    def __init__(self, bounds: Bounds | None = None) -> None:
-        self.authors = Authors()
+    def __init__(self, bounds: IntakeBounds | None = None) -> None:
+        self.authors = AuthorAttribution()
         self.peers = Listener()
         self.metrics = Metrics()
         self.intake = AuthorIntake(
@@ -52,8 +52,10 @@ class Intake:
             task.cancel()
             await asyncio.wait([task])
 
-    def author(self, obj: dict[str, Any], before: str, operation: Operation = Operation.UPDATE) -> str | None:
-        seen = Observed(MAPS, obj["metadata"]["uid"], before, operation, blob_name(obj))
+    def author(
+        self, obj: dict[str, Any], before: str, operation: ChangeOperation = ChangeOperation.UPDATE
+    ) -> str | None:
+        seen = ObservedEvent(MAPS, obj["metadata"]["uid"], before, operation, blob_name(obj))
         found = self.authors.author_of(seen, 0.0)
         return found and found.name
 
@@ -223,8 +225,8 @@ async def test_a_large_object_is_read_beside_the_loop_and_fits_as_well() -> None
         assert it.author(big, "1") == "alice"
 
 
-@pytest.mark.parametrize("bounds", [Bounds(reviews=3), Bounds(size=3 * len(review()) + 50)])
-async def test_a_flood_leaves_doubts_and_never_a_wrong_author(bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [IntakeBounds(reviews=3), IntakeBounds(size=3 * len(review()) + 50)])
+async def test_a_flood_leaves_doubts_and_never_a_wrong_author(bounds: IntakeBounds) -> None:
     """Bob's request is the one that was stored; there was no room for it, and Alice asked for the same."""
     it = Intake(bounds)
     for user in ("alice", "carol", "dave"):
@@ -239,7 +241,7 @@ async def test_a_flood_leaves_doubts_and_never_a_wrong_author(bounds: Bounds) ->
 
 
 async def test_what_waits_is_bounded_however_much_comes() -> None:
-    it = Intake(Bounds(reviews=50, size=1 << 20))
+    it = Intake(IntakeBounds(reviews=50, size=1 << 20))
     for number in range(2000):
         await it.intake.review(change("alice", f"u{number}"))
     assert len(it.intake._waiting) == 50
@@ -253,13 +255,13 @@ async def test_what_waits_is_bounded_however_much_comes() -> None:
 
 
 async def test_a_doubt_about_another_operation_is_none_about_this_one() -> None:
-    it = Intake(Bounds(reviews=1))
+    it = Intake(IntakeBounds(reviews=1))
     await it.intake.review(review())
     await it.intake.review(review("bob", "DELETE", object=None, oldObject=config_map("a", version="1")))
     async with it.reading():
         await it.intake.settle()
     assert it.author(config_map("b"), "1") == "alice"
-    assert it.author(config_map("a"), "1", Operation.DELETE) is None
+    assert it.author(config_map("a"), "1", ChangeOperation.DELETE) is None
 
 
 @pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
@@ -272,7 +274,7 @@ async def test_an_object_that_would_take_too_much_memory_leaves_a_doubt(operatio
         (doubt,) = it.peers.told
         assert doubt.is_doubt
         assert (doubt.uid, doubt.before) == ("u", "1")
-        assert it.author(poisoned, "1", Operation(operation)) is None
+        assert it.author(poisoned, "1", ChangeOperation(operation)) is None
 
 
 def test_reading_a_review_costs_a_few_times_its_size() -> None:
@@ -283,7 +285,7 @@ def test_reading_a_review_costs_a_few_times_its_size() -> None:
     assert peak_of(lambda: fact_in(plain)) < 6 * len(plain)
     for body in (poisoned, hidden):
         assert peak_of(partial(fact_in, body)) < 6 * len(body), "only what a fact names is decoded"
-    assert peak_of(lambda: asyncio.run(AuthorIntake(Authors()).review(hidden))) < 1 << 20
+    assert peak_of(lambda: asyncio.run(AuthorIntake(AuthorAttribution()).review(hidden))) < 1 << 20
 
 
 async def test_a_deletion_a_creation_and_a_scale_are_told_by_the_same_fields() -> None:

@@ -7,38 +7,38 @@ from typing import Any
 import pytest
 
 from stoker.domain.git_objects import blob_of
-from stoker.reverser.authors.attribution import Authors, Observed, with_replicas
-from stoker.reverser.authors.facts import Fact, Replicas, User
+from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent, with_replicas
+from stoker.reverser.authors.facts import AuthorFact, RequestUser, ScaleChange
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.selection.rules import ChangeOperation
 
 KIND = GroupResource("apps", "deployments")
-CREATE, UPDATE, DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE
-ALICE, BOB = User("alice"), User("bob")
+CREATE, UPDATE, DELETE = ChangeOperation.CREATE, ChangeOperation.UPDATE, ChangeOperation.DELETE
+ALICE, BOB = RequestUser("alice"), RequestUser("bob")
 
 
 def fact(
-    user: User = ALICE,
+    user: RequestUser = ALICE,
     *,
     uid: str = "u",
     before: str = "7",
-    operation: Operation = UPDATE,
+    operation: ChangeOperation = UPDATE,
     blob: str = "new",
     kind: GroupResource = KIND,
-    replicas: Replicas | None = None,
-) -> Fact:
-    return Fact(kind, uid, before, operation, user, blob, replicas)
+    replicas: ScaleChange | None = None,
+) -> AuthorFact:
+    return AuthorFact(kind, uid, before, operation, user, blob, replicas)
 
 
 def seen(
-    uid: str = "u", before: str = "7", operation: Operation = UPDATE, blob: str = "new", **more: Any
-) -> Observed:
-    return Observed(KIND, uid, before, operation, blob, **more)
+    uid: str = "u", before: str = "7", operation: ChangeOperation = UPDATE, blob: str = "new", **more: Any
+) -> ObservedEvent:
+    return ObservedEvent(KIND, uid, before, operation, blob, **more)
 
 
-def author(observed: Observed, *facts: Fact) -> User | None:
-    authors = Authors()
+def author(observed: ObservedEvent, *facts: AuthorFact) -> RequestUser | None:
+    authors = AuthorAttribution()
     for each in facts:
         authors.learn(each, 0.0)
     return authors.author_of(observed, 1.0)
@@ -67,7 +67,7 @@ def author(observed: Observed, *facts: Fact) -> User | None:
     ],
 )
 def test_a_fact_fits_the_event_that_it_led_to_and_no_other(
-    observed: Observed, facts: list[Fact], who: User | None
+    observed: ObservedEvent, facts: list[AuthorFact], who: RequestUser | None
 ) -> None:
     for order in (facts, facts[::-1]):
         found = author(observed, *order)
@@ -101,13 +101,13 @@ def deployment(replicas: int, image: str = "a") -> bytes:
     )
 
 
-def scaled(now: bytes, before: bytes, digits: int = 40) -> Observed:
+def scaled(now: bytes, before: bytes, digits: int = 40) -> ObservedEvent:
     return seen(blob=blob_of(now), before_blob=blob_of(before, digits=digits), content=now)
 
 
 @pytest.mark.parametrize("digits", [40, 64])
 def test_scaling_fits_when_nothing_but_the_count_changed(digits: int) -> None:
-    up = fact(blob="", replicas=Replicas(2, 3))
+    up = fact(blob="", replicas=ScaleChange(2, 3))
     assert author(scaled(deployment(3), deployment(2), digits), up) == ALICE
     assert author(scaled(deployment(4), deployment(2), digits), up) is None
     assert author(scaled(deployment(3), deployment(1), digits), up) is None
@@ -130,7 +130,7 @@ def test_another_count_stands_in_the_specs_own_place_only() -> None:
 
 
 def test_a_fact_is_kept_for_a_while_and_not_longer() -> None:
-    authors = Authors(keep=10.0)
+    authors = AuthorAttribution(keep=10.0)
     authors.learn(fact(), 0.0)
     assert authors.author_of(seen(), 10.0) == ALICE
     assert authors.author_of(seen(), 10.1) is None
@@ -138,7 +138,7 @@ def test_a_fact_is_kept_for_a_while_and_not_longer() -> None:
 
 
 def test_the_memory_is_bounded_and_facts_about_one_version_go_together() -> None:
-    authors = Authors(capacity=2)
+    authors = AuthorAttribution(capacity=2)
     authors.learn(fact(uid="a"), 0.0)
     authors.learn(fact(uid="b"), 0.0)
     authors.learn(fact(BOB, uid="a"), 0.0)
@@ -150,7 +150,7 @@ def test_the_memory_is_bounded_and_facts_about_one_version_go_together() -> None
 
 
 def test_too_many_requests_for_one_version_make_its_author_unknown() -> None:
-    authors = Authors()
+    authors = AuthorAttribution()
     authors.learn(fact(), 0.0)
     for n in range(1000):
         authors.learn(fact(blob=str(n)), 0.0)
@@ -159,7 +159,7 @@ def test_too_many_requests_for_one_version_make_its_author_unknown() -> None:
 
 
 def test_a_late_fact_still_helps_while_nobody_has_asked() -> None:
-    authors = Authors()
+    authors = AuthorAttribution()
     assert authors.author_of(seen(), 0.0) is None
     authors.learn(fact(), 0.5)
     assert authors.author_of(seen(), 1.0) == ALICE

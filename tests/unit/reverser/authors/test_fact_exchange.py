@@ -19,22 +19,22 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import blob_of
 from stoker.http_server.review_server import ReviewServer
-from stoker.http_server.tls.certificate_authority import Material, new_material
-from stoker.http_server.tls.mutual import Mutual
-from stoker.reverser.authors.attribution import Authors, Observed
-from stoker.reverser.authors.fact_exchange import Peers, resolving
-from stoker.reverser.authors.facts import Fact, Replicas, User
+from stoker.http_server.tls.certificate_authority import TlsMaterial, new_material
+from stoker.http_server.tls.mutual import MutualTls
+from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent
+from stoker.reverser.authors.fact_exchange import ReplicaPeers, resolving
+from stoker.reverser.authors.facts import AuthorFact, RequestUser, ScaleChange
 from stoker.reverser.authors.replica_link import (
     BATCH,
     MAX_WAITING,
     MAX_WAITING_BYTES,
     TOO_OLD,
-    Link,
-    Peer,
-    Waiting,
+    PendingFact,
+    ReplicaAddress,
+    ReplicaLink,
 )
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.selection.rules import ChangeOperation
 from stoker.telemetry.metrics import Metrics
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
@@ -44,27 +44,29 @@ OURS = new_material((NAME,), datetime.now(UTC), timedelta(days=2), timedelta(day
 MAPS = GroupResource("", "configmaps")
 
 
-def fact(number: int = 0, user: str = "alice") -> Fact:
-    return Fact(MAPS, f"uid-{number}", "1", Operation.UPDATE, User(user, "7", ("dev",)), blob_of(b"b"))
+def fact(number: int = 0, user: str = "alice") -> AuthorFact:
+    return AuthorFact(
+        MAPS, f"uid-{number}", "1", ChangeOperation.UPDATE, RequestUser(user, "7", ("dev",)), blob_of(b"b")
+    )
 
 
 class Replica:
     """One of several, on a port of its own; `others` is what the name of the Service leads to."""
 
-    def __init__(self, others: Iterable[Peer] = (), material: Material = OURS) -> None:
+    def __init__(self, others: Iterable[ReplicaAddress] = (), material: TlsMaterial = OURS) -> None:
         self.named = set(others)
-        self.authors = Authors()
+        self.authors = AuthorAttribution()
         self.metrics = Metrics()
-        self.mutual = Mutual(NAME)
+        self.mutual = MutualTls(NAME)
         self.mutual.use(material.chain, material.key, material.bundle)
         self.started: list[asyncio.Task[None]] = []
-        self.peers: Peers
+        self.peers: ReplicaPeers
         self.server: ReviewServer
 
-    async def resolve(self) -> list[Peer]:
+    async def resolve(self) -> list[ReplicaAddress]:
         return sorted(self.named)
 
-    async def start(self, *, port: int = 0, speaks: bool = True) -> Peer:
+    async def start(self, *, port: int = 0, speaks: bool = True) -> ReplicaAddress:
         """Listen, and look for the others."""
 
         async def heard(body: bytes) -> bytes:
@@ -75,8 +77,8 @@ class Replica:
         )
         self.started.append(asyncio.create_task(self.server.run()))
         await eventually_async(lambda: self.server.port, 10, "it listens")
-        here = Peer("127.0.0.1", self.server.port or 0)
-        self.peers = Peers(
+        here = ReplicaAddress("127.0.0.1", self.server.port or 0)
+        self.peers = ReplicaPeers(
             self.authors,
             self.mutual,
             self.resolve,
@@ -94,7 +96,7 @@ class Replica:
         self.started.clear()
 
     def knows(self, number: int) -> bool:
-        seen = Observed(MAPS, f"uid-{number}", "1", Operation.UPDATE, blob_of(b"b"))
+        seen = ObservedEvent(MAPS, f"uid-{number}", "1", ChangeOperation.UPDATE, blob_of(b"b"))
         return self.authors.author_of(seen, asyncio.get_running_loop().time()) is not None
 
 
@@ -205,7 +207,7 @@ async def test_the_name_may_lead_nowhere_for_a_while(replicas: list[Replica]) ->
     await old.start(speaks=False)
     await eventually_async(lambda: old.peers.reached, 20, "it is reached")
 
-    async def fails() -> list[Peer]:
+    async def fails() -> list[ReplicaAddress]:
         raise OSError("no such name")
 
     old.peers._resolve = fails
@@ -217,25 +219,25 @@ async def test_the_name_may_lead_nowhere_for_a_while(replicas: list[Replica]) ->
 
 async def test_names_are_looked_up_with_the_port_of_all_or_one_of_their_own() -> None:
     found = await resolving(("localhost", "127.0.0.1:7"), 9444)()
-    assert Peer("127.0.0.1", 7) in found
+    assert ReplicaAddress("127.0.0.1", 7) in found
     assert {each.port for each in found} == {7, 9444}
 
 
-def link(clock: Clock, counts: Counter[str]) -> Link:
-    return Link(Peer("127.0.0.1", 1), Mutual(NAME), clock, counts)
+def link(clock: Clock, counts: Counter[str]) -> ReplicaLink:
+    return ReplicaLink(ReplicaAddress("127.0.0.1", 1), MutualTls(NAME), clock, counts)
 
 
 async def test_a_queue_is_bounded_by_number_and_by_size_and_loses_the_oldest() -> None:
     counts: Counter[str] = Counter()
     queue = link(ManualClock(), counts)
     for number in range(MAX_WAITING + 10):
-        queue.tell(Waiting(0.0, b"%d" % number))
+        queue.tell(PendingFact(0.0, b"%d" % number))
     assert len(queue) == MAX_WAITING
     assert counts["overflow"] == 10
     assert queue._next()[0].data == b"10"
     heavy = link(ManualClock(), counts)
     for _ in range(10):
-        heavy.tell(Waiting(0.0, b"x" * (MAX_WAITING_BYTES // 4)))
+        heavy.tell(PendingFact(0.0, b"x" * (MAX_WAITING_BYTES // 4)))
     assert len(heavy) == 4
     assert heavy._size == MAX_WAITING_BYTES
 
@@ -243,9 +245,9 @@ async def test_a_queue_is_bounded_by_number_and_by_size_and_loses_the_oldest() -
 async def test_what_is_too_old_is_not_sent() -> None:
     clock, counts = ManualClock(), Counter[str]()
     queue = link(clock, counts)
-    queue.tell(Waiting(clock.monotonic(), b"old"))
+    queue.tell(PendingFact(clock.monotonic(), b"old"))
     await clock.advance(TOO_OLD + 1)
-    queue.tell(Waiting(clock.monotonic(), b"new"))
+    queue.tell(PendingFact(clock.monotonic(), b"new"))
     assert [each.data for each in queue._next()] == [b"new"]
     assert counts["late"] == 1
 
@@ -261,7 +263,7 @@ def test_a_queue_keeps_order_and_loses_nothing_but_the_oldest(steps: list[tuple[
         if what == "tell":
             for _ in range(count):
                 number += 1
-                queue.tell(Waiting(0.0, b"%d" % number))
+                queue.tell(PendingFact(0.0, b"%d" % number))
                 model.append(b"%d" % number)
             continue
         batch = queue._next()
@@ -277,15 +279,15 @@ def test_a_queue_keeps_order_and_loses_nothing_but_the_oldest(steps: list[tuple[
 
 
 def test_facts_are_on_the_wire_what_they_are_in_memory() -> None:
-    for each in (fact(), fact()._replace(blob="", replicas=Replicas(1, 3)), fact()._replace(blob="")):
-        assert msgspec.json.decode(msgspec.json.encode(each, enc_hook=str), type=Fact) == each
+    for each in (fact(), fact()._replace(blob="", replicas=ScaleChange(1, 3)), fact()._replace(blob="")):
+        assert msgspec.json.decode(msgspec.json.encode(each, enc_hook=str), type=AuthorFact) == each
 
 
-def peers(authors: Authors) -> Peers:
-    async def nobody() -> list[Peer]:
+def peers(authors: AuthorAttribution) -> ReplicaPeers:
+    async def nobody() -> list[ReplicaAddress]:
         return []
 
-    return Peers(authors, Mutual(NAME), nobody, instance="me", clock=ManualClock())
+    return ReplicaPeers(authors, MutualTls(NAME), nobody, instance="me", clock=ManualClock())
 
 
 @pytest.mark.parametrize(
@@ -294,11 +296,11 @@ def peers(authors: Authors) -> Peers:
 )
 async def test_what_is_no_batch_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidValue, match="no batch of facts"):
-        await peers(Authors()).heard(body)
+        await peers(AuthorAttribution()).heard(body)
 
 
 async def test_facts_of_a_size_that_no_replica_makes_are_left_out() -> None:
-    authors = Authors()
+    authors = AuthorAttribution()
     user = fact().user
     wrong = [
         fact(1)._replace(user=user._replace(name="x" * 2000)),
@@ -319,7 +321,7 @@ async def test_facts_of_a_size_that_no_replica_makes_are_left_out() -> None:
     "address", ["", "nowhere", "host:80", "127.0.0.1:0", "127.0.0.1:99999", ":80", "x" * 9999]
 )
 async def test_a_greeting_from_nowhere_makes_no_peer(address: str) -> None:
-    ours = peers(Authors())
+    ours = peers(AuthorAttribution())
     await ours.heard(msgspec.json.encode({"instance": "other", "address": address}))
     await ours.heard(msgspec.json.encode({"instance": "me", "address": "127.0.0.1:80"}))
     assert ours._heard == {}
@@ -329,7 +331,7 @@ async def test_a_greeting_from_nowhere_makes_no_peer(address: str) -> None:
 def test_any_bytes_of_a_peer_are_an_answer_or_a_sentence(body: bytes) -> None:
     async def hear() -> None:
         with contextlib.suppress(InvalidValue):
-            found: dict[str, Any] = json.loads(await peers(Authors()).heard(body))
+            found: dict[str, Any] = json.loads(await peers(AuthorAttribution()).heard(body))
             assert found == {"instance": "me"}
 
     asyncio.run(hear())

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from stoker.reverser.authors.facts import Fact, Replicas, User, blob_name, fact_of
+from stoker.reverser.authors.facts import AuthorFact, RequestUser, ScaleChange, blob_name, fact_of
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
+from stoker.reverser.selection.rules import ChangeOperation
 
 DEPLOYMENTS = GroupResource("apps", "deployments")
 ALICE = {"username": "alice", "uid": "7", "groups": ["dev", "system:authenticated"], "extra": {"x": ["y"]}}
-USER = User("alice", "7", ("dev", "system:authenticated"))
+USER = RequestUser("alice", "7", ("dev", "system:authenticated"))
 
 
 def deployment(version: str = "", image: str = "a") -> dict[str, Any]:
@@ -36,18 +36,20 @@ def request(operation: str, new: Any = None, old: Any = None, **more: Any) -> di
 
 def test_a_creation_has_a_uid_and_no_version() -> None:
     fact = fact_of(request("CREATE", deployment()))
-    assert fact == Fact(DEPLOYMENTS, "u", "", Operation.CREATE, USER, blob_name(deployment()))
+    assert fact == AuthorFact(DEPLOYMENTS, "u", "", ChangeOperation.CREATE, USER, blob_name(deployment()))
 
 
 def test_an_update_carries_the_version_before_and_the_state_after() -> None:
     fact = fact_of(request("UPDATE", deployment("8", "b"), deployment("7")))
-    assert fact == Fact(DEPLOYMENTS, "u", "7", Operation.UPDATE, USER, blob_name(deployment(image="b")))
+    assert fact == AuthorFact(
+        DEPLOYMENTS, "u", "7", ChangeOperation.UPDATE, USER, blob_name(deployment(image="b"))
+    )
 
 
 @pytest.mark.parametrize("name", ["web", ""])
 def test_a_deletion_is_known_by_its_object_also_where_a_collection_is_deleted(name: str) -> None:
     fact = fact_of(request("DELETE", None, deployment("7"), name=name))
-    assert fact == Fact(DEPLOYMENTS, "u", "7", Operation.DELETE, USER, blob_name(deployment()))
+    assert fact == AuthorFact(DEPLOYMENTS, "u", "7", ChangeOperation.DELETE, USER, blob_name(deployment()))
 
 
 def test_a_deletion_of_what_is_going_already_is_nobodys() -> None:
@@ -58,7 +60,7 @@ def test_a_deletion_of_what_is_going_already_is_nobodys() -> None:
 
 def test_scaling_carries_the_counts() -> None:
     fact = fact_of(request("UPDATE", scale("7", 3), scale("7", None), subResource="scale"))
-    assert fact == Fact(DEPLOYMENTS, "u", "7", Operation.UPDATE, USER, "", Replicas(0, 3))
+    assert fact == AuthorFact(DEPLOYMENTS, "u", "7", ChangeOperation.UPDATE, USER, "", ScaleChange(0, 3))
 
 
 def test_a_kind_of_the_core_has_an_empty_group() -> None:

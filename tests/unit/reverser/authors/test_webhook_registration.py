@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.served_kinds import KindCatalog
 from stoker.reverser.authors import webhook_registration
 from stoker.reverser.authors.webhook_registration import WEBHOOK
-from stoker.reverser.authors.webhook_rules import Asked, webhook
+from stoker.reverser.authors.webhook_rules import ReviewedKind, webhook
 from stoker.reverser.selection.selection import select
 
-NONE = select((), Catalog(()))
+NONE = select((), KindCatalog(()))
 
 
-def stored(fields: dict[str, object]) -> webhook_registration._Found:
+def stored(fields: dict[str, object]) -> webhook_registration._FoundWebhook:
     """As the API server gives it back: it keeps no list that is empty."""
     kept = {key: value for key, value in fields.items() if value}
-    return webhook_registration._Found(
-        "uid", msgspec.convert({"name": WEBHOOK, **kept}, webhook_registration._Webhook)
+    return webhook_registration._FoundWebhook(
+        "uid", msgspec.convert({"name": WEBHOOK, **kept}, webhook_registration._CaptureWebhook)
     )
 
 
@@ -28,6 +28,6 @@ def test_a_webhook_without_rules_is_written_once() -> None:
 
 def test_a_webhook_whose_rules_are_others_is_written() -> None:
     nothing = webhook((), NONE, "us")
-    maps = webhook((Asked("", "v1", "configmaps", "Namespaced", ("CREATE",)),), NONE, "us")
+    maps = webhook((ReviewedKind("", "v1", "configmaps", "Namespaced", ("CREATE",)),), NONE, "us")
     assert webhook_registration._differs(stored(nothing), maps)
     assert webhook_registration._differs(stored(maps), nothing)

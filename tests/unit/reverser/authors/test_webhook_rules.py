@@ -8,29 +8,29 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog, ServedResource, prefer_first
 from stoker.reverser.authors.webhook_rules import (
     CONDITIONS,
     MAX_EXPRESSION,
-    Asked,
+    ReviewedKind,
     asked_in,
     asked_of,
     webhook,
 )
-from stoker.reverser.selection.rules import DestinationRef, Rule, preset_rules, rules_of
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule, preset_rules, rules_of
 from stoker.reverser.selection.selection import Selection, select
 
 VERBS = frozenset({"get", "list", "watch"})
 CHANGES = ("CREATE", "UPDATE", "DELETE")
 
 
-def served(group: str, version: str, plural: str, *below: str, namespaced: bool = True) -> Served:
-    resource = Resource(group, version, plural, plural.title(), namespaced=namespaced)
-    return Served(resource, VERBS, frozenset(below))
+def served(group: str, version: str, plural: str, *below: str, namespaced: bool = True) -> ServedResource:
+    resource = ApiResource(group, version, plural, plural.title(), namespaced=namespaced)
+    return ServedResource(resource, VERBS, frozenset(below))
 
 
-CATALOG = Catalog(
+CATALOG = KindCatalog(
     tuple(
         prefer_first(
             [
@@ -47,7 +47,7 @@ CATALOG = Catalog(
 )
 
 
-def watch_rule(namespace: str, *resources: str, **more: Any) -> tuple[Rule, ...]:
+def watch_rule(namespace: str, *resources: str, **more: Any) -> tuple[SelectionRule, ...]:
     spec = {"destinationRef": {"name": "d"}, "rules": [{"resources": list(resources), **more}]}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "WatchRule"}
     return rules_of(
@@ -55,22 +55,22 @@ def watch_rule(namespace: str, *resources: str, **more: Any) -> tuple[Rule, ...]
     )
 
 
-def cluster_rule(scope: str, *resources: str, **more: Any) -> tuple[Rule, ...]:
+def cluster_rule(scope: str, *resources: str, **more: Any) -> tuple[SelectionRule, ...]:
     rule = {"resources": list(resources), "scope": scope, **more}
     spec = {"destinationRef": {"name": "d", "namespace": "n"}, "rules": [rule]}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "ClusterWatchRule"}
     return rules_of(msgspec.convert({**head, "metadata": {"name": "c"}, "spec": spec}, ClusterWatchRule))
 
 
-def selected(*rules: Rule, **more: Any) -> Selection:
+def selected(*rules: SelectionRule, **more: Any) -> Selection:
     return select(rules, CATALOG, **more)
 
 
-def asked(*rules: Rule) -> set[Asked]:
+def asked(*rules: SelectionRule) -> set[ReviewedKind]:
     return set(asked_of(selected(*rules), CATALOG))
 
 
-def conditions(*rules: Rule, own_user: str = "me") -> dict[str, str]:
+def conditions(*rules: SelectionRule, own_user: str = "me") -> dict[str, str]:
     selection = selected(*rules)
     found = webhook(asked_of(selection, CATALOG), selection, own_user)["matchConditions"]
     return {each["name"]: each["expression"] for each in found}
@@ -80,36 +80,38 @@ def conditions(*rules: Rule, own_user: str = "me") -> dict[str, str]:
     ("rules", "wanted"),
     [
         ((), set()),
-        (watch_rule("a", "configmaps"), {Asked("", "v1", "configmaps", "Namespaced", CHANGES)}),
+        (watch_rule("a", "configmaps"), {ReviewedKind("", "v1", "configmaps", "Namespaced", CHANGES)}),
         (
             watch_rule("a", "deployments.apps"),
             {
-                Asked("apps", "v1", "deployments", "Namespaced", CHANGES),
-                Asked("apps", "v1", "deployments/scale", "Namespaced", ("UPDATE",)),
+                ReviewedKind("apps", "v1", "deployments", "Namespaced", CHANGES),
+                ReviewedKind("apps", "v1", "deployments/scale", "Namespaced", ("UPDATE",)),
             },
         ),
         (
             cluster_rule("Cluster", "clusterroles"),
-            {Asked("rbac.authorization.k8s.io", "v1", "clusterroles", "Cluster", CHANGES)},
+            {ReviewedKind("rbac.authorization.k8s.io", "v1", "clusterroles", "Cluster", CHANGES)},
         ),
         (
             watch_rule("a", "configmaps", operations=["CREATE"]),
-            {Asked("", "v1", "configmaps", "Namespaced", ("CREATE", "UPDATE"))},
+            {ReviewedKind("", "v1", "configmaps", "Namespaced", ("CREATE", "UPDATE"))},
         ),
         (
             watch_rule("a", "deployments", operations=["DELETE"]),
-            {Asked("apps", "v1", "deployments", "Namespaced", ("DELETE",))},
+            {ReviewedKind("apps", "v1", "deployments", "Namespaced", ("DELETE",))},
         ),
         (
             watch_rule("a", "configmaps", operations=["DELETE"])
             + watch_rule("b", "configmaps", operations=["UPDATE"]),
-            {Asked("", "v1", "configmaps", "Namespaced", CHANGES)},
+            {ReviewedKind("", "v1", "configmaps", "Namespaced", CHANGES)},
         ),
         (watch_rule("a", "*"), set()),
         (watch_rule("a", "pods", "leases.coordination.k8s.io", "events", "jobs.batch"), set()),
     ],
 )
-def test_every_selected_kind_is_asked_about_and_no_other(rules: tuple[Rule, ...], wanted: set[Asked]) -> None:
+def test_every_selected_kind_is_asked_about_and_no_other(
+    rules: tuple[SelectionRule, ...], wanted: set[ReviewedKind]
+) -> None:
     assert asked(*rules) == wanted
 
 

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.encryption.age import PIECE, Recipient, armored, encrypted
+from stoker.reverser.encryption.age import PIECE, AgeRecipient, armored, encrypted
 
 IDENTITY = pyrage.x25519.Identity.from_str(
     "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX"
@@ -24,19 +24,19 @@ PUBLIC = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 )
 def test_another_implementation_opens_it(size: int) -> None:
     plain = bytes(number % 251 for number in range(size))
-    sealed = encrypted(plain, Recipient.of(PUBLIC))
+    sealed = encrypted(plain, AgeRecipient.of(PUBLIC))
     assert pyrage.decrypt(sealed, [IDENTITY]) == plain
     assert pyrage.decrypt(armored(sealed).encode(), [IDENTITY]) == plain
 
 
 def test_nobody_else_opens_it() -> None:
-    sealed = encrypted(b"hunter2", Recipient.of(PUBLIC))
+    sealed = encrypted(b"hunter2", AgeRecipient.of(PUBLIC))
     with pytest.raises(pyrage.DecryptError):
         pyrage.decrypt(sealed, [pyrage.x25519.Identity.generate()])
 
 
 def test_what_was_touched_is_not_opened() -> None:
-    sealed = encrypted(b"x" * (PIECE + 1), Recipient.of(PUBLIC))
+    sealed = encrypted(b"x" * (PIECE + 1), AgeRecipient.of(PUBLIC))
     for at in (30, 80, 150, 200, len(sealed) - 1):
         touched = bytearray(sealed)
         touched[at] ^= 1
@@ -47,7 +47,7 @@ def test_what_was_touched_is_not_opened() -> None:
 
 
 def test_no_two_files_are_alike() -> None:
-    recipient = Recipient.of(PUBLIC)
+    recipient = AgeRecipient.of(PUBLIC)
     one, other = (encrypted(b"same", recipient) for _ in range(2))
     assert one != other
     assert one[-20:] != other[-20:]
@@ -62,7 +62,7 @@ def test_the_key_of_a_file_and_its_nonce_are_made_for_it_alone(monkeypatch: pyte
         return made[-1]
 
     monkeypatch.setattr(os, "urandom", noted)
-    sealed = encrypted(b"same", Recipient.of(PUBLIC))
+    sealed = encrypted(b"same", AgeRecipient.of(PUBLIC))
     file_key, nonce = made
     assert len(file_key) == len(nonce) == 16
     header, _, rest = sealed.partition(b"--- ")
@@ -82,7 +82,7 @@ def derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
 def test_every_public_key_is_read_as_the_other_implementation_spells_it() -> None:
     for _ in range(50):
         identity = pyrage.x25519.Identity.generate()
-        recipient = Recipient.of(str(identity.to_public()))
+        recipient = AgeRecipient.of(str(identity.to_public()))
         assert pyrage.decrypt(encrypted(b"x", recipient), [identity]) == b"x"
 
 
@@ -104,17 +104,17 @@ def test_every_public_key_is_read_as_the_other_implementation_spells_it() -> Non
 )  # fmt: skip
 def test_what_is_no_recipient_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why) as caught:
-        Recipient.of(text)
+        AgeRecipient.of(text)
     assert "AGE-SECRET" not in caught.value.message.upper()
 
 
 def test_a_key_of_small_order_is_refused() -> None:
     with pytest.raises(InvalidValue, match="everybody could decrypt"):
-        Recipient.of(_spelt(bytes(32)))
+        AgeRecipient.of(_spelt(bytes(32)))
     with pytest.raises(InvalidValue, match="everybody could decrypt"):
-        Recipient.of(_spelt(bytes([1, *bytes(31)])))
+        AgeRecipient.of(_spelt(bytes([1, *bytes(31)])))
     with pytest.raises(InvalidValue, match="32 bytes"):
-        Recipient.of(_spelt(b"\x09" * 31))
+        AgeRecipient.of(_spelt(b"\x09" * 31))
 
 
 def _spelt(key: bytes) -> str:

@@ -15,8 +15,14 @@ from stoker.domain.secrets import Secret
 from stoker.git.commit.types import FileEdit
 from stoker.reverser.encryption.digests import NEWEST, DigestKeys
 from stoker.reverser.encryption.sealer import SopsSealer
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.manifest.secret_policy import DIGEST_KEYS, Kept, SecretPolicy, Withheld, content_of
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.manifest.secret_policy import (
+    DIGEST_KEYS,
+    SecretPolicy,
+    UnchangedSecret,
+    WithheldSecret,
+    content_of,
+)
 from stoker_testkit.services.sops_decrypt import opened
 
 BASE = "clusters/prod"
@@ -63,7 +69,7 @@ class Repository:
     def write(self, sealer: SopsSealer, plain: dict[str, Any], path: str = PATH) -> bool:
         """Whether something had to be written."""
         content = sealer.sealed(path, plain)
-        if isinstance(content, Kept):
+        if isinstance(content, UnchangedSecret):
             assert content.blob == self.blob(path)
             return False
         self.commit(sealer, FileEdit(path, content))
@@ -158,10 +164,12 @@ def test_old_keys_are_all_that_the_secret_has_besides() -> None:
 
 
 def test_the_keys_themselves_are_never_written() -> None:
-    key = ObjectKey("", "v1", "secrets", "shop", "db")
+    key = ManifestKey("", "v1", "secrets", "shop", "db")
     keys = {**secret(), "type": DIGEST_KEYS}
     for policy in SecretPolicy:
-        assert isinstance(content_of(keys, key, PATH, policy=policy, sealer=Repository().sealer()), Withheld)
+        assert isinstance(
+            content_of(keys, key, PATH, policy=policy, sealer=Repository().sealer()), WithheldSecret
+        )
 
 
 def test_what_was_sealed_and_not_taken_on_is_sealed_again() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.encryption.age import Recipient
+from stoker.reverser.encryption.age import AgeRecipient
 from stoker.reverser.encryption.sops import sealed_document
 from stoker_testkit.services.sops_decrypt import NotOpened, opened
 
@@ -34,8 +34,8 @@ SECRET: dict[str, Any] = {
 }
 
 
-def recipients(*identities: Any) -> list[Recipient]:
-    return [Recipient.of(str(each.to_public())) for each in identities]
+def recipients(*identities: Any) -> list[AgeRecipient]:
+    return [AgeRecipient.of(str(each.to_public())) for each in identities]
 
 
 def test_sops_opens_it_as_what_it_was() -> None:

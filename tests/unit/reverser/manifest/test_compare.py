@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stoker.reverser.manifest.compare import describes, same_values
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.manifest.render import rendered
 
-KEY = ObjectKey("", "v1", "configmaps", "shop", "prices")
+KEY = ManifestKey("", "v1", "configmaps", "shop", "prices")
 OURS = rendered(
     {
         "apiVersion": "v1",

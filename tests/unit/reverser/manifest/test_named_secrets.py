@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.api.registry import KINDS, Kind
+from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.reverser.manifest.named_secrets import (
     ALL_FOR_NOW,
     EVERYWHERE,
@@ -16,11 +16,11 @@ from stoker.reverser.manifest.named_secrets import (
     secrets_named_by,
     why_undecided,
 )
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.manifest.secret_policy import SecretPolicy, Withheld, content_of
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.manifest.secret_policy import SecretPolicy, WithheldSecret, content_of
 
 
-def kind(name: str) -> Kind:
+def kind(name: str) -> CustomResourceKind:
     return next(one for one in KINDS if one.name == name)
 
 
@@ -66,8 +66,8 @@ def test_what_the_product_made_is_written_under_no_policy(
 ) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": "aGlkZGVu"}}
     assert is_ours(secret)
-    key = ObjectKey("", "v1", "secrets", "plant", "minted")
-    assert isinstance(content_of(secret, key, "p.yaml", policy=policy), Withheld)
+    key = ManifestKey("", "v1", "secrets", "plant", "minted")
+    assert isinstance(content_of(secret, key, "p.yaml", policy=policy), WithheldSecret)
 
 
 def test_a_secret_of_other_people_is_not_ours() -> None:

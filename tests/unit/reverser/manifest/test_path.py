@@ -6,7 +6,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import MAX_PART_BYTES
-from stoker.reverser.manifest.path import ObjectKey, place, placed
+from stoker.reverser.manifest.path import ManifestKey, place, placed
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -14,36 +14,36 @@ RBAC = "rbac.authorization.k8s.io"
 @pytest.mark.parametrize(
     ("key", "path"),
     [
-        (ObjectKey("apps", "v1", "deployments", "shop", "web"), "apps/v1/deployments/shop/web.yaml"),
-        (ObjectKey("", "v1", "services", "shop", "api"), "core/v1/services/shop/api.yaml"),
-        (ObjectKey(RBAC, "v1", "clusterroles", "", "viewer"), f"{RBAC}/v1/clusterroles/viewer.yaml"),
+        (ManifestKey("apps", "v1", "deployments", "shop", "web"), "apps/v1/deployments/shop/web.yaml"),
+        (ManifestKey("", "v1", "services", "shop", "api"), "core/v1/services/shop/api.yaml"),
+        (ManifestKey(RBAC, "v1", "clusterroles", "", "viewer"), f"{RBAC}/v1/clusterroles/viewer.yaml"),
         (
-            ObjectKey(RBAC, "v1", "clusterroles", "", "system:node"),
+            ManifestKey(RBAC, "v1", "clusterroles", "", "system:node"),
             f"{RBAC}/v1/clusterroles/system%3anode.yaml",
         ),
-        (ObjectKey(RBAC, "v1", "roles", "a", "Admin"), f"{RBAC}/v1/roles/a/%41dmin.yaml"),
-        (ObjectKey(RBAC, "v1", "roles", "a", "a b\\c\n"), f"{RBAC}/v1/roles/a/a%20b%5cc%0a.yaml"),
-        (ObjectKey(RBAC, "v1", "roles", "a", "é"), f"{RBAC}/v1/roles/a/%c3%a9.yaml"),
-        (ObjectKey(RBAC, "v1", "roles", "a", ".git"), f"{RBAC}/v1/roles/a/%2egit.yaml"),
-        (ObjectKey(RBAC, "v1", "roles", "a", "x."), f"{RBAC}/v1/roles/a/x%2e.yaml"),
-        (ObjectKey("", "v1", "configmaps", "aux", "com1"), "core/v1/configmaps/%61ux/%63om1.yaml"),
-        (ObjectKey("", "v1", "configmaps", "a", "nul.x"), "core/v1/configmaps/a/%6eul.x.yaml"),
-        (ObjectKey("", "v1", "configmaps", "a", "console"), "core/v1/configmaps/a/console.yaml"),
-        (ObjectKey("core", "v1", "things", "a", "x"), "%63ore/v1/things/a/x.yaml"),
+        (ManifestKey(RBAC, "v1", "roles", "a", "Admin"), f"{RBAC}/v1/roles/a/%41dmin.yaml"),
+        (ManifestKey(RBAC, "v1", "roles", "a", "a b\\c\n"), f"{RBAC}/v1/roles/a/a%20b%5cc%0a.yaml"),
+        (ManifestKey(RBAC, "v1", "roles", "a", "é"), f"{RBAC}/v1/roles/a/%c3%a9.yaml"),
+        (ManifestKey(RBAC, "v1", "roles", "a", ".git"), f"{RBAC}/v1/roles/a/%2egit.yaml"),
+        (ManifestKey(RBAC, "v1", "roles", "a", "x."), f"{RBAC}/v1/roles/a/x%2e.yaml"),
+        (ManifestKey("", "v1", "configmaps", "aux", "com1"), "core/v1/configmaps/%61ux/%63om1.yaml"),
+        (ManifestKey("", "v1", "configmaps", "a", "nul.x"), "core/v1/configmaps/a/%6eul.x.yaml"),
+        (ManifestKey("", "v1", "configmaps", "a", "console"), "core/v1/configmaps/a/console.yaml"),
+        (ManifestKey("core", "v1", "things", "a", "x"), "%63ore/v1/things/a/x.yaml"),
         (
-            ObjectKey("", "v1", "configmaps", "a", "kube-root-ca.crt"),
+            ManifestKey("", "v1", "configmaps", "a", "kube-root-ca.crt"),
             "core/v1/configmaps/a/kube-root-ca.crt.yaml",
         ),
     ],
 )
-def test_an_object_has_its_path(key: ObjectKey, path: str) -> None:
+def test_an_object_has_its_path(key: ManifestKey, path: str) -> None:
     assert place(key, "clusters/prod") == f"clusters/prod/{path}"
     assert place(key, "") == path
     assert placed(f"clusters/prod/{path}", "clusters/prod") == key
 
 
 def test_a_name_of_253_characters_fits_into_folders() -> None:
-    key = ObjectKey("", "v1", "configmaps", "a", "x" * 253)
+    key = ManifestKey("", "v1", "configmaps", "a", "x" * 253)
     path = place(key, "base")
     assert path == f"base/core/v1/configmaps/a/{'x' * 200}+/+{'x' * 53}.yaml"
     assert placed(path, "base") == key
@@ -51,7 +51,7 @@ def test_a_name_of_253_characters_fits_into_folders() -> None:
 
 def test_no_part_of_a_path_is_longer_than_a_file_name_may_be() -> None:
     for name in ("é" * 300, "x" * 1000, "%" * 400, "A" * 500):
-        key = ObjectKey(RBAC, "v1", "clusterroles", "", name)
+        key = ManifestKey(RBAC, "v1", "clusterroles", "", name)
         path = place(key, "b")
         assert max(len(part.encode()) for part in path.split("/")) <= MAX_PART_BYTES
         assert placed(path, "b") == key
@@ -60,7 +60,7 @@ def test_no_part_of_a_path_is_longer_than_a_file_name_may_be() -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "\ud800", "é" * 1400])
 def test_a_name_that_can_have_no_file_is_refused(name: str) -> None:
     with pytest.raises(InvalidValue):
-        place(ObjectKey(RBAC, "v1", "clusterroles", "", name), "b")
+        place(ManifestKey(RBAC, "v1", "clusterroles", "", name), "b")
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.manifest.path import LONGEST_PART, ObjectKey, place, placed
+from stoker.reverser.manifest.path import LONGEST_PART, ManifestKey, place, placed
 
 
-def key(name: str) -> ObjectKey:
-    return ObjectKey("", "v1", "configmaps", "shop", name)
+def key(name: str) -> ManifestKey:
+    return ManifestKey("", "v1", "configmaps", "shop", name)
 
 
 @pytest.mark.parametrize(("length", "parts"), [(LONGEST_PART, 5), (LONGEST_PART + 1, 6)])
@@ -27,5 +27,5 @@ def test_an_escape_is_never_cut_in_two(before: int) -> None:
 
 
 def test_the_api_version_has_its_group_unless_it_is_the_core() -> None:
-    assert ObjectKey("apps", "v1", "deployments", "shop", "web").api_version == "apps/v1"
+    assert ManifestKey("apps", "v1", "deployments", "shop", "web").api_version == "apps/v1"
     assert key("web").api_version == "v1"

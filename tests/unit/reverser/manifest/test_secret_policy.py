@@ -10,11 +10,11 @@ import pytest
 from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.errors import Stalled
 from stoker.reverser.manifest.named_secrets import SecretRef
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.manifest.sanitize import LAST_APPLIED
-from stoker.reverser.manifest.secret_policy import SecretPolicy, Withheld, content_of, own_secrets
+from stoker.reverser.manifest.secret_policy import SecretPolicy, WithheldSecret, content_of, own_secrets
 
-KEY = ObjectKey("", "v1", "secrets", "shop", "db")
+KEY = ManifestKey("", "v1", "secrets", "shop", "db")
 PASSWORD = "aHVudGVyMg=="
 SECRET: dict[str, Any] = {
     "apiVersion": "v1",
@@ -66,7 +66,7 @@ def test_redact_leaves_the_values_out_and_names_the_keys() -> None:
 
 def test_exclude_writes_nothing() -> None:
     held = content_of(SECRET, KEY, "p", policy=SecretPolicy.EXCLUDE)
-    assert held == Withheld("the destination's secretPolicy is Exclude")
+    assert held == WithheldSecret("the destination's secretPolicy is Exclude")
 
 
 def test_encrypt_hands_the_sanitized_secret_over_and_fails_closed() -> None:
@@ -100,7 +100,7 @@ def test_some_secrets_are_written_under_no_policy(
     obj = {**SECRET, "type": kind}
     key = KEY._replace(name=name)
     sealing = Sealing()
-    assert content_of(obj, key, "p", policy=policy, own=own, sealer=sealing) == Withheld(why)
+    assert content_of(obj, key, "p", policy=policy, own=own, sealer=sealing) == WithheldSecret(why)
     assert not sealing.given
 
 
@@ -111,7 +111,7 @@ def test_only_the_secrets_in_the_namespace_of_the_repository_are_its_own() -> No
 
 
 def test_a_kind_of_another_group_that_is_called_secrets_is_not_a_secret() -> None:
-    key = ObjectKey("example.com", "v1", "secrets", "shop", "db")
+    key = ManifestKey("example.com", "v1", "secrets", "shop", "db")
     content = content_of(SECRET, key, "p", policy=SecretPolicy.EXCLUDE)
     assert isinstance(content, bytes)
     assert PASSWORD.encode() in content
@@ -131,7 +131,7 @@ def repo_config(*, namespace: str = "shop", **spec: Any) -> GitRepoConfig:
 
 def test_the_certificates_of_this_product_are_never_written() -> None:
     metadata = {**SECRET["metadata"], "labels": {"app.kubernetes.io/part-of": "stoker"}}
-    assert content_of({**SECRET, "metadata": metadata}, KEY, "p") == Withheld("this product made it")
+    assert content_of({**SECRET, "metadata": metadata}, KEY, "p") == WithheldSecret("this product made it")
     other = {**SECRET["metadata"], "labels": {"app.kubernetes.io/part-of": "shop"}}
     theirs = content_of({**SECRET, "metadata": other}, KEY, "p", policy=SecretPolicy.INCLUDE)
     assert isinstance(theirs, bytes)

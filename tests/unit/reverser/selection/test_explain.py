@@ -6,37 +6,43 @@ from typing import Any
 
 import pytest
 
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog, ServedResource, prefer_first
 from stoker.reverser.manifest.named_secrets import SecretRef
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.manifest.secret_policy import SecretPolicy
-from stoker.reverser.selection.explain import Around, Explanation, Target, explain
-from stoker.reverser.selection.labels import Requirement, Selector
-from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
+from stoker.reverser.selection.explain import ExplainContext, ExplainTarget, Explanation, explain
+from stoker.reverser.selection.labels import LabelMatcher, SelectorRequirement
+from stoker.reverser.selection.rules import (
+    ChangeOperation,
+    DestinationRef,
+    RuleRef,
+    RuleResource,
+    SelectionRule,
+)
 from stoker.reverser.selection.selection import select
 
 TO = DestinationRef("system", "prod")
 CLOSED = DestinationRef("system", "closed")
 VERBS = frozenset({"list", "watch"})
-CATALOG = Catalog(
+CATALOG = KindCatalog(
     tuple(
         prefer_first(
             [
-                Served(Resource("", "v1", plural, plural, namespaced=True), VERBS)
+                ServedResource(ApiResource("", "v1", plural, plural, namespaced=True), VERBS)
                 for plural in ("configmaps", "secrets", "services", "serviceaccounts", "pods")
             ]
         )
     )
 )
-WEB = Selector((Requirement("app", "In", frozenset({"web"})),))
+WEB = LabelMatcher((SelectorRequirement("app", "In", frozenset({"web"})),))
 
 
-def rule(name: str, *resources: str, **more: Any) -> Rule:
+def rule(name: str, *resources: str, **more: Any) -> SelectionRule:
     source = RuleRef("WatchRule", "shop", name)
-    return Rule(
+    return SelectionRule(
         source, **{"destination": TO, "namespaced": True, "namespace": "shop", **more},
-        resources=tuple(map(Named.of, resources)),
+        resources=tuple(map(RuleResource.of, resources)),
     )  # fmt: skip
 
 
@@ -46,19 +52,22 @@ RULES = [
     rule("closed", "secrets", destination=CLOSED),
     rule("labelled", "services", labels=WEB),
     rule("spaces", "services", namespace="", namespace_labels=WEB),
-    rule("last-rites", "services", operations=frozenset({Operation.DELETE})),
+    rule("last-rites", "services", operations=frozenset({ChangeOperation.DELETE})),
     rule("lost", "serviceaccounts", destination=DestinationRef("system", "gone")),
 ]
 SELECTION = select(RULES, CATALOG)
-AROUND = Around(
-    targets={TO: Target("clusters/prod", SecretPolicy.REDACT), CLOSED: Target("x", SecretPolicy.EXCLUDE)},
+AROUND = ExplainContext(
+    targets={
+        TO: ExplainTarget("clusters/prod", SecretPolicy.REDACT),
+        CLOSED: ExplainTarget("x", SecretPolicy.EXCLUDE),
+    },
     own=frozenset({SecretRef("shop", "login")}),
     namespace_labels={"app": "db"},
 )
 
 
 def said(resource: str, name: str = "a", namespace: str = "shop", **obj: Any) -> Explanation:
-    return explain(obj, ObjectKey("", "v1", resource, namespace, name), SELECTION, AROUND)
+    return explain(obj, ManifestKey("", "v1", resource, namespace, name), SELECTION, AROUND)
 
 
 def test_a_written_object_names_its_file_and_its_rule() -> None:
@@ -157,8 +166,8 @@ def test_an_object_without_a_file_has_a_reason(explanation: Explanation, lines: 
 
 
 def test_labels_of_a_namespace_may_be_unknown() -> None:
-    key = ObjectKey("", "v1", "services", "ops", "a")
-    lines = explain({}, key, SELECTION, Around(targets=AROUND.targets)).lines
+    key = ManifestKey("", "v1", "services", "ops", "a")
+    lines = explain({}, key, SELECTION, ExplainContext(targets=AROUND.targets)).lines
     assert (
         "core/v1/services/ops/a is left out: WatchRule shop/spaces rules[0] "
         "asks for labels of its namespace, which are not known"

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol.names import labels_of
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.noise import LEADER_ANNOTATION, why_noise
 
 RBAC = "rbac.authorization.k8s.io"
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 
 
-def config_map(name: str, namespace: str = "shop") -> ObjectKey:
-    return ObjectKey("", "v1", "configmaps", namespace, name)
+def config_map(name: str, namespace: str = "shop") -> ManifestKey:
+    return ManifestKey("", "v1", "configmaps", namespace, name)
 
 
-def role(name: str) -> ObjectKey:
-    return ObjectKey(RBAC, "v1", "clusterroles", "", name)
+def role(name: str) -> ManifestKey:
+    return ManifestKey(RBAC, "v1", "clusterroles", "", name)
 
 
 def with_metadata(**metadata: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ OWNED = {"kind": "Deployment", "name": "web", "uid": "u", "controller": True}
         (config_map("extension-apiserver-authentication", "kube-system"), {}, "the API server keeps it"),
         (
             config_map("stoker-status-line-1"),
-            with_metadata(labels=labels_of(FrontDoor.STOKER, "line-1")),
+            with_metadata(labels=labels_of(SyncResourceKind.STOKER, "line-1")),
             "controller and agents of this product speak through it",
         ),
         (
@@ -47,12 +47,12 @@ OWNED = {"kind": "Deployment", "name": "web", "uid": "u", "controller": True}
             "it is where controllers elect their leader",
         ),
         (
-            ObjectKey("apps", "v1", "replicasets", "shop", "web-1"),
+            ManifestKey("apps", "v1", "replicasets", "shop", "web-1"),
             with_metadata(ownerReferences=[{"kind": "X", "name": "y"}, OWNED]),
             "Deployment web owns it and makes it again",
         ),
         (
-            ObjectKey("", "v1", "secrets", "shop", "sh.helm.release.v1.web.v3"),
+            ManifestKey("", "v1", "secrets", "shop", "sh.helm.release.v1.web.v3"),
             {"type": "helm.sh/release.v1"},
             "it is a release of Helm, which keeps its own history",
         ),
@@ -62,7 +62,7 @@ OWNED = {"kind": "Deployment", "name": "web", "uid": "u", "controller": True}
             with_metadata(labels={"OWNER": "TILLER"}),
             "it is a release of Helm, which keeps its own history",
         ),
-        (ObjectKey("", "v1", "services", "default", "kubernetes"), {}, "the API server keeps it"),
+        (ManifestKey("", "v1", "services", "default", "kubernetes"), {}, "the API server keeps it"),
         (
             role("system:node"),
             with_metadata(
@@ -71,13 +71,13 @@ OWNED = {"kind": "Deployment", "name": "web", "uid": "u", "controller": True}
             "the API server keeps it as long as its annotation autoupdate is true",
         ),
         (
-            ObjectKey("apiregistration.k8s.io", "v1", "apiservices", "", "v1.apps"),
+            ManifestKey("apiregistration.k8s.io", "v1", "apiservices", "", "v1.apps"),
             with_metadata(labels={"kube-aggregator.kubernetes.io/automanaged": "onstart"}),
             "the API server registers it by itself",
         ),
     ],
 )
-def test_what_makes_itself_again_is_noise(key: ObjectKey, obj: dict[str, Any], why: str) -> None:
+def test_what_makes_itself_again_is_noise(key: ManifestKey, obj: dict[str, Any], why: str) -> None:
     assert why_noise(obj, key) == why
 
 
@@ -93,11 +93,11 @@ def test_what_makes_itself_again_is_noise(key: ObjectKey, obj: dict[str, Any], w
             config_map("mine"),
             with_metadata(ownerReferences=[{"kind": "Deployment", "name": "web", "uid": "u"}]),
         ),
-        (ObjectKey("example.com", "v1", "configmaps", "shop", "kube-root-ca.crt"), {}),
-        (ObjectKey("serving.knative.dev", "v1", "services", "default", "kubernetes"), {}),
-        (ObjectKey("", "v1", "services", "shop", "kubernetes"), {}),
-        (ObjectKey("", "v1", "secrets", "shop", "db"), {"type": "Opaque"}),
-        (ObjectKey("example.com", "v1", "releases", "shop", "x"), {"type": "helm.sh/release.v1"}),
+        (ManifestKey("example.com", "v1", "configmaps", "shop", "kube-root-ca.crt"), {}),
+        (ManifestKey("serving.knative.dev", "v1", "services", "default", "kubernetes"), {}),
+        (ManifestKey("", "v1", "services", "shop", "kubernetes"), {}),
+        (ManifestKey("", "v1", "secrets", "shop", "db"), {"type": "Opaque"}),
+        (ManifestKey("example.com", "v1", "releases", "shop", "x"), {"type": "helm.sh/release.v1"}),
         (
             role("cluster-admin"),
             with_metadata(
@@ -107,5 +107,5 @@ def test_what_makes_itself_again_is_noise(key: ObjectKey, obj: dict[str, Any], w
         (role("mine"), {}),
     ],
 )
-def test_what_a_person_made_is_written(key: ObjectKey, obj: dict[str, Any]) -> None:
+def test_what_a_person_made_is_written(key: ManifestKey, obj: dict[str, Any]) -> None:
     assert why_noise(obj, key) is None

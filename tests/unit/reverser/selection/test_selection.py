@@ -8,21 +8,28 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.kinds import Why
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog, ServedResource, UnavailableGroupVersion, prefer_first
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.kinds import InertReason
 from stoker.reverser.selection.preset import excluded_with
-from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, preset_rules, rules_of
-from stoker.reverser.selection.selection import Selection, Watched, select
+from stoker.reverser.selection.rules import (
+    ChangeOperation,
+    DestinationRef,
+    RuleResource,
+    SelectionRule,
+    preset_rules,
+    rules_of,
+)
+from stoker.reverser.selection.selection import Selection, WatchedKind, select
 
 PRODUCTION = DestinationRef("system", "production")
 ALL_VERBS = frozenset({"get", "list", "watch", "create", "update"})
 
 
-def served(group: str, version: str, plural: str, *, namespaced: bool = True, **more: Any) -> Served:
-    resource = Resource(group, version, plural, plural.title(), namespaced=namespaced)
-    return Served(resource, **{"verbs": ALL_VERBS, **more})
+def served(group: str, version: str, plural: str, *, namespaced: bool = True, **more: Any) -> ServedResource:
+    resource = ApiResource(group, version, plural, plural.title(), namespaced=namespaced)
+    return ServedResource(resource, **{"verbs": ALL_VERBS, **more})
 
 
 KINDS = [
@@ -37,10 +44,10 @@ KINDS = [
     served("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False),
     served("rbac.authorization.k8s.io", "v1", "roles"),
 ]
-CATALOG = Catalog(tuple(prefer_first(KINDS)))
+CATALOG = KindCatalog(tuple(prefer_first(KINDS)))
 
 
-def watch_rule(*rules: dict[str, Any], namespace: str = "shop") -> tuple[Rule, ...]:
+def watch_rule(*rules: dict[str, Any], namespace: str = "shop") -> tuple[SelectionRule, ...]:
     spec = {"destinationRef": {"name": "production", "namespace": "system"}, "rules": list(rules)}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "WatchRule"}
     return rules_of(
@@ -48,7 +55,7 @@ def watch_rule(*rules: dict[str, Any], namespace: str = "shop") -> tuple[Rule, .
     )
 
 
-def cluster_rule(*rules: dict[str, Any]) -> tuple[Rule, ...]:
+def cluster_rule(*rules: dict[str, Any]) -> tuple[SelectionRule, ...]:
     spec = {"destinationRef": {"name": "production", "namespace": "system"}, "rules": list(rules)}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "ClusterWatchRule"}
     return rules_of(msgspec.convert({**head, "metadata": {"name": "c"}, "spec": spec}, ClusterWatchRule))
@@ -58,24 +65,24 @@ def names(selection: Selection) -> list[str]:
     return [f"{each.resource} {each.resource.version} {each.namespace}".strip() for each in selection.watched]
 
 
-def key(text: str) -> ObjectKey:
+def key(text: str) -> ManifestKey:
     group, version, resource, namespace, name = text.split("/")
-    return ObjectKey(group, version, resource, namespace, name)
+    return ManifestKey(group, version, resource, namespace, name)
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("deployments", Named("deployments")),
-        ("deployments.apps", Named("deployments", "apps")),
-        ("clusterroles.rbac.authorization.k8s.io", Named("clusterroles", "rbac.authorization.k8s.io")),
-        ("deployments/scale", Named("deployments", None, "scale")),
-        ("deployments.apps/scale", Named("deployments", "apps", "scale")),
-        ("*", Named("*")),
+        ("deployments", RuleResource("deployments")),
+        ("deployments.apps", RuleResource("deployments", "apps")),
+        ("clusterroles.rbac.authorization.k8s.io", RuleResource("clusterroles", "rbac.authorization.k8s.io")),
+        ("deployments/scale", RuleResource("deployments", None, "scale")),
+        ("deployments.apps/scale", RuleResource("deployments", "apps", "scale")),
+        ("*", RuleResource("*")),
     ],
 )
-def test_every_form_of_a_name_is_understood(text: str, named: Named) -> None:
-    assert Named.of(text) == named
+def test_every_form_of_a_name_is_understood(text: str, named: RuleResource) -> None:
+    assert RuleResource.of(text) == named
     assert str(named) == text
 
 
@@ -104,32 +111,48 @@ def test_listed_versions_are_watched_each() -> None:
 @pytest.mark.parametrize(
     ("rule", "why", "detail"),
     [
-        ({"resources": ["widgets"]}, Why.UNKNOWN_KIND, "is not served; it is watched as soon as it is"),
-        ({"resources": ["configmap"]}, Why.UNKNOWN_KIND, "is not served; the plural name is configmaps"),
-        ({"resources": ["cm"]}, Why.UNKNOWN_KIND, "is not served; the plural name is configmaps"),
+        (
+            {"resources": ["widgets"]},
+            InertReason.UNKNOWN_KIND,
+            "is not served; it is watched as soon as it is",
+        ),
+        (
+            {"resources": ["configmap"]},
+            InertReason.UNKNOWN_KIND,
+            "is not served; the plural name is configmaps",
+        ),
+        ({"resources": ["cm"]}, InertReason.UNKNOWN_KIND, "is not served; the plural name is configmaps"),
         (
             {"resources": ["deployments.apps"], "apiGroups": ["batch"]},
-            Why.UNKNOWN_KIND,
+            InertReason.UNKNOWN_KIND,
             "names a group that apiGroups of the same rule leaves out",
         ),
         (
             {"resources": ["deployments"], "apiVersions": ["v2", "v3"]},
-            Why.VERSION_NOT_SERVED,
+            InertReason.VERSION_NOT_SERVED,
             "is not served in version v2 or v3",
         ),
         (
             {"resources": ["clusterroles"]},
-            Why.SCOPE_MISMATCH,
+            InertReason.SCOPE_MISMATCH,
             "is in no namespace, and the rule is for objects within namespaces",
         ),
-        ({"resources": ["bindings"]}, Why.NO_LIST_WATCH, "cannot be listed and watched"),
-        ({"resources": ["pods"]}, Why.EXCLUDED, "is excluded from every rule"),
-        ({"resources": ["pods/log"]}, Why.SUBRESOURCE, "is part of its object and not written by itself"),
-        ({"resources": ["*"]}, Why.WILDCARD, "selects nothing: this installation does not watch all kinds"),
+        ({"resources": ["bindings"]}, InertReason.NO_LIST_WATCH, "cannot be listed and watched"),
+        ({"resources": ["pods"]}, InertReason.EXCLUDED, "is excluded from every rule"),
+        (
+            {"resources": ["pods/log"]},
+            InertReason.SUBRESOURCE,
+            "is part of its object and not written by itself",
+        ),
+        (
+            {"resources": ["*"]},
+            InertReason.WILDCARD,
+            "selects nothing: this installation does not watch all kinds",
+        ),
     ],
 )
 def test_a_name_that_selects_nothing_is_inert_with_a_reason(
-    rule: dict[str, Any], why: Why, detail: str
+    rule: dict[str, Any], why: InertReason, detail: str
 ) -> None:
     selection = select(watch_rule(rule, {"resources": ["configmaps"]}), CATALOG)
     (inert,) = selection.inert
@@ -139,11 +162,11 @@ def test_a_name_that_selects_nothing_is_inert_with_a_reason(
 
 
 def test_a_kind_may_hide_in_a_group_that_cannot_be_described() -> None:
-    catalog = Catalog(CATALOG.served, (Unavailable("example.com/v1", "down"),))
+    catalog = KindCatalog(CATALOG.served, (UnavailableGroupVersion("example.com/v1", "down"),))
     for name, why in (
-        ("widgets", Why.PARTIAL_DISCOVERY),
-        ("widgets.example.com", Why.PARTIAL_DISCOVERY),
-        ("widgets.other.com", Why.UNKNOWN_KIND),
+        ("widgets", InertReason.PARTIAL_DISCOVERY),
+        ("widgets.example.com", InertReason.PARTIAL_DISCOVERY),
+        ("widgets.other.com", InertReason.UNKNOWN_KIND),
     ):
         assert [each.why for each in select(watch_rule({"resources": [name]}), catalog).inert] == [why]
 
@@ -154,7 +177,7 @@ def test_a_cluster_rule_takes_the_scope_that_it_names() -> None:
     rbac = "rbac.authorization.k8s.io"
     assert names(select(inside, CATALOG)) == [f"roles.{rbac} v1"]
     assert names(select(outside, CATALOG)) == [f"clusterroles.{rbac} v1"]
-    assert [each.why for each in select(outside, CATALOG).inert] == [Why.SCOPE_MISMATCH]
+    assert [each.why for each in select(outside, CATALOG).inert] == [InertReason.SCOPE_MISMATCH]
 
 
 def test_the_wildcard_takes_everything_but_the_excluded_where_all_is_watched() -> None:
@@ -173,7 +196,7 @@ def test_the_wildcard_takes_everything_but_the_excluded_where_all_is_watched() -
 
 def test_the_floor_holds_whatever_exclusions_are_given() -> None:
     selection = select(watch_rule({"resources": ["pods"]}), CATALOG, excluded=frozenset())
-    assert [each.why for each in selection.inert] == [Why.EXCLUDED]
+    assert [each.why for each in selection.inert] == [InertReason.EXCLUDED]
 
 
 def test_rules_share_a_watch_and_one_for_all_namespaces_serves_the_others() -> None:
@@ -187,14 +210,14 @@ def test_beyond_the_cap_kinds_are_skipped_in_a_fixed_order() -> None:
     many = [served(f"g{n:03}.example.com", "v1", "things") for n in range(305)]
     rules = watch_rule({"resources": ["things", "configmaps"]})
     for catalog in (
-        Catalog(tuple(prefer_first([*many, *KINDS]))),
-        Catalog(tuple(prefer_first([*KINDS, *many[::-1]]))),
+        KindCatalog(tuple(prefer_first([*many, *KINDS]))),
+        KindCatalog(tuple(prefer_first([*KINDS, *many[::-1]]))),
     ):
         selection = select(rules, catalog)
         assert len(selection.kinds) == 300
         assert str(selection.kinds[0]) == "configmaps"
         assert [each.group for each in selection.skipped] == [f"g{n:03}.example.com" for n in range(299, 305)]
-        assert {each.why for each in selection.inert} == {Why.TOO_MANY_KINDS}
+        assert {each.why for each in selection.inert} == {InertReason.TOO_MANY_KINDS}
         assert selection.taken_by(key("g299.example.com/v1/things/shop/x")) == {}
 
 
@@ -271,7 +294,7 @@ def test_a_destination_gets_what_any_of_its_rules_takes() -> None:
         *watch_rule({"resources": ["configmaps"]}),
         *watch_rule({"resources": ["configmaps", "services"]}),
     )
-    third = Rule(first.source, other, first.resources, namespaced=True, namespace="shop")
+    third = SelectionRule(first.source, other, first.resources, namespaced=True, namespace="shop")
     taken = select([first, second, third], CATALOG).taken_by(key("/v1/configmaps/shop/a"))
     assert taken == {PRODUCTION: (first, second), other: (third,)}
 
@@ -314,9 +337,9 @@ def test_a_kind_is_gone_only_when_discovery_is_complete_and_a_rule_asks_for_it()
     rules = watch_rule({"resources": ["widgets.example.com", "*"]})
     at = key("example.com/v1/widgets/shop/a")
     assert select(rules, CATALOG).is_gone(at, PRODUCTION)
-    partial = Catalog(CATALOG.served, (Unavailable("metrics.k8s.io/v1", "down"),))
+    partial = KindCatalog(CATALOG.served, (UnavailableGroupVersion("metrics.k8s.io/v1", "down"),))
     assert not select(rules, partial).is_gone(at, PRODUCTION)
-    there = Catalog((*CATALOG.served, served("example.com", "v1", "widgets")))
+    there = KindCatalog((*CATALOG.served, served("example.com", "v1", "widgets")))
     assert not select(rules, there).is_gone(at, PRODUCTION)
     assert not select(rules, CATALOG).is_gone(key("example.com/v1/widgets/ops/a"), PRODUCTION)
     # An inert wildcard asks for nothing.
@@ -326,7 +349,7 @@ def test_a_kind_is_gone_only_when_discovery_is_complete_and_a_rule_asks_for_it()
 
 def test_a_dropped_version_is_gone_and_the_other_stays() -> None:
     rules = watch_rule({"resources": ["deployments"]})
-    catalog = Catalog(tuple(prefer_first([each for each in KINDS if each.resource.version != "v1beta2"])))
+    catalog = KindCatalog(tuple(prefer_first([each for each in KINDS if each.resource.version != "v1beta2"])))
     selection = select(rules, catalog)
     assert selection.is_gone(key("apps/v1beta2/deployments/shop/a"), PRODUCTION)
     assert not selection.is_gone(key("apps/v1/deployments/shop/a"), PRODUCTION)
@@ -336,8 +359,8 @@ def test_a_new_kind_is_picked_up_with_the_next_discovery() -> None:
     rules = watch_rule({"resources": ["widgets"]})
     assert select(rules, CATALOG).watched == ()
     widgets = served("example.com", "v1", "widgets")
-    after = select(rules, Catalog(tuple(prefer_first([*KINDS, widgets]))))
-    assert after.watched == (Watched(widgets.resource, "shop"),)
+    after = select(rules, KindCatalog(tuple(prefer_first([*KINDS, widgets]))))
+    assert after.watched == (WatchedKind(widgets.resource, "shop"),)
 
 
 def test_the_preset_needs_no_rules() -> None:
@@ -351,7 +374,7 @@ def test_the_preset_needs_no_rules() -> None:
         "clusterroles.rbac.authorization.k8s.io v1",
         "roles.rbac.authorization.k8s.io v1",
     ]
-    assert {each.why for each in selection.inert} == {Why.UNKNOWN_KIND}
+    assert {each.why for each in selection.inert} == {InertReason.UNKNOWN_KIND}
     assert [each.namespace for each in preset_rules(PRODUCTION, ["b", "a", "b"])] == ["a", "b"]
 
 
@@ -365,4 +388,4 @@ def test_a_destination_without_a_namespace_is_in_the_rules_own() -> None:
         msgspec.convert({**head, "metadata": {"name": "r", "namespace": "shop"}, "spec": spec}, WatchRule)
     )
     assert rule.destination == DestinationRef("shop", "here")
-    assert rule.operations == {Operation.DELETE}
+    assert rule.operations == {ChangeOperation.DELETE}

@@ -11,31 +11,31 @@ from stoker.domain.errors import Stalled, StokerError, Wait
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import ApiError
-from stoker.kube.client.resources import Resource
-from stoker.kube.runtime.conditions import Moment
-from stoker.reverser.selection.kinds import Inert, Why
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.runtime.conditions import ConditionStamp
+from stoker.reverser.selection.kinds import InertName, InertReason
 from stoker.reverser.selection.rules import RuleRef
-from stoker.reverser.selection.selection import Watched
+from stoker.reverser.selection.selection import WatchedKind
 from stoker.reverser.status.conditions import (
-    Aspect,
-    DestinationTruth,
-    LeaseTruth,
-    RuleTruth,
+    DesiredCondition,
+    DestinationFacts,
+    LeaseFacts,
+    RuleFacts,
     about_config,
     about_destination,
     about_rule,
     merged,
 )
-from stoker.reverser.writer.deletion_brake import HeldPlan
-from stoker.reverser.writer.ownership_marker import Marked, Standing
+from stoker.reverser.writer.deletion_brake import HeldDeletionPlan
+from stoker.reverser.writer.ownership_marker import FolderOwnership, OwnershipMarker
 
-MAPS = Watched(Resource("", "v1", "configmaps", "ConfigMap", namespaced=True), "shop")
-SERVICES = Watched(Resource("", "v1", "services", "Service", namespaced=True), "shop")
+MAPS = WatchedKind(ApiResource("", "v1", "configmaps", "ConfigMap", namespaced=True), "shop")
+SERVICES = WatchedKind(ApiResource("", "v1", "services", "Service", namespaced=True), "shop")
 DENIED = Stalled("the server does not let us in", reason=Reason.AUTH_FAILED)
-OPEN = DestinationTruth(is_open=True, marker=Marked(Standing.OURS))
+OPEN = DestinationFacts(is_open=True, marker=OwnershipMarker(FolderOwnership.OURS))
 
 
-def find(aspects: list[Aspect], type_: Type) -> tuple[bool | None, Reason]:
+def find(aspects: list[DesiredCondition], type_: Type) -> tuple[bool | None, Reason]:
     (found,) = (each for each in aspects if each.type is type_)
     return found.status, found.reason
 
@@ -49,7 +49,7 @@ def test_every_condition_of_the_paper_is_there() -> None:
         Type.SECRETS_IN_CLEAR,
         Type.SECRETS_EXCLUDED,
     ]
-    assert [each.type for each in about_rule(RuleTruth())] == [
+    assert [each.type for each in about_rule(RuleFacts())] == [
         Type.READY,
         Type.ACCESS_DENIED,
         Type.WATCH_ERRORED,
@@ -62,110 +62,112 @@ def test_every_condition_of_the_paper_is_there() -> None:
     ("truth", "status", "reason"),
     [
         (OPEN, True, Reason.INITIALIZED),
-        (DestinationTruth(), None, Reason.RECONCILING),
-        (DestinationTruth(error=DENIED), False, Reason.AUTH_FAILED),
-        (DestinationTruth(lease=LeaseTruth(False, "other")), None, Reason.RECONCILING),
-        (DestinationTruth(error=StokerError("oops")), False, Reason.ERROR),
+        (DestinationFacts(), None, Reason.RECONCILING),
+        (DestinationFacts(error=DENIED), False, Reason.AUTH_FAILED),
+        (DestinationFacts(lease=LeaseFacts(False, "other")), None, Reason.RECONCILING),
+        (DestinationFacts(error=StokerError("oops")), False, Reason.ERROR),
     ],
 )
-def test_readiness_of_a_destination(truth: DestinationTruth, status: bool | None, reason: Reason) -> None:
+def test_readiness_of_a_destination(truth: DestinationFacts, status: bool | None, reason: Reason) -> None:
     assert find(about_destination(truth), Type.READY) == (status, reason)
 
 
 def test_where_nothing_is_to_be_written_nobody_holds_a_lease() -> None:
-    told = about_destination(DestinationTruth(error=DENIED, lease=None))
+    told = about_destination(DestinationFacts(error=DENIED, lease=None))
     assert find(told, Type.LEASE_NOT_ACQUIRED) == (False, Reason.NONE_FOUND)
 
 
 def test_an_object_that_is_not_written_makes_its_destination_unready() -> None:
-    truth = DestinationTruth(is_open=True, unwritten={"a.yaml": "is a folder", "b.yaml": "is one, too"})
+    truth = DestinationFacts(is_open=True, unwritten={"a.yaml": "is a folder", "b.yaml": "is one, too"})
     (ready, *_) = about_destination(truth)
     assert (ready.status, ready.reason) == (False, Reason.OBJECT_NOT_WRITTEN)
     assert ready.message == "2 objects cannot be written; a.yaml: is a folder"
 
 
 def test_a_loop_is_named_by_its_path() -> None:
-    (ready, *_) = about_destination(DestinationTruth(is_open=True, looping=("torn.yaml",)))
+    (ready, *_) = about_destination(DestinationFacts(is_open=True, looping=("torn.yaml",)))
     assert ready.reason is Reason.LOOP_DETECTED
     assert ready.message.startswith("1 file changed back and forth and is held until it rests; torn.yaml")
 
 
 def test_the_folder_of_another_is_a_conflict_where_it_must_not_be_shared() -> None:
-    theirs = Marked(Standing.THEIRS, "somebody")
-    exclusive = about_destination(DestinationTruth(marker=theirs, exclusive=True))
+    theirs = OwnershipMarker(FolderOwnership.THEIRS, "somebody")
+    exclusive = about_destination(DestinationFacts(marker=theirs, exclusive=True))
     assert find(exclusive, Type.OWNERSHIP_CONFLICT) == (True, Reason.MARKER_MISMATCH)
     assert find(exclusive, Type.MARKER_CONFLICT) == (False, Reason.NONE_FOUND)
-    shared = about_destination(DestinationTruth(marker=theirs))
+    shared = about_destination(DestinationFacts(marker=theirs))
     assert find(shared, Type.OWNERSHIP_CONFLICT) == (False, Reason.NONE_FOUND)
     assert find(shared, Type.MARKER_CONFLICT) == (True, Reason.MARKER_MISMATCH)
 
 
 def test_a_marker_that_cannot_be_written_is_told() -> None:
-    told = about_destination(DestinationTruth(marker_trouble="is a folder in the repository"))
+    told = about_destination(DestinationFacts(marker_trouble="is a folder in the repository"))
     assert find(told, Type.MARKER_CONFLICT) == (True, Reason.MARKER_WRITE_FAILED)
 
 
 @pytest.mark.parametrize(
     ("lease", "status", "reason"),
     [
-        (LeaseTruth(True), False, Reason.LEASE_ACQUIRED),
-        (LeaseTruth(False, "dead"), True, Reason.LEASE_HELD_ELSEWHERE),
-        (LeaseTruth(False, "", DENIED), True, Reason.LEASE_API_ERROR),
-        (LeaseTruth(False), None, Reason.RECONCILING),
+        (LeaseFacts(True), False, Reason.LEASE_ACQUIRED),
+        (LeaseFacts(False, "dead"), True, Reason.LEASE_HELD_ELSEWHERE),
+        (LeaseFacts(False, "", DENIED), True, Reason.LEASE_API_ERROR),
+        (LeaseFacts(False), None, Reason.RECONCILING),
     ],
 )
-def test_how_the_lease_stands(lease: LeaseTruth, status: bool | None, reason: Reason) -> None:
-    assert find(about_destination(DestinationTruth(lease=lease)), Type.LEASE_NOT_ACQUIRED) == (status, reason)
+def test_how_the_lease_stands(lease: LeaseFacts, status: bool | None, reason: Reason) -> None:
+    assert find(about_destination(DestinationFacts(lease=lease)), Type.LEASE_NOT_ACQUIRED) == (status, reason)
 
 
 def test_a_rule_that_watches_and_has_brought_everything_is_ready() -> None:
-    (ready, *_) = about_rule(RuleTruth(watched=[MAPS, SERVICES], seeded=True))
+    (ready, *_) = about_rule(RuleFacts(watched=[MAPS, SERVICES], seeded=True))
     assert (ready.status, ready.message) == (True, "2 kinds are watched")
-    (ready, *_) = about_rule(RuleTruth(watched=[MAPS]))
+    (ready, *_) = about_rule(RuleFacts(watched=[MAPS]))
     assert (ready.status, ready.reason) == (None, Reason.RECONCILING)
 
 
 def test_a_failing_watch_is_counted_and_named() -> None:
     denied = ApiError("list configmaps: forbidden", status=403, reason=Reason.RBAC_DENIED)
-    told = about_rule(RuleTruth(watched=[MAPS, SERVICES], failing={MAPS: denied}))
+    told = about_rule(RuleFacts(watched=[MAPS, SERVICES], failing={MAPS: denied}))
     assert find(told, Type.WATCH_ERRORED) == (True, Reason.RBAC_DENIED)
     assert told[2].message == "1 of 2 watches fail; list configmaps: forbidden"
     assert find(told, Type.READY) == (False, Reason.RBAC_DENIED)
     away = ApiError("nobody answers", status=0, reason=Reason.UNREACHABLE)
-    told = about_rule(RuleTruth(watched=[MAPS], failing={MAPS: away}))
+    told = about_rule(RuleFacts(watched=[MAPS], failing={MAPS: away}))
     assert find(told, Type.WATCH_ERRORED) == (True, Reason.API_SERVER_ERROR)
 
 
 @pytest.mark.parametrize(
     ("why", "reason"),
     [
-        (Why.PARTIAL_DISCOVERY, Reason.PARTIAL_DISCOVERY),
-        (Why.NO_LIST_WATCH, Reason.NO_LIST_WATCH),
-        (Why.SCOPE_MISMATCH, Reason.SCOPE_MISMATCH),
-        (Why.TOO_MANY_KINDS, Reason.TOO_MANY_KINDS),
+        (InertReason.PARTIAL_DISCOVERY, Reason.PARTIAL_DISCOVERY),
+        (InertReason.NO_LIST_WATCH, Reason.NO_LIST_WATCH),
+        (InertReason.SCOPE_MISMATCH, Reason.SCOPE_MISMATCH),
+        (InertReason.TOO_MANY_KINDS, Reason.TOO_MANY_KINDS),
     ],
 )
-def test_discovery_is_degraded_by_what_is_skipped(why: Why, reason: Reason) -> None:
-    inert = [Inert(RuleRef("WatchRule", "shop", "r"), "things", why, "is skipped")]
-    assert find(about_rule(RuleTruth(inert=inert)), Type.DISCOVERY_DEGRADED) == (True, reason)
+def test_discovery_is_degraded_by_what_is_skipped(why: InertReason, reason: Reason) -> None:
+    inert = [InertName(RuleRef("WatchRule", "shop", "r"), "things", why, "is skipped")]
+    assert find(about_rule(RuleFacts(inert=inert)), Type.DISCOVERY_DEGRADED) == (True, reason)
 
 
 def test_a_name_that_nobody_serves_degrades_nothing() -> None:
-    inert = [Inert(RuleRef("WatchRule", "shop", "r"), "things", Why.UNKNOWN_KIND, "is not served")]
-    told = about_rule(RuleTruth(inert=inert))
+    inert = [
+        InertName(RuleRef("WatchRule", "shop", "r"), "things", InertReason.UNKNOWN_KIND, "is not served")
+    ]
+    told = about_rule(RuleFacts(inert=inert))
     assert find(told, Type.DISCOVERY_DEGRADED) == (False, Reason.NONE_FOUND)
     assert find(told, Type.READY) == (None, Reason.WAITING_DEPENDENCIES)
 
 
 def test_a_failing_push_is_told_on_the_rule() -> None:
-    told = about_rule(RuleTruth(push_error=DENIED))
+    told = about_rule(RuleFacts(push_error=DENIED))
     assert find(told, Type.REPO_PUSH_FAILED) == (True, Reason.AUTH_FAILED)
     assert find(told, Type.READY) == (False, Reason.AUTH_FAILED)
 
 
 def test_a_reference_that_is_not_allowed_is_an_access_denied() -> None:
     error = Stalled("elsewhere", reason=Reason.DESTINATION_POLICY_DENIED)
-    assert find(about_rule(RuleTruth(error)), Type.ACCESS_DENIED) == (True, Reason.DESTINATION_POLICY_DENIED)
+    assert find(about_rule(RuleFacts(error)), Type.ACCESS_DENIED) == (True, Reason.DESTINATION_POLICY_DENIED)
 
 
 @pytest.mark.parametrize(
@@ -186,20 +188,23 @@ def test_readiness_of_a_repository(
 
 
 def test_stalled_is_there_only_while_a_person_has_to_act() -> None:
-    at = Moment(3, datetime(2026, 1, 1, tzinfo=UTC))
-    stuck = merged((), about_destination(DestinationTruth(error=DENIED)), DENIED, at)
+    at = ConditionStamp(3, datetime(2026, 1, 1, tzinfo=UTC))
+    stuck = merged((), about_destination(DestinationFacts(error=DENIED)), DENIED, at)
     assert [each.reason for each in stuck if each.type == Type.STALLED] == ["AuthFailed"]
     well = merged(stuck, about_destination(OPEN), None, at)
     assert not [each for each in well if each.type in (Type.STALLED, Type.RECONCILING)]
     assert well[0].type == Type.READY
-    assert merged(well, about_destination(OPEN), None, Moment(3, datetime(2027, 1, 1, tzinfo=UTC))) == well
+    assert (
+        merged(well, about_destination(OPEN), None, ConditionStamp(3, datetime(2027, 1, 1, tzinfo=UTC)))
+        == well
+    )
 
 
 def test_reconciling_is_there_only_while_something_is_on_its_way() -> None:
-    at = Moment(3, datetime(2026, 1, 1, tzinfo=UTC))
-    begun = merged((), about_destination(DestinationTruth()), None, at)
+    at = ConditionStamp(3, datetime(2026, 1, 1, tzinfo=UTC))
+    begun = merged((), about_destination(DestinationFacts()), None, at)
     assert [each.status for each in begun if each.type == Type.RECONCILING] == ["True"]
-    stuck = merged(begun, about_destination(DestinationTruth(error=DENIED)), DENIED, at)
+    stuck = merged(begun, about_destination(DestinationFacts(error=DENIED)), DENIED, at)
     assert not [each for each in stuck if each.type == Type.RECONCILING]
     rests = Wait("spec.suspend is true", after=1.0, reason=Reason.SUSPENDED)
     suspended = merged(begun, about_config(rests, False, False), rests, at)
@@ -207,7 +212,7 @@ def test_reconciling_is_there_only_while_something_is_on_its_way() -> None:
 
 
 def test_held_deletions_are_named_with_their_digest_and_stall_the_destination() -> None:
-    held = HeldPlan(
+    held = HeldDeletionPlan(
         "d" * 64, 51, ("a.yaml", "b.yaml", "c.yaml", "d.yaml"), f"51 files: approve plan {'d' * 64}"
     )
     truth = replace(OPEN, held=held)

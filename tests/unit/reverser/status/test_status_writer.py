@@ -6,8 +6,14 @@ from datetime import UTC, datetime
 
 from stoker.api.kinds.destinations import WrittenCommit
 from stoker.domain.refs import CommitId
-from stoker.reverser.status.status_writer import WAITS, Pending, Said, pending_of, recent_commits
-from stoker.reverser.writer.outbox import Written
+from stoker.reverser.status.status_writer import (
+    WAITS,
+    DesiredStatus,
+    PendingChanges,
+    pending_of,
+    recent_commits,
+)
+from stoker.reverser.writer.outbox import DeliveredCommit
 from stoker_testkit.manual_clock import ManualClock
 
 AT = datetime(2026, 5, 1, 8, tzinfo=UTC)
@@ -19,7 +25,7 @@ def commit(number: int) -> CommitId:
 
 def test_what_was_told_before_stays_behind_what_is_new() -> None:
     before = [WrittenCommit(commit=str(commit(number)), subject="old") for number in (3, 2, 1)]
-    new = [Written(commit(number), None, "new", AT, 1.94) for number in (4, 3)]
+    new = [DeliveredCommit(commit(number), None, "new", AT, 1.94) for number in (4, 3)]
     told = recent_commits(new, before)
     assert [one.commit for one in told] == [str(commit(number)) for number in (4, 3, 2, 1)]
     assert [one.subject for one in told] == ["new", "new", "old", "old"]
@@ -28,7 +34,7 @@ def test_what_was_told_before_stays_behind_what_is_new() -> None:
 
 
 def test_ten_are_enough_and_each_is_short() -> None:
-    new = [Written(commit(number), "a" * 1000, "s" * 1000, AT, 0.0) for number in range(10)]
+    new = [DeliveredCommit(commit(number), "a" * 1000, "s" * 1000, AT, 0.0) for number in range(10)]
     told = recent_commits(new, [WrittenCommit(commit=str(commit(99)))])
     assert len(told) == 10
     assert (len(told[0].author or ""), len(told[0].subject or "")) == (253, 256)
@@ -36,14 +42,14 @@ def test_ten_are_enough_and_each_is_short() -> None:
 
 async def test_what_waits_is_told_once_it_has_waited_and_its_time_stays() -> None:
     clock = ManualClock(AT)
-    said = Said([], pending=3, pending_at=clock.monotonic())
-    assert pending_of(said, None, clock) == Pending(), "most changes are in git in a moment"
+    said = DesiredStatus([], pending=3, pending_at=clock.monotonic())
+    assert pending_of(said, None, clock) == PendingChanges(), "most changes are in git in a moment"
     await clock.advance(WAITS)
     told = pending_of(said, None, clock)
-    assert told == Pending(3, "2026-05-01T08:00:00Z")
+    assert told == PendingChanges(3, "2026-05-01T08:00:00Z")
     await clock.advance(60.4)
     clock.jump(0.7)
-    assert pending_of(said._replace(pending=4), told.since, clock) == Pending(4, told.since)
-    assert pending_of(said._replace(pending=0, pending_at=None), told.since, clock) == Pending()
+    assert pending_of(said._replace(pending=4), told.since, clock) == PendingChanges(4, told.since)
+    assert pending_of(said._replace(pending=0, pending_at=None), told.since, clock) == PendingChanges()
     newer = said._replace(pending_at=clock.monotonic() - 30)
     assert pending_of(newer, told.since, clock).since == "2026-05-01T08:00:33Z"

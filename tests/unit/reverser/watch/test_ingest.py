@@ -8,31 +8,37 @@ import msgspec
 import pytest
 
 from stoker.domain.refs import RepoUrl
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog, ServedResource, prefer_first
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.reverser.authors.facts import blob_name
-from stoker.reverser.destinations import ConfigRef, Destination, Place
+from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
 from stoker.reverser.manifest.named_secrets import ALL_FOR_NOW, SecretRef
 from stoker.reverser.manifest.secret_policy import SecretPolicy
-from stoker.reverser.selection.labels import Requirement, Selector
-from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
-from stoker.reverser.selection.selection import Watched, select
-from stoker.reverser.watch.ingest import Around, Noticer, Outboxes
-from stoker.reverser.writer.batch import Change
-from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.selection.labels import LabelMatcher, SelectorRequirement
+from stoker.reverser.selection.rules import (
+    ChangeOperation,
+    DestinationRef,
+    RuleRef,
+    RuleResource,
+    SelectionRule,
+)
+from stoker.reverser.selection.selection import WatchedKind, select
+from stoker.reverser.watch.ingest import DestinationOutboxes, IngestContext, ObjectIngest
+from stoker.reverser.writer.batch import PendingFileChange
+from stoker.reverser.writer.outbox import DestinationOutbox
 from stoker_testkit.manual_clock import ManualClock
 
 A, B = DestinationRef("s", "a"), DestinationRef("s", "b")
-MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
-SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
+MAPS = ApiResource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+SECRETS = ApiResource("", "v1", "secrets", "Secret", namespaced=True)
 VERBS = frozenset({"list", "watch"})
 
 
-def outbox(ref: DestinationRef, **more: Any) -> Outbox:
-    place, url = Place("git.example.com/a", "main"), RepoUrl("https://git.example.com/a")
-    box = Outbox(
-        Destination(ref, "uid", ConfigRef("s", "r"), url, place, ref.name, **more),
+def outbox(ref: DestinationRef, **more: Any) -> DestinationOutbox:
+    place, url = BranchKey("git.example.com/a", "main"), RepoUrl("https://git.example.com/a")
+    box = DestinationOutbox(
+        WritableDestination(ref, "uid", RepoConfigRef("s", "r"), url, place, ref.name, **more),
         ManualClock(),
         wake=lambda: None,
     )
@@ -40,13 +46,17 @@ def outbox(ref: DestinationRef, **more: Any) -> Outbox:
     return box
 
 
-def rule(to: DestinationRef, resource: str = "configmaps", **more: Any) -> Rule:
-    return Rule(RuleRef("WatchRule", "shop", to.name), to, (Named.of(resource),), namespaced=True, **more)
+def rule(to: DestinationRef, resource: str = "configmaps", **more: Any) -> SelectionRule:
+    return SelectionRule(
+        RuleRef("WatchRule", "shop", to.name), to, (RuleResource.of(resource),), namespaced=True, **more
+    )
 
 
-def noticer(*rules: Rule, resource: Resource = MAPS, own: tuple[SecretRef, ...] = ()) -> Noticer:
-    catalog = Catalog(tuple(prefer_first([Served(each, VERBS) for each in (MAPS, SECRETS)])))
-    return Noticer(Watched(resource), Around(select(rules or (rule(A),), catalog), own))
+def noticer(
+    *rules: SelectionRule, resource: ApiResource = MAPS, own: tuple[SecretRef, ...] = ()
+) -> ObjectIngest:
+    catalog = KindCatalog(tuple(prefer_first([ServedResource(each, VERBS) for each in (MAPS, SECRETS)])))
+    return ObjectIngest(WatchedKind(resource), IngestContext(select(rules or (rule(A),), catalog), own))
 
 
 def obj(version: str = "1", name: str = "prices", **more: Any) -> bytes:
@@ -55,7 +65,7 @@ def obj(version: str = "1", name: str = "prices", **more: Any) -> bytes:
     return msgspec.json.encode({"metadata": metadata, "data": {"a": "1"}, **more})
 
 
-def taken(box: Outbox) -> list[Change]:
+def taken(box: DestinationOutbox) -> list[PendingFileChange]:
     return [change for plan in box.batcher.take() for change in plan.changes]
 
 
@@ -76,8 +86,8 @@ def test_an_event_carries_the_version_before_it_and_the_id_of_the_whole_object()
     first, second = (change.observed for change in box.batcher._waiting)
     assert first is not None
     assert second is not None
-    assert (first.operation, first.before) == (Operation.CREATE, "")
-    assert (second.operation, second.before) == (Operation.UPDATE, "1")
+    assert (first.operation, first.before) == (ChangeOperation.CREATE, "")
+    assert (second.operation, second.before) == (ChangeOperation.UPDATE, "1")
     whole = msgspec.json.decode(obj("2", data={"a": "2"}))
     assert second.blob == blob_name({"apiVersion": "v1", "kind": "ConfigMap", **whole})
 
@@ -109,15 +119,15 @@ def test_an_object_that_is_being_deleted_is_not_written_any_more() -> None:
 
 
 def test_an_object_that_loses_its_label_loses_its_file() -> None:
-    labels = Selector((Requirement("tier", "In", frozenset({"web"})),))
+    labels = LabelMatcher((SelectorRequirement("tier", "In", frozenset({"web"})),))
     box, notices = outbox(A), noticer(rule(A, labels=labels))
     before = notices.notice(obj("1", metadata={"labels": {"tier": "web"}}), None, {A: box}, as_event=True)
     taken(box)
     after = notices.notice(obj("2", metadata={"labels": {"tier": "db"}}), before, {A: box}, as_event=True)
     (change,) = taken(box)
-    assert (change.operation, change.content, after.taken) == (Operation.DELETE, None, ())
+    assert (change.operation, change.content, after.taken) == (ChangeOperation.DELETE, None, ())
     assert change.observed is not None
-    assert change.observed.operation is Operation.UPDATE
+    assert change.observed.operation is ChangeOperation.UPDATE
 
 
 @pytest.mark.parametrize(("prune", "goes"), [("Always", True), ("OnEvent", True), ("Never", False)])
@@ -158,7 +168,7 @@ def test_noise_goes_nowhere() -> None:
 
 
 def test_a_secret_is_written_as_each_destination_wants_it() -> None:
-    boxes: Outboxes = {
+    boxes: DestinationOutboxes = {
         A: outbox(A, policy=SecretPolicy.INCLUDE),
         B: outbox(B, policy=SecretPolicy.REDACT),
     }

@@ -14,19 +14,19 @@ import msgspec
 import pytest
 
 from stoker.domain.refs import RepoUrl
-from stoker.kube.client.client import Page
+from stoker.kube.client.client import ListPage
 from stoker.kube.client.errors import Gone
-from stoker.kube.client.resources import CONFIG_MAPS, Resource
-from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
-from stoker.kube.client.token_bucket import Rate, TokenBucket
-from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.rules import DestinationRef, Named, Rule, RuleRef
-from stoker.reverser.selection.selection import Watched, select
-from stoker.reverser.watch.ingest import Around
-from stoker.reverser.watch.object_watch import Watch
-from stoker.reverser.watch.throttled_source import Turns
-from stoker.reverser.writer.outbox import Outbox
+from stoker.kube.client.resources import CONFIG_MAPS, ApiResource
+from stoker.kube.client.served_kinds import KindCatalog, ServedResource, prefer_first
+from stoker.kube.client.token_bucket import RequestRate, TokenBucket
+from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.rules import DestinationRef, RuleRef, RuleResource, SelectionRule
+from stoker.reverser.selection.selection import WatchedKind, select
+from stoker.reverser.watch.ingest import IngestContext
+from stoker.reverser.watch.object_watch import ObjectWatch
+from stoker.reverser.watch.throttled_source import WatchBudget
+from stoker.reverser.writer.outbox import DestinationOutbox
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
 
@@ -54,22 +54,22 @@ class Script:
 
     async def pages(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         labels: str | None = None,
         fields: str | None = None,
         limit: int = 500,
         metadata_only: bool = False,
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncIterator[ListPage]:
         self.turn += 1
         items = tuple(self.lists.pop(0))
-        yield Page(items=items, resource_version=f"{self.turn}00", continue_token="", remaining=None)
+        yield ListPage(items=items, resource_version=f"{self.turn}00", continue_token="", remaining=None)
 
     @asynccontextmanager
     async def watch(
         self,
-        resource: Resource,
+        resource: ApiResource,
         namespace: str | None = None,
         *,
         resource_version: str,
@@ -98,15 +98,21 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.clock = ManualClock()
-        place, url = Place("git.example.com/a", "main"), RepoUrl("https://git.example.com/a")
-        destination = Destination(REF, "uid", ConfigRef("s", "r"), url, place, "a", prune=self.prune)
-        self.box = Outbox(destination, self.clock, wake=lambda: None)
+        place, url = BranchKey("git.example.com/a", "main"), RepoUrl("https://git.example.com/a")
+        destination = WritableDestination(
+            REF, "uid", RepoConfigRef("s", "r"), url, place, "a", prune=self.prune
+        )
+        self.box = DestinationOutbox(destination, self.clock, wake=lambda: None)
         self.box.open({f"{BASE}/odd.yaml": "0" * 40, f"{BASE}/fine.yaml": "0" * 40}, 40)
-        served = Served(CONFIG_MAPS, frozenset({"list", "watch"}))
-        rule = Rule(RuleRef("WatchRule", "shop", "a"), REF, (Named.of("configmaps"),), namespaced=True)
-        around = Around(select([rule], Catalog(tuple(prefer_first([served])))))
-        turns = Turns(asyncio.Semaphore(1), TokenBucket(Rate(1000, 1000), self.clock), self.clock)
-        self.watch = Watch(self.script, Watched(CONFIG_MAPS, "shop"), around, turns)
+        served = ServedResource(CONFIG_MAPS, frozenset({"list", "watch"}))
+        rule = SelectionRule(
+            RuleRef("WatchRule", "shop", "a"), REF, (RuleResource.of("configmaps"),), namespaced=True
+        )
+        around = IngestContext(select([rule], KindCatalog(tuple(prefer_first([served])))))
+        turns = WatchBudget(
+            asyncio.Semaphore(1), TokenBucket(RequestRate(1000, 1000), self.clock), self.clock
+        )
+        self.watch = ObjectWatch(self.script, WatchedKind(CONFIG_MAPS, "shop"), around, turns)
         self.watch.join(self.box)
 
     @property
@@ -114,7 +120,7 @@ class Scene:
         return self.box.unwritten
 
     def lives(self, name: str) -> bool | None:
-        return self.watch.shows(ObjectKey("", "v1", "configmaps", "shop", name), REF)
+        return self.watch.shows(ManifestKey("", "v1", "configmaps", "shop", name), REF)
 
     def dropped(self) -> list[str]:
         return [

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.authors.attribution import Observed
-from stoker.reverser.authors.facts import User
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.authors.attribution import ObservedEvent
+from stoker.reverser.authors.facts import RequestUser
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import Operation
-from stoker.reverser.writer.batch import Batcher, Cadence, Capacity, Change, Limits, Planned, plan
+from stoker.reverser.selection.rules import ChangeOperation
+from stoker.reverser.writer.batch import (
+    BatchLimits,
+    ChangeBatcher,
+    PendingFileChange,
+    PlannedCommit,
+    PushCadence,
+    QueueCapacity,
+    plan,
+)
 
-ALICE, BOB = User("alice"), User("bob")
+ALICE, BOB = RequestUser("alice"), RequestUser("bob")
 
 
 def change(
     name: str,
-    author: User | None = None,
+    author: RequestUser | None = None,
     content: bytes | None = b"x",
     *,
     at: float = 0.0,
-    operation: Operation | None = None,
-    observed: Observed | None = None,
-) -> Change:
-    done = operation or (Operation.UPDATE if content is not None else Operation.DELETE)
-    key = ObjectKey("", "v1", "configmaps", "shop", name)
-    return Change(key, f"{name}.yaml", content, done, at, author, observed)
+    operation: ChangeOperation | None = None,
+    observed: ObservedEvent | None = None,
+) -> PendingFileChange:
+    done = operation or (ChangeOperation.UPDATE if content is not None else ChangeOperation.DELETE)
+    key = ManifestKey("", "v1", "configmaps", "shop", name)
+    return PendingFileChange(key, f"{name}.yaml", content, done, at, author, observed)
 
 
-def told(commits: tuple[Planned, ...] | list[Planned]) -> list[tuple[str | None, dict[str, bytes | None]]]:
+def told(
+    commits: tuple[PlannedCommit, ...] | list[PlannedCommit],
+) -> list[tuple[str | None, dict[str, bytes | None]]]:
     return [
         (commit.author and commit.author.name, {each.path[:-5]: each.content for each in commit.changes})
         for commit in commits
@@ -37,7 +47,7 @@ def told(commits: tuple[Planned, ...] | list[Planned]) -> list[tuple[str | None,
 
 def test_consecutive_changes_of_one_author_are_one_commit() -> None:
     changes = [change("a", ALICE), change("b", ALICE), change("c", BOB), change("d", BOB)]
-    assert told(plan(changes, Limits())) == [
+    assert told(plan(changes, BatchLimits())) == [
         ("alice", {"a": b"x", "b": b"x"}),
         ("bob", {"c": b"x", "d": b"x"}),
     ]
@@ -45,7 +55,7 @@ def test_consecutive_changes_of_one_author_are_one_commit() -> None:
 
 def test_three_hands_on_one_object_are_three_commits_in_order() -> None:
     changes = [change("a", ALICE, b"1"), change("a", BOB, b"2"), change("a", ALICE, b"3")]
-    assert told(plan(changes, Limits())) == [
+    assert told(plan(changes, BatchLimits())) == [
         ("alice", {"a": b"1"}),
         ("bob", {"a": b"2"}),
         ("alice", {"a": b"3"}),
@@ -54,7 +64,7 @@ def test_three_hands_on_one_object_are_three_commits_in_order() -> None:
 
 def test_an_unknown_author_is_nobody_else() -> None:
     changes = [change("a", ALICE, b"1"), change("a", None, b"2"), change("a", ALICE, b"3")]
-    assert [author for author, _ in told(plan(changes, Limits()))] == ["alice", None, "alice"]
+    assert [author for author, _ in told(plan(changes, BatchLimits()))] == ["alice", None, "alice"]
 
 
 @pytest.mark.parametrize(
@@ -69,31 +79,33 @@ def test_an_unknown_author_is_nobody_else() -> None:
 )
 def test_the_last_state_of_an_object_counts_within_a_commit(operations: list[str], outcome: str) -> None:
     changes = [
-        change("a", ALICE, None if each == "DELETE" else str(n).encode(), at=n, operation=Operation(each))
+        change(
+            "a", ALICE, None if each == "DELETE" else str(n).encode(), at=n, operation=ChangeOperation(each)
+        )
         for n, each in enumerate(operations)
     ]
-    (commit,) = plan(changes, Limits())
+    (commit,) = plan(changes, BatchLimits())
     (only,) = commit.changes
     assert (only.operation, only.content, only.at) == (outcome, changes[-1].content, 0)
 
 
 def test_a_commit_holds_no_more_files_and_bytes_than_it_may() -> None:
-    files = plan([change(f"n{n}") for n in range(7)], Limits(max_files=3))
+    files = plan([change(f"n{n}") for n in range(7)], BatchLimits(max_files=3))
     assert [len(commit.changes) for commit in files] == [3, 3, 1]
-    size = plan([change(f"n{n}", content=b"x" * 40) for n in range(5)], Limits(max_bytes=100))
+    size = plan([change(f"n{n}", content=b"x" * 40) for n in range(5)], BatchLimits(max_bytes=100))
     assert [len(commit.changes) for commit in size] == [2, 2, 1]
-    large = plan([change("a"), change("b", content=b"x" * 500), change("c")], Limits(max_bytes=100))
+    large = plan([change("a"), change("b", content=b"x" * 500), change("c")], BatchLimits(max_bytes=100))
     assert [[each.path for each in commit.changes] for commit in large] == [
         ["a.yaml"],
         ["b.yaml"],
         ["c.yaml"],
     ]
-    same = plan([change("a", content=b"x" * 60) for _ in range(50)], Limits(max_bytes=100))
+    same = plan([change("a", content=b"x" * 60) for _ in range(50)], BatchLimits(max_bytes=100))
     assert len(same) == 1
 
 
 def test_what_waits_is_due_after_the_first_change_has_waited_long_enough() -> None:
-    batcher = Batcher()
+    batcher = ChangeBatcher()
     assert batcher.due_at() is None
     for n in range(100):
         batcher.add(change("a", content=str(n).encode(), at=100.0 + n))
@@ -103,23 +115,23 @@ def test_what_waits_is_due_after_the_first_change_has_waited_long_enough() -> No
 
 
 def test_enough_files_or_bytes_are_due_at_once_and_so_is_everything_with_no_wait() -> None:
-    batcher = Batcher(Limits(max_files=3))
+    batcher = ChangeBatcher(BatchLimits(max_files=3))
     batcher.add(change("a", at=5.0))
     batcher.add(change("a", at=6.0))
     batcher.add(change("b", at=7.0))
     assert batcher.due_at() == 25.0
     batcher.add(change("c", at=8.0))
     assert batcher.due_at() == 5.0
-    heavy = Batcher(Limits(max_bytes=10))
+    heavy = ChangeBatcher(BatchLimits(max_bytes=10))
     heavy.add(change("a", content=b"x" * 10, at=5.0))
     assert heavy.due_at() == 5.0
-    eager = Batcher(Limits(max_wait=0.0))
+    eager = ChangeBatcher(BatchLimits(max_wait=0.0))
     eager.add(change("a", at=5.0))
     assert eager.due_at() == 5.0
 
 
 def test_a_full_queue_takes_nothing_more_and_loses_nothing() -> None:
-    batcher = Batcher(Limits(max_wait=1000.0), Capacity(changes=3, size=1000))
+    batcher = ChangeBatcher(BatchLimits(max_wait=1000.0), QueueCapacity(changes=3, size=1000))
     assert [batcher.add(change(f"n{n}", at=float(n))) for n in range(5)] == [True, True, True, False, False]
     assert batcher.is_full
     assert batcher.due_at() == 0.0  # or it would wait for ever
@@ -132,7 +144,7 @@ def test_a_full_queue_takes_nothing_more_and_loses_nothing() -> None:
 
 
 def test_a_change_larger_than_the_queue_passes_through_an_empty_one() -> None:
-    batcher = Batcher(capacity=Capacity(changes=10, size=100))
+    batcher = ChangeBatcher(capacity=QueueCapacity(changes=10, size=100))
     assert batcher.add(change("big", content=b"x" * 1_500_000))
     assert not batcher.add(change("small"))
     batcher.settle(batcher.take())
@@ -140,7 +152,7 @@ def test_a_change_larger_than_the_queue_passes_through_an_empty_one() -> None:
 
 
 def test_what_could_not_be_pushed_waits_in_front_with_its_authors() -> None:
-    batcher = Batcher()
+    batcher = ChangeBatcher()
     batcher.add(change("a", ALICE, b"1"))
     batcher.add(change("b", BOB, b"2"))
     taken = batcher.take()
@@ -151,7 +163,7 @@ def test_what_could_not_be_pushed_waits_in_front_with_its_authors() -> None:
 
 
 def test_what_cannot_be_written_is_handed_back_and_the_rest_goes_on() -> None:
-    batcher = Batcher()
+    batcher = ChangeBatcher()
     for name in ("a", "b", "c"):
         batcher.add(change(name, ALICE))
     taken = batcher.take()
@@ -162,14 +174,14 @@ def test_what_cannot_be_written_is_handed_back_and_the_rest_goes_on() -> None:
 
 
 def test_the_author_is_asked_for_when_changes_are_taken_and_then_kept() -> None:
-    seen = Observed(GroupResource("", "configmaps"), "u", "1", Operation.UPDATE, "blob")
-    batcher = Batcher()
+    seen = ObservedEvent(GroupResource("", "configmaps"), "u", "1", ChangeOperation.UPDATE, "blob")
+    batcher = ChangeBatcher()
     batcher.add(change("a", observed=seen))
     batcher.add(change("b", BOB, observed=seen))
     batcher.add(change("c"))
-    asked: list[Observed] = []
+    asked: list[ObservedEvent] = []
 
-    def author_of(observed: Observed) -> User | None:
+    def author_of(observed: ObservedEvent) -> RequestUser | None:
         asked.append(observed)
         return ALICE
 
@@ -182,16 +194,16 @@ def test_the_author_is_asked_for_when_changes_are_taken_and_then_kept() -> None:
 
 
 def test_commits_are_pushed_at_once_or_as_the_repository_wants() -> None:
-    assert Cadence().due_at(5.0, 1) == 5.0
-    assert Cadence(interval=10.0).due_at(5.0, 1) == 15.0
-    assert Cadence(interval=10.0, max_commits=3).due_at(5.0, 2) == 15.0
-    assert Cadence(interval=10.0, max_commits=3).due_at(5.0, 3) == 5.0
+    assert PushCadence().due_at(5.0, 1) == 5.0
+    assert PushCadence(interval=10.0).due_at(5.0, 1) == 15.0
+    assert PushCadence(interval=10.0, max_commits=3).due_at(5.0, 2) == 15.0
+    assert PushCadence(interval=10.0, max_commits=3).due_at(5.0, 3) == 5.0
 
 
 def test_a_change_waits_a_moment_for_the_fact_of_another_replica_and_nothing_overtakes_it() -> None:
-    first = Observed(GroupResource("", "configmaps"), "u", "1", Operation.UPDATE, "blob")
+    first = ObservedEvent(GroupResource("", "configmaps"), "u", "1", ChangeOperation.UPDATE, "blob")
     second = first._replace(uid="v")
-    batcher = Batcher(Limits(max_wait=0.0))
+    batcher = ChangeBatcher(BatchLimits(max_wait=0.0))
     batcher.add(change("listed", at=1.0))
     batcher.add(change("a", observed=first, at=1.0))
     batcher.add(change("b", observed=second, at=1.02))
@@ -212,7 +224,7 @@ def test_a_change_waits_a_moment_for_the_fact_of_another_replica_and_nothing_ove
 
 
 def test_what_is_not_settled_has_an_age_until_it_is() -> None:
-    batcher = Batcher()
+    batcher = ChangeBatcher()
     assert batcher.unsettled_since() is None
     batcher.add(change("a", ALICE, at=5.0))
     batcher.add(change("b", ALICE, at=6.0))

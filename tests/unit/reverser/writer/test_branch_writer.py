@@ -10,27 +10,27 @@ import pytest
 from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.refs import RepoUrl
 from stoker.git.process.runner import GitRunner
-from stoker.kube.client.client import Client
-from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.metrics import Meter
+from stoker.kube.client.client import KubeClient
+from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.metrics import ReverserMetrics
 from stoker.reverser.selection.rules import DestinationRef
-from stoker.reverser.watch.watch_set import Watches
-from stoker.reverser.writer.branch_writer import Writer
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.writer.context import Tools
+from stoker.reverser.watch.watch_set import WatchSet
+from stoker.reverser.writer.branch_writer import BranchWriter
+from stoker.reverser.writer.commit_message import CommitOrigin
+from stoker.reverser.writer.context import WriterContext
 from stoker.reverser.writer.deletion_brake import WINDOW
-from stoker.reverser.writer.outbox import Outbox
-from stoker.reverser.writer.push import Delivery
+from stoker.reverser.writer.outbox import DestinationOutbox
+from stoker.reverser.writer.push import CommitPusher
 from stoker.telemetry.metrics import Metrics
 from stoker_testkit.manual_clock import ManualClock
 
-PLACE = Place("git.example.com/a", "main")
+PLACE = BranchKey("git.example.com/a", "main")
 BUDGET = 3
-TO = Destination(
+TO = WritableDestination(
     DestinationRef("s", "d"),
     "uid",
-    ConfigRef("s", "r"),
+    RepoConfigRef("s", "r"),
     RepoUrl("https://git.example.com/a"),
     PLACE,
     "base",
@@ -38,18 +38,18 @@ TO = Destination(
 )
 
 
-def process() -> Tools:
+def process() -> WriterContext:
     """What the writers of one process share."""
-    return Tools(
-        cast("Client", None),
+    return WriterContext(
+        cast("KubeClient", None),
         cast("GitRunner", None),
         Path(),
         "system",
-        Origin("uid", "system", "gitops-reverser", "pod-0"),
+        CommitOrigin("uid", "system", "gitops-reverser", "pod-0"),
         lambda _, __: None,
         lambda _: None,
-        cast("Watches", None),
-        Meter(Metrics("test")),
+        cast("WatchSet", None),
+        ReverserMetrics(Metrics("test")),
         lambda: None,
     )
 
@@ -57,12 +57,12 @@ def process() -> Tools:
 class Term:
     """One writer with one open outbox: from getting the Lease, or another login, to losing it."""
 
-    def __init__(self, tools: Tools, clock: ManualClock) -> None:
-        writer = Writer(PLACE, TO.config, tools, stir=lambda: None, clock=clock)
+    def __init__(self, tools: WriterContext, clock: ManualClock) -> None:
+        writer = BranchWriter(PLACE, TO.config, tools, stir=lambda: None, clock=clock)
         writer.arrange({TO.ref: TO})
-        self.box: Outbox = writer.outboxes[TO.ref]
+        self.box: DestinationOutbox = writer.outboxes[TO.ref]
         self.box.open({self.box.path_of(key(number)): "0" * 40 for number in range(100)}, 40)
-        self._delivery = Delivery(PLACE, tools, clock)
+        self._delivery = CommitPusher(PLACE, tools, clock)
 
     def delete(self, *numbers: int) -> int:
         """How many of these deletions become commits."""
@@ -74,8 +74,8 @@ class Term:
         return len(self._delivery.paths) - before
 
 
-def key(number: int) -> ObjectKey:
-    return ObjectKey("", "v1", "configmaps", "shop", f"m{number}")
+def key(number: int) -> ManifestKey:
+    return ManifestKey("", "v1", "configmaps", "shop", f"m{number}")
 
 
 @pytest.fixture

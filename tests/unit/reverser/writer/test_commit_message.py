@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.authors.facts import User
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.rules import Operation
-from stoker.reverser.writer.batch import Change, Planned
-from stoker.reverser.writer.commit_message import MessageTemplate, Origin, message_of
+from stoker.reverser.authors.facts import RequestUser
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.rules import ChangeOperation
+from stoker.reverser.writer.batch import PendingFileChange, PlannedCommit
+from stoker.reverser.writer.commit_message import CommitOrigin, MessageTemplate, message_of
 
-ORIGIN = Origin("6d2c", "configbutler-system", "gitops-reverser", "gitops-reverser-0")
+ORIGIN = CommitOrigin("6d2c", "configbutler-system", "gitops-reverser", "gitops-reverser-0")
 TRAILERS = """\
 X-ConfigButler-ClusterUID: 6d2c
 X-ConfigButler-ControllerNS: configbutler-system
@@ -23,16 +23,16 @@ X-ConfigButler-InstanceID: gitops-reverser-0
 """
 
 
-def change(name: str, operation: Operation = Operation.UPDATE, **where: str) -> Change:
-    key = ObjectKey(
+def change(name: str, operation: ChangeOperation = ChangeOperation.UPDATE, **where: str) -> PendingFileChange:
+    key = ManifestKey(
         **{"group": "apps", "version": "v1", "resource": "deployments", "namespace": "shop", **where},
         name=name,
     )
-    return Change(key, name, b"", operation, 0.0)
+    return PendingFileChange(key, name, b"", operation, 0.0)
 
 
-def commit(*changes: Change, user: str | None = "alice") -> Planned:
-    return Planned(User(user) if user is not None else None, changes)
+def commit(*changes: PendingFileChange, user: str | None = "alice") -> PlannedCommit:
+    return PlannedCommit(RequestUser(user) if user is not None else None, changes)
 
 
 def test_a_commit_of_one_object_names_it() -> None:
@@ -41,9 +41,9 @@ def test_a_commit_of_one_object_names_it() -> None:
 
 
 def test_the_core_group_is_spelt_and_an_object_outside_namespaces_has_none() -> None:
-    said = message_of(commit(change("a", Operation.DELETE, group="", resource="configmaps")), ORIGIN)
+    said = message_of(commit(change("a", ChangeOperation.DELETE, group="", resource="configmaps")), ORIGIN)
     assert said.startswith("[DELETE] core/v1/configmaps/shop/a\n")
-    said = message_of(commit(change("a", Operation.CREATE, namespace="")), ORIGIN)
+    said = message_of(commit(change("a", ChangeOperation.CREATE, namespace="")), ORIGIN)
     assert said.startswith("[CREATE] apps/v1/deployments/a\n")
 
 
@@ -54,7 +54,7 @@ def test_an_author_who_is_not_known_is_called_so_and_nobody_else_can_be() -> Non
 
 
 def test_several_objects_get_a_summary_and_a_list() -> None:
-    changes = [change("a", Operation.CREATE), change("b"), change("c", Operation.DELETE)]
+    changes = [change("a", ChangeOperation.CREATE), change("b"), change("c", ChangeOperation.DELETE)]
     said = message_of(commit(*changes), ORIGIN)
     assert said.startswith(
         "[CREATE 1, UPDATE 1, DELETE 1] 3 deployments in shop\n\n"
@@ -82,7 +82,9 @@ def test_a_template_makes_the_message_and_the_trailers_stay() -> None:
         "UPDATE deployments shop/web by alice\n\n[UPDATE] apps/v1/deployments/shop/web\n\n"
         f"{TRAILERS}X-ConfigButler-Author: alice\n"
     )
-    several = message_of(commit(change("a"), change("b", Operation.DELETE), user=None), ORIGIN, template)
+    several = message_of(
+        commit(change("a"), change("b", ChangeOperation.DELETE), user=None), ORIGIN, template
+    )
     assert several.startswith("* deployments shop/* by unknown\n")
     count = MessageTemplate("{{.Count}} of {{.Group}}/{{.Version}}")
     assert message_of(commit(change("a"), change("b")), ORIGIN, count).startswith("2 of apps/v1\n\nX-")

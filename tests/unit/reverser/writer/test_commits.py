@@ -4,40 +4,44 @@ from __future__ import annotations
 
 from stoker.domain.refs import RepoUrl
 from stoker.git.commit.types import FileEdit
-from stoker.reverser.authors.facts import User
-from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.rules import DestinationRef, Operation
-from stoker.reverser.writer.batch import Change, Planned
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.writer.commits import Made, Maker
-from stoker.reverser.writer.outbox import Outbox
-from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
+from stoker.reverser.authors.facts import RequestUser
+from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
+from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.rules import ChangeOperation, DestinationRef
+from stoker.reverser.writer.batch import PendingFileChange, PlannedCommit
+from stoker.reverser.writer.commit_message import CommitOrigin
+from stoker.reverser.writer.commits import BuiltCommit, CommitBuilder
+from stoker.reverser.writer.outbox import DestinationOutbox
+from stoker.reverser.writer.ownership_marker import FolderOwnership, OwnershipMarker, marker_path
 from stoker_testkit.manual_clock import ManualClock
 
-MAKER = Maker(Origin("uid", "system", "gitops-reverser", "pod-0"))
+MAKER = CommitBuilder(CommitOrigin("uid", "system", "gitops-reverser", "pod-0"))
 MARKER = marker_path("base")
 
 
-def box() -> Outbox:
-    place, url = Place("git.example.com/a", "main"), RepoUrl("https://git.example.com/a")
-    to = Destination(DestinationRef("s", "d"), "uid", ConfigRef("s", "r"), url, place, "base")
-    return Outbox(to, ManualClock(), wake=lambda: None)
+def box() -> DestinationOutbox:
+    place, url = BranchKey("git.example.com/a", "main"), RepoUrl("https://git.example.com/a")
+    to = WritableDestination(DestinationRef("s", "d"), "uid", RepoConfigRef("s", "r"), url, place, "base")
+    return DestinationOutbox(to, ManualClock(), wake=lambda: None)
 
 
-def planned(*names: str, author: User | None = None) -> Planned:
-    return Planned(
+def planned(*names: str, author: RequestUser | None = None) -> PlannedCommit:
+    return PlannedCommit(
         author,
         tuple(
-            Change(
-                ObjectKey("", "v1", "configmaps", "shop", name), f"base/{name}", b"x", Operation.CREATE, 1.0
+            PendingFileChange(
+                ManifestKey("", "v1", "configmaps", "shop", name),
+                f"base/{name}",
+                b"x",
+                ChangeOperation.CREATE,
+                1.0,
             )
             for name in names
         ),
     )
 
 
-def paths(made: list[Made]) -> list[list[str]]:
+def paths(made: list[BuiltCommit]) -> list[list[str]]:
     return [[edit.path for edit in each.commit.edits] for each in made]
 
 
@@ -49,14 +53,14 @@ def test_the_first_commit_of_a_folder_that_is_free_brings_the_marker() -> None:
 
 
 def test_a_folder_of_ours_or_of_another_gets_no_marker() -> None:
-    for standing in (Standing.OURS, Standing.THEIRS):
+    for standing in (FolderOwnership.OURS, FolderOwnership.THEIRS):
         outbox = box()
-        outbox.marker = Marked(standing)
+        outbox.marker = OwnershipMarker(standing)
         assert paths(MAKER.made(outbox, [planned("a")], [], at=1.0, when=5)) == [["base/a"]]
 
 
 def test_an_author_is_named_and_the_controller_commits() -> None:
-    plans = [planned("a", author=User("alice")), planned("b")]
+    plans = [planned("a", author=RequestUser("alice")), planned("b")]
     alice, nobody = MAKER.made(box(), plans, [], at=1.0, when=5)
     assert alice.commit.author.name == "alice"
     assert nobody.commit.author == nobody.commit.committer == alice.commit.committer

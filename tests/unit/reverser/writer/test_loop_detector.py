@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from stoker.reverser.writer.loop_detector import Loops
+from stoker.reverser.writer.loop_detector import LoopDetector
 
 
-def run(loops: Loops, states: str, every: float = 1.0, path: str = "p") -> list[bool]:
+def run(loops: LoopDetector, states: str, every: float = 1.0, path: str = "p") -> list[bool]:
     return [loops.goes_on(path, before, now, at * every) for at, (before, now) in enumerate(pairwise(states))]
 
 
 def test_back_and_forth_twice_is_a_loop() -> None:
-    assert run(Loops(), "ABABA") == [False, False, False, True]
+    assert run(LoopDetector(), "ABABA") == [False, False, False, True]
 
 
 def test_back_once_is_none() -> None:
-    assert not any(run(Loops(), "ABAC"))
+    assert not any(run(LoopDetector(), "ABAC"))
 
 
 def test_what_always_goes_on_is_none() -> None:
-    assert not any(run(Loops(), "ABCDEFGH"))
+    assert not any(run(LoopDetector(), "ABCDEFGH"))
 
 
 def test_a_loop_through_different_states_is_one() -> None:
-    assert run(Loops(), "ABACA")[-1]
+    assert run(LoopDetector(), "ABACA")[-1]
 
 
 def test_a_slow_change_of_mind_is_none() -> None:
-    assert not any(run(Loops(), "ABABABA", every=40.0))
+    assert not any(run(LoopDetector(), "ABABABA", every=40.0))
 
 
 def test_a_held_path_is_released_after_a_quiet_window() -> None:
-    loops = Loops(window=10.0)
+    loops = LoopDetector(window=10.0)
     run(loops, "ABABA")
     assert list(loops.held) == ["p"]
     assert loops.goes_on("p", "B", "C", 5.0), "it is held, whatever comes"
@@ -44,7 +44,7 @@ def test_a_held_path_is_released_after_a_quiet_window() -> None:
 
 
 def test_paths_do_not_mix_and_memory_is_bounded() -> None:
-    loops = Loops(most=2)
+    loops = LoopDetector(most=2)
     for path in ("a", "b", "c"):
         assert not any(run(loops, "ABA", path=path))
     assert not loops.goes_on("a", "A", "B", 3.0), "its past was let go"

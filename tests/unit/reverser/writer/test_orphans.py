@@ -4,41 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.kube.client.resources import Resource
-from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
-from stoker.reverser.manifest.path import ObjectKey, place
-from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
-from stoker.reverser.selection.selection import Selection, Watched, select
-from stoker.reverser.writer.orphans import Sweep, sweep
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.client.served_kinds import KindCatalog, ServedResource, UnavailableGroupVersion, prefer_first
+from stoker.reverser.manifest.path import ManifestKey, place
+from stoker.reverser.selection.rules import (
+    ChangeOperation,
+    DestinationRef,
+    RuleRef,
+    RuleResource,
+    SelectionRule,
+)
+from stoker.reverser.selection.selection import Selection, WatchedKind, select
+from stoker.reverser.writer.orphans import OrphanSweep, sweep
 
 TO = DestinationRef("system", "prod")
 BASE = "clusters/prod"
 VERBS = frozenset({"list", "watch"})
-MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
-WEB = Resource("example.test", "v2", "webs", "Web", namespaced=True)
+MAPS = ApiResource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+WEB = ApiResource("example.test", "v2", "webs", "Web", namespaced=True)
 
 
 def selection(
-    *, rules: list[Rule] | None = None, complete: bool = True, served: Any = (MAPS, WEB)
+    *, rules: list[SelectionRule] | None = None, complete: bool = True, served: Any = (MAPS, WEB)
 ) -> Selection:
-    gone = () if complete else (Unavailable("down.test/v1", "it is down"),)
-    catalog = Catalog(tuple(prefer_first([Served(each, VERBS) for each in served])), gone)
+    gone = () if complete else (UnavailableGroupVersion("down.test/v1", "it is down"),)
+    catalog = KindCatalog(tuple(prefer_first([ServedResource(each, VERBS) for each in served])), gone)
     return select(rules if rules is not None else [rule("configmaps"), rule("webs.example.test")], catalog)
 
 
-def rule(name: str, **more: Any) -> Rule:
+def rule(name: str, **more: Any) -> SelectionRule:
     source = RuleRef("WatchRule", "shop", "r")
-    return Rule(source, TO, (Named.of(name),), namespaced=True, namespace="shop", **more)
+    return SelectionRule(source, TO, (RuleResource.of(name),), namespaced=True, namespace="shop", **more)
 
 
 def path(
     resource: str = "configmaps", name: str = "gone", group: str = "", version: str = "v1", ns: str = "shop"
 ) -> str:
-    return place(ObjectKey(group, version, resource, ns, name), BASE)
+    return place(ManifestKey(group, version, resource, ns, name), BASE)
 
 
-def swept(paths: list[str], chosen: Selection | None = None, *, shows: bool | None = False) -> Sweep:
-    def is_shown(watched: Watched, key: ObjectKey) -> bool | None:
+def swept(paths: list[str], chosen: Selection | None = None, *, shows: bool | None = False) -> OrphanSweep:
+    def is_shown(watched: WatchedKind, key: ManifestKey) -> bool | None:
         return shows
 
     return sweep(paths, BASE, TO, chosen or selection(), is_shown)
@@ -74,7 +80,7 @@ def test_another_namespace_is_not_ours() -> None:
 
 
 def test_a_rule_without_delete_keeps_files() -> None:
-    keeping = rule("configmaps", operations=frozenset({Operation.CREATE}))
+    keeping = rule("configmaps", operations=frozenset({ChangeOperation.CREATE}))
     assert swept([path()], selection(rules=[keeping])).orphans == ()
 
 
@@ -90,7 +96,7 @@ def test_a_file_of_an_older_version_is_judged_by_the_list_of_the_version_of_now(
     old = path("webs", group="example.test", version="v1")
     asked: list[str] = []
 
-    def shows(watched: Watched, key: ObjectKey) -> bool | None:
+    def shows(watched: WatchedKind, key: ManifestKey) -> bool | None:
         asked.append(watched.resource.version)
         return False
 

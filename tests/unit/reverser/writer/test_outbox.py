@@ -10,30 +10,30 @@ import pytest
 
 from stoker.domain.git_objects import blob_of
 from stoker.domain.refs import CommitId, RepoUrl
-from stoker.kube.client.resources import Resource
-from stoker.reverser.authors.attribution import Observed
-from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.kube.client.resources import ApiResource
+from stoker.reverser.authors.attribution import ObservedEvent
+from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.rules import DestinationRef, Operation
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.writer.batch import Capacity, Planned
-from stoker.reverser.writer.outbox import Outbox, Written
-from stoker.reverser.writer.ownership_marker import Marked, Standing
+from stoker.reverser.selection.rules import ChangeOperation, DestinationRef
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.writer.batch import PlannedCommit, QueueCapacity
+from stoker.reverser.writer.outbox import DeliveredCommit, DestinationOutbox
+from stoker.reverser.writer.ownership_marker import FolderOwnership, OwnershipMarker
 from stoker_testkit.manual_clock import ManualClock
 
-WATCHED = Watched(Resource("", "v1", "configmaps", "ConfigMap", namespaced=True))
-STEP = Observed(GroupResource("", "configmaps"), "u", "1", Operation.UPDATE, "b")
+WATCHED = WatchedKind(ApiResource("", "v1", "configmaps", "ConfigMap", namespaced=True))
+STEP = ObservedEvent(GroupResource("", "configmaps"), "u", "1", ChangeOperation.UPDATE, "b")
 
 
-def key(name: str) -> ObjectKey:
-    return ObjectKey("", "v1", "configmaps", "shop", name)
+def key(name: str) -> ManifestKey:
+    return ManifestKey("", "v1", "configmaps", "shop", name)
 
 
-class Box(Outbox):
+class Box(DestinationOutbox):
     """An outbox for tests, with a shorter way to put something in."""
 
-    def write(self, name: str, content: bytes, seen: Observed | None = None) -> None:
+    def write(self, name: str, content: bytes, seen: ObservedEvent | None = None) -> None:
         self.put(key(name), self.path_of(key(name)), content, blob_of(content), WATCHED, seen)
 
     def erase(self, name: str) -> None:
@@ -43,21 +43,21 @@ class Box(Outbox):
         plans = self.take_all()
         return [(change.operation, change.key.name) for plan in plans for change in plan.changes]
 
-    def take_all(self) -> tuple[Planned, ...]:
+    def take_all(self) -> tuple[PlannedCommit, ...]:
         return self.batcher.take()
 
 
 @pytest.fixture
 def box() -> Box:
-    return made(Capacity())
+    return made(QueueCapacity())
 
 
-def made(capacity: Capacity) -> Box:
-    place = Place("git.example.com/a", "main")
-    to = Destination(
+def made(capacity: QueueCapacity) -> Box:
+    place = BranchKey("git.example.com/a", "main")
+    to = WritableDestination(
         DestinationRef("s", "d"),
         "uid",
-        ConfigRef("s", "r"),
+        RepoConfigRef("s", "r"),
         RepoUrl("https://git.example.com/a"),
         place,
         "base",
@@ -99,7 +99,7 @@ def test_the_state_before_is_told_for_the_author_of_a_scale(box: Box) -> None:
 
 
 def test_whose_a_change_is_stays_open_while_something_before_it_may_be_missing(box: Box) -> None:
-    def is_told(name: str, content: bytes, seen: Observed) -> bool:
+    def is_told(name: str, content: bytes, seen: ObservedEvent) -> bool:
         box.write(name, content, seen)
         ((change,),) = (plan.changes for plan in box.take_all())
         return change.observed is not None
@@ -107,7 +107,7 @@ def test_whose_a_change_is_stays_open_while_something_before_it_may_be_missing(b
     box.open({box.path_of(key("a")): blob_of(b"two changes ago")}, 40)
     box.behind.add(WATCHED)
     assert not is_told("a", b"now", STEP)
-    assert is_told("b", b"all of it is new", STEP._replace(operation=Operation.CREATE))
+    assert is_told("b", b"all of it is new", STEP._replace(operation=ChangeOperation.CREATE))
     box.behind.clear()
     box.skipped.add(box.path_of(key("a")))
     assert not is_told("a", b"later", STEP)
@@ -124,7 +124,7 @@ def test_only_files_that_are_there_are_deleted(box: Box) -> None:
 
 
 def test_without_room_the_list_is_remembered_and_nothing_else() -> None:
-    box = made(Capacity(changes=2))
+    box = made(QueueCapacity(changes=2))
     for name in ("a", "b", "c"):
         box.write(name, b"1")
     assert len(box.batcher) == 2
@@ -133,7 +133,7 @@ def test_without_room_the_list_is_remembered_and_nothing_else() -> None:
 
 
 def test_a_deletion_without_room_is_owed_and_follows() -> None:
-    box = made(Capacity(changes=1))
+    box = made(QueueCapacity(changes=1))
     box.open({box.path_of(key("a")): blob_of(b"1")}, 40)
     box.write("b", b"1")
     box.erase("a")
@@ -146,7 +146,7 @@ def test_a_deletion_without_room_is_owed_and_follows() -> None:
 
 
 def test_a_deletion_that_is_owed_is_dropped_when_the_object_is_back() -> None:
-    box = made(Capacity(changes=1))
+    box = made(QueueCapacity(changes=1))
     box.open({box.path_of(key("a")): blob_of(b"1")}, 40)
     box.write("b", b"1")
     box.erase("a")
@@ -158,7 +158,7 @@ def test_a_deletion_that_is_owed_is_dropped_when_the_object_is_back() -> None:
 
 
 async def test_who_brings_changes_waits_for_room_while_pushes_go_well() -> None:
-    box = made(Capacity(changes=1))
+    box = made(QueueCapacity(changes=1))
     box.write("a", b"1")
     assert box.holds_up
     waiting = asyncio.create_task(box.wait_for_room())
@@ -170,7 +170,7 @@ async def test_who_brings_changes_waits_for_room_while_pushes_go_well() -> None:
 
 
 async def test_nobody_waits_for_a_destination_that_fails() -> None:
-    box = made(Capacity(changes=1))
+    box = made(QueueCapacity(changes=1))
     box.write("a", b"1")
     waiting = asyncio.create_task(box.wait_for_room())
     await asyncio.sleep(0)
@@ -229,7 +229,8 @@ def test_a_path_in_a_loop_is_held(box: Box) -> None:
 def test_the_last_commits_that_arrived_are_remembered_the_newest_first(box: Box) -> None:
     at = datetime(2026, 5, 1, tzinfo=UTC)
     commits = [
-        Written(CommitId(f"{number:040x}"), "ann", f"change {number}", at, 1.0) for number in range(12)
+        DeliveredCommit(CommitId(f"{number:040x}"), "ann", f"change {number}", at, 1.0)
+        for number in range(12)
     ]
     box.arrived(commits[0].commit, at, commits[:1])
     box.arrived(commits[-1].commit, at, commits[1:])
@@ -239,7 +240,7 @@ def test_the_last_commits_that_arrived_are_remembered_the_newest_first(box: Box)
 
 
 def _filled(count: int) -> Box:
-    box = made(Capacity())
+    box = made(QueueCapacity())
     box.open({box.path_of(key(f"m{n}")): blob_of(b"%d" % n) for n in range(count)}, 40)
     return box
 
@@ -257,7 +258,7 @@ def test_deletions_beyond_the_budget_are_held_and_writes_go_on() -> None:
 
 
 def test_an_approved_plan_is_deleted_whole_even_where_there_is_little_room() -> None:
-    box = made(Capacity(changes=20))
+    box = made(QueueCapacity(changes=20))
     box.open({box.path_of(key(f"m{n}")): blob_of(b"%d" % n) for n in range(60)}, 40)
     for n in range(51):
         box.drop(key(f"m{n}"), box.path_of(key(f"m{n}")), STEP)
@@ -293,7 +294,7 @@ def test_an_object_that_is_back_keeps_its_file_whatever_was_held() -> None:
 
 def test_nothing_is_inferred_to_be_deleted_where_the_marker_is_another_installations() -> None:
     box = _filled(3)
-    box.marker = Marked(Standing.THEIRS, "another")
+    box.marker = OwnershipMarker(FolderOwnership.THEIRS, "another")
     box.erase("m0")
     assert box.taken() == []
     assert box.path_of(key("m0")) in box.unclaimed
@@ -304,14 +305,14 @@ def test_nothing_is_inferred_to_be_deleted_where_the_marker_is_another_installat
 def test_what_was_inferred_before_another_installation_took_over_stays() -> None:
     box = _filled(3)
     box.erase("m0")
-    box.marker = Marked(Standing.THEIRS, "another")
+    box.marker = OwnershipMarker(FolderOwnership.THEIRS, "another")
     box.check_deletions()
     assert box.taken() == []
     assert box.known(box.path_of(key("m0"))) == blob_of(b"0")
 
 
 def test_a_file_with_the_same_values_is_left_and_not_compared_again() -> None:
-    box = made(Capacity())
+    box = made(QueueCapacity())
     box.open({box.path_of(key("a")): blob_of(b"# theirs\nsame")}, 40)
     box.write("a", b"same")
     (change,) = box.batcher.over_foreign()
@@ -324,7 +325,7 @@ def test_a_file_with_the_same_values_is_left_and_not_compared_again() -> None:
 
 
 def test_a_file_that_this_process_wrote_is_not_read_again() -> None:
-    box = made(Capacity())
+    box = made(QueueCapacity())
     box.write("a", b"1")
     box.take_all()
     box.write("a", b"2")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.writer.ownership_marker import MAX_BYTES, Standing, judged, marker_of
+from stoker.reverser.writer.commit_message import CommitOrigin
+from stoker.reverser.writer.ownership_marker import MAX_BYTES, FolderOwnership, judged, marker_of
 
-ORIGIN = Origin("uid-1", "configbutler-system", "gitops-reverser", "pod-0")
+ORIGIN = CommitOrigin("uid-1", "configbutler-system", "gitops-reverser", "pod-0")
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ ORIGIN = Origin("uid-1", "configbutler-system", "gitops-reverser", "pod-0")
 )
 def test_a_line_that_is_no_field_makes_the_marker_unreadable(line: bytes) -> None:
     ours = marker_of(ORIGIN)
-    assert judged(ours, ORIGIN).standing is Standing.OURS
-    assert judged(ours + line + b"\n", ORIGIN).standing is Standing.THEIRS
+    assert judged(ours, ORIGIN).standing is FolderOwnership.OURS
+    assert judged(ours + line + b"\n", ORIGIN).standing is FolderOwnership.THEIRS
 
 
 def test_a_marker_is_read_up_to_its_limit() -> None:
     ours = marker_of(ORIGIN)
     filled = ours + b"#" * (MAX_BYTES - len(ours))
-    assert judged(filled, ORIGIN).standing is Standing.OURS
-    assert judged(filled + b"#", ORIGIN).standing is Standing.THEIRS
+    assert judged(filled, ORIGIN).standing is FolderOwnership.OURS
+    assert judged(filled + b"#", ORIGIN).standing is FolderOwnership.THEIRS

@@ -8,44 +8,44 @@ from typing import cast
 
 from stoker.domain.git_objects import blob_of
 from stoker.domain.refs import RepoUrl
-from stoker.git.commit.branch import Branch
+from stoker.git.commit.branch import RemoteBranch
 from stoker.git.process.runner import GitRunner
-from stoker.kube.client.client import Client
-from stoker.kube.client.resources import Resource
-from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.manifest.path import ObjectKey
+from stoker.kube.client.client import KubeClient
+from stoker.kube.client.resources import ApiResource
+from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
+from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.manifest.render import rendered
-from stoker.reverser.metrics import Meter
+from stoker.reverser.metrics import ReverserMetrics
 from stoker.reverser.selection.rules import DestinationRef
-from stoker.reverser.selection.selection import Watched
-from stoker.reverser.watch.watch_set import Watches
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.writer.context import Tools
-from stoker.reverser.writer.outbox import Outbox
-from stoker.reverser.writer.push import Delivery
-from stoker.reverser.writer.resync import Opener
+from stoker.reverser.selection.selection import WatchedKind
+from stoker.reverser.watch.watch_set import WatchSet
+from stoker.reverser.writer.commit_message import CommitOrigin
+from stoker.reverser.writer.context import WriterContext
+from stoker.reverser.writer.outbox import DestinationOutbox
+from stoker.reverser.writer.push import CommitPusher
+from stoker.reverser.writer.resync import OutboxResync
 from stoker.telemetry.metrics import Metrics
 from stoker_testkit.manual_clock import ManualClock
 
-PLACE = Place("git.example.com/a", "main")
-WATCHED = Watched(Resource("", "v1", "configmaps", "ConfigMap", namespaced=True))
+PLACE = BranchKey("git.example.com/a", "main")
+WATCHED = WatchedKind(ApiResource("", "v1", "configmaps", "ConfigMap", namespaced=True))
 CLOCK = ManualClock()
-TOOLS = Tools(
-    cast("Client", None),
+TOOLS = WriterContext(
+    cast("KubeClient", None),
     cast("GitRunner", None),
     Path(),
     "system",
-    Origin("uid", "system", "gitops-reverser", "pod-0"),
+    CommitOrigin("uid", "system", "gitops-reverser", "pod-0"),
     lambda _, __: None,
     lambda _: None,
-    cast("Watches", None),
-    Meter(Metrics("test")),
+    cast("WatchSet", None),
+    ReverserMetrics(Metrics("test")),
     lambda: None,
 )
 
 
-def key(number: int) -> ObjectKey:
-    return ObjectKey("", "v1", "configmaps", "shop", f"m{number}")
+def key(number: int) -> ManifestKey:
+    return ManifestKey("", "v1", "configmaps", "shop", f"m{number}")
 
 
 def content(number: int) -> bytes:
@@ -57,15 +57,15 @@ def commented(number: int) -> bytes:
     return b"# by a person\n" + content(number)
 
 
-def outbox(*files: bytes) -> Outbox:
+def outbox(*files: bytes) -> DestinationOutbox:
     url = RepoUrl("https://git.example.com/a")
-    to = Destination(DestinationRef("s", "d"), "uid", ConfigRef("s", "r"), url, PLACE, "base")
-    box = Outbox(to, CLOCK, wake=lambda: None)
+    to = WritableDestination(DestinationRef("s", "d"), "uid", RepoConfigRef("s", "r"), url, PLACE, "base")
+    box = DestinationOutbox(to, CLOCK, wake=lambda: None)
     box.open({box.path_of(key(number)): blob_of(file) for number, file in enumerate(files)}, 40)
     return box
 
 
-def put(box: Outbox, number: int) -> None:
+def put(box: DestinationOutbox, number: int) -> None:
     written = content(number)
     box.put(key(number), box.path_of(key(number)), written, blob_of(written), WATCHED, None)
 
@@ -73,7 +73,7 @@ def put(box: Outbox, number: int) -> None:
 class ChangingBranch:
     """A branch of these files; objects change while it is read."""
 
-    def __init__(self, box: Outbox, files: Sequence[bytes], *later: int) -> None:
+    def __init__(self, box: DestinationOutbox, files: Sequence[bytes], *later: int) -> None:
         self._box = box
         self._files = {box.path_of(key(number)): file for number, file in enumerate(files)}
         self._later = list(later)
@@ -90,7 +90,7 @@ def test_deletions_that_come_in_after_the_last_look_are_held_all_the_same() -> N
     for number in range(51):  # while a file of another destination is read
         box.drop(key(number), box.path_of(key(number)), None)
     box.hurry()
-    delivery = Delivery(PLACE, TOOLS, CLOCK)
+    delivery = CommitPusher(PLACE, TOOLS, CLOCK)
     delivery.take(box)
     assert not delivery
     assert box.brake.plan is not None
@@ -102,8 +102,8 @@ async def test_what_comes_in_while_files_are_compared_is_compared_before_it_is_w
     box = outbox(*files)
     put(box, 0)
     box.hurry()
-    await Opener(TOOLS, CLOCK).leave_equal(cast("Branch", ChangingBranch(box, files, 1, 2)), box)
-    delivery = Delivery(PLACE, TOOLS, CLOCK)
+    await OutboxResync(TOOLS, CLOCK).leave_equal(cast("RemoteBranch", ChangingBranch(box, files, 1, 2)), box)
+    delivery = CommitPusher(PLACE, TOOLS, CLOCK)
     delivery.take(box)
     assert not delivery.paths, "the comments stay"
 
@@ -114,10 +114,10 @@ async def test_what_was_not_compared_waits_also_when_deletions_are_released() ->
     put(box, 0)
     put(box, 1)
     box.hurry()
-    delivery = Delivery(PLACE, TOOLS, CLOCK)
+    delivery = CommitPusher(PLACE, TOOLS, CLOCK)
     delivery.take(box)
     assert not delivery
     assert box.due_at() == 0.0, "it is compared at once"
-    await Opener(TOOLS, CLOCK).leave_equal(cast("Branch", ChangingBranch(box, files)), box)
+    await OutboxResync(TOOLS, CLOCK).leave_equal(cast("RemoteBranch", ChangingBranch(box, files)), box)
     delivery.take(box)
     assert delivery.paths == {box.path_of(key(1))}

@@ -10,16 +10,16 @@ import pytest
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.commit.branch import Branch
-from stoker.git.commit.types import Author, FileEdit, NewCommit
+from stoker.git.commit.branch import RemoteBranch
+from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import on_disk
 from stoker.git.signature.sign import SigningFailed
 from stoker.reverser.writer.signing_key_check import tried
-from stoker_testkit.repositories.bare_repository import WHEN, GitFailed, Repository
+from stoker_testkit.repositories.bare_repository import WHEN, GitCommandFailed, Repository
 from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
 
-ROBOT = Author("gitops-reverser", "gitops-reverser@example.test")
+ROBOT = CommitAuthor("gitops-reverser", "gitops-reverser@example.test")
 
 
 def verify(repository: Repository, commit: str, allowed: Path) -> None:
@@ -34,7 +34,7 @@ async def test_git_verifies_every_commit_that_is_pushed(tmp_path: Path, kind: Ke
     assert signing.public_key == key.public_line
     repository = Repository.create(tmp_path / "r.git")
     cache = tmp_path / "cache"
-    branch = Branch(on_disk(GitRunner(cache), repository.path), cache, "main", signer=signing.signer)
+    branch = RemoteBranch(on_disk(GitRunner(cache), repository.path), cache, "main", signer=signing.signer)
     new = [NewCommit(ROBOT, ROBOT, f"{n}", (FileEdit(f"{n}", b"x"),), WHEN + n) for n in range(2)]
     pushed = await branch.commit(new)
     allowed = tmp_path / "allowed"
@@ -44,7 +44,7 @@ async def test_git_verifies_every_commit_that_is_pushed(tmp_path: Path, kind: Ke
         verify(repository, commit, allowed)
     other = make_ssh_key(tmp_path / "other", kind)
     allowed.write_text(f"{ROBOT.email} {other.public_line}\n")
-    with pytest.raises(GitFailed):
+    with pytest.raises(GitCommandFailed):
         verify(repository, pushed.commits[0], allowed)
 
 

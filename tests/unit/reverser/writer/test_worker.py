@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from stoker.reverser.destinations import Place
-from stoker.reverser.writer.worker import Slots
+from stoker.reverser.destinations import BranchKey
+from stoker.reverser.writer.worker import PushSlots
 
 
 async def test_no_more_workers_push_at_once_than_may() -> None:
-    slots = Slots(asyncio.Semaphore(3), per_repository=2)
+    slots = PushSlots(asyncio.Semaphore(3), per_repository=2)
     busy: dict[str, int] = {"a": 0, "b": 0}
     most: dict[str, int] = {"a": 0, "b": 0, "all": 0}
 
     async def push(repository: str, branch: int) -> None:
-        async with slots.turn(Place(repository, f"b{branch}")):
+        async with slots.turn(BranchKey(repository, f"b{branch}")):
             busy[repository] += 1
             most[repository] = max(most[repository], busy[repository])
             most["all"] = max(most["all"], sum(busy.values()))

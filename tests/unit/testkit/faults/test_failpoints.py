@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain import failpoints
-from stoker_testkit.faults.failpoints import Failure, arm
+from stoker_testkit.faults.failpoints import FailpointAction, arm
 from stoker_testkit.wait_until import eventually
 
 
@@ -29,14 +29,14 @@ def test_nothing_happens_unless_somebody_listens() -> None:
 @pytest.mark.parametrize(
     ("text", "failure"),
     [
-        ("rename.before", Failure("rename.before")),
-        ("rename.before:3", Failure("rename.before", 3)),
-        ("journal.append.after=eio", Failure("journal.append.after", 1, "eio")),
-        ("flush.before:2=pause@/x/y", Failure("flush.before", 2, "pause", Path("/x/y"))),
+        ("rename.before", FailpointAction("rename.before")),
+        ("rename.before:3", FailpointAction("rename.before", 3)),
+        ("journal.append.after=eio", FailpointAction("journal.append.after", 1, "eio")),
+        ("flush.before:2=pause@/x/y", FailpointAction("flush.before", 2, "pause", Path("/x/y"))),
     ],
 )
-def test_a_failure_is_written_in_one_word(text: str, failure: Failure) -> None:
-    assert Failure.parsed(text) == failure
+def test_a_failure_is_written_in_one_word(text: str, failure: FailpointAction) -> None:
+    assert FailpointAction.parsed(text) == failure
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_a_failure_is_written_in_one_word(text: str, failure: Failure) -> None:
 )
 def test_what_cannot_happen_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"NAME|failpoint|action"):
-        Failure.parsed(text)
+        FailpointAction.parsed(text)
 
 
 def test_a_disk_fails_from_that_turn_on() -> None:
-    arm(Failure("rename.before", 2, "enospc"))
+    arm(FailpointAction("rename.before", 2, "enospc"))
     failpoints.reached("rename.before")
     failpoints.reached("rename.after")
     for _ in range(2):
@@ -60,7 +60,7 @@ def test_a_disk_fails_from_that_turn_on() -> None:
 
 def test_a_pause_ends_when_its_file_is_removed(tmp_path: Path) -> None:
     mark = tmp_path / "here"
-    arm(Failure("rename.before", 1, "pause", mark))
+    arm(FailpointAction("rename.before", 1, "pause", mark))
     held = threading.Thread(target=failpoints.reached, args=("rename.before",))
     held.start()
     eventually(mark.exists, message="the pause")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.ignition.content.resource_json import Manifest
+from stoker.ignition.content.resource_json import ResourceManifest
 from stoker_testkit.gateway.resource_signature import claimed, fits, signature, signed
 
 MODIFIED = {"actor": "anna", "timestamp": "2026-01-01T00:00:00Z"}
@@ -65,7 +65,7 @@ def test_the_product_and_the_double_found_the_same_on_their_own(
     manifest: dict[str, object], files: dict[str, bytes]
 ) -> None:
     new = signed(manifest, files)
-    read = Manifest.read(json.dumps(new, indent=3).encode())
+    read = ResourceManifest.read(json.dumps(new, indent=3).encode())
     assert read.signature(files) == read.signed == claimed(new)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stoker_testkit.kubelet.atomic_writer import swap
-from stoker_testkit.kubelet.pod_spec import Pod, Refused, Token, read_pod
-from stoker_testkit.kubelet.process_containers import GatewayImage, Place, environment
+from stoker_testkit.kubelet.pod_spec import Pod, PodRefused, Token, read_pod
+from stoker_testkit.kubelet.process_containers import ContainerPlace, GatewayImage, environment
 from stoker_testkit.kubelet.volumes import Missing, Volumes
 from stoker_testkit.wait_until import eventually
 
@@ -57,7 +57,7 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> Pod:
 def test_what_it_does_not_do_is_refused_by_name(
     container: dict[str, Any], spec: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(PodRefused, match=said):
         pod(container, **spec)
 
 
@@ -154,14 +154,14 @@ def test_variables_are_the_containers_own(tmp_path: Path, monkeypatch: pytest.Mo
         {"name": "TMPDIR", "value": "/scratch"},
     ]
     found = pod({"env": env})
-    place = Place(tmp_path, tmp_path / "log", {"/scratch": tmp_path / "x"}, ("10.0.0.1", 6443))
+    place = ContainerPlace(tmp_path, tmp_path / "log", {"/scratch": tmp_path / "x"}, ("10.0.0.1", 6443))
     variables = environment(found, found.spec.containers[0], place)
     assert "KUBECONFIG" not in variables
     assert (variables["POD_NAME"], variables["GATEWAY_NAME"]) == ("north", "a $(b)")
     assert variables["TMPDIR"] == str(tmp_path / "scratch")
     assert variables["KUBERNETES_SERVICE_HOST"] == "10.0.0.1"
     other = pod({"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]})
-    with pytest.raises(Refused, match=r"status\.podIP"):
+    with pytest.raises(PodRefused, match=r"status\.podIP"):
         environment(other, other.spec.containers[0], place)
 
 
@@ -174,13 +174,13 @@ async def test_a_command_of_the_gateways_image_fills_a_volume(tmp_path: Path) ->
     made = pod(mounted, volumes=[{"name": "data", "emptyDir": {}}])
     volume = tmp_path / "volume"
     volume.mkdir()
-    place = Place(tmp_path, tmp_path / "seed.log", {"/seed": volume}, ("127.0.0.1", 1))
+    place = ContainerPlace(tmp_path, tmp_path / "seed.log", {"/seed": volume}, ("127.0.0.1", 1))
     ended = [await ended_with(GatewayImage(), made, place) for _ in range(2)]
     assert ended == [0, 1], "the second finds that the first is done"
     assert {one.name for one in volume.iterdir()} == {"done", "gateway.xml_clean"}
 
 
-async def ended_with(image: GatewayImage, made: Pod, place: Place) -> int:
+async def ended_with(image: GatewayImage, made: Pod, place: ContainerPlace) -> int:
     running = await image.start(made, made.spec.containers[0], place)
     await asyncio.to_thread(eventually, lambda: running.exit_code is not None, 30, "its end")
     await running.stop(1.0)

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker_testkit.repositories.bare_repository import GitFailed, Repository, executable, submodule, symlink
+from stoker_testkit.repositories.bare_repository import (
+    GitCommandFailed,
+    Repository,
+    executable,
+    submodule,
+    symlink,
+)
 
 
 @pytest.fixture
@@ -59,7 +65,7 @@ def test_branches_and_tags_point_where_they_are_told(repository: Repository) -> 
     repository.delete_branch("release")
     repository.delete_tag("v1")
     assert not repository.has_branch("release")
-    with pytest.raises(GitFailed, match="v1"):
+    with pytest.raises(GitCommandFailed, match="v1"):
         repository.tip("v1")
 
 

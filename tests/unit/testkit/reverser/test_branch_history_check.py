@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from stoker.reverser.authors.commit_identity import author_of
-from stoker.reverser.authors.facts import User
+from stoker.reverser.authors.facts import RequestUser
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.reverser.branch_history_check import (
     REVERSER,
+    BranchHistoryCheck,
     Commit,
     Edit,
-    Judge,
     commits_of,
     differences,
 )
-from stoker_testkit.reverser.random_history import History, Step
+from stoker_testkit.reverser.random_history import History, ObjectState
 
 FIRST, SECOND, THIRD, STRANGE = (letter * 40 for letter in "abcd")
 
@@ -28,7 +28,7 @@ def history() -> History:
     history = History(1, "main", Repository(Path("nowhere")))
     life = history.lives[path_in(history)]
     steps = ((FIRST, "alice"), (SECOND, "bob"), (None, "bob"), (THIRD, "alice"))
-    life.steps += (Step(*step) for step in steps)
+    life.steps += (ObjectState(*step) for step in steps)
     return history
 
 
@@ -37,13 +37,13 @@ def path_in(history: History) -> str:
 
 
 def written(path: str, blob: str | None, user: str = "unknown", committer: str = REVERSER) -> Commit:
-    author = author_of(User(user)).email if user != "unknown" else committer
+    author = author_of(RequestUser(user)).email if user != "unknown" else committer
     return Commit("c" * 40, author, committer, user, [Edit(path, blob)])
 
 
 def verdict(history: History, *states: tuple[str | None, str]) -> list[str]:
     path = path_in(history)
-    return Judge([history]).hear([written(path, *state) for state in states])
+    return BranchHistoryCheck([history]).hear([written(path, *state) for state in states])
 
 
 @pytest.mark.parametrize(
@@ -86,18 +86,18 @@ def test_what_a_stranger_overwrote_may_be_written_again(history: History) -> Non
     path = path_in(history)
     stranger = written(path, STRANGE, committer="stranger@example.test")
     again = [written(path, SECOND), stranger, written(path, SECOND)]
-    assert Judge([history]).hear(again) == []
+    assert BranchHistoryCheck([history]).hear(again) == []
     back = [written(path, SECOND), stranger, written(path, FIRST)]
-    assert len(Judge([history]).hear(back)) == 1
+    assert len(BranchHistoryCheck([history]).hear(back)) == 1
 
 
 def test_a_touched_stranger_an_empty_commit_and_a_false_address_are_found(history: History) -> None:
     marker = f"{history.base}/.configbutler/owner.yaml"
-    assert Judge([history]).hear([written(marker, FIRST)]) == []
+    assert BranchHistoryCheck([history]).hear([written(marker, FIRST)]) == []
     touched = written(f"{history.base}/README.md", FIRST)
     empty = Commit("c" * 40, REVERSER, REVERSER, "unknown")
     false = Commit("c" * 40, "bob@example.test", REVERSER, "alice", [Edit(path_in(history), FIRST)])
-    wrong = Judge([history]).hear([touched, empty, false])
+    wrong = BranchHistoryCheck([history]).hear([touched, empty, false])
     assert [each.partition(":")[2].split(",")[0].strip() for each in wrong][1] == "changes nothing"
     assert "which is a stranger's" in wrong[0]
     assert "has the author bob@example.test" in wrong[2]

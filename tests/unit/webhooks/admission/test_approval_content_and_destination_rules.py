@@ -12,7 +12,7 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.kinds.stoker import SyncProfileSpec
 from stoker.api.manifests.codec import from_wire
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.delivery import Approval
+from stoker.domain.intent.delivery import ApprovalPolicy
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
 from stoker.webhooks.admission.approver_identity import changed_approval, why_not
@@ -80,16 +80,16 @@ def test_an_approval_is_checked_when_any_of_it_is_new(
 def test_who_may_approve(
     approval: dict[str, str], user: str, groups: list[str], teams: list[str], why: str
 ) -> None:
-    policy = Approval(teams=tuple(teams))
+    policy = ApprovalPolicy(teams=tuple(teams))
     found = why_not(approval, GROUP, user, groups, policy, datetime(2026, 3, 2, 8, tzinfo=UTC))
     assert (why in found) if why else found == ""
 
 
 def test_where_an_approval_is_required_a_plan_alone_is_none() -> None:
     plan, now = {"stoker.io/approved-plan": "0123456789"}, datetime(2026, 3, 2, 8, tzinfo=UTC)
-    assert "needs annotation" in why_not(plan, GROUP, "ann", [], Approval(required=True), now)
+    assert "needs annotation" in why_not(plan, GROUP, "ann", [], ApprovalPolicy(required=True), now)
     named = {**plan, "stoker.io/approved-by": "ann"}
-    assert why_not(named, GROUP, "ann", [], Approval(required=True), now) == ""
+    assert why_not(named, GROUP, "ann", [], ApprovalPolicy(required=True), now) == ""
 
 
 def profile(**spec: Any) -> SyncProfileSpec:

@@ -10,14 +10,14 @@ import pytest
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.webhooks.admission.data_volume import DataVolume, find_data_volume
-from stoker.webhooks.admission.pod_model import Spec
+from stoker.webhooks.admission.pod_model import PodSpec
 
 
-def spec(*containers: dict[str, Any], **volumes: dict[str, Any]) -> Spec:
+def spec(*containers: dict[str, Any], **volumes: dict[str, Any]) -> PodSpec:
     named = [
         {"name": name.replace("_", "-"), **(source or {"emptyDir": {}})} for name, source in volumes.items()
     ]
-    return msgspec.convert({"containers": list(containers), "volumes": named}, Spec)
+    return msgspec.convert({"containers": list(containers), "volumes": named}, PodSpec)
 
 
 def container(name: str, *mounts: tuple[str, str], **more: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def place(found: DataVolume) -> tuple[str, str, str]:
     return found.name, found.sub_path, found.gateway.name if found.gateway else ""
 
 
-def refusal(pod: Spec, named: str = "") -> Stalled:
+def refusal(pod: PodSpec, named: str = "") -> Stalled:
     with pytest.raises(Stalled) as raised:
         find_data_volume(pod, named)
     return raised.value

@@ -18,16 +18,16 @@ from stoker.api.to_intent import intent_for, settle
 from stoker.api.to_intent.annotations import settings_of
 from stoker.domain.errors import Stalled
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import Installation, sidecar_for
+from stoker.domain.injection import AgentInstallation, sidecar_for
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-from stoker.webhooks.admission.inject import Injection, Rules, asks_for_agent, inject
+from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, inject
 from stoker.webhooks.admission.pod_model import read_pod
 from stoker_testkit.admission.json_patch import patched
 
 DATA = Path(__file__).parents[3] / "data" / "pods"
-RULES = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0")))
+RULES = InjectionRules(AgentInstallation(ImageRef.parse("registry.test/stoker:1.0")))
 
 GIT = {"repo": "https://git.example.net/plant.git", "ref": "main"}
 NO_GATEWAY = {"filesOnly": True}
@@ -72,14 +72,18 @@ def pod(**annotations: str) -> dict[str, Any]:
     }
 
 
-def injection(document: Mapping[str, Any], resource: ResourceIntent, rules: Rules = RULES) -> Injection:
+def injection(
+    document: Mapping[str, Any], resource: ResourceIntent, rules: InjectionRules = RULES
+) -> Injection:
     found = read_pod(json.dumps(document).encode())
     facts = found.facts("site")
     assert asks_for_agent(found, facts)
     return inject(found, facts, settings_of(facts), resource, rules)
 
 
-def injected(document: Mapping[str, Any], resource: ResourceIntent, rules: Rules = RULES) -> dict[str, Any]:
+def injected(
+    document: Mapping[str, Any], resource: ResourceIntent, rules: InjectionRules = RULES
+) -> dict[str, Any]:
     return patched(document, injection(document, resource, rules).patch)
 
 
@@ -99,7 +103,7 @@ def mounts_of(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["mountPath"]: one for one in agent_of(document)["volumeMounts"]}
 
 
-def refusal(document: Mapping[str, Any], resource: ResourceIntent, rules: Rules = RULES) -> Stalled:
+def refusal(document: Mapping[str, Any], resource: ResourceIntent, rules: InjectionRules = RULES) -> Stalled:
     with pytest.raises(Stalled) as raised:
         injection(document, resource, rules)
     return raised.value
@@ -288,7 +292,7 @@ def test_volumes_that_every_agent_has() -> None:
 
 def test_the_limit_of_the_clone_can_be_changed_and_dropped() -> None:
     for size, expected in (("10Gi", {"sizeLimit": "10Gi"}), ("", {})):
-        rules = Rules(Installation(ImageRef.parse("stoker:1"), repo_size=size))
+        rules = InjectionRules(AgentInstallation(ImageRef.parse("stoker:1"), repo_size=size))
         assert volumes_of(injected(pod(), stoker(), rules))["stoker-repo"]["emptyDir"] == expected
 
 
@@ -356,7 +360,7 @@ def test_with_a_shared_volume_the_agent_reads_it_and_needs_no_login() -> None:
     alone = injected(pod(), resource)
     assert "/shared-repo" not in mounts_of(alone), "nobody makes volumes in this installation"
     assert "/etc/stoker/git-credentials" in mounts_of(alone)
-    rules = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0"), shared_volumes=True))
+    rules = InjectionRules(AgentInstallation(ImageRef.parse("registry.test/stoker:1.0"), shared_volumes=True))
     after = injected(pod(), resource, rules)
     assert volumes_of(after)["stoker-shared-repo"]["persistentVolumeClaim"] == {
         "claimName": "ignition-sync-repo-public-demo",
@@ -369,7 +373,9 @@ def test_with_a_shared_volume_the_agent_reads_it_and_needs_no_login() -> None:
 
 def test_a_key_for_metadata_is_mounted_only_where_the_installation_has_one() -> None:
     assert "/etc/stoker/metadata-key" not in mounts_of(injected(pod(), stoker()))
-    rules = Rules(Installation(ImageRef.parse("stoker:1"), metadata_key=SecretKey("signing", "key")))
+    rules = InjectionRules(
+        AgentInstallation(ImageRef.parse("stoker:1"), metadata_key=SecretKey("signing", "key"))
+    )
     after = injected(pod(), stoker(), rules)
     assert volumes_of(after)["stoker-metadata-key"]["secret"]["secretName"] == "signing"
 
@@ -493,13 +499,13 @@ def test_the_image_is_the_pods_the_resources_or_our_own(
 ) -> None:
     document = pod(**({"agent_image": chosen} if chosen else {}))
     allowed = ("mirror:5000/", "m/", "own/agent")
-    rules = Rules(replace(RULES.installation, image_repositories=allowed))
+    rules = InjectionRules(replace(RULES.installation, image_repositories=allowed))
     assert agent_of(injected(document, stoker(agent={"image": spec}), rules))["image"] == image
 
 
 def test_without_a_tag_of_its_own_a_mirror_has_the_digest_of_the_original() -> None:
     own = ImageRef.parse(f"registry.test/stoker@sha256:{'b' * 64}")
-    rules = Rules(Installation(own, image_repositories=("mirror/stoker",)))
+    rules = InjectionRules(AgentInstallation(own, image_repositories=("mirror/stoker",)))
     after = injected(pod(), stoker(agent={"image": {"repository": "mirror/stoker"}}), rules)
     assert agent_of(after)["image"] == f"mirror/stoker@sha256:{'b' * 64}"
 
@@ -507,7 +513,9 @@ def test_without_a_tag_of_its_own_a_mirror_has_the_digest_of_the_original() -> N
 @pytest.mark.parametrize("repository", ["evil/stoker", "mirror/stoker-evil", "mirror/stoker/x", "plan/b"])
 def test_an_image_of_another_repository_is_refused_from_a_resource_and_from_a_pod(repository: str) -> None:
     allowed = ("mirror/stoker", "plant/")
-    rules = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0"), image_repositories=allowed))
+    rules = InjectionRules(
+        AgentInstallation(ImageRef.parse("registry.test/stoker:1.0"), image_repositories=allowed)
+    )
     wanted = stoker(agent={"image": {"repository": repository}})
     assert refusal(pod(), wanted, rules).reason is Reason.IMAGE_NOT_ALLOWED
     assert refusal(pod(agent_image=f"{repository}:1"), stoker(), rules).reason is Reason.IMAGE_NOT_ALLOWED
@@ -516,7 +524,7 @@ def test_an_image_of_another_repository_is_refused_from_a_resource_and_from_a_po
 
 
 def test_where_digests_are_demanded_a_tag_is_refused() -> None:
-    rules = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0"), require_digest=True))
+    rules = InjectionRules(AgentInstallation(ImageRef.parse("registry.test/stoker:1.0"), require_digest=True))
     assert refusal(pod(), stoker(), rules).reason is Reason.IMAGE_NOT_PINNED
     pinned = stoker(agent={"image": {"digest": f"sha256:{'c' * 64}"}})
     assert agent_of(injected(pod(), pinned, rules))["image"].endswith("c" * 64)
@@ -555,7 +563,7 @@ def test_allowed_namespaces_are_kept_to() -> None:
 
 
 def test_only_selected_pods_get_an_agent_where_there_is_a_selector() -> None:
-    rules = Rules(RULES.installation, {"app": "ignition", "tier": None})
+    rules = InjectionRules(RULES.installation, {"app": "ignition", "tier": None})
     assert refusal(pod(), stoker(), rules).reason is Reason.POD_NOT_SELECTED
     document = pod()
     document["metadata"]["labels"] = {"app": "ignition", "tier": ""}

@@ -9,23 +9,23 @@ from stoker.api.registry import KINDS
 from stoker.api.to_intent.annotations import PodSettings
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
-from stoker.kube.client.objects import Header
+from stoker.kube.client.objects import ObjectHeader
 from stoker.webhooks.admission.lookups import SYNCED_KINDS
-from stoker.webhooks.admission.pod_owner import Candidate, choose, kinds_wanted
+from stoker.webhooks.admission.pod_owner import OwnerCandidate, choose, kinds_wanted
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-def candidate(kind: str, name: str, *, going: bool = False) -> Candidate:
+def candidate(kind: str, name: str, *, going: bool = False) -> OwnerCandidate:
     metadata = {"name": name, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if going else {})}
-    return Candidate(BY_NAME[kind], msgspec.convert({"metadata": metadata}, Header), b"")
+    return OwnerCandidate(BY_NAME[kind], msgspec.convert({"metadata": metadata}, ObjectHeader), b"")
 
 
 def pod(resource: str = "", kind: str = "") -> PodSettings:
     return PodSettings(gateway="filler", resource=resource, resource_kind=kind)
 
 
-def refusal(settings: PodSettings, *candidates: Candidate) -> Stalled:
+def refusal(settings: PodSettings, *candidates: OwnerCandidate) -> Stalled:
     with pytest.raises(Stalled) as raised:
         choose(settings, "site", candidates)
     return raised.value

@@ -10,7 +10,12 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.webhooks.admission.crd_conversion import convert
-from stoker.webhooks.admission.reviews import Verdict, admission_answer, read_admission, read_conversion
+from stoker.webhooks.admission.reviews import (
+    AdmissionVerdict,
+    admission_answer,
+    read_admission,
+    read_conversion,
+)
 
 REVIEW = {
     "apiVersion": "admission.k8s.io/v1",
@@ -29,7 +34,7 @@ def changed(**changes: Any) -> bytes:
     return json.dumps({**REVIEW, **changes}).encode()
 
 
-def answer(verdict: Verdict) -> dict[str, Any]:
+def answer(verdict: AdmissionVerdict) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(admission_answer("u-1", verdict))["response"]
     return found
 
@@ -68,20 +73,22 @@ def test_what_is_no_review_is_refused_with_a_sentence(body: bytes) -> None:
 
 
 def test_an_answer_says_yes_no_or_yes_with_a_patch() -> None:
-    assert answer(Verdict()) == {"uid": "u-1", "allowed": True}
-    refused = answer(Verdict(refusal="no\nwhy", patch=({"op": "add"},)))
+    assert answer(AdmissionVerdict()) == {"uid": "u-1", "allowed": True}
+    refused = answer(AdmissionVerdict(refusal="no\nwhy", patch=({"op": "add"},)))
     assert refused == {
         "uid": "u-1",
         "allowed": False,
         "status": {"code": 403, "reason": "Forbidden", "message": "no why"},
     }
-    patched = answer(Verdict(patch=({"op": "add", "path": "/x", "value": 1},)))
+    patched = answer(AdmissionVerdict(patch=({"op": "add", "path": "/x", "value": 1},)))
     assert patched["patchType"] == "JSONPatch"
     assert json.loads(base64.b64decode(patched["patch"])) == [{"op": "add", "path": "/x", "value": 1}]
 
 
 def test_warnings_are_short_few_and_different() -> None:
-    said = answer(Verdict(warnings=("x" * 1000, "same", "same", *(f"w{number}" for number in range(30)))))
+    said = answer(
+        AdmissionVerdict(warnings=("x" * 1000, "same", "same", *(f"w{number}" for number in range(30))))
+    )
     assert all(len(one) <= 256 for one in said["warnings"])
     assert len(said["warnings"]) == 13
     assert said["warnings"][-1] == "and 20 more"

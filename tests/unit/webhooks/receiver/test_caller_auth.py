@@ -7,20 +7,24 @@ import hmac
 
 import pytest
 
-from stoker.domain.intent.delivery import Receiver
-from stoker.domain.intent.intent import FrontDoor, Identity, ResourceIntent
-from stoker.domain.intent.source import SecretKey, Source
+from stoker.domain.intent.delivery import ReceiverPolicy
+from stoker.domain.intent.intent import ResourceIdentity, ResourceIntent, SyncResourceKind
+from stoker.domain.intent.source import SecretKey, SourceIntent
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.http_server import request_signatures
-from stoker.webhooks.receiver.caller_auth import Belief, Keys, believe
-from stoker.webhooks.receiver.index import Index, Known, known_of
+from stoker.webhooks.receiver.caller_auth import CallerAuthResult, CallerKeys, believe
+from stoker.webhooks.receiver.index import IndexedResource, ReceiverIndex, known_of
 
 BODY = b'{"ref": "2.0.0"}'
 HMAC, TOKEN = SecretKey("hook", "hmac-key"), SecretKey("hook", "token")
-STOKER = Known(Identity(FrontDoor.STOKER, "site1", "plant"), GitRef("main"), hmac_key=HMAC, bearer=TOKEN)
-IGNITION = Known(
-    Identity(FrontDoor.IGNITION_SYNC, "site1", "plant"), GitRef("main"), hmac_key=SecretKey("old", "key")
+STOKER = IndexedResource(
+    ResourceIdentity(SyncResourceKind.STOKER, "site1", "plant"), GitRef("main"), hmac_key=HMAC, bearer=TOKEN
+)
+IGNITION = IndexedResource(
+    ResourceIdentity(SyncResourceKind.IGNITION_SYNC, "site1", "plant"),
+    GitRef("main"),
+    hmac_key=SecretKey("old", "key"),
 )
 SECRETS = {
     ("site1", HMAC): Secret("stoker-key"),
@@ -28,7 +32,7 @@ SECRETS = {
     ("site1", SecretKey("old", "key")): Secret("ignition-key"),
     ("site2", HMAC): Secret("another-namespace"),
 }
-OPERATOR = Keys(Secret("operator-key"), Secret("operator-token"))
+OPERATOR = CallerKeys(Secret("operator-key"), Secret("operator-token"))
 
 
 def signed(key: str) -> dict[str, str]:
@@ -39,7 +43,9 @@ def bearing(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def ask(headers: dict[str, str], *found: Known, operator: Keys = OPERATOR) -> Belief:
+def ask(
+    headers: dict[str, str], *found: IndexedResource, operator: CallerKeys = OPERATOR
+) -> CallerAuthResult:
     return believe(headers, BODY, found, operator, lambda namespace, key: SECRETS.get((namespace, key)))
 
 
@@ -53,22 +59,22 @@ def ask(headers: dict[str, str], *found: Known, operator: Keys = OPERATOR) -> Be
     ],
 )
 def test_the_key_of_a_resource_opens_that_resource(headers: dict[str, str]) -> None:
-    assert ask(headers, STOKER, IGNITION) == Belief(True, (STOKER,))
+    assert ask(headers, STOKER, IGNITION) == CallerAuthResult(True, (STOKER,))
 
 
 def test_of_two_kinds_with_one_name_the_one_whose_key_fits_is_meant() -> None:
-    assert ask(signed("ignition-key"), STOKER, IGNITION) == Belief(True, (IGNITION,))
+    assert ask(signed("ignition-key"), STOKER, IGNITION) == CallerAuthResult(True, (IGNITION,))
 
 
 def test_both_are_meant_when_both_keys_fit() -> None:
-    twin = Known(IGNITION.identity, GitRef("main"), hmac_key=HMAC)
+    twin = IndexedResource(IGNITION.identity, GitRef("main"), hmac_key=HMAC)
     assert set(ask(signed("stoker-key"), STOKER, twin).about) == {STOKER, twin}
 
 
 @pytest.mark.parametrize("headers", [signed("operator-key"), bearing("operator-token")])
 def test_the_operators_key_opens_all_and_tells_that_there_is_none(headers: dict[str, str]) -> None:
     assert set(ask(headers, STOKER, IGNITION).about) == {STOKER, IGNITION}
-    assert ask(headers) == Belief(True, ())
+    assert ask(headers) == CallerAuthResult(True, ())
 
 
 @pytest.mark.parametrize(
@@ -85,22 +91,22 @@ def test_the_operators_key_opens_all_and_tells_that_there_is_none(headers: dict[
     ],
 )
 def test_nobody_else_is_believed(headers: dict[str, str]) -> None:
-    assert ask(headers, STOKER, IGNITION) == Belief(False)
-    assert ask(headers, operator=Keys()) == Belief(False)
+    assert ask(headers, STOKER, IGNITION) == CallerAuthResult(False)
+    assert ask(headers, operator=CallerKeys()) == CallerAuthResult(False)
 
 
 def test_a_resource_that_is_turned_off_is_as_good_as_none() -> None:
-    off = Known(STOKER.identity, GitRef("main"), hmac_key=HMAC, enabled=False)
-    assert ask(signed("stoker-key"), off) == Belief(False)
-    assert ask(signed("operator-key"), off) == Belief(True, ())
+    off = IndexedResource(STOKER.identity, GitRef("main"), hmac_key=HMAC, enabled=False)
+    assert ask(signed("stoker-key"), off) == CallerAuthResult(False)
+    assert ask(signed("operator-key"), off) == CallerAuthResult(True, ())
 
 
 def test_a_resource_without_a_key_or_without_its_secret_believes_nobody() -> None:
     for known in (
-        Known(STOKER.identity, GitRef("main")),
-        Known(STOKER.identity, GitRef("main"), hmac_key=SecretKey("gone", "key")),
+        IndexedResource(STOKER.identity, GitRef("main")),
+        IndexedResource(STOKER.identity, GitRef("main"), hmac_key=SecretKey("gone", "key")),
     ):
-        assert ask(signed(""), known) == Belief(False)
+        assert ask(signed(""), known) == CallerAuthResult(False)
 
 
 def test_strangers_cost_the_same_whether_there_is_anything_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +119,7 @@ def test_strangers_cost_the_same_whether_there_is_anything_or_not(monkeypatch: p
 
     monkeypatch.setattr(request_signatures, "_same", counting)
     work = []
-    for found in ([], [STOKER], [STOKER, IGNITION], [Known(STOKER.identity, GitRef("main"))]):
+    for found in ([], [STOKER], [STOKER, IGNITION], [IndexedResource(STOKER.identity, GitRef("main"))]):
         compared.clear()
         ask(signed("wrong"), *found)
         work.append(list(compared))
@@ -122,7 +128,7 @@ def test_strangers_cost_the_same_whether_there_is_anything_or_not(monkeypatch: p
 
 
 def test_the_index_finds_both_kinds_and_forgets_one_at_a_time() -> None:
-    index = Index()
+    index = ReceiverIndex()
     index.put(STOKER)
     index.put(IGNITION)
     index.put(STOKER)
@@ -140,8 +146,10 @@ def test_the_index_finds_both_kinds_and_forgets_one_at_a_time() -> None:
 def test_what_is_known_of_a_resource_follows_from_its_intent() -> None:
     intent = ResourceIntent(
         STOKER.identity,
-        Source(RepoUrl("https://git.example.com/plant.git"), GitRef("main")),
-        receiver=Receiver(enabled=False, hmac_key=HMAC, bearer=TOKEN, allowed_refs=("v*",)),
+        SourceIntent(RepoUrl("https://git.example.com/plant.git"), GitRef("main")),
+        receiver=ReceiverPolicy(enabled=False, hmac_key=HMAC, bearer=TOKEN, allowed_refs=("v*",)),
     )
-    assert known_of(intent) == Known(STOKER.identity, GitRef("main"), ("v*",), HMAC, TOKEN, enabled=False)
+    assert known_of(intent) == IndexedResource(
+        STOKER.identity, GitRef("main"), ("v*",), HMAC, TOKEN, enabled=False
+    )
     assert known_of(intent, GitRef("2.0.0")).effective_ref == "2.0.0"

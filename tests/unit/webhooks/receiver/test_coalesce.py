@@ -10,22 +10,22 @@ import pytest
 import pytest_asyncio
 
 from stoker.domain.errors import Retry
-from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.refs import GitRef
-from stoker.webhooks.receiver.coalesce import Coalescer
-from stoker.webhooks.receiver.decide import Wish
-from stoker.webhooks.receiver.payloads import Caller
+from stoker.webhooks.receiver.coalesce import RequestCoalescer
+from stoker.webhooks.receiver.decide import WebhookSyncRequest
+from stoker.webhooks.receiver.payloads import WebhookCaller
 from stoker_testkit.manual_clock import ManualClock
 
-PLANT = Identity(FrontDoor.STOKER, "site1", "plant")
-OTHER = Identity(FrontDoor.IGNITION_SYNC, "site1", "plant")
+PLANT = ResourceIdentity(SyncResourceKind.STOKER, "site1", "plant")
+OTHER = ResourceIdentity(SyncResourceKind.IGNITION_SYNC, "site1", "plant")
 
 
-def at(commit: str) -> Wish:
-    return Wish(Caller.GITHUB, None, commit)
+def at(commit: str) -> WebhookSyncRequest:
+    return WebhookSyncRequest(WebhookCaller.GITHUB, None, commit)
 
 
-LOOK = Wish(Caller.GENERIC, GitRef("main"))
+LOOK = WebhookSyncRequest(WebhookCaller.GENERIC, GitRef("main"))
 
 
 @dataclass
@@ -33,27 +33,29 @@ class Writer:
     """Writes that take a second each, and fail when told to."""
 
     clock: ManualClock = field(default_factory=ManualClock)
-    begun: list[tuple[Identity, Wish]] = field(default_factory=list)
+    begun: list[tuple[ResourceIdentity, WebhookSyncRequest]] = field(default_factory=list)
     failures: int = 0
     seconds: float = 0.1
 
     def __post_init__(self) -> None:
-        self.wishes = Coalescer(self.write, self.clock)
+        self.wishes = RequestCoalescer(self.write, self.clock)
         self.asked: list[asyncio.Task[None]] = []
 
-    async def write(self, who: Identity, wish: Wish) -> None:
+    async def write(self, who: ResourceIdentity, wish: WebhookSyncRequest) -> None:
         self.begun.append((who, wish))
         await self.clock.sleep(self.seconds)
         if self.failures:
             self.failures -= 1
             raise Retry("not now")
 
-    async def ask(self, wish: Wish, who: Identity = PLANT, *, then: float = 0.0) -> None:
+    async def ask(
+        self, wish: WebhookSyncRequest, who: ResourceIdentity = PLANT, *, then: float = 0.0
+    ) -> None:
         self.asked.append(asyncio.create_task(self.wishes.ask(who, wish)))
         await self.clock.advance(then)
 
     @property
-    def written(self) -> list[Wish]:
+    def written(self) -> list[WebhookSyncRequest]:
         return [wish for _, wish in self.begun]
 
 
@@ -136,7 +138,7 @@ async def test_who_hangs_up_takes_nothing_from_the_others(writer: Writer) -> Non
 
 async def test_what_was_written_long_ago_is_forgotten(writer: Writer) -> None:
     for number in range(600):
-        await writer.ask(at("a"), Identity(FrontDoor.STOKER, "site1", f"plant-{number}"))
+        await writer.ask(at("a"), ResourceIdentity(SyncResourceKind.STOKER, "site1", f"plant-{number}"))
         if number % 100 == 99:
             await writer.clock.advance(5)
     assert len(writer.wishes._turns) < 300

@@ -7,30 +7,30 @@ from datetime import UTC, datetime
 import pytest
 
 from stoker.api.to_intent.annotation_requests import requests_of
-from stoker.domain.intent.annotation_requests import RefRequest, Requests
-from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.annotation_requests import RefRequest, ResourceRequests
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.refs import GitRef
-from stoker.webhooks.receiver.decide import Wish, decide
-from stoker.webhooks.receiver.index import Known
-from stoker.webhooks.receiver.payloads import Asked, Caller, Pushed
+from stoker.webhooks.receiver.decide import WebhookSyncRequest, decide
+from stoker.webhooks.receiver.index import IndexedResource
+from stoker.webhooks.receiver.payloads import PushedBranch, WebhookCaller, WebhookRequest
 
-WHO = Identity(FrontDoor.STOKER, "site1", "plant")
+WHO = ResourceIdentity(SyncResourceKind.STOKER, "site1", "plant")
 NOON = datetime(2026, 3, 2, 12, 0, 0, 250_000, tzinfo=UTC)
 TAG = GitRef("2.0.0")
 
 
-def follows(ref: str, *allowed: str, requested: str = "") -> Known:
-    return Known(WHO, GitRef(ref), allowed, requested_ref=GitRef(requested) if requested else None)
+def follows(ref: str, *allowed: str, requested: str = "") -> IndexedResource:
+    return IndexedResource(WHO, GitRef(ref), allowed, requested_ref=GitRef(requested) if requested else None)
 
 
-def pushes(branch: str) -> Asked:
-    return Asked(Caller.GITHUB, pushed=(Pushed(GitRef(branch), "c" * 40),))
+def pushes(branch: str) -> WebhookRequest:
+    return WebhookRequest(WebhookCaller.GITHUB, pushed=(PushedBranch(GitRef(branch), "c" * 40),))
 
 
 @pytest.mark.parametrize("followed", ["main", "refs/heads/main"])
 def test_a_push_of_the_branch_that_is_followed_is_worth_a_look(followed: str) -> None:
     decision = decide(pushes("main"), follows(followed))
-    assert decision.wish == Wish(Caller.GITHUB, None, "c" * 40)
+    assert decision.wish == WebhookSyncRequest(WebhookCaller.GITHUB, None, "c" * 40)
     assert decision.ref == "main"
 
 
@@ -66,20 +66,20 @@ def test_a_push_of_the_branch_that_is_followed_needs_no_permission() -> None:
     ],
 )
 def test_a_ref_is_taken_where_a_glob_allows_it(ref: str, allowed: tuple[str, ...], taken: bool) -> None:
-    decision = decide(Asked(Caller.GENERIC, GitRef(ref)), follows("main", *allowed))
+    decision = decide(WebhookRequest(WebhookCaller.GENERIC, GitRef(ref)), follows("main", *allowed))
     assert (decision.wish is not None) is taken
     assert bool(decision.reason) is not taken
     assert taken or "spec.webhook.allowedRefs" in decision.reason
 
 
 def test_a_tag_that_is_not_allowed_does_not_hide_the_branch_beside_it() -> None:
-    asked = Asked(Caller.BITBUCKET, TAG, pushed=(Pushed(GitRef("main")),))
-    assert decide(asked, follows("main", "v*")).wish == Wish(Caller.BITBUCKET, None)
-    assert decide(asked, follows("main", "*")).wish == Wish(Caller.BITBUCKET, TAG)
+    asked = WebhookRequest(WebhookCaller.BITBUCKET, TAG, pushed=(PushedBranch(GitRef("main")),))
+    assert decide(asked, follows("main", "v*")).wish == WebhookSyncRequest(WebhookCaller.BITBUCKET, None)
+    assert decide(asked, follows("main", "*")).wish == WebhookSyncRequest(WebhookCaller.BITBUCKET, TAG)
 
 
 def test_a_pushed_tag_does_not_take_a_resource_off_its_branch() -> None:
-    decision = decide(Asked(Caller.GITHUB, TAG), follows("main"))
+    decision = decide(WebhookRequest(WebhookCaller.GITHUB, TAG), follows("main"))
     assert decision.wish is None
     assert decision.reason == (
         "ignored: request for ref 2.0.0, this resource follows main; to let requests change that, "
@@ -91,25 +91,27 @@ def test_a_pushed_tag_does_not_take_a_resource_off_its_branch() -> None:
 def test_a_request_for_the_specs_own_ref_leads_back_to_it(spec_ref: str) -> None:
     away = follows(spec_ref, "v*", requested="v2")
     assert decide(pushes("main"), away).reason == "ignored: push to main, this resource follows v2"
-    asked = Asked(Caller.GENERIC, GitRef("main"))
-    assert decide(asked, away).wish == Wish(Caller.GENERIC, GitRef(spec_ref))
+    asked = WebhookRequest(WebhookCaller.GENERIC, GitRef("main"))
+    assert decide(asked, away).wish == WebhookSyncRequest(WebhookCaller.GENERIC, GitRef(spec_ref))
 
 
 def test_a_pushed_tag_with_the_name_of_the_branch_does_not_take_a_resource_off_the_branch() -> None:
     for allowed in ((), ("v*",), ("*",)):
         for spec_ref in ("main", "refs/heads/main"):
-            wish = decide(Asked(Caller.GITHUB, GitRef("main")), follows(spec_ref, *allowed)).wish
+            wish = decide(
+                WebhookRequest(WebhookCaller.GITHUB, GitRef("main")), follows(spec_ref, *allowed)
+            ).wish
             assert wish is not None
             assert wish.ref == spec_ref, "a short name means the branch"
 
 
 def test_what_asks_for_nothing_keeps_its_reason() -> None:
-    decision = decide(Asked(Caller.GITHUB, nothing="a ping"), follows("main"))
+    decision = decide(WebhookRequest(WebhookCaller.GITHUB, nothing="a ping"), follows("main"))
     assert (decision.wish, decision.ref, decision.reason) == (None, "", "a ping")
 
 
 def test_the_annotations_are_what_the_controller_reads() -> None:
-    written = Wish(Caller.GITHUB, TAG).annotations("stoker.io", NOON)
+    written = WebhookSyncRequest(WebhookCaller.GITHUB, TAG).annotations("stoker.io", NOON)
     assert written == {
         "stoker.io/requested-ref": "2.0.0",
         "stoker.io/requested-at": "2026-03-02T12:00:00.250000Z",
@@ -117,13 +119,13 @@ def test_the_annotations_are_what_the_controller_reads() -> None:
         "stoker.io/requested-source": "github",
     }
     assert requests_of(written, "stoker.io") == (
-        Requests(ref=RefRequest(TAG, NOON, "webhook", "github")),
+        ResourceRequests(ref=RefRequest(TAG, NOON, "webhook", "github")),
         (),
     )
 
 
 def test_a_nudge_leaves_the_requested_ref_as_it_is() -> None:
-    written = Wish(Caller.GITLAB).annotations("sync.ignition.io", NOON)
+    written = WebhookSyncRequest(WebhookCaller.GITLAB).annotations("sync.ignition.io", NOON)
     assert set(written) == {
         "sync.ignition.io/nudged-at",
         "sync.ignition.io/nudged-source",

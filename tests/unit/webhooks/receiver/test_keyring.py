@@ -12,7 +12,7 @@ import pytest_asyncio
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.webhooks.receiver.keyring import Keyring
+from stoker.webhooks.receiver.keyring import CallerKeyring
 from stoker_testkit.manual_clock import ManualClock
 
 KEY = SecretKey("hook", "hmac-key")
@@ -28,7 +28,7 @@ class Stage:
     reads: int = 0
 
     def __post_init__(self) -> None:
-        self.ring = Keyring(self.read, self.clock)
+        self.ring = CallerKeyring(self.read, self.clock)
 
     async def read(self, namespace: str, key: SecretKey) -> Secret:
         self.reads += 1

@@ -8,7 +8,7 @@ from contextlib import suppress
 from stoker.domain.errors import Retry
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.webhooks.receiver.keyring import Keyring
+from stoker.webhooks.receiver.keyring import CallerKeyring
 from stoker_testkit.manual_clock import ManualClock
 
 PLACE = ("site1", SecretKey("hook", "hmac-key"))
@@ -22,7 +22,7 @@ async def test_a_key_that_is_dropped_before_it_was_read_is_not_read() -> None:
         return Secret("k3y")
 
     clock = ManualClock()
-    ring = Keyring(read, clock)
+    ring = CallerKeyring(read, clock)
     ring.follow({PLACE})
     ring.follow(())
     running = asyncio.create_task(ring.run())
@@ -37,7 +37,7 @@ async def test_a_key_that_is_dropped_before_it_was_read_does_not_keep_the_receiv
     async def read(namespace: str, key: SecretKey) -> Secret:
         raise AssertionError(f"{namespace}/{key.name} is not due")
 
-    ring = Keyring(read, ManualClock())
+    ring = CallerKeyring(read, ManualClock())
     ring.follow({PLACE})
     assert not ring.is_read
     ring.follow(())
@@ -53,7 +53,7 @@ async def test_a_key_that_cannot_be_read_is_not_read_again_before_its_pause_is_o
         raise Retry(f"{namespace}/{key.name}: the API server is away")
 
     clock = ManualClock()
-    ring = Keyring(read, clock)
+    ring = CallerKeyring(read, clock)
     ring.follow({PLACE})
     running = asyncio.create_task(ring.run())
     for _ in range(20):
@@ -75,7 +75,7 @@ async def test_a_key_that_cannot_be_read_does_not_make_the_others_be_read_again(
         return Secret("k3y")
 
     clock = ManualClock()
-    ring = Keyring(read, clock)
+    ring = CallerKeyring(read, clock)
     ring.follow({PLACE, other})
     running = asyncio.create_task(ring.run())
     await clock.advance(120)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import GitRef
-from stoker.webhooks.receiver.payloads import Asked, Caller, Pushed, read_request
+from stoker.webhooks.receiver.payloads import PushedBranch, WebhookCaller, WebhookRequest, read_request
 
 BODIES = Path(__file__).parents[3] / "data" / "webhooks"
 COMMIT = "1f2d3c4b5a69788796a5b4c3d2e1f00112233445"
 TAG = GitRef("2.0.0")
-MAIN = Pushed(GitRef("main"), COMMIT)
+MAIN = PushedBranch(GitRef("main"), COMMIT)
 
 
 def recorded(name: str) -> tuple[dict[str, str], bytes]:
@@ -26,61 +26,64 @@ def recorded(name: str) -> tuple[dict[str, str], bytes]:
     return found["headers"], json.dumps(found["body"]).encode()
 
 
-def bare(body: object) -> Asked:
+def bare(body: object) -> WebhookRequest:
     return read_request({}, body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
 ASKS_FOR_A_REF = {
-    "github-push-tag": Asked(Caller.GITHUB, TAG, COMMIT),
-    "github-create-tag": Asked(Caller.GITHUB, TAG),
-    "github-release-published": Asked(Caller.GITHUB, TAG),
-    "github-release-released": Asked(Caller.GITHUB, TAG),
-    "gitlab-tag-push": Asked(Caller.GITLAB, TAG, COMMIT),
-    "gitlab-release-create": Asked(Caller.GITLAB, TAG, COMMIT),
-    "gitea-push-tag": Asked(Caller.GITEA, TAG, COMMIT),
-    "gitea-create-tag": Asked(Caller.GITEA, TAG, COMMIT),
-    "gitea-release": Asked(Caller.GITEA, TAG),
-    "bitbucket-push-tag": Asked(Caller.BITBUCKET, TAG, COMMIT),
-    "bitbucket-push-branch-and-tag": Asked(Caller.BITBUCKET, TAG, COMMIT, (MAIN,)),
-    "argocd-application": Asked(Caller.ARGO_CD, TAG),
-    "argocd-template": Asked(Caller.GENERIC, TAG),
-    "kargo-freight": Asked(Caller.KARGO, TAG),
-    "kargo-freight-without-tag": Asked(Caller.KARGO, GitRef(COMMIT)),
-    "generic": Asked(Caller.GENERIC, TAG),
-    "paper-github-release": Asked(Caller.GITHUB, TAG),
+    "github-push-tag": WebhookRequest(WebhookCaller.GITHUB, TAG, COMMIT),
+    "github-create-tag": WebhookRequest(WebhookCaller.GITHUB, TAG),
+    "github-release-published": WebhookRequest(WebhookCaller.GITHUB, TAG),
+    "github-release-released": WebhookRequest(WebhookCaller.GITHUB, TAG),
+    "gitlab-tag-push": WebhookRequest(WebhookCaller.GITLAB, TAG, COMMIT),
+    "gitlab-release-create": WebhookRequest(WebhookCaller.GITLAB, TAG, COMMIT),
+    "gitea-push-tag": WebhookRequest(WebhookCaller.GITEA, TAG, COMMIT),
+    "gitea-create-tag": WebhookRequest(WebhookCaller.GITEA, TAG, COMMIT),
+    "gitea-release": WebhookRequest(WebhookCaller.GITEA, TAG),
+    "bitbucket-push-tag": WebhookRequest(WebhookCaller.BITBUCKET, TAG, COMMIT),
+    "bitbucket-push-branch-and-tag": WebhookRequest(WebhookCaller.BITBUCKET, TAG, COMMIT, (MAIN,)),
+    "argocd-application": WebhookRequest(WebhookCaller.ARGO_CD, TAG),
+    "argocd-template": WebhookRequest(WebhookCaller.GENERIC, TAG),
+    "kargo-freight": WebhookRequest(WebhookCaller.KARGO, TAG),
+    "kargo-freight-without-tag": WebhookRequest(WebhookCaller.KARGO, GitRef(COMMIT)),
+    "generic": WebhookRequest(WebhookCaller.GENERIC, TAG),
+    "paper-github-release": WebhookRequest(WebhookCaller.GITHUB, TAG),
 }
 
 TELLS_OF_A_BRANCH = {
-    "github-push-branch": Asked(Caller.GITHUB, pushed=(MAIN,)),
-    "github-create-branch": Asked(Caller.GITHUB, pushed=(Pushed(GitRef("main")),)),
-    "gitlab-push": Asked(Caller.GITLAB, pushed=(MAIN,)),
-    "gitea-push": Asked(Caller.GITEA, pushed=(MAIN,)),
-    "bitbucket-push-branch": Asked(Caller.BITBUCKET, pushed=(MAIN,)),
-    "bitbucket-server-push": Asked(Caller.BITBUCKET, pushed=(MAIN,)),
-    "generic-branch": Asked(Caller.GENERIC, pushed=(Pushed(GitRef("main")),)),
+    "github-push-branch": WebhookRequest(WebhookCaller.GITHUB, pushed=(MAIN,)),
+    "github-create-branch": WebhookRequest(WebhookCaller.GITHUB, pushed=(PushedBranch(GitRef("main")),)),
+    "gitlab-push": WebhookRequest(WebhookCaller.GITLAB, pushed=(MAIN,)),
+    "gitea-push": WebhookRequest(WebhookCaller.GITEA, pushed=(MAIN,)),
+    "bitbucket-push-branch": WebhookRequest(WebhookCaller.BITBUCKET, pushed=(MAIN,)),
+    "bitbucket-server-push": WebhookRequest(WebhookCaller.BITBUCKET, pushed=(MAIN,)),
+    "generic-branch": WebhookRequest(WebhookCaller.GENERIC, pushed=(PushedBranch(GitRef("main")),)),
 }
 
 ASKS_FOR_NOTHING = {
-    "github-push-branch-deleted": (Caller.GITHUB, "refs/heads/old was deleted"),
-    "github-push-tag-deleted": (Caller.GITHUB, "refs/tags/1.9.0 was deleted"),
-    "github-delete": (Caller.GITHUB, "the event 'delete' says nothing about a ref that is new"),
-    "github-release-prerelease": (Caller.GITHUB, "the release 2.1.0-rc1 is a prerelease"),
-    "github-release-draft": (Caller.GITHUB, "was created; only one that is published counts"),
-    "github-release-unpublished": (Caller.GITHUB, "was unpublished; only one that is published counts"),
-    "github-release-deleted": (Caller.GITHUB, "was deleted; only one that is published counts"),
-    "github-ping": (Caller.GITHUB, "a ping is answered and changes nothing"),
-    "github-issues": (Caller.GITHUB, "the event 'issues' says nothing about a ref that is new"),
-    "gitlab-push-branch-deleted": (Caller.GITLAB, "refs/heads/old was deleted"),
-    "gitlab-tag-deleted": (Caller.GITLAB, "refs/tags/1.9.0 was deleted"),
-    "gitlab-release-update": (Caller.GITLAB, "the release 2.0.0 was not created: update"),
-    "gitlab-release-delete": (Caller.GITLAB, "the release 2.0.0 was not created: delete"),
-    "gitlab-note": (Caller.GITLAB, "the event says nothing about a ref that is new"),
-    "gitea-delete": (Caller.GITEA, "the event 'delete' says nothing about a ref that is new"),
-    "gitea-release-prerelease": (Caller.GITEA, "the release 2.1.0-rc1 is a prerelease"),
-    "bitbucket-push-two-tags": (Caller.BITBUCKET, "2 tags were pushed at once"),
-    "bitbucket-branch-deleted": (Caller.BITBUCKET, "'old' was deleted"),
-    "bitbucket-server-tag-deleted": (Caller.BITBUCKET, "refs/tags/1.9.0 was deleted"),
-    "bitbucket-server-ping": (Caller.BITBUCKET, "the event 'diagnostics:ping' says nothing"),
+    "github-push-branch-deleted": (WebhookCaller.GITHUB, "refs/heads/old was deleted"),
+    "github-push-tag-deleted": (WebhookCaller.GITHUB, "refs/tags/1.9.0 was deleted"),
+    "github-delete": (WebhookCaller.GITHUB, "the event 'delete' says nothing about a ref that is new"),
+    "github-release-prerelease": (WebhookCaller.GITHUB, "the release 2.1.0-rc1 is a prerelease"),
+    "github-release-draft": (WebhookCaller.GITHUB, "was created; only one that is published counts"),
+    "github-release-unpublished": (
+        WebhookCaller.GITHUB,
+        "was unpublished; only one that is published counts",
+    ),
+    "github-release-deleted": (WebhookCaller.GITHUB, "was deleted; only one that is published counts"),
+    "github-ping": (WebhookCaller.GITHUB, "a ping is answered and changes nothing"),
+    "github-issues": (WebhookCaller.GITHUB, "the event 'issues' says nothing about a ref that is new"),
+    "gitlab-push-branch-deleted": (WebhookCaller.GITLAB, "refs/heads/old was deleted"),
+    "gitlab-tag-deleted": (WebhookCaller.GITLAB, "refs/tags/1.9.0 was deleted"),
+    "gitlab-release-update": (WebhookCaller.GITLAB, "the release 2.0.0 was not created: update"),
+    "gitlab-release-delete": (WebhookCaller.GITLAB, "the release 2.0.0 was not created: delete"),
+    "gitlab-note": (WebhookCaller.GITLAB, "the event says nothing about a ref that is new"),
+    "gitea-delete": (WebhookCaller.GITEA, "the event 'delete' says nothing about a ref that is new"),
+    "gitea-release-prerelease": (WebhookCaller.GITEA, "the release 2.1.0-rc1 is a prerelease"),
+    "bitbucket-push-two-tags": (WebhookCaller.BITBUCKET, "2 tags were pushed at once"),
+    "bitbucket-branch-deleted": (WebhookCaller.BITBUCKET, "'old' was deleted"),
+    "bitbucket-server-tag-deleted": (WebhookCaller.BITBUCKET, "refs/tags/1.9.0 was deleted"),
+    "bitbucket-server-ping": (WebhookCaller.BITBUCKET, "the event 'diagnostics:ping' says nothing"),
 }
 
 
@@ -128,14 +131,17 @@ def test_a_proxy_that_drops_the_event_header_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "asked"),
     [
-        ({"ref": "refs/tags/2.0.0"}, Asked(Caller.GENERIC, TAG)),
-        ({"ref": "main"}, Asked(Caller.GENERIC, GitRef("main"))),
-        ({"ref": "release/2.0"}, Asked(Caller.GENERIC, GitRef("release/2.0"))),
-        ({"ref": COMMIT}, Asked(Caller.GENERIC, GitRef(COMMIT))),
-        ({"app": {"metadata": {"annotations": {"git_ref": "2.0.0"}}}}, Asked(Caller.ARGO_CD, TAG)),
+        ({"ref": "refs/tags/2.0.0"}, WebhookRequest(WebhookCaller.GENERIC, TAG)),
+        ({"ref": "main"}, WebhookRequest(WebhookCaller.GENERIC, GitRef("main"))),
+        ({"ref": "release/2.0"}, WebhookRequest(WebhookCaller.GENERIC, GitRef("release/2.0"))),
+        ({"ref": COMMIT}, WebhookRequest(WebhookCaller.GENERIC, GitRef(COMMIT))),
+        (
+            {"app": {"metadata": {"annotations": {"git_ref": "2.0.0"}}}},
+            WebhookRequest(WebhookCaller.ARGO_CD, TAG),
+        ),
     ],
 )
-def test_other_spellings(body: object, asked: Asked) -> None:
+def test_other_spellings(body: object, asked: WebhookRequest) -> None:
     assert bare(body) == asked
 
 

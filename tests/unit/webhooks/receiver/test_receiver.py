@@ -20,24 +20,24 @@ import pytest
 import pytest_asyncio
 
 from stoker.domain.errors import Misconfigured, Retry, StokerError
-from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.refs import GitRef
 from stoker.domain.secrets import Secret
 from stoker.http_server import connections
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.telemetry.metrics import Metrics
-from stoker.webhooks.receiver.caller_auth import Keys
-from stoker.webhooks.receiver.index import Index, Known
-from stoker.webhooks.receiver.receiver import Receiver, Settings
+from stoker.webhooks.receiver.caller_auth import CallerKeys
+from stoker.webhooks.receiver.index import IndexedResource, ReceiverIndex
+from stoker.webhooks.receiver.receiver import ReceiverOptions, WebhookReceiver
 from stoker_testkit.certificates import Authority
 from stoker_testkit.wait_until import eventually_async
 
 PLANT = "/webhook/site1/plant"
 HMAC, TOKEN = SecretKey("hook", "hmac-key"), SecretKey("hook", "token")
-WHO = Identity(FrontDoor.STOKER, "site1", "plant")
-TWIN = Identity(FrontDoor.IGNITION_SYNC, "site1", "plant")
-KNOWN = Known(WHO, GitRef("main"), ("*",), hmac_key=HMAC, bearer=TOKEN)
+WHO = ResourceIdentity(SyncResourceKind.STOKER, "site1", "plant")
+TWIN = ResourceIdentity(SyncResourceKind.IGNITION_SYNC, "site1", "plant")
+KNOWN = IndexedResource(WHO, GitRef("main"), ("*",), hmac_key=HMAC, bearer=TOKEN)
 BODY = b'{"ref": "2.0.0"}'
 PUSH = json.dumps({"ref": "refs/heads/main", "before": "0" * 40, "after": "a" * 40}).encode()
 
@@ -65,13 +65,13 @@ class Said:
 class Stage:
     """A receiver, what it knows, and what it caused."""
 
-    settings: Settings = field(default_factory=lambda: Settings(address="127.0.0.1:0"))
-    index: Index = field(default_factory=Index)
+    settings: ReceiverOptions = field(default_factory=lambda: ReceiverOptions(address="127.0.0.1:0"))
+    index: ReceiverIndex = field(default_factory=ReceiverIndex)
     secrets: dict[SecretKey, Secret] = field(
         default_factory=lambda: {HMAC: Secret("k3y"), TOKEN: Secret("t0ken")}
     )
-    operator: Keys = field(default_factory=Keys)
-    written: list[tuple[Identity, dict[str, str]]] = field(default_factory=list)
+    operator: CallerKeys = field(default_factory=CallerKeys)
+    written: list[tuple[ResourceIdentity, dict[str, str]]] = field(default_factory=list)
     failure: StokerError | None = None
     hold: asyncio.Event | None = None
     listed: bool = True
@@ -85,7 +85,7 @@ class Stage:
 
     async def __aenter__(self) -> Stage:
         self.receiver = await self._stack.enter_async_context(
-            Receiver(
+            WebhookReceiver(
                 self.find,
                 lambda _, key: self.secrets.get(key),
                 self.annotate,
@@ -102,11 +102,11 @@ class Stage:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def find(self, namespace: str, name: str) -> tuple[Known, ...]:
+    def find(self, namespace: str, name: str) -> tuple[IndexedResource, ...]:
         self.looked_up.append((namespace, name))
         return self.index.find(namespace, name)
 
-    async def annotate(self, who: Identity, annotations: Mapping[str, str]) -> None:
+    async def annotate(self, who: ResourceIdentity, annotations: Mapping[str, str]) -> None:
         if self.hold is not None:
             await self.hold.wait()
         if self.failure is not None:
@@ -180,7 +180,7 @@ async def test_a_push_of_the_branch_that_is_followed_is_a_nudge_without_a_ref(st
 
 
 async def test_a_ref_that_is_not_allowed_is_not_taken(stage: Stage) -> None:
-    stage.index.put(Known(WHO, GitRef("main"), ("v*",), hmac_key=HMAC))
+    stage.index.put(IndexedResource(WHO, GitRef("main"), ("v*",), hmac_key=HMAC))
     said = await stage.post()
     assert (said.status, said.json["accepted"]) == (202, False)
     assert "allowedRefs" in said.json["reason"]
@@ -219,7 +219,7 @@ async def test_strangers_get_the_same_answer_whether_the_resource_exists_or_not(
 
 
 async def test_only_who_knows_the_operators_key_learns_that_there_is_nothing(stage: Stage) -> None:
-    stage.operator = Keys(hmac=Secret("operators"))
+    stage.operator = CallerKeys(hmac=Secret("operators"))
     assert (await stage.post(path="/webhook/no/where")).status == 401
     said = await stage.post(path="/webhook/no/where", headers=signed(key="operators"))
     assert said.status == 404
@@ -228,14 +228,14 @@ async def test_only_who_knows_the_operators_key_learns_that_there_is_nothing(sta
 
 
 async def test_no_credential_at_all_is_a_401_for_everybody(stage: Stage) -> None:
-    stage.index.put(Known(WHO, GitRef("main")))
+    stage.index.put(IndexedResource(WHO, GitRef("main")))
     for headers in ({}, signed(key=""), {"Authorization": "Bearer "}, {"X-Gitlab-Token": ""}):
         assert (await stage.post(headers=headers)).status == 401
 
 
 async def test_a_resource_that_is_turned_off_or_deleted_has_no_route(stage: Stage) -> None:
-    stage.operator = Keys(hmac=Secret("operators"))
-    stage.index.put(Known(WHO, GitRef("main"), hmac_key=HMAC, enabled=False))
+    stage.operator = CallerKeys(hmac=Secret("operators"))
+    stage.index.put(IndexedResource(WHO, GitRef("main"), hmac_key=HMAC, enabled=False))
     assert (await stage.post()).status == 401
     assert (await stage.post(headers=signed(key="operators"))).status == 404
     stage.index.forget(WHO)
@@ -251,7 +251,7 @@ async def test_a_rotated_secret_counts_from_the_next_request_on(stage: Stage) ->
 
 
 async def test_of_two_kinds_with_one_name_kind_chooses_and_the_key_otherwise(stage: Stage) -> None:
-    stage.index.put(Known(TWIN, GitRef("main"), ("*",), hmac_key=HMAC))
+    stage.index.put(IndexedResource(TWIN, GitRef("main"), ("*",), hmac_key=HMAC))
     assert (await stage.post(path=f"{PLANT}?kind=IgnitionSync")).status == 202
     assert (await stage.post(path=f"{PLANT}?kind=stoker")).status == 202
     assert [who for who, _ in stage.written] == [TWIN, WHO]
@@ -350,7 +350,7 @@ async def test_a_body_of_just_the_size_is_taken(stage: Stage) -> None:
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with Stage(Settings(address="127.0.0.1:0", body_seconds=0.2)) as stage:
+    async with Stage(ReceiverOptions(address="127.0.0.1:0", body_seconds=0.2)) as stage:
         reader, writer = await asyncio.open_connection("127.0.0.1", stage.receiver.port)
         writer.write(
             f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n\r\n".encode()
@@ -362,7 +362,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 async def test_so_many_bodies_of_a_source_are_read_at_once_and_no_more() -> None:
-    async with Stage(Settings(address="127.0.0.1:0", bodies_per_source=2)) as stage:
+    async with Stage(ReceiverOptions(address="127.0.0.1:0", bodies_per_source=2)) as stage:
         head = f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n\r\n".encode()
         slow = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(2)]
         for _, writer in slow:
@@ -383,7 +383,7 @@ def _reads(stage: Stage, number: int) -> bool:
 
 
 async def test_slow_senders_keep_nobody_out_however_many_addresses_they_have() -> None:
-    settings = Settings(address="127.0.0.1:0", bodies_at_once=2, trusted_proxies=("127.0.0.1/32",))
+    settings = ReceiverOptions(address="127.0.0.1:0", bodies_at_once=2, trusted_proxies=("127.0.0.1/32",))
     async with Stage(settings) as stage:
         slow = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(2)]
         for number, (_, writer) in enumerate(slow):
@@ -401,7 +401,7 @@ async def test_slow_senders_keep_nobody_out_however_many_addresses_they_have() -
 
 
 async def test_who_fails_too_often_is_told_when_to_come_back() -> None:
-    async with Stage(Settings(address="127.0.0.1:0", failures_per_minute=5)) as stage:
+    async with Stage(ReceiverOptions(address="127.0.0.1:0", failures_per_minute=5)) as stage:
         wrong = {"X-Gitlab-Token": "wrong"}
         statuses = [(await stage.post(headers=wrong)).status for _ in range(8)]
         assert statuses == [401] * 5 + [429] * 3
@@ -413,7 +413,7 @@ async def test_who_fails_too_often_is_told_when_to_come_back() -> None:
 
 
 async def test_unsigned_requests_do_not_starve_signed_ones_from_the_same_address() -> None:
-    async with Stage(Settings(address="127.0.0.1:0", failures_per_minute=5)) as stage:
+    async with Stage(ReceiverOptions(address="127.0.0.1:0", failures_per_minute=5)) as stage:
         statuses = [(await stage.post(headers={})).status for _ in range(20)]
         assert statuses == [401] * 5 + [429] * 15
         assert [(await stage.post(PUSH)).status for _ in range(20)] == [202] * 20
@@ -421,12 +421,12 @@ async def test_unsigned_requests_do_not_starve_signed_ones_from_the_same_address
 
 
 async def test_what_a_believed_sender_gets_wrong_is_not_counted_against_it() -> None:
-    async with Stage(Settings(address="127.0.0.1:0", failures_per_minute=3)) as stage:
+    async with Stage(ReceiverOptions(address="127.0.0.1:0", failures_per_minute=3)) as stage:
         assert [(await stage.post(b"rubbish")).status for _ in range(10)] == [400] * 10
 
 
 async def test_behind_a_trusted_proxy_sources_are_told_apart() -> None:
-    settings = Settings(
+    settings = ReceiverOptions(
         address="127.0.0.1:0", failures_per_minute=2, trusted_proxies=("127.0.0.0/8", "::1/128")
     )
     async with Stage(settings) as stage:
@@ -461,7 +461,7 @@ async def test_what_could_not_be_written_is_not_called_accepted(
 
 
 async def test_an_api_server_that_does_not_answer_is_a_503_in_time() -> None:
-    async with Stage(Settings(address="127.0.0.1:0", effect_seconds=0.2)) as stage:
+    async with Stage(ReceiverOptions(address="127.0.0.1:0", effect_seconds=0.2)) as stage:
         stage.hold = asyncio.Event()
         assert (await stage.post()).status == 503
         stage.hold.set()
@@ -516,19 +516,19 @@ async def test_tls_is_served_where_a_certificate_is_given(tmp_path: Path) -> Non
 
 async def test_a_port_in_use_is_named(stage: Stage) -> None:
     with pytest.raises(Misconfigured, match=str(stage.receiver.port)):
-        async with Stage(Settings(address=f"127.0.0.1:{stage.receiver.port}")):
+        async with Stage(ReceiverOptions(address=f"127.0.0.1:{stage.receiver.port}")):
             pass
 
 
 async def test_an_address_of_0_turns_it_off() -> None:
-    async with Stage(Settings(address="0")) as stage:
+    async with Stage(ReceiverOptions(address="0")) as stage:
         assert stage.receiver.port is None
 
 
 async def test_who_connects_and_says_nothing_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
-    monkeypatch.setattr(connections.CallServer, "first_request_seconds", 0.2)
+    monkeypatch.setattr(connections.StrictHttpServer, "first_request_seconds", 0.2)
     reader, writer = await asyncio.open_connection("127.0.0.1", stage.receiver.port)
     writer.write(b"POST /webhook/site1/plant HTTP/1.1\r\nHost: ")
     with pytest.raises(ConnectionError):
@@ -539,7 +539,7 @@ async def test_who_connects_and_says_nothing_is_hung_up_on(
 async def test_there_are_so_many_connections_and_no_more(
     monkeypatch: pytest.MonkeyPatch, stage: Stage
 ) -> None:
-    monkeypatch.setattr(connections.CallServer, "most_connections", 3)
+    monkeypatch.setattr(connections.StrictHttpServer, "most_connections", 3)
     held = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(3)]
     assert await _heard(stage) is None
     for _, writer in held:

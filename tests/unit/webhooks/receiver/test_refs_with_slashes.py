@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.refs import GitRef
 from stoker.webhooks.receiver.decide import decide
-from stoker.webhooks.receiver.index import Known
-from stoker.webhooks.receiver.payloads import Asked, Caller, read_request
+from stoker.webhooks.receiver.index import IndexedResource
+from stoker.webhooks.receiver.payloads import WebhookCaller, WebhookRequest, read_request
 
 COMMIT = "c" * 40
 
@@ -28,13 +28,15 @@ COMMIT = "c" * 40
 def test_a_star_alone_allows_every_ref_and_within_a_pattern_no_slash(
     allowed: str, ref: str, taken: bool
 ) -> None:
-    known = Known(Identity(FrontDoor.STOKER, "site1", "plant"), GitRef("main"), (allowed,))
-    assert (decide(Asked(Caller.GENERIC, GitRef(ref)), known).wish is not None) is taken
+    known = IndexedResource(
+        ResourceIdentity(SyncResourceKind.STOKER, "site1", "plant"), GitRef("main"), (allowed,)
+    )
+    assert (decide(WebhookRequest(WebhookCaller.GENERIC, GitRef(ref)), known).wish is not None) is taken
 
 
 @pytest.mark.parametrize(("kind", "moved"), [("UPDATE", True), ("ADD", True), ("DELETE", False)])
 def test_a_branch_that_bitbucket_deleted_has_not_moved(kind: str, moved: bool) -> None:
     change = {"ref": {"id": "refs/heads/main"}, "type": kind, "toHash": COMMIT}
     asked = read_request({"X-Event-Key": "repo:refs_changed"}, json.dumps({"changes": [change]}).encode())
-    assert asked.caller is Caller.BITBUCKET
+    assert asked.caller is WebhookCaller.BITBUCKET
     assert [push.branch for push in asked.pushed] == (["main"] if moved else [])

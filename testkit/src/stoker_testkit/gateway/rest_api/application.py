@@ -12,11 +12,13 @@ from stoker_testkit.gateway.rest_api.request_checks import Guard, html_errors
 from stoker_testkit.gateway.rest_api.request_log import GatewayRequest
 from stoker_testkit.gateway.rest_api.scan_routes import ScanRoutes
 from stoker_testkit.gateway.rest_api.session_routes import PeopleRoutes
-from stoker_testkit.gateway.runtime import GatewayMind
-from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.gateway.runtime import GatewayRuntime
+from stoker_testkit.gateway.settings import GatewaySettings
 
 
-def application(mind: GatewayMind, settings: Settings, requests: Sequence[GatewayRequest]) -> web.Application:
+def application(
+    mind: GatewayRuntime, settings: GatewaySettings, requests: Sequence[GatewayRequest]
+) -> web.Application:
     """The web application over one mind; `requests` is the record that is shown to tests."""
     app = web.Application(middlewares=[html_errors])
     guard, inventory = Guard(mind, settings), InventoryRoutes(mind, settings)

@@ -27,24 +27,26 @@ from aiohttp import web
 
 from stoker_testkit.gateway.rest_api.request_checks import body_of
 from stoker_testkit.gateway.rest_api.request_log import GatewayRequest
-from stoker_testkit.gateway.runtime import GatewayMind, State
-from stoker_testkit.gateway.scan_lock import Kind
-from stoker_testkit.gateway.sessions import Browser, Designer
-from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.gateway.runtime import GatewayRuntime, State
+from stoker_testkit.gateway.scan_lock import ScanLockKind
+from stoker_testkit.gateway.sessions import Designer, PerspectiveBrowser
+from stoker_testkit.gateway.settings import GatewaySettings
 
 PREFIX = "/testing/"
 
-Said = dict[str, object]
+ControlBody = dict[str, object]
 
 
 class Control:
     """One verb per method; what a verb does not understand is a ValueError."""
 
-    def __init__(self, mind: GatewayMind, settings: Settings, requests: Sequence[GatewayRequest]) -> None:
+    def __init__(
+        self, mind: GatewayRuntime, settings: GatewaySettings, requests: Sequence[GatewayRequest]
+    ) -> None:
         self._mind = mind
         self._settings = settings
         self._requests = requests
-        self._verbs: dict[str, Callable[[Said], Awaitable[Said | None]]] = {
+        self._verbs: dict[str, Callable[[ControlBody], Awaitable[ControlBody | None]]] = {
             "open-designer": self._open_designer,
             "close-designer": self._close_designer,
             "open-session": self._open_session,
@@ -97,26 +99,26 @@ class Control:
             }
         )
 
-    async def _open_designer(self, said: Said) -> None:
+    async def _open_designer(self, said: ControlBody) -> None:
         self._mind.sessions.open_designer(Designer(**_texts(said)))
 
-    async def _close_designer(self, said: Said) -> None:
+    async def _close_designer(self, said: ControlBody) -> None:
         if not self._mind.sessions.end_designer(_text(said, "id")):
             raise ValueError(f"no Designer has the id {said['id']!r}")
 
-    async def _open_session(self, said: Said) -> None:
+    async def _open_session(self, said: ControlBody) -> None:
         after = said.pop("leaves_after", 0.2)
-        browser = Browser(**_texts(said), leaves_after=None if after is None else _number(after))
+        browser = PerspectiveBrowser(**_texts(said), leaves_after=None if after is None else _number(after))
         self._mind.sessions.open_browser(browser)
 
-    async def _close_session(self, said: Said) -> None:
+    async def _close_session(self, said: ControlBody) -> None:
         if not self._mind.sessions.close_browser(_text(said, "id")):
             raise ValueError(f"no session has the id {said['id']!r}")
 
-    async def _state(self, said: Said) -> None:
+    async def _state(self, said: ControlBody) -> None:
         self._mind.state = State(_text(said, "state"))
 
-    async def _change_settings(self, said: Said) -> None:
+    async def _change_settings(self, said: ControlBody) -> None:
         for name, value in said.items():
             old = getattr(self._settings, name, None)
             if isinstance(old, StrEnum):
@@ -127,50 +129,50 @@ class Control:
                 raise ValueError(f"no setting {name!r} takes {value!r}")
             setattr(self._settings, name, value)
 
-    async def _scan(self, said: Said) -> None:
-        self._mind.ask_for_scan(Kind(_text(said, "kind")), releases=False)
+    async def _scan(self, said: ControlBody) -> None:
+        self._mind.ask_for_scan(ScanLockKind(_text(said, "kind")), releases=False)
 
-    async def _saving(self, said: Said) -> None:
-        self._mind.kinds[Kind(_text(said, "kind"))].saving = said["busy"] is True
+    async def _saving(self, said: ControlBody) -> None:
+        self._mind.kinds[ScanLockKind(_text(said, "kind"))].saving = said["busy"] is True
 
-    async def _scan_at_random(self, said: Said) -> None:
+    async def _scan_at_random(self, said: ControlBody) -> None:
         seed = said.get("seed")
         self._mind.scan_at_random(_number(said["rate"]), seed if isinstance(seed, int) else None)
 
-    async def _restart(self, said: Said) -> None:
+    async def _restart(self, said: ControlBody) -> None:
         self._mind.restart(_number(said.get("seconds", self._settings.restart_seconds)))
 
-    async def _pending(self, said: Said) -> None:
+    async def _pending(self, said: ControlBody) -> None:
         tasks = said["tasks"]
         if not isinstance(tasks, list):
             raise TypeError("tasks is a list")
         self._mind.pending = [str(one) for one in tasks]
 
-    async def _save(self, said: Said) -> Said:
+    async def _save(self, said: ControlBody) -> ControlBody:
         return {"written": self._mind.save(_text(said, "path"), _text(said, "text").encode())}
 
-    async def _stale(self, _: Said) -> Said:
+    async def _stale(self, _: ControlBody) -> ControlBody:
         return {
             "stale": await self._mind.stale(),
             "mishaps": [asdict(one) for one in self._mind.witness.mishaps],
             "poisoned": self._mind.poisoned(),
         }
 
-    async def _asked(self, _: Said) -> Said:
+    async def _asked(self, _: ControlBody) -> ControlBody:
         return {"requests": [asdict(one) for one in self._requests]}
 
-    async def _messages(self, _: Said) -> Said:
+    async def _messages(self, _: ControlBody) -> ControlBody:
         return {"messages": [asdict(one) for one in self._mind.sessions.messages]}
 
 
-def _text(said: Said, name: str) -> str:
+def _text(said: ControlBody, name: str) -> str:
     found = said[name]
     if not isinstance(found, str):
         raise TypeError(f"{name} is a text")
     return found
 
 
-def _texts(said: Said) -> dict[str, str]:
+def _texts(said: ControlBody) -> dict[str, str]:
     return {name: _text(said, name) for name in said}
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from aiohttp import web
 
 from stoker_testkit.gateway.rest_api.request_checks import API, PAPERS, Route, in_83, in_papers, items, page
-from stoker_testkit.gateway.runtime import GatewayMind, State
-from stoker_testkit.gateway.settings import Role, Settings
+from stoker_testkit.gateway.runtime import GatewayRuntime, State
+from stoker_testkit.gateway.settings import GatewaySettings, Role
 from stoker_testkit.gateway.tag_providers import TYPES_FOLDER
 
 _WHY = "its certificate was not accepted"
 
 
-def _by_info(settings: Settings) -> bool:
+def _by_info(settings: GatewaySettings) -> bool:
     return not settings.status_only
 
 
 class InventoryRoutes:
     """Both generations of paths; state and version are told to anybody."""
 
-    def __init__(self, mind: GatewayMind, settings: Settings) -> None:
+    def __init__(self, mind: GatewayRuntime, settings: GatewaySettings) -> None:
         self._mind = mind
         self._settings = settings
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from stoker_testkit.gateway.runtime import GatewayMind, State
-from stoker_testkit.gateway.settings import ApiKey, Insecure, Paths, Role, Settings
+from stoker_testkit.gateway.runtime import GatewayRuntime, State
+from stoker_testkit.gateway.settings import ApiKey, GatewaySettings, Insecure, Paths, Role
 
-__all__ = ["API", "HEADER", "ApiKey", "Insecure", "Paths", "Role", "Settings"]
+__all__ = ["API", "HEADER", "ApiKey", "GatewaySettings", "Insecure", "Paths", "Role"]
 
 HEADER = "X-Ignition-API-Token"
 API = "/data/api/v1"
@@ -28,15 +28,15 @@ KEY_NAME = web.RequestKey("key_name", str)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def _always(_: Settings) -> bool:
+def _always(_: GatewaySettings) -> bool:
     return True
 
 
-def in_83(settings: Settings) -> bool:
+def in_83(settings: GatewaySettings) -> bool:
     return settings.paths is not Paths.PAPERS
 
 
-def in_papers(settings: Settings) -> bool:
+def in_papers(settings: GatewaySettings) -> bool:
     return settings.paths is not Paths.V83
 
 
@@ -46,14 +46,14 @@ class Route(NamedTuple):
     method: str
     path: str
     handler: Handler
-    offered: Callable[[Settings], bool] = _always
+    offered: Callable[[GatewaySettings], bool] = _always
     takes_body: bool = False
 
 
 class Guard:
     """Stands before every route of the API."""
 
-    def __init__(self, mind: GatewayMind, settings: Settings) -> None:
+    def __init__(self, mind: GatewayRuntime, settings: GatewaySettings) -> None:
         self._mind = mind
         self._settings = settings
 
@@ -116,7 +116,7 @@ def page(status: int, title: str) -> web.Response:
     return web.Response(status=status, text=text, content_type="text/html")
 
 
-def items(request: web.Request, found: list[dict[str, object]], settings: Settings) -> web.Response:
+def items(request: web.Request, found: list[dict[str, object]], settings: GatewaySettings) -> web.Response:
     """A list as all lists are: with `limit` (-1 is all) and `offset`, and how many there are."""
     try:
         limit = int(request.query.get("limit", settings.page_limit or -1))

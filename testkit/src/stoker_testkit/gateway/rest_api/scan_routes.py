@@ -10,9 +10,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from stoker_testkit.gateway.rest_api.request_checks import API, Route, body_of, page, politely_refused
-from stoker_testkit.gateway.runtime import GatewayMind
-from stoker_testkit.gateway.scan_lock import Held, Kind
-from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.gateway.runtime import GatewayRuntime
+from stoker_testkit.gateway.scan_lock import ScanLockKind, ScanLockResult
+from stoker_testkit.gateway.settings import GatewaySettings
 
 READ_ONLY = "This gateway is the backup of a redundant pair; changes are made on its master"
 
@@ -20,7 +20,7 @@ READ_ONLY = "This gateway is the backup of a redundant pair; changes are made on
 class ScanRoutes:
     """`scan/{projects,config}` and `scan-lock/{projects,config}`."""
 
-    def __init__(self, mind: GatewayMind, settings: Settings) -> None:
+    def __init__(self, mind: GatewayRuntime, settings: GatewaySettings) -> None:
         self._mind = mind
         self._settings = settings
 
@@ -42,7 +42,7 @@ class ScanRoutes:
     async def _status(self, request: web.Request) -> web.Response:
         return self._status_of(_kind(request))
 
-    def _status_of(self, kind: Kind) -> web.Response:
+    def _status_of(self, kind: ScanLockKind) -> web.Response:
         scanning = self._mind.kinds[kind]
         return web.json_response(
             {
@@ -62,9 +62,9 @@ class ScanRoutes:
         if asked is None:
             return web.json_response({"message": "acquireTimeout and holdTimeout are seconds"}, status=400)
         match await self._mind.kinds[kind].take(*asked):
-            case Held.BY_ANOTHER:
+            case ScanLockResult.BY_ANOTHER:
                 return web.json_response({"message": "The lock is held"}, status=409)
-            case Held.NOT_IN_TIME:
+            case ScanLockResult.NOT_IN_TIME:
                 return web.json_response({"message": "The lock was not acquired in time"}, status=408)
         return web.json_response({"holdTimeout": asked[1]})
 
@@ -75,13 +75,13 @@ class ScanRoutes:
         return web.json_response({"queued": len(scanning.queue), "remaining": round(scanning.left(), 3)})
 
 
-def _has_lock(settings: Settings) -> bool:
+def _has_lock(settings: GatewaySettings) -> bool:
     return settings.scan_lock
 
 
-def _kind(request: web.Request) -> Kind:
+def _kind(request: web.Request) -> ScanLockKind:
     try:
-        return Kind(request.match_info["kind"])
+        return ScanLockKind(request.match_info["kind"])
     except ValueError:
         raise web.HTTPNotFound from None
 

@@ -20,9 +20,9 @@ from stoker_testkit.gateway.rest_api.request_checks import (
     in_papers,
     items,
 )
-from stoker_testkit.gateway.runtime import GatewayMind
-from stoker_testkit.gateway.sessions import Browser, Designer
-from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.gateway.runtime import GatewayRuntime
+from stoker_testkit.gateway.sessions import Designer, PerspectiveBrowser
+from stoker_testkit.gateway.settings import GatewaySettings
 
 PERSPECTIVE = "/data/perspective/api/v1/sessions"
 
@@ -30,7 +30,7 @@ PERSPECTIVE = "/data/perspective/api/v1/sessions"
 class PeopleRoutes:
     """Both generations of paths."""
 
-    def __init__(self, mind: GatewayMind, settings: Settings) -> None:
+    def __init__(self, mind: GatewayRuntime, settings: GatewaySettings) -> None:
         self._sessions = mind.sessions
         self._settings = settings
 
@@ -111,7 +111,7 @@ class PeopleRoutes:
             "memory": 268_435_456,
         }
 
-    def _shown(self, one: Browser) -> dict[str, object]:
+    def _shown(self, one: PerspectiveBrowser) -> dict[str, object]:
         return {
             "id": one.id,
             "username": one.user,
@@ -124,7 +124,7 @@ class PeopleRoutes:
             "pageIds": ["page"],
         }
 
-    def _in_papers(self, one: Designer | Browser) -> dict[str, object]:
+    def _in_papers(self, one: Designer | PerspectiveBrowser) -> dict[str, object]:
         """Under other names, as another generation would have them."""
         return {
             "sessionId": one.id,

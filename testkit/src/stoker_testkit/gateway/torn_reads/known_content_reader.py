@@ -20,7 +20,7 @@ PAUSE = 0.001
 Tree = Mapping[str, bytes]
 
 
-class Onlooker:
+class KnownContentReader:
     """Looks at `place` until it is told to stop; `trees` are in the order in which they were wanted."""
 
     def __init__(self, place: Path, trees: Sequence[Tree], left_alone: Tree | None = None) -> None:

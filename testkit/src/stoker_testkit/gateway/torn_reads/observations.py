@@ -18,24 +18,24 @@ Version = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class Observation:
     """A resource as it was seen in one moment."""
 
     resource: str
     seen: LoadedResource
 
 
-class Sightings:
+class ObservationLog:
     """The record; `sightings` may be read while it grows."""
 
     def __init__(self) -> None:
-        self.sightings: list[Sighting] = []
+        self.sightings: list[Observation] = []
         self._last: dict[str, LoadedResource] = {}
 
     def put_down(self, resource: str, seen: LoadedResource) -> None:
         if self._last.get(resource) != seen:
             self._last[resource] = seen
-            self.sightings.append(Sighting(resource, seen))
+            self.sightings.append(Observation(resource, seen))
 
     def torn(self) -> list[str]:
         """The files that were seen empty, half or missing, each as a path."""

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker_testkit.gateway.resource_reader import read_resource, resource_folders
-from stoker_testkit.gateway.torn_reads.observations import Sightings
+from stoker_testkit.gateway.torn_reads.observations import ObservationLog
 
 PAUSE = 0.002
 """Seconds between two rounds: what is watched needs some of the processor, too."""
 
 
-class Observer(Sightings):
+class PollingReader(ObservationLog):
     """Looks until it is stopped; `sightings` may be read meanwhile."""
 
     def __init__(self, data_dir: Path, roots: Sequence[str] = ("projects", "config")) -> None:

@@ -16,27 +16,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from stoker_testkit.gateway.resource_reader import LoadedResource, Reading
+from stoker_testkit.gateway.resource_reader import LoadedResource, ResourceReading
 from stoker_testkit.gateway.resource_signature import claimed, signature
-from stoker_testkit.gateway.torn_reads.observations import Sightings
+from stoker_testkit.gateway.torn_reads.observations import ObservationLog
 
 
-class Wrong(StrEnum):
+class TornReadKind(StrEnum):
     HALF = "was read half-written"
     EARLY = "had its resource.json before its data"
 
 
 @dataclass(frozen=True, slots=True)
-class Mishap:
+class TornRead:
     """A resource that a scan read wrong."""
 
     resource: str
-    how: Wrong
+    how: TornReadKind
     files: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
-class _Claim:
+class _SignedClaim:
     """A signed `resource.json` whose data was not there when it was first seen."""
 
     said: Mapping[str, object]
@@ -44,25 +44,25 @@ class _Claim:
     """Its digest, and that of what the gateway itself made of it."""
 
 
-class Witness(Sightings):
+class ScanRecorder(ObservationLog):
     """Told of every reading of every scan; survives the gateway's restarts."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.mishaps: list[Mishap] = []
-        self._claims: dict[str, _Claim] = {}
+        self.mishaps: list[TornRead] = []
+        self._claims: dict[str, _SignedClaim] = {}
         self._fitted: set[tuple[str, str]] = set()
 
-    def saw(self, resource: str, reading: Reading) -> None:
+    def saw(self, resource: str, reading: ResourceReading) -> None:
         """A scan read it so."""
         before, now = self._last.get(resource), reading.loaded
         if now.torn and before is not None and not before.torn and before.manifest == now.manifest:
-            self._catch(Mishap(resource, Wrong.HALF, now.torn))
+            self._catch(TornRead(resource, TornReadKind.HALF, now.torn))
         self._judge(resource, reading)
         if reading.fits:
             self._fitted.add((resource, now.manifest))
         elif reading.claims and resource not in self._claims and (resource, now.manifest) not in self._fitted:
-            self._claims[resource] = _Claim(reading.said, {now.manifest})
+            self._claims[resource] = _SignedClaim(reading.said, {now.manifest})
         self.put_down(resource, now)
 
     def rewrote(self, resource: str, loaded: LoadedResource) -> None:
@@ -72,7 +72,7 @@ class Witness(Sightings):
             self._claims[resource].manifests.add(loaded.manifest)
         self.put_down(resource, loaded)
 
-    def stale(self, look: Callable[[str], Reading | None]) -> list[str]:
+    def stale(self, look: Callable[[str], ResourceReading | None]) -> list[str]:
         """All resources that were ever read wrong; those that may be are looked at once more."""
         suspects = {name for name, last in self._last.items() if last.torn} | self._claims.keys()
         for resource in suspects:
@@ -81,20 +81,20 @@ class Witness(Sightings):
                 self._judge(resource, reading)
         return sorted({mishap.resource for mishap in self.mishaps})
 
-    def _judge(self, resource: str, reading: Reading) -> None:
+    def _judge(self, resource: str, reading: ResourceReading) -> None:
         """What a later look says of the earlier ones."""
         before = self._last.get(resource)
         if before is not None and before.torn and not reading.loaded.torn:
-            self._catch(Mishap(resource, Wrong.HALF, before.torn))
+            self._catch(TornRead(resource, TornReadKind.HALF, before.torn))
         claim = self._claims.get(resource)
         if claim is None:
             return
         if reading.loaded.manifest not in claim.manifests:
             del self._claims[resource]
         elif signature(claim.said, reading.contents) == claimed(claim.said):
-            self._catch(Mishap(resource, Wrong.EARLY))
+            self._catch(TornRead(resource, TornReadKind.EARLY))
             del self._claims[resource]
 
-    def _catch(self, mishap: Mishap) -> None:
+    def _catch(self, mishap: TornRead) -> None:
         if mishap not in self.mishaps:
             self.mishaps.append(mishap)
