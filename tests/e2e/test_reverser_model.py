@@ -66,7 +66,6 @@ def test_in_calm_weather_people_are_named_for_what_they_did(world: RandomHistory
     assert voyage.authors.total() > unknown, f"{unknown} changes are nobody's, {voyage.authors} are"
 
 
-@pytest.mark.long  # runs with `make test-model` until it is seen green with the deletion brake
 @pytest.mark.xdist_group("reverser-model-0")
 def test_some_histories_end_well(world: RandomHistoryEnvironment) -> None:
     voyage = RandomHistoryRun(world, SAMPLE)

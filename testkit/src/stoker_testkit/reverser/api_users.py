@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 _MASTERS = "system:masters"
 _FINE = (200, 201, 202)
+LONGEST_IDLE = 20.0
+"""Seconds after which a connection is not used again: the API server closes idle ones."""
 
 
 class RequestRefused(Exception):
@@ -64,12 +67,17 @@ class Person:
         self.name = identity.name
         self._headers = identity.headers
         self._connection = http.client.HTTPSConnection(identity.place, context=identity.trust, timeout=30)
+        self._used_at = 0.0
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = JSON
     ) -> dict[str, Any]:
         """One request that must succeed, and the object in its answer."""
         data = None if body is None else json.dumps(body)
+        now = time.monotonic()
+        if now - self._used_at > LONGEST_IDLE:
+            self._connection.close()  # the next request opens it again
+        self._used_at = now
         try:
             self._connection.request(method, path, data, {**self._headers, "Content-Type": kind})
             answer = self._connection.getresponse()

@@ -74,7 +74,10 @@ def blobs_of(repository: Repository, branch: str) -> dict[str, str]:
 
 
 def differences(history: History, files: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """What a history's folder, and strangers' files around it, still have to become."""
+    """What a history's folder, and strangers' files around it, still have to become.
+
+    Where no object lives, what a stranger wrote in the place of its file may stay: it is no manifest of it.
+    """
     theirs = {path: blob_of(content) for path, content in history.strangers.files.items()}
     marker = marker_path(history.base)
     due = {**wanted, **theirs}
@@ -83,7 +86,12 @@ def differences(history: History, files: Mapping[str, str], wanted: Mapping[str,
         for path, blob in files.items()
         if path in due or (path.startswith(f"{history.base}/") and path != marker)
     }
-    paths = sorted(path for path in due.keys() | found.keys() if due.get(path) != found.get(path))
+    overwritten = {path: blob_of(content) for path, content in history.strangers.overwritten.items()}
+    paths = sorted(
+        path
+        for path in due.keys() | found.keys()
+        if due.get(path) != found.get(path) and (path in due or overwritten.get(path) != found.get(path))
+    )
     return [f"{path} is {found.get(path, 'missing')}, not {due.get(path, 'missing')}" for path in paths]
 
 

@@ -25,6 +25,8 @@ class ConcurrentPushers:
     def __init__(self, repository: Repository, branch: str, base: str, namespaces: Sequence[str]) -> None:
         self.files: dict[str, bytes] = {}
         """What is theirs, as it has to be in the end."""
+        self.overwritten: dict[str, bytes] = {}
+        """What they wrote where an object's file would be; it is no manifest, so no orphan to be deleted."""
         self._repository = repository
         self._branch = branch
         self._counter = 0
@@ -55,6 +57,9 @@ class ConcurrentPushers:
             path = chance.choice(ours)
             gone = chance.random() < 0.4
             self._push({path: None if gone else text})
+            self.overwritten.pop(path, None)
+            if not gone:
+                self.overwritten[path] = text
             return f"{'deletes' if gone else 'overwrites'} {path}, which is not theirs"
         paths = sorted({chance.choice(self._places) for _ in range(chance.randrange(1, 3))})
         if chance.random() < 0.15 and paths[0] in self.files:

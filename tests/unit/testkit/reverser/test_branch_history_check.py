@@ -119,6 +119,16 @@ def test_the_end_is_what_the_cluster_and_strangers_want_and_nothing_else(history
         assert len(differences(history, files, {path: THIRD})) == 1
 
 
+def test_where_no_object_lives_a_strangers_text_may_stay_in_the_place_of_its_file(history: History) -> None:
+    path = path_in(history)
+    history.strangers.overwritten[path] = b"hello\n"
+    hello = "ce013625030ba8dba906f756967f9e9ca394464a"
+    assert differences(history, {path: hello}, {}) == []
+    assert differences(history, {}, {}) == []
+    assert len(differences(history, {path: FIRST}, {})) == 1
+    assert len(differences(history, {path: hello}, {path: THIRD})) == 1, "the object lives"
+
+
 def test_commits_are_read_with_their_changes(tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "r.git")
     message = "Change\n\nX-ConfigButler-Author: alice\n"
