@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from agent_servers import SCANNED
 from harness import HERE
 from stoker.domain.intent.intent import SyncResourceKind
-from stoker.domain.protocol import labels_of, metadata_map
+from stoker.domain.protocol import metadata_map_name, resource_labels
 from stoker.ignition.client.api_key import HEADER
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_environment import SERVICE
@@ -100,12 +100,12 @@ class MapWriter:
     """Writes a metadata map as a controller does: over a connection that already stands."""
 
     def __init__(self, cluster: ClusterAccess, namespace: str) -> None:
-        name = metadata_map(SyncResourceKind.STOKER, "plant")
+        name = metadata_map_name(SyncResourceKind.STOKER, "plant")
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
         self._meta = {
             "name": name,
             "namespace": namespace,
-            "labels": labels_of(SyncResourceKind.STOKER, "plant"),
+            "labels": resource_labels(SyncResourceKind.STOKER, "plant"),
         }
         self._headers = {
             "Authorization": f"Bearer {cluster.token('admin')}",

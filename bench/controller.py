@@ -39,7 +39,7 @@ from controller_load import (
 from harness import HERE, keep, table
 from stoker.git.auth.credentials import TOKEN_USER
 from stoker.kube.client.client import KubeClient
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker_testkit.chart.process_release import ProcessRelease
 from stoker_testkit.cluster import audit_log
 from stoker_testkit.cluster.control_plane import ControlPlane
@@ -293,7 +293,7 @@ async def main(options: argparse.Namespace) -> None:
         with ControlPlane.start(folder / "plane", apiserver_flags=audit_log.flags(folder)) as plane:
             process, url = git_server(folder)
             with process:
-                async with KubeClient(load(plane.kubeconfig()), user_agent="bench") as client:
+                async with KubeClient(load_config(plane.kubeconfig()), user_agent="bench") as client:
                     bench = Bench(plane, folder, client, options, places(options.resources))
                     with bench.release:
                         found = await measure(bench, url)

@@ -28,8 +28,8 @@ from stoker.domain.protocol import (
     GatewayReport,
     HistoryEntryReport,
     SyncState,
-    metadata_map,
-    status_map,
+    metadata_map_name,
+    status_map_name,
 )
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.objects import ObjectHeader
@@ -221,7 +221,7 @@ class Agents:
         place = self._known.get((change.key.namespace, change.key.name.removeprefix("stoker-metadata-")))
         if place is None or change.new is None:
             return
-        if change.key.name != metadata_map(SyncResourceKind.STOKER, place.name):
+        if change.key.name != metadata_map_name(SyncResourceKind.STOKER, place.name):
             return
         commit = str(AgentMetadata.parse(change.new.data or {}).commit or "")
         if commit and commit != self.told.get(place, ("", 0.0))[0]:
@@ -247,7 +247,7 @@ class Agents:
                 await self._apply(place, pod, commit)
 
     async def _apply(self, place: Place, pod: str, commit: str) -> None:
-        name = status_map(SyncResourceKind.STOKER, place.name, 0)
+        name = status_map_name(SyncResourceKind.STOKER, place.name, 0)
         text = self._said(place, pod, commit).json()
         body = report_map(SyncResourceKind.STOKER, place.name, place.namespace, name, pod, text)
         manager = manager_for(pod)

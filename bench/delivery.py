@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness import keep, median_of, table
-from stoker.agent.bidirectional.watch import COMPARE
+from stoker.agent.bidirectional.watch import COMPARE_SECONDS
 from stoker_testkit.repositories.bare_repository import Repository
 from sync import MB, children_cpu, content
 
@@ -119,7 +119,7 @@ def way_back(folder: Path) -> str:
     command = [sys.executable, str(script), str(served), str(folder)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)
     found = json.loads(done.stdout.splitlines()[-1])
-    share = found["idle"] + found["compare"] / COMPARE
+    share = found["idle"] + found["compare"] / COMPARE_SECONDS
     rows = [
         ["what", "measured", "target"],
         ["an edit until it is decided, median", f"{found['seconds']:.3f} s", "≤ 1 s"],

@@ -10,10 +10,10 @@ from harness import measured, report
 from stoker.agent.rollback import scope
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.policies import SnapshotScope
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.fs.data_folder import DataFolder, open_regular
 from stoker.fs.folder_cursor import DirWalk
-from stoker.fs.stat_stamp import stamp
+from stoker.fs.stat_stamp import encode_stamp
 from stoker.snapshots.folder_storage import FolderStorage
 from stoker.snapshots.repository import SnapshotRepository
 from stoker_testkit.environments.snapshot_environment import found_in
@@ -25,7 +25,7 @@ def ledger_of(data: Path) -> Ledger:
     """What a sync would have noted of these files."""
     return Ledger(
         {
-            found.path: record(FileVersion(blob_of(place.read_bytes())), stamp(place.stat()))
+            found.path: encode_record(FileVersion(blob_of(place.read_bytes())), encode_stamp(place.stat()))
             for found in found_in(data)
             for place in (data / found.path,)
         }
@@ -38,7 +38,7 @@ def snapshot(data: Path, store: Path, go: Go) -> float:
     snapshots = SnapshotRepository(FolderStorage(store, "site"), "site")
     go()
     with DataFolder.opened(data) as folder, DirWalk(folder.fd) as descent:
-        covered = scope.managed(folder, ledger, (), lambda _: False, lambda: False)
+        covered = scope.managed_files(folder, ledger, (), lambda _: False, lambda: False)
 
         def opened(path: str) -> int:
             above, _, name = path.rpartition("/")

@@ -20,8 +20,8 @@ def list_ours(go: Go, kubeconfig: str, namespace: str) -> float:
     from stoker.kube.client.client import KubeClient
     from stoker.kube.client.objects import ObjectHeader
     from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES
-    from stoker.kube.config.config import load
-    from stoker.kube.runtime.process import run
+    from stoker.kube.config.config import load_config
+    from stoker.kube.runtime.process import run_process
     from stoker.kube.watch.list_watch import ListWatchState
     from stoker.kube.watch.reflector import BACKOFF
     from stoker.kube.watch.store import ObjectCache
@@ -30,7 +30,7 @@ def list_ours(go: Go, kubeconfig: str, namespace: str) -> float:
     watching = ListWatchState(store, backoff=BACKOFF, slow_backoff=BACKOFF)
 
     async def main() -> None:
-        async with KubeClient(load(Path(kubeconfig))) as client:
+        async with KubeClient(load_config(Path(kubeconfig))) as client:
             await client.get(
                 NAMESPACES, namespace, into=ObjectHeader
             )  # the connection stands, as for the other
@@ -41,7 +41,7 @@ def list_ours(go: Go, kubeconfig: str, namespace: str) -> float:
                 version = page.resource_version
             watching.listed(version)
 
-    run(main)
+    run_process(main)
     return len(store)
 
 
@@ -90,12 +90,12 @@ def hold_watches(go: Go, kubeconfig: str, namespace: str) -> float:
     """Three hundred reflectors, each with its own watch, synced and idle."""
     from stoker.kube.client.client import KubeClient
     from stoker.kube.client.resources import CONFIG_MAPS
-    from stoker.kube.config.config import load
-    from stoker.kube.runtime.process import run
+    from stoker.kube.config.config import load_config
+    from stoker.kube.runtime.process import run_process
     from stoker.kube.watch.reflector import Reflector
 
     async def main() -> None:
-        async with KubeClient(load(Path(kubeconfig))) as client:
+        async with KubeClient(load_config(Path(kubeconfig))) as client:
             go()
             reflectors = [
                 Reflector(client, CONFIG_MAPS, namespace=namespace, labels=f"share={n}", keep=len)
@@ -110,7 +110,7 @@ def hold_watches(go: Go, kubeconfig: str, namespace: str) -> float:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    run(main)
+    run_process(main)
     return WATCHES
 
 
@@ -120,7 +120,7 @@ def events_ours(go: Go, url: str, ca: str, expected: str) -> float:
     from stoker.kube.client.resources import CONFIG_MAPS
     from stoker.kube.config.config import ClusterConfig
     from stoker.kube.config.tls import ServerTrust
-    from stoker.kube.runtime.process import run
+    from stoker.kube.runtime.process import run_process
     from stoker.kube.runtime.workqueue import WorkQueue
     from stoker.kube.watch.reflector import Reflector
     from stoker.kube.watch.store import ObjectChange, ObjectKey
@@ -156,7 +156,7 @@ def events_ours(go: Go, url: str, ca: str, expected: str) -> float:
                 with contextlib.suppress(asyncio.CancelledError):
                     await each
 
-    run(main)
+    run_process(main)
     return seen
 
 

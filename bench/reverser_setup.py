@@ -19,7 +19,7 @@ from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import AlreadyExists
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.processes import Process
 from stoker_testkit.repositories.bare_repository import Repository, git_environment
@@ -74,7 +74,7 @@ class Cluster:
     def __init__(self, access: ClusterAccess) -> None:
         self._access = access
         self._loop = asyncio.new_event_loop()
-        self._client = KubeClient(load(access.kubeconfig()), user_agent="bench")
+        self._client = KubeClient(load_config(access.kubeconfig()), user_agent="bench")
         self._loop.run_until_complete(self._client.__aenter__())
 
     def close(self) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from harness import cpu_seconds
 from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
-from stoker.agent.rollback.restore import restored
-from stoker.agent.rollback.setup import make
+from stoker.agent.rollback.restore import restore_snapshot
+from stoker.agent.rollback.setup import open_rollback
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.clock import SystemClock
@@ -44,7 +44,7 @@ def job_of(repository: Repository, folder: Path) -> SyncJob:
 
 async def measured(repository: Repository, folder: Path, *, whole: bool) -> dict[str, float]:
     job = job_of(repository, folder)
-    undoing = make(
+    undoing = open_rollback(
         SnapshotPolicy(enabled=True),
         (),
         data_dir=job.data_dir,
@@ -66,7 +66,7 @@ async def measured(repository: Repository, folder: Path, *, whole: bool) -> dict
         taken = undoing.standing.taken
         (store,) = undoing.stores()
         began, used = time.perf_counter(), cpu_seconds()
-        done = await restored(job, store, taken, (), whole=whole)
+        done = await restore_snapshot(job, store, taken, (), whole=whole)
         seconds.append(time.perf_counter() - began)
         cpu.append(cpu_seconds() - used)
         assert len(done.applied.modified) == CHANGED

@@ -30,7 +30,7 @@ from reverser import Bench as ReverserBench
 from reverser_setup import CRDS, HOME, Peak, Reverser, Setting, watched
 from reverser_setup import places as objects
 from stoker.kube.client.client import KubeClient
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker_testkit.chart.helm import Helm
 from stoker_testkit.cluster import audit_log
 from stoker_testkit.cluster.control_plane import ControlPlane
@@ -143,7 +143,7 @@ async def controller(size: Size, options: argparse.Namespace) -> Figures:
         with ControlPlane.start(folder / "plane", apiserver_flags=audit_log.flags(folder)) as plane:
             process, url = git_server(folder)
             with process:
-                async with KubeClient(load(plane.kubeconfig()), user_agent="bench") as client:
+                async with KubeClient(load_config(plane.kubeconfig()), user_agent="bench") as client:
                     bench = Bench(plane, folder, client, options, wanted, size.shards)
                     with bench.release:
                         await bench.prepare(url)

@@ -124,7 +124,7 @@ def test_a_stream_that_died_without_a_word_is_opened_anew(
 def test_a_quiet_fleet_is_live_as_long_as_the_server_says_so(
     fleet: FakeFleetServer, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.5)
+    monkeypatch.setattr(sse, "KEEPALIVE_SECONDS", 0.5)
     page = open_page(fleet.url, own_time=True, script=COUNTING)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -20,7 +20,7 @@ from stoker.agent.sidecar.startup import MARKER
 from stoker.domain import failpoints
 from stoker.domain.protocol import SyncState
 from stoker.domain.refs import CommitId
-from stoker.ignition.sync.first_boot import MARK as FIRST_BOOT
+from stoker.ignition.sync.first_boot import STATE_FILE as FIRST_BOOT
 from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
 from stoker_testkit.repositories.bare_repository import FileEntry, executable
@@ -155,7 +155,7 @@ def test_a_first_sync_that_is_killed_holds_the_gateway_until_another_is_done(pla
 # A mirror is damaged, or a ledger is another life's: `test_sync_crashes` has those.
 ELSEWHERE = ("mirror.swap.", "journal.unlink.")
 FIRST_ONLY = ("mirror.make.", "state.mkdir.", "base.", "startup.mark.")
-NAMES = [name for name in (*failpoints.ALL, *failpoints.GATEWAY) if not name.startswith(ELSEWHERE)]
+NAMES = [name for name in (*failpoints.ALL_FAILPOINTS, *failpoints.GATEWAY) if not name.startswith(ELSEWHERE)]
 
 
 @pytest.mark.long

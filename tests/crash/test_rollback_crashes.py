@@ -70,7 +70,11 @@ REACHED = (
     "unlink.before",
     "mark.rename.before",
 )
-EVERY = tuple(dict.fromkeys((*failpoints.DATA, *failpoints.GOING_BACK, *failpoints.GATEWAY, "carry.after")))
+EVERY = tuple(
+    dict.fromkeys(
+        (*failpoints.DATA_FAILPOINTS, *failpoints.ROLLBACK_FAILPOINTS, *failpoints.GATEWAY, "carry.after")
+    )
+)
 
 
 @dataclass

@@ -320,7 +320,7 @@ def killed(world: World, failure: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", failpoints.ALL)
+@pytest.mark.parametrize("name", failpoints.ALL_FAILPOINTS)
 def test_after_a_kill_the_next_run_converges_and_nobody_saw_half_a_file(worlds: Worlds, name: str) -> None:
     with worlds.new(REACHED_IN.get(name.rpartition(".")[0], "change")) as world:
         assert killed(world, name), f"{name} is never reached"
@@ -347,7 +347,7 @@ def test_it_does_so_at_every_turn_of_some(worlds: Worlds, scenario: str, name: s
 
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", SCENARIOS)
-@pytest.mark.parametrize("name", failpoints.ALL)
+@pytest.mark.parametrize("name", failpoints.ALL_FAILPOINTS)
 def test_it_does_so_at_every_turn_of_every_failpoint(worlds: Worlds, scenario: str, name: str) -> None:
     assert turns(worlds, scenario, name) or name not in ALWAYS
 
@@ -395,7 +395,9 @@ def check_failing_disk(world: World, failure: str) -> bool:
 # A mirror is built anew within the pass, and what is left in staging goes with the next one.
 HARMLESS = ("mirror.swap.", "staging.clear.")
 # A folder that was emptied and cannot be removed stays, and nobody is told: there is nothing in it.
-BREAKABLE = [name for name in (*failpoints.CACHE, *failpoints.DATA) if not name.startswith("rmdir.")]
+BREAKABLE = [
+    name for name in (*failpoints.CACHE, *failpoints.DATA_FAILPOINTS) if not name.startswith("rmdir.")
+]
 ERRORS = ("enospc", "eio", "erofs")
 
 

@@ -36,7 +36,7 @@ from stoker.domain.intent.policies import BidirectionalPolicy, ConflictStrategy
 from stoker.domain.reasons import Reason
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.watch.paths import ChangedPaths
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
@@ -255,7 +255,9 @@ class History:
 
     def _start_agent(self) -> None:
         controller = self.controller
-        remote = Remote(GitRunner(self.folder / "agent-git"), controller.source.url, always(RepoAccess()))
+        remote = Remote(
+            GitRunner(self.folder / "agent-git"), controller.source.url, fixed_access(RepoAccess())
+        )
         cache = self.folder / "agent-cache"
         job = SyncJob(controller.source, controller.files, controller.values, self.data, cache)
         self.keeper = FolderSync(job, GitSource(remote, cache), clock=self.clock)

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
-from stoker.api.to_intent import intent_for, settle
-from stoker.api.to_intent.annotations import settings_of
+from stoker.api.to_intent import intent_for, merge_spec
+from stoker.api.to_intent.annotations import pod_settings
 from stoker.domain.errors import StokerError
 from stoker.domain.images import ImageRef
 from stoker.domain.injection import AgentInstallation
-from stoker.webhooks.admission.crd_conversion import convert
-from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, inject
+from stoker.webhooks.admission.crd_conversion import answer_conversion
+from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, build_injection
 from stoker.webhooks.admission.pod_model import AdmittedPod, read_pod
 from stoker.webhooks.admission.reviews import AdmissionRequest, read_admission
 from stoker_testkit.admission.json_patch import patched
@@ -30,7 +30,7 @@ PODS = Path(__file__).parents[1] / "data" / "pods"
 RULES = InjectionRules(AgentInstallation(ImageRef.parse("registry.test/stoker:1.0")))
 KEY = {"name": "key", "key": "apiKey"}
 INTENT = intent_for(
-    settle(
+    merge_spec(
         from_wire(
             {
                 "metadata": {"name": "plant", "namespace": "site"},
@@ -56,7 +56,7 @@ def outcome(document: object) -> dict[str, Any] | None:
     if not isinstance(pod, AdmittedPod) or not asks_for_agent(pod, pod.facts("site")):
         return None
     facts = pod.facts("site")
-    done = expect_result_or_sentence(lambda: inject(pod, facts, settings_of(facts), INTENT, RULES))
+    done = expect_result_or_sentence(lambda: build_injection(pod, facts, pod_settings(facts), INTENT, RULES))
     assert isinstance(document, dict)
     return patched(document, done.patch) if isinstance(done, Injection) else None
 
@@ -151,7 +151,7 @@ def test_no_json_is_beyond_the_readers(value: Any) -> None:
     outcome(value)
     body = json.dumps(value).encode()
     expect_result_or_sentence(lambda: read_admission(body))
-    expect_result_or_sentence(lambda: asyncio.run(convert(body)))
+    expect_result_or_sentence(lambda: asyncio.run(answer_conversion(body)))
 
 
 def test_a_pod_with_a_thousand_containers_costs_a_moment() -> None:
@@ -177,7 +177,7 @@ def test_huge_annotations_cost_a_moment_and_are_not_repeated() -> None:
     began = time.process_time()
     pod = read_pod(raw)
     facts = pod.facts("site")
-    done = inject(pod, facts, settings_of(facts), INTENT, RULES)
+    done = build_injection(pod, facts, pod_settings(facts), INTENT, RULES)
     assert time.process_time() - began < 1
     assert len(json.dumps(done.patch)) < 20_000
     assert len(done.notices) < 30

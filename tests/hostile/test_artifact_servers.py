@@ -396,9 +396,9 @@ async def test_a_title_that_leads_outside_is_refused(server: Server, tmp_path: P
 @pytest.fixture
 def enforced() -> Iterator[None]:
     """As in the cluster, where the registry of these tests alone is allowed."""
-    egress.enforce(EgressPolicy.of(["127.0.0.1"]))
+    egress.set_egress_policy(EgressPolicy.of(["127.0.0.1"]))
     yield
-    egress.enforce(None)
+    egress.set_egress_policy(None)
 
 
 INSIDE = [
@@ -443,11 +443,11 @@ async def test_a_blob_is_fetched_from_an_allowed_host_without_the_login(
 
 
 async def test_the_registry_itself_is_checked(server: Server) -> None:
-    egress.enforce(EgressPolicy.of([]))
+    egress.set_egress_policy(EgressPolicy.of([]))
     try:
         with pytest.raises(StokerError, match="loopback") as caught:
             await server.registry().resolve(TAG)
     finally:
-        egress.enforce(None)
+        egress.set_egress_policy(None)
     assert caught.value.reason is Reason.EGRESS_REFUSED
     assert server.seen == []

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from stoker.artifacts.bucket import BucketOrigin
 from stoker.artifacts.limits import ArtifactLimits
-from stoker.artifacts.object_store import demand_reachable
+from stoker.artifacts.object_store import check_egress
 from stoker.domain.egress import EgressPolicy
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.policies import SnapshotBucketPolicy as SnapshotBucket
@@ -172,7 +172,7 @@ async def test_snapshots_with_credentials_of_their_own_use_nothing_of_the_proces
     keys = {"accessKeyId": Secret("AKIA"), "secretAccessKey": Secret("hush-hush")}
     bucket = SnapshotBucket("plant", endpoint=server.url)
     for more in ({}, {"sessionToken": Secret("of-the-secret")}):
-        storage = snapshot_buckets.s3(bucket, "site", keys | more, retries=0)
+        storage = snapshot_buckets.s3_storage(bucket, "site", keys | more, retries=0)
         assert await asyncio.to_thread(storage.listed) == []
         assert "Credential=AKIA/" in server.seen[-1].headers["Authorization"]
         token = server.seen[-1].headers.get("x-amz-security-token")
@@ -185,7 +185,7 @@ async def test_snapshots_without_credentials_are_the_pods_own(
 ) -> None:
     monkeypatch.delenv("AWS_SKIP_SIGNATURE")
     server.list = ""
-    storage = snapshot_buckets.s3(SnapshotBucket("plant", endpoint=server.url), "site", retries=0)
+    storage = snapshot_buckets.s3_storage(SnapshotBucket("plant", endpoint=server.url), "site", retries=0)
     assert await asyncio.to_thread(storage.listed) == []
     assert "Credential=of-the-pod/" in server.seen[-1].headers["Authorization"]
     assert server.seen[-1].headers["x-amz-security-token"] == "of-the-pod"
@@ -198,7 +198,7 @@ async def test_a_redirect_to_another_host_is_not_followed(server: Server) -> Non
         server.sent_on = other.url
         with pytest.raises(Retry, match="cannot be read"):
             await server.bucket().resolve(REF)
-        snapshots = snapshot_buckets.s3(
+        snapshots = snapshot_buckets.s3_storage(
             SnapshotBucket(name="plant", endpoint=server.url),
             "filler",
             {"accessKeyId": Secret("AKIA"), "secretAccessKey": Secret(planted("bucket-key"))},
@@ -213,9 +213,9 @@ async def test_a_redirect_to_another_host_is_not_followed(server: Server) -> Non
 @pytest.fixture
 def enforced() -> Iterator[None]:
     """As in the cluster, with nothing allowed."""
-    egress.enforce(EgressPolicy.of([]))
+    egress.set_egress_policy(EgressPolicy.of([]))
     yield
-    egress.enforce(None)
+    egress.set_egress_policy(None)
 
 
 @pytest.mark.usefixtures("enforced")
@@ -223,7 +223,9 @@ async def test_an_endpoint_of_the_machine_is_not_connected_to(server: Server) ->
     with pytest.raises(Retry, match="loopback") as caught:
         await server.bucket().resolve(REF)
     assert caught.value.reason is Reason.EGRESS_REFUSED
-    snapshots = snapshot_buckets.s3(SnapshotBucket(name="plant", endpoint=server.url), "filler", retries=0)
+    snapshots = snapshot_buckets.s3_storage(
+        SnapshotBucket(name="plant", endpoint=server.url), "filler", retries=0
+    )
     for act in (snapshots.listed, lambda: snapshots.put("x", [b"1"]), lambda: snapshots.get("x", 0, 1)):
         with pytest.raises(StokerError, match="loopback"):
             await asyncio.to_thread(act)
@@ -261,9 +263,9 @@ async def test_an_endpoint_without_tls_is_an_address_or_a_listed_host(
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, host, ("10.0.0.9", port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
-    egress.enforce(EgressPolicy.of(allowed))
+    egress.set_egress_policy(EgressPolicy.of(allowed))
     try:
         with pytest.raises(Retry, match="without TLS") if refused else nullcontext():
-            await demand_reachable(endpoint.format(name=name, port=port), "", LOGIN, "the bucket")
+            await check_egress(endpoint.format(name=name, port=port), "", LOGIN, "the bucket")
     finally:
-        egress.enforce(None)
+        egress.set_egress_policy(None)

@@ -289,10 +289,10 @@ async def test_thousands_of_sessions_of_one_visitor_push_out_nobody_else(house: 
     loud = Visitor("loud", (), Secret("t"))
     for _ in range(1000):
         house.dashboard.sessions.begin(loud)
-    assert len(house.dashboard.sessions) <= sessions.MOST_EACH + 1
-    for number in range(sessions.MOST + 100):
+    assert len(house.dashboard.sessions) <= sessions.MAX_SESSIONS_PER_USER + 1
+    for number in range(sessions.MAX_SESSIONS + 100):
         house.dashboard.sessions.begin(Visitor(f"v{number}", (), Secret("t")))
-    assert len(house.dashboard.sessions) == sessions.MOST
+    assert len(house.dashboard.sessions) == sessions.MAX_SESSIONS
     assert (await quiet.get("/api/picture")).status == 401, "the quietest went, and must sign in again"
     await still_fine(house)
 
@@ -300,7 +300,7 @@ async def test_thousands_of_sessions_of_one_visitor_push_out_nobody_else(house: 
 async def test_there_are_so_many_streams_and_no_more(house: House) -> None:
     visit = await house.visit()
     async with AsyncExitStack() as stack:
-        for _ in range(sse.MOST_EACH):
+        for _ in range(sse.MAX_STREAMS_PER_USER):
             await anext(await stack.enter_async_context(visit.events()))
         with pytest.raises(PermissionError, match="429"):
             await stack.enter_async_context(visit.events())

@@ -17,12 +17,12 @@ from aiohttp import web
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.tree import read_tree
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import FetchLimits
-from stoker.git.remote.probe import starting_with
+from stoker.git.remote.probe import commits_with_prefix
 from stoker.git.remote.remote import Remote
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -63,7 +63,7 @@ class Stage:
         self.server = server
         self.repository = repository
         self.remote = Remote(
-            GitRunner(tmp_path / "cache"), RepoUrl(server.url("plant.git")), always(RepoAccess())
+            GitRunner(tmp_path / "cache"), RepoUrl(server.url("plant.git")), fixed_access(RepoAccess())
         )
         self.mirror = Mirror(self.remote, tmp_path / "cache", limits=FetchLimits(fetch=CAP, news=CAP))
 
@@ -109,14 +109,14 @@ async def test_the_history_of_a_dumb_server_is_not_looked_through(stage: Stage) 
     stage.repository.commit({"a": "1"})
     later = stage.turn()
     with pytest.raises(StokerError, match="dumb HTTP"):
-        await starting_with(stage.remote, later[:9], 40)
+        await commits_with_prefix(stage.remote, later[:9], 40)
 
 
 async def test_a_repository_whose_path_looks_like_a_dumb_one_is_fetched(stage: Stage) -> None:
     inside = Repository.create(stage.repository.path.parent / "objects" / "pack" / "objects")
     tip = inside.commit({"a": "1"})
     url = RepoUrl(stage.server.url("objects/pack/objects"))
-    remote = Remote(stage.remote.runner, url, always(RepoAccess()))
+    remote = Remote(stage.remote.runner, url, fixed_access(RepoAccess()))
     mirror = Mirror(remote, stage.remote.runner.cache, limits=FetchLimits(fetch=CAP, news=CAP))
     async with mirror.held():
         await mirror.fetch(tip, MAIN)

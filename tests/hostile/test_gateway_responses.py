@@ -21,7 +21,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.gateway import GatewayClient, ScanKind
-from stoker.ignition.client.http import LARGEST_ANSWER
+from stoker.ignition.client.http import MAX_ANSWER_BYTES
 from stoker.ignition.client.requests import GatewayRequests
 from stoker.ignition.client.responses import PathNotOffered
 from stoker_testkit.wait_until import eventually_async
@@ -208,12 +208,12 @@ async def test_a_flood_is_cut_off_and_takes_no_more_memory_than_its_limit() -> N
                 peak = tracemalloc.get_traced_memory()[1]
             finally:
                 tracemalloc.stop()
-        assert peak < 3 * LARGEST_ANSWER
+        assert peak < 3 * MAX_ANSWER_BYTES
 
 
 async def test_a_body_that_is_small_on_the_wire_and_large_in_memory_is_not_unpacked() -> None:
     """8 MiB of empty lists would be 200 MB of objects, and a few KiB of gzip gigabytes of zeros."""
-    lists = b'{"items":[' + b"[]," * (LARGEST_ANSWER // 4) + b"1]}"
+    lists = b'{"items":[' + b"[]," * (MAX_ANSWER_BYTES // 4) + b"1]}"
     zeros = gzip.compress(bytes(64 * 2**20))
     packed = answered(zeros, "200 OK", "application/json", "Content-Encoding: gzip")
     for body in (answered(lists), packed):

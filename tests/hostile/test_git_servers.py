@@ -23,7 +23,7 @@ from aiohttp import web
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.tree import read_tree
 from stoker.git.process.runner import GitRunner
@@ -249,7 +249,7 @@ class Stage:
         self.server = server
         self.repository = repository
         self.runner = GitRunner(tmp_path / "cache", timeout=TIMEOUT, max_memory=MEMORY)
-        remote = Remote(self.runner, RepoUrl(server.url("plant.git")), always(RepoAccess()))
+        remote = Remote(self.runner, RepoUrl(server.url("plant.git")), fixed_access(RepoAccess()))
         self.mirror = Mirror(
             remote, tmp_path / "cache", limits=FetchLimits(fetch=CAP, news=CAP, seconds=TIMEOUT)
         )

@@ -15,7 +15,7 @@ from stoker.kube.client.codec import decode
 from stoker.kube.client.errors import UnreadableResponse
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import ApiResource
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.cluster.cluster_access import ClusterAccess
@@ -57,7 +57,7 @@ def nested(name: str, depth: int) -> bytes:
 async def test_a_deeply_nested_object_does_not_hide_the_others_of_its_kind(
     anything: ApiResource, admin_kubeconfig: Path, namespace: str
 ) -> None:
-    async with KubeClient(load(admin_kubeconfig)) as client:
+    async with KubeClient(load_config(admin_kubeconfig)) as client:
         listed = Reflector(client, anything, namespace=namespace, keep=len)
 
         async def create(name: str, depth: int) -> None:

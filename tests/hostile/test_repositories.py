@@ -17,10 +17,10 @@ from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.files import FileMapping, FilesIntent
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
-from stoker.engine.plan.ledger import record
+from stoker.engine.plan.ledger import encode_record
 from stoker.fs import journal
 from stoker.fs.ledger_store import JOURNAL, MANIFEST
-from stoker.fs.stat_stamp import unseen
+from stoker.fs.stat_stamp import unseen_stamp
 from stoker_testkit.repositories.bare_repository import submodule, symlink
 from stoker_testkit.repositories.malicious_repository import FOLDER, LFS_POINTER, LINK, REGULAR, Attack
 
@@ -309,7 +309,7 @@ async def test_a_symlink_in_the_place_of_our_own_folders_stops_the_pass(attack: 
     assert [path.name for path in elsewhere.iterdir()] == ["keep"]
 
 
-RECORD = record(FileVersion(blob_of(b"theirs"), executable=False), unseen(False))
+RECORD = encode_record(FileVersion(blob_of(b"theirs"), executable=False), unseen_stamp(False))
 
 
 def forge_manifest(attack: Attack, path: str) -> None:

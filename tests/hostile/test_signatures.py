@@ -24,7 +24,7 @@ from stoker.domain.refs import CommitId
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.tags import TagObject
 from stoker.git.signature.signed_objects import MAX_OBJECT_BYTES
-from stoker.git.signature.verify import TrustedKeys, VerifiedSignature, verify
+from stoker.git.signature.verify import TrustedKeys, VerifiedSignature, verify_signature
 from stoker_testkit.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
 from stoker_testkit.repositories.malicious_repository import MaliciousRepository
 
@@ -56,12 +56,14 @@ class Attack(MaliciousRepository):
     async def accepted(self, commit: CommitId, keys: TrustedKeys | None = None) -> VerifiedSignature:
         place = self.repository.path
         mode = SignatureMode.COMMIT
-        return await verify(self.runner, place, mode=mode, commit=commit, tag=None, keys=keys or self.keys)
+        return await verify_signature(
+            self.runner, place, mode=mode, commit=commit, tag=None, keys=keys or self.keys
+        )
 
     async def accepted_tag(self, name: str, id_: str, commit: CommitId) -> VerifiedSignature:
         place, mode = self.repository.path, SignatureMode.TAG
         tag = TagObject(name, id_)
-        return await verify(self.runner, place, mode=mode, commit=commit, tag=tag, keys=self.keys)
+        return await verify_signature(self.runner, place, mode=mode, commit=commit, tag=tag, keys=self.keys)
 
     async def assert_refused(
         self, commit: CommitId, reason: Reason, says: str, keys: TrustedKeys | None = None

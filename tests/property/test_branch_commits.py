@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.refs import RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.commit.branch import RemoteBranch
 from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit
 from stoker.git.errors import GitFailed
@@ -97,7 +97,9 @@ class World:
         self.branch = self.new_branch()
 
     def new_branch(self) -> RemoteBranch:
-        remote = Remote(GitRunner(self.cache), RepoUrl(self.repository.path.as_uri()), always(RepoAccess()))
+        remote = Remote(
+            GitRunner(self.cache), RepoUrl(self.repository.path.as_uri()), fixed_access(RepoAccess())
+        )
         return RemoteBranch(remote, self.cache, "main", clock=Impatient())
 
     async def take(self, step: Step) -> None:

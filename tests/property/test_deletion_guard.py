@@ -12,11 +12,11 @@ from stoker.domain.git_objects import CommitTree, FileVersion, blob_of
 from stoker.domain.intent.files import DeletionPolicy, FileMapping, FilesIntent, OrphanPolicy
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.layout.layout import Layout
-from stoker.engine.layout.protected_paths import SHIELD
-from stoker.engine.plan.guards import why_stalled
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.layout.protected_paths import PROTECTED_PATHS
+from stoker.engine.plan.guards import plan_objection
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
-from stoker.engine.plan.planner import plan
+from stoker.engine.plan.planner import make_plan
 
 VERSION = FileVersion(blob_of(b"1"))
 PLACES = ("projects", "projects/P", "config", "config/resources/core", "fonts")
@@ -54,16 +54,16 @@ def test_no_deletion_of_an_unmapped_destination_or_above_a_limit_without_the_app
     intent = FilesIntent(tuple(FileMapping(f"s/{place}", place) for place in mapped), deletion=policy)
     wanted = Layout(intent, TemplateValues()).map(tree)
     ledger = Ledger(
-        dict.fromkeys(sorted(written), record(VERSION)),
+        dict.fromkeys(sorted(written), encode_record(VERSION)),
         folders=frozenset(PLACES),
         mirrored=frozenset(mirrored),
     )
     strangers = {path: LiveEntry(LiveKind.FILE, VERSION) for path in theirs.union(OWN) - written}
-    made = plan(wanted, LiveDifferences(strangers, walked=True), ledger, policy)
+    made = make_plan(wanted, LiveDifferences(strangers, walked=True), ledger, policy)
     deleted = {str(delete.path) for delete in made.removals}
     approved = {str(delete.path) for delete in made.with_orphans().removals}
 
-    assert not any(SHIELD.matches(path) for path in approved), "not even an approval deletes these"
+    assert not any(PROTECTED_PATHS.matches(path) for path in approved), "not even an approval deletes these"
     if orphans is OrphanPolicy.OWNED:
         assert approved <= written, "only what we wrote"
 
@@ -72,10 +72,10 @@ def test_no_deletion_of_an_unmapped_destination_or_above_a_limit_without_the_app
     unmapped = {path for path in deleted if any(path.startswith(f"{place}/") for place in given_up)}
     above_files = len(deleted) > limit[0]
     above_share = len(deleted) > 10 and len(deleted) * 100 > limit[1] * len(written)
-    held = why_stalled(made, wanted, ledger, policy)
+    held = plan_objection(made, wanted, ledger, policy)
     event(f"unmapped {bool(unmapped)}, above {above_files or above_share}")
     assert (held is not None) == bool(unmapped or above_files or above_share)
     if held is not None:
         assert made.digest in held.message
-        assert why_stalled(made, wanted, ledger, policy, {"0" * 64}) is not None
-    assert why_stalled(made, wanted, ledger, policy, {made.digest}) is None
+        assert plan_objection(made, wanted, ledger, policy, {"0" * 64}) is not None
+    assert plan_objection(made, wanted, ledger, policy, {made.digest}) is None

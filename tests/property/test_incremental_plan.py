@@ -29,10 +29,10 @@ from stoker.domain.intent.files import (
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.layout.desired_files import DesiredFiles
 from stoker.engine.layout.layout import Layout
-from stoker.engine.plan.guards import why_stalled
-from stoker.engine.plan.ledger import Ledger, version_of
+from stoker.engine.plan.guards import plan_objection
+from stoker.engine.plan.ledger import Ledger, recorded_version
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, SyncPlan
-from stoker.engine.plan.planner import plan
+from stoker.engine.plan.planner import make_plan
 from stoker_testkit.in_memory_data_folder import ModelFolder
 
 laws = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -128,7 +128,7 @@ def outcome(folder: ModelFolder, made: SyncPlan, ledger: Ledger) -> object:
     """Everything about a plan that lasts, and the folder after it."""
     folder = folder.copy()
     after = folder.carry_out(made, ledger)
-    written = {path: version_of(kept) for path, kept in after.files.items()}
+    written = {path: recorded_version(kept) for path, kept in after.files.items()}
     return made.actions, made.digest, made.orphans_kept, made.facts, made.delivers_all, written, folder.files
 
 
@@ -156,8 +156,8 @@ class Engine:
         except Stalled:
             return None
         live = self.folder.walk(self.ledger, desired.managed, desired.files)
-        made = plan(desired, live, self.ledger, self.intent.deletion, commit=commit)
-        stalled = why_stalled(made, desired, self.ledger, self.intent.deletion)
+        made = make_plan(desired, live, self.ledger, self.intent.deletion, commit=commit)
+        stalled = plan_objection(made, desired, self.ledger, self.intent.deletion)
         return None if stalled is not None else (desired, made)
 
     def short(self, files: Files) -> DesiredFiles | None:
@@ -195,7 +195,7 @@ def test_changes_alone_lead_where_the_whole_commit_does(
                 desired.delivered,
             )
             live = engine.folder.walk(engine.ledger, part.managed, part.paths)
-            short = plan(part, live, engine.ledger, intent.deletion, commit=str(number))
+            short = make_plan(part, live, engine.ledger, intent.deletion, commit=str(number))
             assert outcome(engine.folder, short, engine.ledger) == outcome(engine.folder, made, engine.ledger)
             made = short
         engine.go(made, files)
@@ -213,7 +213,7 @@ def test_where_nobody_else_writes_no_walk_is_needed(intent: FilesIntent, history
         if part is not None:
             assert engine.ledger is not None
             live = engine.folder.look(engine.ledger, part.paths)
-            made = plan(part, live, engine.ledger, intent.deletion, commit=str(number))
+            made = make_plan(part, live, engine.ledger, intent.deletion, commit=str(number))
             event(f"actions: {bool(made.actions)}")
             assert outcome(engine.folder, made, engine.ledger) == outcome(
                 engine.folder, found[1], engine.ledger
@@ -238,7 +238,7 @@ def test_two_engines_agree_whatever_commits_they_saw_on_the_way(
             part = engine.short(files)
             if part is not None and engine.ledger is not None:
                 live = engine.folder.look(engine.ledger, part.paths)
-                engine.go(plan(part, live, engine.ledger, intent.deletion, commit=str(number)), files)
+                engine.go(make_plan(part, live, engine.ledger, intent.deletion, commit=str(number)), files)
             else:
                 engine.go(found[1], files)
         assert engine.ledger is not None

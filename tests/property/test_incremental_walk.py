@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences
 from stoker.fs import stat_stamp
 from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
-from stoker.fs.stat_stamp import stamp
+from stoker.fs.find_changes import scan_folder
+from stoker.fs.stat_stamp import encode_stamp
 
 FOLDERS = ("d", "d/a", "d/a/b", "d/c")
 FILES = tuple(f"{folder}/{name}" for folder in FOLDERS for name in ("x", "resource.json"))
@@ -63,7 +63,7 @@ def wait_for_the_clock() -> None:
 def folders_are_at_rest_at_once() -> Iterator[None]:
     """So that what was just made is remembered; the test waits for the clock by itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stat_stamp, "FINE", 0)
+        patch.setattr(stat_stamp, "FINE_TIMESTAMP_NS", 0)
         yield
 
 
@@ -76,12 +76,14 @@ def test_what_is_remembered_hides_nothing(rounds: list[list[tuple[str, str]]]) -
         for place in FILES:
             (root / place).parent.mkdir(parents=True, exist_ok=True)
             (root / place).write_text(place)
-            files[place] = record(FileVersion(blob_of(place.encode())), stamp((root / place).stat()))
+            files[place] = encode_record(
+                FileVersion(blob_of(place.encode())), encode_stamp((root / place).stat())
+            )
         ledger, visits = Ledger(files, folders=frozenset({"d"})), CleanFolderCache()
         with DataFolder.opened(root) as folder:
 
             def walked(memory: CleanFolderCache | None) -> LiveDifferences:
-                return scan(folder, ledger, managed_folders=("d",), compared=("d/new",), visits=memory)
+                return scan_folder(folder, ledger, managed_folders=("d",), compared=("d/new",), visits=memory)
 
             for doings in rounds:
                 walked(visits)

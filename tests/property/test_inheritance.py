@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.api.to_intent.tree_merge import SpecTree, found, inherited, put, taken
+from stoker.api.to_intent.tree_merge import SpecTree, inherit, pop_value, set_value, value_at
 
 # How long one example takes says something about the machine, not about the law.
 laws = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,37 +56,35 @@ def leaves(value: object, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], o
 @laws
 @given(trees)
 def test_inheriting_from_nothing_changes_nothing(own: object) -> None:
-    assert written(inherited(own, {})) == written(own)
-    assert written(inherited(own, None)) == written(own)
+    assert written(inherit(own, {})) == written(own)
+    assert written(inherit(own, None)) == written(own)
 
 
 @laws
 @given(trees)
 def test_who_says_nothing_inherits_everything(base: object) -> None:
-    assert written(inherited({}, base)) == written(base)
-    assert written(inherited(None, base)) == written(base)
+    assert written(inherit({}, base)) == written(base)
+    assert written(inherit(None, base)) == written(base)
 
 
 @laws
 @given(trees)
 def test_inheriting_from_oneself_changes_nothing(own: object) -> None:
-    assert written(inherited(own, own)) == written(own)
+    assert written(inherit(own, own)) == written(own)
 
 
 @laws
 @given(triples)
 def test_layers_may_be_merged_in_any_grouping(layers: tuple[object, object, object]) -> None:
     own, base, defaults = layers
-    assert written(inherited(inherited(own, base), defaults)) == written(
-        inherited(own, inherited(base, defaults))
-    )
+    assert written(inherit(inherit(own, base), defaults)) == written(inherit(own, inherit(base, defaults)))
 
 
 @laws
 @given(pairs)
 def test_the_own_value_always_wins_and_what_is_left_out_is_inherited(pair: tuple[object, object]) -> None:
     own, base = pair
-    merged, mine, theirs = leaves(inherited(own, base)), leaves(own), leaves(base)
+    merged, mine, theirs = leaves(inherit(own, base)), leaves(own), leaves(base)
     for path, value in mine.items():
         if not isinstance(value, list):
             assert written(merged[path]) == written(value)
@@ -98,7 +96,7 @@ def test_the_own_value_always_wins_and_what_is_left_out_is_inherited(pair: tuple
 @laws
 @given(lists, lists)
 def test_no_entry_of_a_list_is_lost_or_doubled(own: list[object], base: list[object]) -> None:
-    merged = inherited(own, base)
+    merged = inherit(own, base)
     assert isinstance(merged, list)
     counted = Counter(map(written, merged))
     mine, theirs = Counter(map(written, own)), Counter(map(written, base))
@@ -110,7 +108,7 @@ def test_no_entry_of_a_list_is_lost_or_doubled(own: list[object], base: list[obj
 @given(pairs)
 def test_neither_side_is_changed(pair: tuple[object, object]) -> None:
     own, base = copy.deepcopy(pair)
-    inherited(own, base)
+    inherit(own, base)
     assert written((own, base)) == written(pair)
 
 
@@ -118,14 +116,14 @@ def test_neither_side_is_changed(pair: tuple[object, object]) -> None:
 @given(pairs)
 def test_a_map_that_is_replaced_whole_takes_nothing_from_the_base(pair: tuple[object, object]) -> None:
     own, base = pair
-    merged = inherited({"git": {"auth": own}}, {"git": {"auth": base, "mode": 1}}, {"git.auth"})
+    merged = inherit({"git": {"auth": own}}, {"git": {"auth": base, "mode": 1}}, {"git.auth"})
     assert written(merged) == written({"git": {"auth": own, "mode": 1}})
 
 
 @laws
 @given(trees, st.lists(names, min_size=1, max_size=3).map(".".join), scalars)
 def test_what_is_put_can_be_found_and_taken(tree: SpecTree, path: str, value: object) -> None:
-    put(tree, path, value)
-    assert written(found(tree, path)) == written(value)
-    assert written(taken(tree, path)) == written(value)
-    assert found(tree, path) is None
+    set_value(tree, path, value)
+    assert written(value_at(tree, path)) == written(value)
+    assert written(pop_value(tree, path)) == written(value)
+    assert value_at(tree, path) is None

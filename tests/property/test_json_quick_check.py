@@ -3,8 +3,8 @@
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from stoker.engine.transform.json_check import why_not_json
-from stoker.engine.transform.json_quick_check import surely_json
+from stoker.engine.transform.json_check import json_problem
+from stoker.engine.transform.json_quick_check import is_surely_json
 
 GOOD = [
     b"0",
@@ -59,8 +59,8 @@ contents = st.tuples(st.sampled_from(GAPS), values, st.sampled_from(GAPS)).map(b
 
 @given(contents | values | st.binary(max_size=8))
 def test_a_glance_never_says_yes_where_the_check_says_no(content: bytes) -> None:
-    if surely_json(content):
+    if is_surely_json(content):
         event("yes")
-        assert why_not_json(content) is None
+        assert json_problem(content) is None
     else:
-        event("doubt" if why_not_json(content) is None else "no")
+        event("doubt" if json_problem(content) is None else "no")

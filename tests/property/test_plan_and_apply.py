@@ -24,10 +24,10 @@ from stoker.engine.layout.desired_files import DesiredFiles
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import SyncPlan
-from stoker.engine.plan.planner import plan
-from stoker.fs.apply_plan import ApplyResult, apply
+from stoker.engine.plan.planner import make_plan
+from stoker.fs.apply_plan import ApplyResult, apply_plan
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
+from stoker.fs.find_changes import scan_folder
 from stoker.fs.ledger_store import JOURNAL, MANIFEST, LedgerStore
 from stoker.fs.stop_check import SyncStopped
 
@@ -112,15 +112,15 @@ def pass_over(
     orphans: OrphanPolicy = OrphanPolicy.MIRROR,
 ) -> tuple[SyncPlan, ApplyResult]:
     book = LedgerStore.load(folder)
-    live = scan(
+    live = scan_folder(
         folder,
         book.ledger or Ledger(),
         managed_folders=desired.managed.folders,
         managed_files=desired.managed.files,
         compared=desired.files.keys() | (book.ledger.intended.keys() if book.ledger is not None else set()),
     )
-    made = plan(desired, live, book.ledger, DeletionPolicy(orphans=orphans))
-    return made, apply(folder, made, book, read, stopped=stopped)
+    made = make_plan(desired, live, book.ledger, DeletionPolicy(orphans=orphans))
+    return made, apply_plan(folder, made, book, read, stopped=stopped)
 
 
 @laws

@@ -33,7 +33,7 @@ from stoker.domain.protocol import (
     SyncMode,
     SyncState,
     check_signature,
-    signed,
+    sign_data,
 )
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
@@ -126,7 +126,7 @@ def test_flat_keys_alone_are_a_resource_or_a_named_reason(said: AgentMetadata) -
 def test_a_signature_is_of_one_map_with_one_content_and_one_key(
     said: AgentMetadata, key: bytes, other: bytes
 ) -> None:
-    data = signed(said.data(), Secret(key), of="shop/stoker-metadata-plant", uid="u", sequence=1)
+    data = sign_data(said.data(), Secret(key), of="shop/stoker-metadata-plant", uid="u", sequence=1)
     check_signature(data, Secret(key), of="shop/stoker-metadata-plant")
     changed = {**data, "commit": "0" * 40 if data["commit"] != "0" * 40 else "1" * 40}
     for wrong, with_key, of in (

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from stoker.domain.git_objects import blob_of
 from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent, with_replicas
-from stoker.reverser.authors.commit_identity import author_of as identity_of
-from stoker.reverser.authors.facts import AuthorFact, RequestUser, fact_of
-from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.authors.commit_identity import commit_author as identity_of
+from stoker.reverser.authors.facts import AuthorFact, RequestUser, request_fact
+from stoker.reverser.manifest.render import render_object
+from stoker.reverser.manifest.sanitize import sanitize
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import ChangeOperation
 
@@ -91,7 +91,7 @@ class World:
         new = changed(old, step)
         if (old is None) is not (step.what == "create") or (new is not None and new == old):
             return
-        fact = None if step.what == "status" else fact_of(request(step, old, new))
+        fact = None if step.what == "status" else request_fact(request(step, old, new))
         if not step.refused or step.what == "status":
             self.version += 1
             if new is None:
@@ -119,7 +119,7 @@ class World:
         """Every event in order, each right after the one before it."""
         for each in self.events:
             uid, version = each.obj["metadata"]["uid"], each.obj["metadata"]["resourceVersion"]
-            content = rendered(sanitized(each.obj))
+            content = render_object(sanitize(each.obj))
             seen_uid, before, before_blob = "", "", ""
             if each.name in self.known:
                 seen_uid, before, old_content = self.known[each.name]
@@ -150,7 +150,7 @@ class World:
         """The watch broke; what happened meanwhile is seen only as a whole, and nobody is asked."""
         self.events = []
         self.known = {
-            name: (obj["metadata"]["uid"], obj["metadata"]["resourceVersion"], rendered(sanitized(obj)))
+            name: (obj["metadata"]["uid"], obj["metadata"]["resourceVersion"], render_object(sanitize(obj)))
             for name, obj in self.objects.items()
         }
 

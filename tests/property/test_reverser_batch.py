@@ -16,7 +16,7 @@ from stoker.reverser.writer.batch import (
     PendingFileChange,
     PlannedCommit,
     QueueCapacity,
-    plan,
+    plan_commits,
 )
 
 USERS = (None, RequestUser("alice"), RequestUser("bob"))
@@ -55,7 +55,7 @@ def replayed(commits: list[PlannedCommit]) -> dict[str, bytes | None]:
 def test_commits_tell_every_hand_in_order_and_end_in_the_last_state(seed: int, files: int, size: int) -> None:
     changes = changes_of(random.Random(seed), 30)  # noqa: S311
     limits = BatchLimits(max_files=files, max_bytes=size)
-    commits = plan(changes, limits)
+    commits = plan_commits(changes, limits)
     assert replayed(commits) == {change.path: change.content for change in changes}
     for commit in commits:
         assert 0 < len({change.path for change in commit.changes}) == len(commit.changes) <= files

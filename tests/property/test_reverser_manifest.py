@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.paths import MAX_PART_BYTES, collision_key
-from stoker.reverser.manifest.path import ManifestKey, place, placed
-from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.manifest.path import ManifestKey, manifest_path, object_at_path
+from stoker.reverser.manifest.render import render_object
+from stoker.reverser.manifest.sanitize import sanitize
 
 TRAPS: list[str] = json.loads((Path(__file__).parents[1] / "data" / "yaml_traps.json").read_text())
 
@@ -33,7 +33,7 @@ objects = st.dictionaries(texts | st.sampled_from(["apiVersion", "kind", "metada
 
 @given(objects)
 def test_a_file_is_read_as_the_object_by_pyyaml(obj: dict[str, Any]) -> None:
-    content = rendered(obj)
+    content = render_object(obj)
     assert same(yaml.load(content, yaml.CSafeLoader), obj)
     text = content.decode()
     assert text.endswith("\n")
@@ -42,9 +42,9 @@ def test_a_file_is_read_as_the_object_by_pyyaml(obj: dict[str, Any]) -> None:
 
 @given(objects, objects)
 def test_files_are_equal_only_where_objects_are(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert (rendered(one) == rendered(other)) is same(one, other)
+    assert (render_object(one) == render_object(other)) is same(one, other)
     shuffled = dict(sorted(one.items(), reverse=True))
-    assert rendered(shuffled) == rendered(one)
+    assert render_object(shuffled) == render_object(one)
 
 
 @given(objects, objects)
@@ -52,8 +52,8 @@ def test_what_the_server_keeps_makes_no_difference(obj: dict[str, Any], status: 
     obj = {**obj, "metadata": {"name": "x"}}
     kept = {"resourceVersion": "9", "uid": "u", "generation": 4, "managedFields": [status]}
     lived = {**obj, "status": status, "metadata": {"name": "x", **kept}}
-    assert rendered(sanitized(lived)) == rendered(sanitized(obj))
-    assert sanitized(sanitized(lived)) == sanitized(lived)
+    assert render_object(sanitize(lived)) == render_object(sanitize(obj))
+    assert sanitize(sanitize(lived)) == sanitize(lived)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -105,8 +105,8 @@ bases = st.sampled_from(["", "b", "clusters/prod"])
 
 @given(keys, bases)
 def test_a_path_leads_back_to_its_object(key: ManifestKey, base: str) -> None:
-    path = place(key, base)
-    assert placed(path, base) == key
+    path = manifest_path(key, base)
+    assert object_at_path(path, base) == key
     assert path == path.lower()
     assert path.isascii()
     assert all(
@@ -119,7 +119,7 @@ def test_a_path_leads_back_to_its_object(key: ManifestKey, base: str) -> None:
 
 @given(st.lists(keys, min_size=2, max_size=30, unique=True))
 def test_two_objects_never_share_a_path_nor_hide_each_other(objects: list[ManifestKey]) -> None:
-    paths = [place(key, "b") for key in objects]
+    paths = [manifest_path(key, "b") for key in objects]
     assert len({collision_key(path) for path in paths}) == len(objects)
     folders = {parent for path in paths for parent in path.ancestors()}
     assert not folders & set(paths)
@@ -127,5 +127,5 @@ def test_two_objects_never_share_a_path_nor_hide_each_other(objects: list[Manife
 
 @given(st.text("abv1/.%+-2ef", max_size=40).map(lambda text: f"b/{text}.yaml"))
 def test_a_path_is_ours_only_if_it_is_the_one_we_would_give(path: str) -> None:
-    key = placed(path, "b")
-    assert key is None or place(key, "b") == path
+    key = object_at_path(path, "b")
+    assert key is None or manifest_path(key, "b") == path

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
 from stoker.controller.rollout import RolloutDecision
-from stoker.controller.rollout.sync_concurrency import places_at_once
+from stoker.controller.rollout.sync_concurrency import max_concurrent_syncs
 from stoker.domain.intent.delivery import (
     ApprovalPolicy,
     DeploymentPolicy,
@@ -24,7 +24,7 @@ from stoker.domain.intent.delivery import (
     RateLimitPolicy,
     RolloutStrategy,
     StagePolicy,
-    takes_approval,
+    needs_approval,
 )
 from stoker.domain.protocol import GatewayTarget, SyncMode
 from stoker.domain.refs import CommitId
@@ -75,7 +75,7 @@ class World(PlayedFleet):
             and not by_name[name].failed
         ]
         if self.rate_limit is not None and fresh:
-            assert len(flying) <= places_at_once(self.rate_limit, len(NAMES))
+            assert len(flying) <= max_concurrent_syncs(self.rate_limit, len(NAMES))
 
     def check_order(self, by_name: dict[str, FleetGateway], fresh: list[str], new: CommitId) -> None:
         for entry in self.deployment.order:
@@ -191,6 +191,6 @@ def test_no_gate_is_walked_around_and_whoever_behaves_arrives(
     world.decide()
     again = world.status
     world.decide()
-    released = {name for name in NAMES if takes_approval(name, world.approval, world.deployment)}
+    released = {name for name in NAMES if needs_approval(name, world.approval, world.deployment)}
     assert world.last.targets == {name: GatewayTarget(new) for name in released}, "the others need no order"
     assert world.status == again, "and nothing is written when nothing changes"

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.controller.sharding.division import SHARDS, ShardDivision, lease_name
-from stoker.domain.shards import Shard, owner_of
+from stoker.domain.shards import Shard, shard_of_namespace
 from stoker.kube.leader.election import Election, LeaseAction
-from stoker.kube.leader.lease import Lease, LeaseTerms, claimed, released
+from stoker.kube.leader.lease import Lease, LeaseTerms, claim_lease, release_lease
 
 NAMESPACES = [f"plant-{number}" for number in range(24)]
 NOW = datetime(2031, 2, 3, tzinfo=UTC)
@@ -69,13 +69,13 @@ class Replica:
         if (there.version if there else None) != (known.version if known else None):
             self.election.overtaken() if there else self.election.saw(None, now)
             return
-        wanted = claimed(known, self.terms, lease_name(index), "home", NOW)
+        wanted = claim_lease(known, self.terms, lease_name(index), "home", NOW)
         self.election.wrote(server.put(index, wanted), now)
 
     def leave(self, server: Server) -> None:
         lease = server.leases.get(self.shard.index)
         if lease is not None and lease.holder == self.terms.identity:
-            server.put(self.shard.index, released(lease, NOW))
+            server.put(self.shard.index, release_lease(lease, NOW))
 
     def works_on(self, namespace: str, now: float) -> bool:
         leads = self.election.leading and now < self.election.deadline
@@ -172,4 +172,4 @@ def test_an_update_ends_with_everything_worked_on_and_nothing_by_two(
     live(20)
     for namespace in NAMESPACES:
         workers = [one.shard for one in world.replicas if one.works_on(namespace, world.now)]
-        assert workers == [Shard(owner_of(namespace, after), after)]
+        assert workers == [Shard(shard_of_namespace(namespace, after), after)]

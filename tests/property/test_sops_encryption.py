@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.reverser.encryption.age import AgeRecipient
-from stoker.reverser.encryption.sops import sealed_document
+from stoker.reverser.encryption.sops import seal_document
 from stoker_testkit.services.sops_decrypt import opened
 
 IDENTITY = pyrage.x25519.Identity.generate()
@@ -40,4 +40,4 @@ secrets = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(secrets)
 def test_any_secret_comes_back_as_it_was(secret: dict[str, Any]) -> None:
-    assert opened(sealed_document(secret, [RECIPIENT], WHEN), IDENTITY) == secret
+    assert opened(seal_document(secret, [RECIPIENT], WHEN), IDENTITY) == secret

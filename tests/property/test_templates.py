@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.transform.template_language import MAX_LENGTH, Template, TemplateUnresolvable, render
+from stoker.engine.transform.template_language import MAX_LENGTH, Template, TemplateUnresolvable, render_path
 
 plain = st.text(st.characters(exclude_characters="{}"), max_size=20)
 words = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
@@ -17,7 +17,7 @@ variables = st.dictionaries(words, plain, min_size=1, max_size=4)
 @given(st.text("{}. Vars-|a", max_size=40), variables)
 def test_any_text_renders_or_is_refused_with_a_sentence(template: str, values: dict[str, str]) -> None:
     try:
-        text = render(template, TemplateValues(vars=values))
+        text = render_path(template, TemplateValues(vars=values))
     except InvalidValue:
         assert "{{" in template or "}}" in template
     else:
@@ -28,7 +28,7 @@ def test_any_text_renders_or_is_refused_with_a_sentence(template: str, values: d
 
 @given(plain)
 def test_text_without_braces_stays_as_it_is(template: str) -> None:
-    assert render(template, TemplateValues()) == template
+    assert render_path(template, TemplateValues()) == template
 
 
 @given(st.data(), variables)
@@ -49,7 +49,7 @@ def test_a_path_has_every_part_that_its_template_has_or_is_refused(parts: list[s
     values = TemplateValues(vars={f"v{number}": part for number, part in enumerate(parts)})
     template = "/".join(f"{{{{.Vars.v{number}}}}}" for number in range(len(parts)))
     if all(parts):
-        assert render(template, values) == "/".join(parts)
+        assert render_path(template, values) == "/".join(parts)
     else:
         with pytest.raises(TemplateUnresolvable):
-            render(template, values)
+            render_path(template, values)

@@ -144,7 +144,7 @@ def test_changes_apart_are_both_taken_and_changes_of_one_line_are_none() -> None
 def test_a_text_too_long_to_be_compared_line_by_line_is_merged_by_its_ends() -> None:
     middle = b"".join(b"%d\n" % number for number in range(3000))
     other = b"".join(b"x%d\n" % number for number in range(3000))
-    assert three_way_text_merge.LARGEST < 3000 * 3000
+    assert three_way_text_merge.MAX_MERGE_BYTES < 3000 * 3000
     base = b"head\n" + b"1\n" + middle + b"tail\n"
     assert merge3(base, b"HEAD\n" + base[5:], base.replace(middle, other)) == (
         b"HEAD\n1\n" + other + b"tail\n"

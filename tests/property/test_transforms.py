@@ -12,7 +12,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FieldTemplate, FilePatch, TransformPolicy
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.transform import json_edit, tag_provider, tag_types, yaml_edit
-from stoker.engine.transform.json_check import why_not_json
+from stoker.engine.transform.json_check import json_problem
 from stoker.engine.transform.json_path import JsonPath
 from stoker.engine.transform.transform import TransformSet
 
@@ -111,7 +111,7 @@ def same(one: Any, other: Any) -> bool:
 def test_an_edit_of_json_changes_one_token(data: st.DataObject, tree: Any, value: str) -> None:
     content = data.draw(layouts(tree))
     places = leaves(tree)
-    assume(why_not_json(content) is None and places)
+    assume(json_problem(content) is None and places)
     steps = data.draw(st.sampled_from(places))
     path = JsonPath.parse(spelt(list(steps)))
     after = json_edit.set_value(content, path, value, adds=False)
@@ -127,7 +127,7 @@ def test_a_key_that_is_added_leaves_every_byte_in_place(
     data: st.DataObject, tree: Any, key: str, value: str
 ) -> None:
     content = data.draw(layouts(tree))
-    assume(why_not_json(content) is None and key not in tree)
+    assume(json_problem(content) is None and key not in tree)
     path = JsonPath.parse(spelt([key]))
     after = json_edit.set_value(content, path, value, adds=True)
     whole = json.loads(after.decode("utf-8-sig"))
@@ -181,7 +181,7 @@ def test_a_recipe_over_its_own_outcome_changes_nothing(
         event(error.message)
         return
     assert recipe.apply(once) == once
-    assert why_not_json(once) is None
+    assert json_problem(once) is None
 
 
 @given(st.binary(max_size=60) | st.text('{}[]":,\\u0019ae \n', max_size=60).map(str.encode), values)
@@ -234,10 +234,10 @@ def test_a_provider_is_renamed_where_it_is_meant_and_no_token_else_changes(
     data: st.DataObject, tree: Any
 ) -> None:
     content = json.dumps(tree, indent=data.draw(st.sampled_from([None, 1])), ensure_ascii=False).encode()
-    after = tag_provider.renamed(content, "default", "edge")
+    after = tag_provider.rename_provider(content, "default", "edge")
     event(f"renamed: {after != content}")
     assert json.loads(after) == renamed(tree)
-    assert tag_provider.renamed(after, "default", "edge") == after
+    assert tag_provider.rename_provider(after, "default", "edge") == after
     assert after.replace(b"edge", b"default") == content.replace(b"edge", b"default")
 
 
@@ -253,17 +253,17 @@ def test_inherited_types_go_and_no_other_element_changes(
     data: st.DataObject, tree: list[Any], names: frozenset[str], folder: str
 ) -> None:
     content = data.draw(layouts(tree))
-    assume(why_not_json(content) is None)
+    assume(json_problem(content) is None)
 
     def inherited(one: Any) -> bool:
         if not isinstance(one, dict) or "name" not in one or "tagType" in one:
             return False
         return f"{folder}/{one['name']}".lstrip("/") in names
 
-    after = tag_types.without(content, folder, names)
+    after = tag_types.remove_types(content, folder, names)
     left = [one for one in json.loads(content.decode("utf-8-sig")) if not inherited(one)]
     event(f"taken out: {after != content}")
     assert json.loads(after.decode("utf-8-sig")) == left
-    assert tag_types.without(after, folder, names) == after
+    assert tag_types.remove_types(after, folder, names) == after
     before, now = TOKEN.findall(content), TOKEN.findall(after)
     assert all(any(token == other for other in before) for token in now)

@@ -166,7 +166,7 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
         for account in (store, stranger):
             told = json.loads(account.credentials["serviceAccount.json"].reveal())
             canaries.add("gcs-key", told["private_key"])
-        opened = bucket_storage.gcs(store.bucket("plant"), "site", store.credentials, retries=0)
+        opened = bucket_storage.gcs_storage(store.bucket("plant"), "site", store.credentials, retries=0)
         opened.put("one", [b"1"])
         assert opened.get("one", 0, 1) == b"1"
         tries: list[tuple[dict[str, Secret], Callable[[Any], object]]] = [
@@ -176,7 +176,9 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
         for credentials, ask in tries:
             try:
                 said.append(
-                    str(ask(bucket_storage.gcs(store.bucket("plant"), "site", credentials, retries=0)))
+                    str(
+                        ask(bucket_storage.gcs_storage(store.bucket("plant"), "site", credentials, retries=0))
+                    )
                 )
             except StokerError as error:
                 said.append(f"{error} {error.message} {error.__cause__!r} {error.__context__!r}")

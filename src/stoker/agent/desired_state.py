@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from stoker.agent.gates.maintenance_window import waiting_for_window
+from stoker.agent.gates.maintenance_window import wait_for_window
 from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.outcomes import SyncWait
@@ -29,7 +29,7 @@ from stoker.api.to_intent.annotation_values import object_name
 from stoker.api.to_intent.pod_facts import PodAnnotationKey, gateway_name, status_key
 from stoker.domain.errors import Wait
 from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.delivery import RollbackTrigger, takes_approval
+from stoker.domain.intent.delivery import RollbackTrigger, needs_approval
 from stoker.domain.intent.intent import GatewayIntent, Notice, ResourceIntent
 from stoker.domain.intent.policies import DriftMode, GatewayAccessPolicy, GatewayPolicies
 from stoker.domain.intent.source import GitAuthKind, SourceIntent
@@ -45,7 +45,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, without_userinfo
 from stoker.snapshots.ids import belongs_to
 
-NOT_YET = 15.0
+NOT_YET_RETRY_SECONDS = 15.0
 """Seconds until it is looked again whether the controller has found the commit."""
 
 
@@ -101,7 +101,7 @@ class DesiredState:
         """Whether a change has to wait for a window; who asks to go back has waited long enough."""
         if self.rollback is not None:
             return None
-        return waiting_for_window(self.intent.policies.maintenance_windows, now)
+        return wait_for_window(self.intent.policies.maintenance_windows, now)
 
     @property
     def keeper_key(self) -> tuple[object, ...]:
@@ -112,20 +112,20 @@ class DesiredState:
         return self.job, self.access, policies.ignition, self.require_known_hosts, *going_back, *gates
 
 
-def profile_named_by(pod: PodFacts) -> str:
+def profile_name(pod: PodFacts) -> str:
     """The profile that the pod asks for; empty for none."""
     annotation = pod.annotation(PodAnnotationKey.SYNC_PROFILE)
     return "" if annotation is None else object_name(annotation)
 
 
-def address_for(identity: AgentIdentity, pod: PodFacts, metadata: AgentMetadata) -> ReportAddress:
+def report_address(identity: AgentIdentity, pod: PodFacts, metadata: AgentMetadata) -> ReportAddress:
     """The gateway's own key, or the pod's where several pods are called the same (C-035)."""
     by_pod = metadata.status_key_mode is StatusKeyMode.POD
     key = status_key(pod.name if by_pod else gateway_name(pod))
     return ReportAddress(identity.status_map(metadata.status_shards.get(key, 0)), key)
 
 
-def direct(
+def build_direction(
     identity: AgentIdentity,
     places: AgentPaths,
     pod: PodFacts,
@@ -140,15 +140,15 @@ def direct(
     intent = gateway_intent_for(settled, pod, around)
     target = metadata.targets.get(pod.name) or metadata.targets.get(intent.gateway)
     name = pod.name if metadata.status_key_mode is StatusKeyMode.POD else intent.gateway
-    rollback = _rollback(metadata.rollback, name)
+    rollback = _rollback_for_gateway(metadata.rollback, name)
     commit = _commit(intent, metadata, target, rollback)
     whole = intent_for(settled)
     return DesiredState(
         intent=intent,
         job=_job(places, intent, _source(intent, metadata)),
         commit=commit,
-        address=address_for(identity, pod, metadata),
-        gate=_gate(intent, released=_is_released(intent, whole, target, rollback)),
+        address=report_address(identity, pod, metadata),
+        gate=_closed_gate(intent, released=_is_released(intent, whole, target, rollback)),
         approved=frozenset((*intent.approved_plans, *_released_plan(target))),
         only=target.plan if target is not None and target.mode is SyncMode.APPLY and rollback is None else "",
         rollback=rollback,
@@ -156,7 +156,11 @@ def direct(
         generation=spec.resource.metadata.generation,
         startup_budget=whole.agent.startup_budget,
         require_known_hosts=spec.require_known_hosts,
-        notices=tuple(dict.fromkeys((*intent.notices, *_without_effect(intent.policies), *_blind(intent)))),
+        notices=tuple(
+            dict.fromkeys(
+                (*intent.notices, *_unused_policy_notices(intent.policies), *_untrusted_host_notices(intent))
+            )
+        ),
         trigger=metadata.trigger,
         traceparent=metadata.traceparent,
         auto_rollback=whole.deployment.auto_rollback,
@@ -165,7 +169,7 @@ def direct(
     )
 
 
-def _rollback(asked: RollbackRequest | None, name: str) -> RollbackRequest | None:
+def _rollback_for_gateway(asked: RollbackRequest | None, name: str) -> RollbackRequest | None:
     """A snapshot is one gateway's, and no business of the others."""
     if asked is None or not asked.to_snapshot or belongs_to(name, asked.to_snapshot):
         return asked
@@ -186,7 +190,7 @@ def _commit(
     if commit is None and rollback is None:
         raise Wait(
             "the controller has not said yet which commit to take",
-            after=NOT_YET,
+            after=NOT_YET_RETRY_SECONDS,
             reason=Reason.REF_NOT_RESOLVED,
         )
     return commit
@@ -237,18 +241,18 @@ def _is_released(
     """
     if target is not None and target.mode is SyncMode.PLAN:
         return False
-    if rollback is not None or not takes_approval(intent.gateway, whole.approval, whole.deployment):
+    if rollback is not None or not needs_approval(intent.gateway, whole.approval, whole.deployment):
         return True
     return target is not None and not intent.ref_overridden
 
 
-def _gate(intent: GatewayIntent, *, released: bool) -> Reason | None:
+def _closed_gate(intent: GatewayIntent, *, released: bool) -> Reason | None:
     if intent.dry_run or intent.policies.validation.dry_run_before:
         return Reason.DRY_RUN
     return None if released else Reason.PLAN_PENDING
 
 
-def _without_effect(policies: GatewayPolicies) -> Iterator[Notice]:
+def _unused_policy_notices(policies: GatewayPolicies) -> Iterator[Notice]:
     if policies.drift.mode is DriftMode.CAPTURE and not policies.bidirectional.enabled:
         yield Notice(
             Reason.FEATURE_NOT_RUNNING,
@@ -256,7 +260,7 @@ def _without_effect(policies: GatewayPolicies) -> Iterator[Notice]:
         )
 
 
-def _blind(intent: GatewayIntent) -> Iterator[Notice]:
+def _untrusted_host_notices(intent: GatewayIntent) -> Iterator[Notice]:
     auth = intent.source.auth
     if auth.kind is GitAuthKind.SSH and auth.known_hosts is None:
         yield Notice(

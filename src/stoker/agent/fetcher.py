@@ -40,9 +40,9 @@ from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
 
 BACKOFF = Backoff(base=1.0, ceiling=60.0, jitter=0.2)
-SELDOM = 3600.0
+IDLE_POLL_SECONDS = 3600.0
 """Seconds between two looks at all refs where the resource is not to be polled."""
-LOOK_FOR_MAP = 30.0
+MAP_POLL_SECONDS = 30.0
 
 log = get_logger(__name__)
 
@@ -70,7 +70,7 @@ class MirrorRequest:
     require_known_hosts: bool = False
 
 
-def order_from(data: dict[str, str], identity: AgentIdentity) -> MirrorRequest | None:
+def read_order(data: dict[str, str], identity: AgentIdentity) -> MirrorRequest | None:
     """What a metadata map asks for; None while nothing is to be done. Raises for what means nothing."""
     if is_terminating(data):
         return None
@@ -83,14 +83,14 @@ def order_from(data: dict[str, str], identity: AgentIdentity) -> MirrorRequest |
     if not wanted:
         raise Wait(
             "the controller has not said yet which commit to take",
-            after=LOOK_FOR_MAP,
+            after=MAP_POLL_SECONDS,
             reason=Reason.REF_NOT_RESOLVED,
         )
     return MirrorRequest(
         intent.source,
         metadata.ref or intent.source.ref,
         wanted,
-        intent.polling.interval if intent.polling.enabled else SELDOM,
+        intent.polling.interval if intent.polling.enabled else IDLE_POLL_SECONDS,
         spec.require_known_hosts,
     )
 
@@ -154,7 +154,7 @@ class FetcherProcess:
         try:
             order = await self._order(observed)
             if order is None:
-                return SELDOM
+                return IDLE_POLL_SECONDS
             await self._fill(order)
         except StokerError as error:
             self._failures += 1
@@ -173,14 +173,14 @@ class FetcherProcess:
         seen = await observed.metadata()
         if seen.value is None:
             raise Wait(
-                f"metadata map {name} is not there", after=LOOK_FOR_MAP, reason=Reason.METADATA_NOT_FOUND
+                f"metadata map {name} is not there", after=MAP_POLL_SECONDS, reason=Reason.METADATA_NOT_FOUND
             )
         key = metadata_key(settings.places)
         if key is not None:
             sequence = check_signature(seen.value, key, of=name)
             check_order(sequence, self._highest, of=name)
             self._highest = sequence
-        return order_from(seen.value, identity)
+        return read_order(seen.value, identity)
 
     async def _fill(self, order: MirrorRequest) -> None:
         secrets = MountedSecrets(self._settings.places, order.source.auth.secret)

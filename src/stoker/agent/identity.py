@@ -16,7 +16,7 @@ from pathlib import Path
 from stoker.api.to_intent.pod_facts import PodAnnotationKey, PodFacts
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
-from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map, status_map
+from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map_name, status_map_name
 from stoker.domain.reasons import Reason
 
 
@@ -122,35 +122,37 @@ class AgentIdentity:
 
     @property
     def metadata_map(self) -> str:
-        return metadata_map(self.door, self.resource)
+        return metadata_map_name(self.door, self.resource)
 
     def status_map(self, shard: int = 0) -> str:
-        return status_map(self.door, self.resource, shard)
+        return status_map_name(self.door, self.resource, shard)
 
 
 def check_pod(expected: AgentIdentity, found: PodFacts) -> None:
     """Raise unless this is the pod that the agent was injected for (R-AGENT-19, C-078)."""
     if found.name != expected.pod:
-        raise _elsewhere(f"the pod is called {found.name!r} and POD_NAME says {expected.pod!r}")
+        raise _wrong_pod_error(f"the pod is called {found.name!r} and POD_NAME says {expected.pod!r}")
     marks = {
-        "annotation cr-name": (_annotated(found, PodAnnotationKey.CR_NAME), expected.resource),
+        "annotation cr-name": (_annotation_value(found, PodAnnotationKey.CR_NAME), expected.resource),
         f"label {CR_NAME_LABEL}": (found.labels.get(CR_NAME_LABEL, ""), expected.resource),
-        "annotation cr-kind": (_annotated(found, PodAnnotationKey.CR_KIND), expected.door),
+        "annotation cr-kind": (_annotation_value(found, PodAnnotationKey.CR_KIND), expected.door),
         f"label {CR_KIND_LABEL}": (found.labels.get(CR_KIND_LABEL, ""), expected.door),
     }
     for what, (mark, wanted) in marks.items():
         if mark and mark != wanted:
-            raise _elsewhere(f"the pod's {what} is {mark[:80]!r} and the agent was injected for {wanted!r}")
+            raise _wrong_pod_error(
+                f"the pod's {what} is {mark[:80]!r} and the agent was injected for {wanted!r}"
+            )
     if not any(mark for what, (mark, _) in marks.items() if "cr-name" in what):
-        raise _elsewhere(
+        raise _wrong_pod_error(
             f"neither annotation cr-name nor label {CR_NAME_LABEL} of the pod names {expected.resource!r}"
         )
 
 
-def _annotated(found: PodFacts, key: PodAnnotationKey) -> str:
+def _annotation_value(found: PodFacts, key: PodAnnotationKey) -> str:
     annotation = found.annotation(key)
     return "" if annotation is None else annotation.value
 
 
-def _elsewhere(why: str) -> Stalled:
+def _wrong_pod_error(why: str) -> Stalled:
     return Stalled(f"{why}: nothing is synced in a pod that is not ours", reason=Reason.WRONG_POD)

@@ -17,11 +17,11 @@ import msgspec
 
 from stoker.api.kinds.resource import CustomResource
 from stoker.api.manifests.codec import decode as decode_block
-from stoker.api.manifests.codec import explained, from_wire
+from stoker.api.manifests.codec import explain_error, from_wire
 from stoker.api.meta import ObjectMeta
 from stoker.api.spec.delivery import DeploymentSpec, DeploymentStageSpec
 from stoker.api.spec.policies import ApprovalSpec
-from stoker.api.to_intent import MODELS, settle
+from stoker.api.to_intent import MODELS, merge_spec
 from stoker.domain.errors import InvalidValue, Wait
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.intent.source import GitAuthKind
@@ -31,11 +31,11 @@ from stoker.domain.reasons import Reason
 VERSION = 1
 MAX_BYTES = 512 << 10
 
-_OURS = ("stoker.io/", "sync.ignition.io/")
+_ANNOTATION_PREFIXES = ("stoker.io/", "sync.ignition.io/")
 # Approvals may be written without a prefix (C-125).
-_BARE = frozenset({"approved-by", "approved-at", "approved-ref", "approved-plan"})
+_UNPREFIXED_ANNOTATIONS = frozenset({"approved-by", "approved-at", "approved-ref", "approved-plan"})
 # The controller's own business. Alarms may name an address that is a secret, which no ConfigMap may hold.
-_NOT_FOR_AGENTS = (
+_CONTROLLER_ONLY_FIELDS = (
     "alerting",
     "polling",
     "rate_limit",
@@ -77,7 +77,7 @@ def encode(spec: AgentSpec) -> str:
     annotations = {
         name: value
         for name, value in (found.annotations or {}).items()
-        if name.startswith(_OURS) or name in _BARE
+        if name.startswith(_ANNOTATION_PREFIXES) or name in _UNPREFIXED_ANNOTATIONS
     }
     told = ObjectMeta(
         name=found.name,
@@ -86,7 +86,9 @@ def encode(spec: AgentSpec) -> str:
         annotations=annotations or None,
     )
     known: Any = resource  # every kind among MODELS has a spec
-    dropped: dict[str, Any] = dict.fromkeys(name for name in _NOT_FOR_AGENTS if hasattr(known.spec, name))
+    dropped: dict[str, Any] = dict.fromkeys(
+        name for name in _CONTROLLER_ONLY_FIELDS if hasattr(known.spec, name)
+    )
     dropped |= {"approval": _approval(known.spec.approval), "deployment": _deployment(known.spec.deployment)}
     lean = msgspec.structs.replace(known.spec, **dropped)
     wire = msgspec.json.encode(msgspec.structs.replace(known, metadata=told, spec=lean, status=None))
@@ -125,12 +127,12 @@ def _deployment(block: DeploymentSpec | None) -> DeploymentSpec | None:
 def decode(text: str) -> AgentSpec:
     """What the key says; raises `InvalidValue` with the path of the field that is wrong."""
     if len(text) > MAX_BYTES:
-        raise _refused(f"it is larger than {MAX_BYTES} bytes")
+        raise _invalid_agent_spec(f"it is larger than {MAX_BYTES} bytes")
     try:
         envelope = msgspec.json.decode(text, type=_AgentSpecEnvelope)
         kind = msgspec.json.decode(envelope.resource, type=_AgentSpecHead).kind
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise _refused(explained(error)) from None
+        raise _invalid_agent_spec(explain_error(error)) from None
     if envelope.version > VERSION:
         raise InvalidValue(
             f"metadata key agentSpec is of version {envelope.version} and this agent reads {VERSION}: "
@@ -139,11 +141,11 @@ def decode(text: str) -> AgentSpec:
         )
     model = _BY_KIND.get(kind)
     if model is None:
-        raise _refused(f"kind {kind[:80]!a} is none of {', '.join(sorted(_BY_KIND))}")
+        raise _invalid_agent_spec(f"kind {kind[:80]!a} is none of {', '.join(sorted(_BY_KIND))}")
     try:
         resource: CustomResource = decode_block(bytes(envelope.resource), model)
     except InvalidValue as error:
-        raise _refused(error.message) from None
+        raise _invalid_agent_spec(error.message) from None
     return AgentSpec(resource, envelope.cluster_name, envelope.alone, envelope.require_known_hosts)
 
 
@@ -156,7 +158,7 @@ def agent_spec_of(metadata: AgentMetadata, whose: ResourceIdentity) -> AgentSpec
         spec.resource.metadata.name,
     )
     if found != whose:
-        raise _refused(
+        raise _invalid_agent_spec(
             f"it is about {found.door} {found.namespace}/{found.name}, "
             f"and this agent belongs to {whose.door} {whose.namespace}/{whose.name}"
         )
@@ -185,7 +187,7 @@ def _from_flat_keys(metadata: AgentMetadata, whose: ResourceIdentity) -> AgentSp
             **({"excludePatterns": metadata.exclude_patterns} if metadata.exclude_patterns else {}),
         },
     }
-    return AgentSpec(settle(from_wire(wire, _BY_KIND[whose.door])).resource)
+    return AgentSpec(merge_spec(from_wire(wire, _BY_KIND[whose.door])).resource)
 
 
 def _auth(metadata: AgentMetadata) -> dict[str, object]:
@@ -201,5 +203,5 @@ def _auth(metadata: AgentMetadata) -> dict[str, object]:
     return {"token": {"secretRef": {"name": secret.name, "key": usual}}}
 
 
-def _refused(why: str) -> InvalidValue:
+def _invalid_agent_spec(why: str) -> InvalidValue:
     return InvalidValue(f"metadata key agentSpec: {why}", reason=Reason.METADATA_INVALID)

@@ -7,7 +7,7 @@ below `spec`; `[]` stands for every item of a list. The generator shows each val
 `kubectl explain` and in the reference page.
 
 A value takes effect only where its block may come into being by itself: below
-one of `WHEN_WRITTEN`, and in list items, only if somebody wrote the block.
+one of `OPTIONAL_BLOCKS`, and in list items, only if somebody wrote the block.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ CONTENT: Mapping[str, DefaultValue] = {
     "shared.modules.enabled": True,
 }
 
-BUILT_IN: Mapping[str, Mapping[str, DefaultValue]] = {
+BUILT_IN_DEFAULTS: Mapping[str, Mapping[str, DefaultValue]] = {
     "IgnitionSync": {**SYNC, **SYNC_ONLY, **CONTENT},
     "IgnitionSyncBase": {**SYNC, **CONTENT},
     "Stoker": {**SYNC, **SYNC_ONLY},
@@ -124,7 +124,7 @@ BUILT_IN: Mapping[str, Mapping[str, DefaultValue]] = {
     "ClusterWatchRule": {},
 }
 
-WHEN_WRITTEN: tuple[str, ...] = (
+OPTIONAL_BLOCKS: tuple[str, ...] = (
     "gateway",  # no gateway block: only files are synced, nothing talks to a gateway
     "storage",  # the block itself asks for a shared volume (C-017)
     "shared.externalResources",
@@ -136,21 +136,21 @@ WHEN_WRITTEN: tuple[str, ...] = (
     "snapshots.storage.gcs",
 )
 
-REPLACED_WHOLE: tuple[str, ...] = ("git.auth", "bidirectional.forge")
+UNMERGED_PATHS: tuple[str, ...] = ("git.auth", "bidirectional.forge")
 """Maps that a resource replaces rather than merges with its base: their keys exclude each other."""
 
 
 def with_defaults(kind: str, spec: Mapping[str, object]) -> dict[str, object]:
     """A copy of a spec in wire form in which every built-in value stands where nothing was set."""
     filled = copy.deepcopy(dict(spec))
-    for path, value in BUILT_IN[kind].items():
-        for block, name in _places(filled, path):
+    for path, value in BUILT_IN_DEFAULTS[kind].items():
+        for block, name in _blocks_at(filled, path):
             if block.get(name) is None:
                 block[name] = list(value) if isinstance(value, tuple) else value
     return filled
 
 
-def _places(spec: dict[str, object], path: str) -> Iterator[tuple[dict[str, object], str]]:
+def _blocks_at(spec: dict[str, object], path: str) -> Iterator[tuple[dict[str, object], str]]:
     """Every block that holds the last name of the path, made where it may come into being by itself."""
     head, _, name = path.rpartition(".")
     blocks = [spec]
@@ -160,7 +160,7 @@ def _places(spec: dict[str, object], path: str) -> Iterator[tuple[dict[str, obje
         written = f"{written}.{step}" if written else step
         found = []
         for block in blocks:
-            if block.get(step) is None and not many and written not in WHEN_WRITTEN:
+            if block.get(step) is None and not many and written not in OPTIONAL_BLOCKS:
                 block[step] = {}
             below = block.get(step)
             found += [one for one in (below if isinstance(below, list) else [below]) if isinstance(one, dict)]

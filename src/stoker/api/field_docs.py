@@ -7,7 +7,7 @@ generated from the first (`schema.py`, `codegen/reference_page.py`).
 
 A field that may be left out is `X | None = None` and stays absent when written
 back. The few fields whose default the API server itself fills in say
-`declared(value)`; fields that can be inherited must not (C-128, C-129), their
+`declared_default(value)`; fields that can be inherited must not (C-128, C-129), their
 built-in values are in `defaults.py`.
 """
 
@@ -69,17 +69,17 @@ _STABILITY_NOTE = {
 }
 
 
-def about(text: str, *, stability: FieldStability = "") -> Meta:
+def describe(text: str, *, stability: FieldStability = "") -> Meta:
     """What a field is for, as `kubectl explain` shows it."""
     return Meta(description=text + _STABILITY_NOTE[stability])
 
 
-def nullable(text: str, *, stability: FieldStability = "") -> Meta:
-    """As `about`, for a field in which a written `null` is kept."""
+def describe_nullable(text: str, *, stability: FieldStability = "") -> Meta:
+    """As `describe`, for a field in which a written `null` is kept."""
     return Meta(description=text + _STABILITY_NOTE[stability], extra={"nullable": True})
 
 
-def items(most: int, *, least: int = 0, unique: bool = False, keyed_by: tuple[str, ...] = ()) -> Meta:
+def list_bounds(most: int, *, least: int = 0, unique: bool = False, keyed_by: tuple[str, ...] = ()) -> Meta:
     """The bounds of a list, and whether it is a set, a map by key fields, or ordered and replaced whole."""
     kind: dict[str, object] = {"x-kubernetes-list-type": "atomic"}
     if unique:
@@ -89,12 +89,12 @@ def items(most: int, *, least: int = 0, unique: bool = False, keyed_by: tuple[st
     return Meta(min_length=least or None, max_length=most, extra={"schema": kind})
 
 
-def entries(most: int, *rules: FieldRule) -> Meta:
+def map_bounds(most: int, *rules: FieldRule) -> Meta:
     """The bounds of a map from text to something."""
     return Meta(max_length=most, extra={"rules": rules})
 
 
-def text(most: int, *rules: FieldRule, least: int = 0, form: str = "") -> Meta:
+def text_bounds(most: int, *rules: FieldRule, least: int = 0, form: str = "") -> Meta:
     """The bounds and rules of a text."""
     extra: dict[str, object] = {"rules": rules}
     if form:
@@ -102,13 +102,13 @@ def text(most: int, *rules: FieldRule, least: int = 0, form: str = "") -> Meta:
     return Meta(min_length=least or None, max_length=most, extra=extra)
 
 
-def matching(body: str, says: str) -> FieldRule:
+def matches_pattern(body: str, says: str) -> FieldRule:
     """The whole text has this form; the expression must read the same in RE2 and in Python."""
     whole = re.compile(body)
     return FieldRule(f"self.matches(r'^({body})$')", says, lambda value: whole.fullmatch(value) is not None)
 
 
-def without(body: str, says: str) -> FieldRule:
+def lacks_pattern(body: str, says: str) -> FieldRule:
     """This form occurs nowhere in the text; the expression must read the same in RE2 and in Python."""
     found = re.compile(body)
     return FieldRule(f"!self.matches(r'{body}')", says, lambda value: found.search(value) is None)
@@ -124,6 +124,6 @@ class SchemaDefault:
         return self.value
 
 
-def declared(value: T) -> T:
+def declared_default(value: T) -> T:
     """The default value of a field, declared in the schema."""
     return cast("T", msgspec.field(default_factory=SchemaDefault(value)))

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.field_docs import Block, FieldRule, about, entries, items, matching, text
+from stoker.api.field_docs import (
+    Block,
+    FieldRule,
+    describe,
+    list_bounds,
+    map_bounds,
+    matches_pattern,
+    text_bounds,
+)
 from stoker.api.scalars import DataKey, Generation, NamespaceName, ObjectName, Timestamp
 
 
@@ -48,63 +56,65 @@ class Condition(Block):
 
     type: Annotated[
         str,
-        text(
+        text_bounds(
             316,
-            matching(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "must be a condition type such as Ready"),
+            matches_pattern(
+                r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?", "must be a condition type such as Ready"
+            ),
         ),
-        about("What the condition is about, such as Ready."),
+        describe("What the condition is about, such as Ready."),
     ]
-    status: Annotated[ConditionStatus, about("True, False or Unknown.")]
+    status: Annotated[ConditionStatus, describe("True, False or Unknown.")]
     reason: Annotated[
         str,
-        text(
+        text_bounds(
             1024,
-            matching(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", "must be one word such as SyncFailed"),
+            matches_pattern(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", "must be one word such as SyncFailed"),
             least=1,
         ),
-        about("One word for machines: why the condition has this status."),
+        describe("One word for machines: why the condition has this status."),
     ]
-    message: Annotated[str, text(32768), about("A sentence for people; it may be empty.")]
-    last_transition_time: Annotated[Timestamp, about("When the status last changed.")]
+    message: Annotated[str, text_bounds(32768), describe("A sentence for people; it may be empty.")]
+    last_transition_time: Annotated[Timestamp, describe("When the status last changed.")]
     observed_generation: Annotated[
-        Generation | None, about("The generation of the resource that this condition speaks about.")
+        Generation | None, describe("The generation of the resource that this condition speaks about.")
     ] = None
 
 
-ConditionList = Annotated[tuple[Condition, ...], items(64, keyed_by=("type",))]
+ConditionList = Annotated[tuple[Condition, ...], list_bounds(64, keyed_by=("type",))]
 
 
 class SecretKeyRef(Block):
     """One key of a Secret in the namespace of the resource."""
 
-    name: Annotated[ObjectName, about("Name of the Secret, in the namespace of this resource.")]
-    key: Annotated[DataKey, about("Key in the data of the Secret.")]
+    name: Annotated[ObjectName, describe("Name of the Secret, in the namespace of this resource.")]
+    key: Annotated[DataKey, describe("Key in the data of the Secret.")]
 
 
 class LocalRef(Block):
     """An object in the namespace of the resource, by name."""
 
-    name: Annotated[ObjectName, about("Name of the object, in the namespace of this resource.")]
+    name: Annotated[ObjectName, describe("Name of the object, in the namespace of this resource.")]
 
 
 class NamespacedRef(Block):
     """An object by name and namespace; without a namespace, the one of the resource itself."""
 
-    name: Annotated[ObjectName, about("Name of the object.")]
+    name: Annotated[ObjectName, describe("Name of the object.")]
     namespace: Annotated[
-        NamespaceName | None, about("Namespace of the object. Default: the namespace of this resource.")
+        NamespaceName | None, describe("Namespace of the object. Default: the namespace of this resource.")
     ] = None
 
 
 class ExplicitRef(Block):
     """An object by name and namespace, where there is no namespace to fall back to."""
 
-    name: Annotated[ObjectName, about("Name of the object.")]
-    namespace: Annotated[NamespaceName, about("Namespace of the object; it must be written out.")]
+    name: Annotated[ObjectName, describe("Name of the object.")]
+    namespace: Annotated[NamespaceName, describe("Namespace of the object; it must be written out.")]
 
 
-_LabelKey = Annotated[str, text(317, least=1)]
-_LabelValue = Annotated[str, text(63)]
+_LabelKey = Annotated[str, text_bounds(317, least=1)]
+_LabelValue = Annotated[str, text_bounds(63)]
 
 
 class LabelRequirement(Block):
@@ -120,13 +130,14 @@ class LabelRequirement(Block):
         ),
     )
 
-    key: Annotated[_LabelKey, about("The label to look at.")]
+    key: Annotated[_LabelKey, describe("The label to look at.")]
     operator: Annotated[
-        Literal["In", "NotIn", "Exists", "DoesNotExist"], about("How the label is compared with the values.")
+        Literal["In", "NotIn", "Exists", "DoesNotExist"],
+        describe("How the label is compared with the values."),
     ]
     values: Annotated[
-        Annotated[tuple[_LabelValue, ...], items(64)] | None,
-        about("Values to compare with; only for the operators In and NotIn."),
+        Annotated[tuple[_LabelValue, ...], list_bounds(64)] | None,
+        describe("Values to compare with; only for the operators In and NotIn."),
     ] = None
 
 
@@ -134,9 +145,10 @@ class LabelSelector(Block):
     """Which labels an object must carry; everything that is given must hold."""
 
     match_labels: Annotated[
-        Annotated[dict[str, _LabelValue], entries(64)] | None,
-        about("Labels that must be there with exactly these values."),
+        Annotated[dict[str, _LabelValue], map_bounds(64)] | None,
+        describe("Labels that must be there with exactly these values."),
     ] = None
     match_expressions: Annotated[
-        Annotated[tuple[LabelRequirement, ...], items(64)] | None, about("Further conditions on labels.")
+        Annotated[tuple[LabelRequirement, ...], list_bounds(64)] | None,
+        describe("Further conditions on labels."),
     ] = None

@@ -13,7 +13,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from stoker.api.field_docs import FieldRule, entries, items, matching, text, without
+from stoker.api.field_docs import (
+    FieldRule,
+    lacks_pattern,
+    list_bounds,
+    map_bounds,
+    matches_pattern,
+    text_bounds,
+)
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import PollingPolicy
 from stoker.domain.paths import RelPath
@@ -21,7 +28,7 @@ from stoker.domain.quantities import DURATION_PATTERN, QUANTITY_PATTERN, parse_d
 from stoker.domain.refs import GitRef, RepoUrl, SourceUrl
 
 
-def _accepted_by(check: Callable[[str], object]) -> Callable[[str], bool]:
+def _is_accepted_by(check: Callable[[str], object]) -> Callable[[str], bool]:
     def holds(value: str) -> bool:
         try:
             check(value)
@@ -36,12 +43,12 @@ def _accepted_by(check: Callable[[str], object]) -> Callable[[str], bool]:
 
 Duration = Annotated[
     str,
-    text(
+    text_bounds(
         64,
         FieldRule(
             f"self.matches(r'{DURATION_PATTERN}') && duration(self) <= duration('8784h')",
             "must be a duration such as 30s, 5m or 1h30m, and not longer than a year (8784h)",
-            _accepted_by(parse_duration),
+            _is_accepted_by(parse_duration),
         ),
     ),
 ]
@@ -53,25 +60,25 @@ def _check_polling_interval(value: str) -> None:
 
 PollingInterval = Annotated[
     str,
-    text(
+    text_bounds(
         64,
         FieldRule(
             f"self.matches(r'{DURATION_PATTERN}') && duration(self) >= duration('1s') "
             "&& duration(self) <= duration('8784h')",
             "must be a duration from 1s to a year (8784h), such as 30s, 5m or 1h30m",
-            _accepted_by(_check_polling_interval),
+            _is_accepted_by(_check_polling_interval),
         ),
     ),
 ]
 
 SizeQuantity = Annotated[
     str,
-    text(
+    text_bounds(
         32,
         FieldRule(
             f"self.matches(r'{QUANTITY_PATTERN}')",
             "must be a size such as 500M, 10Mi or 1Gi",
-            _accepted_by(parse_quantity),
+            _is_accepted_by(parse_quantity),
         ),
     ),
 ]
@@ -90,15 +97,15 @@ Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
 Generation = Annotated[int, Meta(ge=0)]
 ObservedGeneration = Annotated[int, Meta(ge=-1)]
 """Of a status as a whole; the server puts -1 where nobody has written one (`stoker.api.codegen.crd`)."""
-Timestamp = Annotated[str, text(64, form="date-time")]
+Timestamp = Annotated[str, text_bounds(64, form="date-time")]
 
 # --- names -------------------------------------------------------------------------------------------------
 
 ObjectName = Annotated[
     str,
-    text(
+    text_bounds(
         253,
-        matching(
+        matches_pattern(
             r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?",
             "must be the name of an object: lower-case letters, digits, '-' and '.'",
         ),
@@ -107,9 +114,9 @@ ObjectName = Annotated[
 ]
 NamespaceName = Annotated[
     str,
-    text(
+    text_bounds(
         63,
-        matching(
+        matches_pattern(
             r"[a-z0-9]([-a-z0-9]*[a-z0-9])?",
             "must be the name of a namespace: lower-case letters, digits and '-'",
         ),
@@ -118,14 +125,14 @@ NamespaceName = Annotated[
 ]
 DataKey = Annotated[
     str,
-    text(
+    text_bounds(
         253,
-        matching(r"[-._a-zA-Z0-9]+", "must be a key of a Secret: letters, digits, '-', '_' and '.'"),
+        matches_pattern(r"[-._a-zA-Z0-9]+", "must be a key of a Secret: letters, digits, '-', '_' and '.'"),
         least=1,
     ),
 ]
-Label = Annotated[str, text(63, least=1)]
-GatewayName = Annotated[str, text(253, least=1)]
+Label = Annotated[str, text_bounds(63, least=1)]
+GatewayName = Annotated[str, text_bounds(253, least=1)]
 
 # --- what points into a repository -------------------------------------------------------------------------
 
@@ -146,24 +153,24 @@ def _check_name(value: str) -> None:
     GitRef(value)
 
 
-RefName = Annotated[str, text(255, FieldRule(_REF, _REF_SAYS, _accepted_by(_check_name)), least=1)]
+RefName = Annotated[str, text_bounds(255, FieldRule(_REF, _REF_SAYS, _is_accepted_by(_check_name)), least=1)]
 SourceRef = Annotated[
     str,
-    text(
+    text_bounds(
         255,
         FieldRule(
             f"({_REF}) || self.matches(r'{_DIGEST}')",
             f"{_REF_SAYS}; or sha256: and the 64 digits of an artifact's digest",
-            _accepted_by(GitRef),
+            _is_accepted_by(GitRef),
         ),
         least=1,
     ),
 ]
 BranchTemplate = Annotated[
     str,
-    text(
+    text_bounds(
         255,
-        without(
+        lacks_pattern(
             r"^[-/]|[/.]$|[\x00-\x1f\x7f~^:?*\[\\]|\.\.|@\{[^{]|//|(^|/)\.",
             _REF_SAYS + "; templates are allowed",
         ),
@@ -181,7 +188,7 @@ _URL = (
 _SCP = rf"^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*:[^:{_BLANK}-][^{_BLANK}]*$"
 RepoAddress = Annotated[
     str,
-    text(
+    text_bounds(
         2048,
         FieldRule(
             f"self.contains('://') ? self.matches(r'{_URL}') && "
@@ -189,7 +196,7 @@ RepoAddress = Annotated[
             f" : self.matches(r'{_SCP}') && !self.contains('::')",
             "must be the address of a repository: https://, http://, ssh://, file:///path or git@host:path, "
             "without a password in it and without a leading '-'",
-            _accepted_by(RepoUrl),
+            _is_accepted_by(RepoUrl),
         ),
         least=1,
     ),
@@ -203,7 +210,7 @@ _S3_OPTION = (
 _S3 = rf"^s3://[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9](/[^@?#\\{_BLANK}]*)?(\?{_S3_OPTION}(&{_S3_OPTION})?)?$"
 SourceAddress = Annotated[
     str,
-    text(
+    text_bounds(
         2048,
         FieldRule(
             f"self.contains('://') ? self.matches(r'{_URL}|{_OCI}|{_S3}') && "
@@ -213,7 +220,7 @@ SourceAddress = Annotated[
             "must be the address of a repository: https://, http://, ssh://, file:///path or git@host:path, "
             "without a password in it and without a leading '-'; or oci://host/name, or "
             "s3://bucket/prefix?endpoint=https://host&region=name",
-            _accepted_by(SourceUrl),
+            _is_accepted_by(SourceUrl),
         ),
         least=1,
     ),
@@ -223,9 +230,9 @@ SourceAddress = Annotated[
 
 RelativePath = Annotated[
     str,
-    text(
+    text_bounds(
         1024,
-        without(
+        lacks_pattern(
             r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f]",
             "must be a relative path without '..', a backslash or a leading '/'; templates are allowed",
         ),
@@ -234,9 +241,9 @@ RelativePath = Annotated[
 ]
 DestinationPath = Annotated[
     str,
-    text(
+    text_bounds(
         1024,
-        without(
+        lacks_pattern(
             r"^/|:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f]",
             "must be a relative path without '..', ':', a backslash or a leading '/'; templates are allowed",
         ),
@@ -245,42 +252,46 @@ DestinationPath = Annotated[
 ]
 CleanPath = Annotated[
     str,
-    text(
+    text_bounds(
         1024,
         FieldRule(
             r"!self.matches(r'^/|^[A-Za-z]:|//|[. /](/|$)|[\\\x00-\x1f\x7f]|(^|/)(?i:\.git)(/|$)')",
             "must be a clean relative path: no leading or trailing '/', no '.', '..', '//' or '.git' in it",
-            _accepted_by(RelPath),
+            _is_accepted_by(RelPath),
         ),
         least=1,
     ),
 ]
 Glob = Annotated[
     str,
-    text(
+    text_bounds(
         512,
-        without(r"[\x00-\x1f\x7f]|^$", "must be a glob such as **/.resources/** on one line"),
+        lacks_pattern(r"[\x00-\x1f\x7f]|^$", "must be a glob such as **/.resources/** on one line"),
         least=1,
     ),
 ]
-GlobList = Annotated[tuple[Glob, ...], items(256)]
+GlobList = Annotated[tuple[Glob, ...], list_bounds(256)]
 JsonPathText = Annotated[
     str,
-    text(512, matching(r"\$?\.[^\x00-\x1f\x7f]+", "must be a path such as .gateways[0].hostname"), least=1),
+    text_bounds(
+        512,
+        matches_pattern(r"\$?\.[^\x00-\x1f\x7f]+", "must be a path such as .gateways[0].hostname"),
+        least=1,
+    ),
 ]
 JsonPointer = Annotated[
     str,
-    text(
+    text_bounds(
         512,
-        matching(
+        matches_pattern(
             r"(/([^/~\x00-\x1f\x7f]|~[01])*)*", "must be a JSON pointer such as /attributes/lastModification"
         ),
     ),
 ]
-ValueTemplate = Annotated[str, text(4096)]
+ValueTemplate = Annotated[str, text_bounds(4096)]
 Variables = Annotated[
-    dict[str, Annotated[str, text(4096)]],
-    entries(
+    dict[str, Annotated[str, text_bounds(4096)]],
+    map_bounds(
         128,
         FieldRule(
             "self.all(name, name.matches(r'^[A-Za-z_][A-Za-z0-9_]{0,62}$'))",
@@ -294,19 +305,23 @@ Variables = Annotated[
 
 _HTTP = rf"https?://[A-Za-z0-9\[][^/@?#{_BLANK}]*([/?#][^{_BLANK}]*)?"
 HttpUrl = Annotated[
-    str, text(2048, matching(_HTTP, "must be an http:// or https:// address without a user name"), least=1)
+    str,
+    text_bounds(
+        2048, matches_pattern(_HTTP, "must be an http:// or https:// address without a user name"), least=1
+    ),
 ]
 HttpUrlOrEmpty = Annotated[
     str,
-    text(
-        2048, matching(rf"|{_HTTP}", "must be an http:// or https:// address without a user name, or empty")
+    text_bounds(
+        2048,
+        matches_pattern(rf"|{_HTTP}", "must be an http:// or https:// address without a user name, or empty"),
     ),
 ]
 HealthCheckUrl = Annotated[
     str,
-    text(
+    text_bounds(
         2048,
-        matching(
+        matches_pattern(
             rf"(GET )?{_HTTP}",
             "must be an http:// or https:// address; only the method GET may stand before it",
         ),
@@ -315,9 +330,9 @@ HealthCheckUrl = Annotated[
 ]
 ProxyUrl = Annotated[
     str,
-    text(
+    text_bounds(
         2048,
-        matching(
+        matches_pattern(
             rf"(https?|socks5h?)://[A-Za-z0-9\[][^/@?#{_BLANK}]*/?",
             "must be a proxy such as http://proxy:3128 or socks5h://proxy:1080, without a user name",
         ),

@@ -33,7 +33,7 @@ from msgspec.inspect import (
     type_info,
 )
 
-from stoker.api.defaults import BUILT_IN, DefaultValue
+from stoker.api.defaults import BUILT_IN_DEFAULTS, DefaultValue
 from stoker.api.field_docs import FieldRule
 
 JsonSchema = dict[str, object]
@@ -50,10 +50,10 @@ class SchemaNode:
     nullable: bool = False
 
 
-def unwrapped(type_: Type) -> SchemaNode:
+def unwrap_type(type_: Type) -> SchemaNode:
     """Peel annotations and `| None` off a type."""
     if isinstance(type_, Metadata):
-        inner = unwrapped(type_.type)
+        inner = unwrap_type(type_.type)
         said = type_.extra or {}
         return SchemaNode(
             type=inner.type,
@@ -64,7 +64,7 @@ def unwrapped(type_: Type) -> SchemaNode:
         )
     if isinstance(type_, UnionType):
         others = [one for one in type_.types if not isinstance(one, NoneType)]
-        return unwrapped(others[0]) if len(others) == 1 else SchemaNode(UnionType(tuple(others)))
+        return unwrap_type(others[0]) if len(others) == 1 else SchemaNode(UnionType(tuple(others)))
     return SchemaNode(type_)
 
 
@@ -85,7 +85,7 @@ class SchemaBuilder:
     """Makes the schema of one kind; knows the built-in defaults to mention them in descriptions."""
 
     def __init__(self, kind: str) -> None:
-        self._defaults = {f"spec.{path}": value for path, value in BUILT_IN[kind].items()}
+        self._defaults = {f"spec.{path}": value for path, value in BUILT_IN_DEFAULTS[kind].items()}
 
     def block(self, model: type[msgspec.Struct], path: str = "") -> JsonSchema:
         """The schema of a block at a path from the root of the object."""
@@ -101,11 +101,11 @@ class SchemaBuilder:
         return schema | _validations(tuple(rules_of(model)))
 
     def _field(self, one: Field, path: str) -> JsonSchema:
-        node = unwrapped(one.type)
+        node = unwrap_type(one.type)
         schema = self._node(node, path)
         description = node.description
         if path in self._defaults:
-            description += f" Default: {shown(self._defaults[path])}."
+            description += f" Default: {format_default(self._defaults[path])}."
         schema = {**schema, "description": description}
         if one.default_factory is not NODEFAULT:
             schema["default"] = one.default_factory()
@@ -122,10 +122,10 @@ class SchemaBuilder:
             case StructType():
                 return self.block(type_.cls, path)
             case VarTupleType():
-                items = self._node(unwrapped(type_.item_type), f"{path}[]")
+                items = self._node(unwrap_type(type_.item_type), f"{path}[]")
                 return _bounds("array", Items=type_) | {"items": items}
             case DictType():
-                values = self._node(unwrapped(type_.value_type), f"{path}{{}}")
+                values = self._node(unwrap_type(type_.value_type), f"{path}{{}}")
                 return _bounds("object", Properties=type_) | {"additionalProperties": values}
             case LiteralType():
                 return {"type": "string", "enum": list(type_.values)}
@@ -133,7 +133,7 @@ class SchemaBuilder:
                 return _bounds("string", Length=type_)
             case IntType():
                 limits = {"minimum": type_.ge, "maximum": type_.le}
-                return {"type": "integer", "format": "int64"} | _given(limits)
+                return {"type": "integer", "format": "int64"} | _without_none(limits)
             case BoolType():
                 return {"type": "boolean"}
             case UnionType():  # a quantity: number or text
@@ -144,7 +144,7 @@ class SchemaBuilder:
         raise TypeError(f"{path}: the schema has no word for {type_}")
 
 
-def shown(value: DefaultValue) -> str:
+def format_default(value: DefaultValue) -> str:
     """A built-in value as a person would write it."""
     if isinstance(value, tuple):
         return "[" + ", ".join(value) + "]"
@@ -156,11 +156,11 @@ def shown(value: DefaultValue) -> str:
 def _bounds(type_: str, **limited: StrType | VarTupleType | DictType) -> JsonSchema:
     schema: JsonSchema = {"type": type_}
     for suffix, bounded in limited.items():
-        schema |= _given({f"min{suffix}": bounded.min_length, f"max{suffix}": bounded.max_length})
+        schema |= _without_none({f"min{suffix}": bounded.min_length, f"max{suffix}": bounded.max_length})
     return schema
 
 
-def _given(limits: dict[str, int | None]) -> JsonSchema:
+def _without_none(limits: dict[str, int | None]) -> JsonSchema:
     return {name: value for name, value in limits.items() if value is not None}
 
 

@@ -27,10 +27,10 @@ from stoker.artifacts.errors import (
     ArtifactRefused,
     ArtifactTooLarge,
     ArtifactUnreachable,
-    shown,
+    printable_name,
 )
-from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded
-from stoker.artifacts.object_store import DEFAULT_REGION, demand_library, demand_reachable, open_store
+from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded_files
+from stoker.artifacts.object_store import DEFAULT_REGION, check_egress, import_obstore, open_store
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.artifact_source import ArtifactCredentialsReader, ArtifactFile
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 ITSELF = "HEAD"
 """The ref that means the prefix of the address, without anything below it."""
-LOOKS = 3
+MAX_LISTINGS = 3
 LIST_SECONDS = 90.0
 """For one list. Its pages are not ours to count: a library asks for them, an empty one like a full one."""
-AT_ONCE = 8
-SMALL = 1 << 20
+MAX_CONCURRENT_READS = 8
+SMALL_OBJECT_BYTES = 1 << 20
 """Objects up to this size are asked for ahead, because each costs a way there and back."""
 
 _ID = re.compile(r"[0-9a-f]{64}")
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
-_USUAL = ArtifactLimits()
+_DEFAULT_LIMITS = ArtifactLimits()
 _MOMENT = 0.2
 
 
@@ -70,7 +70,7 @@ class BucketOrigin:
         self,
         url: RepoUrl,
         credentials: ArtifactCredentialsReader,
-        limits: ArtifactLimits = _USUAL,
+        limits: ArtifactLimits = _DEFAULT_LIMITS,
         retries: int = 3,
     ) -> None:
         parts = urlsplit(url)
@@ -82,7 +82,7 @@ class BucketOrigin:
         self._credentials = credentials
         self._limits = limits
         self._retries = retries
-        demand_library()
+        import_obstore()
 
     async def resolve(self, ref: GitRef) -> CommitId:
         if _ID.fullmatch(ref):
@@ -108,7 +108,7 @@ class BucketOrigin:
         title = f"bucket s3://{self._bucket}/{prefix}"
         at = (self._bucket, prefix, self._endpoint, self._region)
         credentials = await self._credentials()
-        await demand_reachable(self._endpoint, self._region, credentials, title)
+        await check_egress(self._endpoint, self._region, credentials, title)
         store = open_store(*at, title, credentials, self._retries)
         return _BucketListing(store, title, self._limits, f"{self._endpoint}\0{self._bucket}\0{prefix}")
 
@@ -125,7 +125,7 @@ class _BucketListing:
     async def settled(self) -> list[BucketObject]:
         """The same twice in a row: a list of many pages is not made in one moment."""
         before = await self.entries()
-        for _ in range(LOOKS):
+        for _ in range(MAX_LISTINGS):
             now = await self.entries()
             if now == before:
                 return now
@@ -143,9 +143,9 @@ class _BucketListing:
         import obstore  # noqa: PLC0415 - only who has a bucket has the library
 
         found: list[BucketObject] = []
-        with told(self.title):
+        with translate_errors(self.title):
             async for some in obstore.list(self.store, chunk_size=1000):
-                found += [_entry(one, self.title) for one in some]
+                found += [_bucket_entry(one, self.title) for one in some]
                 if len(found) > self._limits.files:
                     raise ArtifactTooLarge(f"{self.title} holds more than {self._limits.files} objects")
         return found
@@ -183,7 +183,7 @@ class PulledObjects:
         self._reading.stop()
 
     def files(self) -> Iterator[ArtifactFile]:
-        yield from bounded(self._named(), self.title, self._limits)
+        yield from bounded_files(self._named(), self.title, self._limits)
         with ThreadPoolExecutor(1) as pool:  # whoever takes the files may have a loop that runs
             entries = pool.submit(lambda: asyncio.run(self._listed_again())).result()
         if self._listing.id(entries) != self._id:
@@ -198,11 +198,11 @@ class PulledObjects:
 
     def _named(self) -> Iterator[UncheckedFile]:
         waiting: deque[tuple[BucketObject, Future[bytes] | None]] = deque()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(MAX_CONCURRENT_READS) as pool:
             for one in self._entries:
-                small = one.size <= SMALL
+                small = one.size <= SMALL_OBJECT_BYTES
                 waiting.append((one, pool.submit(self._whole, one) if small else None))
-                if len(waiting) >= AT_ONCE:
+                if len(waiting) >= MAX_CONCURRENT_READS:
                     yield from self._file(*waiting.popleft())
             while waiting:
                 yield from self._file(*waiting.popleft())
@@ -224,7 +224,7 @@ class PulledObjects:
 
         self._reading.go_on()
         left = one.size
-        with told(self.title, f"object {shown(one.name)} of "):
+        with translate_errors(self.title, f"object {printable_name(one.name)} of "):
             answer = obstore.get(self._listing.store, one.name, options={"if_match": one.etag})
             if answer.meta["e_tag"] != one.etag or answer.meta["size"] != one.size:
                 raise ArtifactDamaged(f"{self.title} changed while it was read")
@@ -233,12 +233,12 @@ class PulledObjects:
                 left -= len(chunk)
                 if left < 0:
                     raise ArtifactDamaged(
-                        f"object {shown(one.name)} of {self.title} is longer than it was said to be"
+                        f"object {printable_name(one.name)} of {self.title} is longer than it was said to be"
                     )
                 yield bytes(chunk)
 
 
-def _entry(one: Any, title: str) -> BucketObject:
+def _bucket_entry(one: Any, title: str) -> BucketObject:
     if not one["e_tag"]:
         raise ArtifactRefused(f"{title} gives no ETags, so that nobody can tell whether something changed")
     return BucketObject(one["path"], one["size"], one["e_tag"], max(0, int(one["last_modified"].timestamp())))
@@ -260,7 +260,7 @@ class _ObjectGone(ArtifactDamaged):
 
 
 @contextmanager
-def told(title: str, what: str = "") -> Iterator[None]:
+def translate_errors(title: str, what: str = "") -> Iterator[None]:
     """Whatever the library says becomes one sentence without its words, which hold addresses and answers."""
     try:
         yield

@@ -41,7 +41,7 @@ class ArtifactUnreachable(Retry):
     default_reason = Reason.SOURCE_UNREACHABLE
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name from outside, as it may stand in a sentence."""
     text = "".join(char if char.isprintable() else "?" for char in name[:MAX_SHOWN])
     return repr(text + ("…" if len(name) > MAX_SHOWN else ""))

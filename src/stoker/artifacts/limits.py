@@ -1,6 +1,6 @@
 """How much of an artifact is accepted, and what is checked of every file in one.
 
-Whatever was unpacked or listed passes through `bounded` before anybody takes it, so that
+Whatever was unpacked or listed passes through `bounded_files` before anybody takes it, so that
 no way in can forget a rule: names are canonical and inside, no two files share a place,
 and neither their number nor their bytes grow without end.
 """
@@ -17,7 +17,7 @@ from stoker.artifacts.errors import (
     ArtifactRefused,
     ArtifactTooLarge,
     ArtifactUnreachable,
-    shown,
+    printable_name,
 )
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
@@ -91,7 +91,9 @@ class ArtifactReadBudget:
             raise ArtifactTooLarge(f"{self._title} unpacks to more than {self._limits.unpacked} bytes")
 
 
-def bounded(files: Iterable[UncheckedFile], title: str, limits: ArtifactLimits) -> Iterator[ArtifactFile]:
+def bounded_files(
+    files: Iterable[UncheckedFile], title: str, limits: ArtifactLimits
+) -> Iterator[ArtifactFile]:
     """The files with canonical paths; raises at the first that may not be."""
     places = _ArtifactPaths(title, PLACES_PER_FILE * limits.files)
     room = limits.unpacked
@@ -101,9 +103,9 @@ def bounded(files: Iterable[UncheckedFile], title: str, limits: ArtifactLimits) 
             raise ArtifactTooLarge(f"{title} holds more than {limits.files} files")
         if room < 0:
             raise ArtifactTooLarge(f"{title} holds more than {limits.unpacked} bytes")
-        path = _path(file.name, title)
+        path = _canonical_path(file.name, title)
         places.take(path)
-        yield ArtifactFile(path, file.size, _exactly(file, title), file.executable)
+        yield ArtifactFile(path, file.size, _exact_chunks(file, title), file.executable)
 
 
 class _ArtifactPaths:
@@ -122,11 +124,13 @@ class _ArtifactPaths:
                 self._put(place, folder, {})
             inside = place[folder]
             if inside is None:
-                at = shown("/".join(folders[:depth]))
+                at = printable_name("/".join(folders[:depth]))
                 raise ArtifactRefused(f"{self._title} holds {at} as a file and as a folder")
             place = inside
         if name in place:
-            raise ArtifactRefused(f"{self._title} holds {shown(path)} twice, or as a file and as a folder")
+            raise ArtifactRefused(
+                f"{self._title} holds {printable_name(path)} twice, or as a file and as a folder"
+            )
         self._put(place, name, None)
 
     def _put(self, place: _PathTree, name: str, what: _PathTree | None) -> None:
@@ -136,17 +140,17 @@ class _ArtifactPaths:
         place[name] = what
 
 
-def _path(name: str, title: str) -> RelPath:
+def _canonical_path(name: str, title: str) -> RelPath:
     try:
         path = RelPath(name.removeprefix("./"))
     except InvalidValue as error:
         raise ArtifactRefused(f"{title} is refused: {error.message}") from None
     if not path or not path.isprintable():
-        raise ArtifactRefused(f"{title} holds a file with the unusable name {shown(name)}")
+        raise ArtifactRefused(f"{title} holds a file with the unusable name {printable_name(name)}")
     return path
 
 
-def _exactly(file: UncheckedFile, title: str) -> Iterator[bytes]:
+def _exact_chunks(file: UncheckedFile, title: str) -> Iterator[bytes]:
     left = file.size
     for chunk in file.chunks:
         left -= len(chunk)
@@ -154,4 +158,4 @@ def _exactly(file: UncheckedFile, title: str) -> Iterator[bytes]:
             break
         yield chunk
     if left:
-        raise ArtifactDamaged(f"file {shown(file.name)} of {title} is not of the size that was said")
+        raise ArtifactDamaged(f"file {printable_name(file.name)} of {title} is not of the size that was said")

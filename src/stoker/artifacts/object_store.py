@@ -21,7 +21,7 @@ from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.http_client import egress
 from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 from stoker.http_client.proxy import proxy_for
-from stoker.http_client.tls import certificates
+from stoker.http_client.tls import extract_certificates
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -57,7 +57,7 @@ def open_store(
                 "expires_at": None,
             }
             keys["credential_provider"] = lambda: login
-        made: ObjectStore = demand_library().S3Store(
+        made: ObjectStore = import_obstore().S3Store(
             bucket,
             prefix=prefix or None,
             client_options=_client(endpoint, credentials),
@@ -75,24 +75,24 @@ def endpoint_for(endpoint: str, region: str) -> str:
     return endpoint or f"https://s3.{region}.amazonaws.com"
 
 
-async def demand_reachable(endpoint: str, region: str, credentials: ArtifactCredentials, title: str) -> None:
+async def check_egress(endpoint: str, region: str, credentials: ArtifactCredentials, title: str) -> None:
     """Raise if the endpoint, or the proxy that a resource names for it, may not be connected to."""
     endpoint = endpoint_for(endpoint, region)
     proxy = proxy_for(endpoint, credentials.proxy)
     try:
         if proxy is None:
             egress.demand_one_place(endpoint)
-            await egress.demand_reachable(endpoint)
+            await egress.check_egress(endpoint)
         else:  # which resolves the name where it stands
-            egress.demand_name(egress.endpoint_of(endpoint)[0])
+            egress.check_host_name(egress.host_and_port(endpoint)[0])
         if proxy is not None and credentials.proxy:
-            await egress.demand_reachable(proxy)
+            await egress.check_egress(proxy)
     except ServiceUnreachable as error:
         reason = error.reason if isinstance(error, EgressRefused) else None
         raise ArtifactUnreachable(f"{title} cannot be read: {error.message}", reason=reason) from None
 
 
-def demand_library() -> Any:
+def import_obstore() -> Any:
     try:
         import obstore.store  # noqa: PLC0415 - comes with the extra `s3`
     except ImportError:
@@ -109,10 +109,10 @@ def _client(endpoint: str, credentials: ArtifactCredentials) -> ClientConfig:
         "timeout": timedelta(seconds=120),
     }
     if credentials.ca is not None:
-        options["root_certificate"] = certificates(credentials.ca)
+        options["root_certificate"] = extract_certificates(credentials.ca)
     proxy = proxy_for(endpoint, credentials.proxy)
     if proxy is not None:
         options["proxy_url"] = proxy
     else:
-        options |= cast("ClientConfig", egress.one_host_only(endpoint))
+        options |= cast("ClientConfig", egress.single_host_options(endpoint))
     return options

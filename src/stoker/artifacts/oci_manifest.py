@@ -17,14 +17,14 @@ from enum import Enum
 
 import msgspec
 
-from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge, shown
+from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge, printable_name
 from stoker.artifacts.limits import ArtifactLimits
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
-ACCEPTED = ", ".join((OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX))
+ACCEPTED_MEDIA_TYPES = ", ".join((OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX))
 EMPTY = "application/vnd.oci.empty.v1+json"
 TITLE = "org.opencontainers.image.title"
 CREATED = "org.opencontainers.image.created"
@@ -76,7 +76,7 @@ class LayerKind(Enum):
     ARCHIVE = "archive"
 
 
-def parsed(content: bytes, title: str) -> OciManifest:
+def parse_manifest(content: bytes, title: str) -> OciManifest:
     """Raises for what is neither a manifest nor an index."""
     try:
         found = msgspec.json.decode(content, type=OciManifest)
@@ -87,7 +87,7 @@ def parsed(content: bytes, title: str) -> OciManifest:
     return found
 
 
-def chosen(index: OciManifest, title: str, limits: ArtifactLimits) -> OciDescriptor:
+def choose_manifest(index: OciManifest, title: str, limits: ArtifactLimits) -> OciDescriptor:
     """The one manifest of an index that holds files; signatures and attestations beside it do not count."""
     found = [
         one
@@ -98,17 +98,18 @@ def chosen(index: OciManifest, title: str, limits: ArtifactLimits) -> OciDescrip
         raise ArtifactRefused(
             f"{title} is an index of {len(found)} manifests; name one by its digest as the ref"
         )
-    _demand_digest(found[0], title)
+    _check_digest(found[0], title)
     if found[0].size > limits.manifest:
         raise ArtifactTooLarge(f"{title} names a manifest of more than {limits.manifest} bytes")
     if not found[0].digest.startswith("sha256:"):  # it becomes the artifact's id, which is one of SHA-256
         raise ArtifactRefused(
-            f"{title} is an index that names its manifest by {shown(found[0].digest)}, not by SHA-256"
+            f"{title} is an index that names its manifest by {printable_name(found[0].digest)}, not by "
+            f"SHA-256"
         )
     return found[0]
 
 
-def layers_of(
+def manifest_layers(
     manifest: OciManifest, title: str, limits: ArtifactLimits
 ) -> list[tuple[LayerKind, OciDescriptor]]:
     """What is to be pulled, in order, bounded by what it says of itself."""
@@ -118,7 +119,7 @@ def layers_of(
     if len(layers) > limits.layers:
         raise ArtifactTooLarge(f"{title} has more than {limits.layers} layers")
     for layer in layers:
-        _demand_digest(layer, title)
+        _check_digest(layer, title)
     if sum(layer.size for layer in layers) > limits.packed:
         raise ArtifactTooLarge(f"{title} is larger than {limits.packed} bytes")
     return [(_kind(layer, title), layer) for layer in layers]
@@ -132,13 +133,14 @@ def _kind(layer: OciDescriptor, title: str) -> LayerKind:
     if _ARCHIVE.fullmatch(layer.media_type.lower()):
         return LayerKind.ARCHIVE
     raise ArtifactRefused(
-        f"{title} has a layer of media type {shown(layer.media_type)}, which is neither an archive nor "
+        f"{title} has a layer of media type {printable_name(layer.media_type)}, which is neither an archive "
+        f"nor "
         "a file with a title"
     )
 
 
-def _demand_digest(one: OciDescriptor, title: str) -> None:
+def _check_digest(one: OciDescriptor, title: str) -> None:
     if not _DIGEST.fullmatch(one.digest) or one.size < 0:
         raise ArtifactRefused(
-            f"{title} names a blob by {shown(one.digest)}, which is no digest of SHA-256 or SHA-512"
+            f"{title} names a blob by {printable_name(one.digest)}, which is no digest of SHA-256 or SHA-512"
         )

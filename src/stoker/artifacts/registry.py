@@ -16,10 +16,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from stoker.artifacts.errors import ArtifactDamaged, ArtifactRefused, ArtifactUnreachable
-from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded
-from stoker.artifacts.oci_manifest import ACCEPTED, TITLE, LayerKind, OciManifest, chosen, layers_of, parsed
+from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded_files
+from stoker.artifacts.oci_manifest import (
+    ACCEPTED_MEDIA_TYPES,
+    TITLE,
+    LayerKind,
+    OciManifest,
+    choose_manifest,
+    manifest_layers,
+    parse_manifest,
+)
 from stoker.artifacts.registry_client import RegistryClient
-from stoker.artifacts.tar import PIECE, archived
+from stoker.artifacts.tar import CHUNK_BYTES, archive_files
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.artifact_source import ArtifactCredentialsReader, ArtifactFile
@@ -27,14 +35,14 @@ from stoker.engine.artifact_source import ArtifactCredentialsReader, ArtifactFil
 _ID = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _HUB = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
-_USUAL = ArtifactLimits()
+_DEFAULT_LIMITS = ArtifactLimits()
 
 
 class RegistryOrigin:
     """One repository of a registry."""
 
     def __init__(
-        self, url: RepoUrl, credentials: ArtifactCredentialsReader, limits: ArtifactLimits = _USUAL
+        self, url: RepoUrl, credentials: ArtifactCredentialsReader, limits: ArtifactLimits = _DEFAULT_LIMITS
     ) -> None:
         parts = urlsplit(url)
         host = _HUB.get(parts.netloc, parts.netloc)
@@ -51,11 +59,13 @@ class RegistryOrigin:
         if not _TAG.fullmatch(ref):
             raise InvalidValue(f"ref {str(ref)!r} is neither a tag of a registry nor sha256: and a digest")
         async with await self._calls(f"artifact {self._place}:{ref}") as calls:
-            said = (await calls.head(f"manifests/{ref}", ACCEPTED)).get("docker-content-digest", "")
+            said = (await calls.head(f"manifests/{ref}", ACCEPTED_MEDIA_TYPES)).get(
+                "docker-content-digest", ""
+            )
             told = _ID.fullmatch(said)
             if told is not None:
                 return CommitId(told[1])
-            content = await calls.get(f"manifests/{ref}", ACCEPTED, self._limits.manifest)
+            content = await calls.get(f"manifests/{ref}", ACCEPTED_MEDIA_TYPES, self._limits.manifest)
         return CommitId(hashlib.sha256(content).hexdigest())
 
     async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> PulledArtifact:
@@ -70,11 +80,11 @@ class RegistryOrigin:
         async with await self._calls(title) as calls:
             manifest = await self._manifest(calls, artifact, title)
             if manifest.manifests is not None:
-                inner = chosen(manifest, title, self._limits).digest.removeprefix("sha256:")
+                inner = choose_manifest(manifest, title, self._limits).digest.removeprefix("sha256:")
                 manifest = await self._manifest(calls, inner, title)
                 if manifest.layers is None:
                     raise ArtifactRefused(f"{title} is an index of indexes")
-            layers = layers_of(manifest, title, self._limits)
+            layers = manifest_layers(manifest, title, self._limits)
             pulled = []
             for number, (kind, layer) in enumerate(layers):
                 path = folder / str(number)
@@ -83,10 +93,10 @@ class RegistryOrigin:
         return PulledArtifact(title, manifest.made_at, pulled, self._limits)
 
     async def _manifest(self, calls: RegistryClient, digest: str, title: str) -> OciManifest:
-        content = await calls.get(f"manifests/sha256:{digest}", ACCEPTED, self._limits.manifest)
+        content = await calls.get(f"manifests/sha256:{digest}", ACCEPTED_MEDIA_TYPES, self._limits.manifest)
         if hashlib.sha256(content).hexdigest() != digest:
             raise ArtifactDamaged(f"the manifest of {title} is not what its digest says")
-        return parsed(content, title)
+        return parse_manifest(content, title)
 
     async def _calls(self, title: str) -> RegistryClient:
         credentials = await self._credentials()
@@ -118,17 +128,17 @@ class PulledArtifact:
         self._reading.stop()
 
     def files(self) -> Iterator[ArtifactFile]:
-        return bounded(self._named(), self.title, self._limits)
+        return bounded_files(self._named(), self.title, self._limits)
 
     def _named(self) -> Iterator[UncheckedFile]:
         for layer in self._layers:
             if layer.kind is LayerKind.FILE:
-                yield UncheckedFile(layer.name, layer.path.stat().st_size, _read(layer.path))
+                yield UncheckedFile(layer.name, layer.path.stat().st_size, _read_chunks(layer.path))
             else:
-                yield from archived(layer.path, self.title, self._reading)
+                yield from archive_files(layer.path, self.title, self._reading)
 
 
-def _read(path: Path) -> Iterator[bytes]:
+def _read_chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while chunk := file.read(PIECE):
+        while chunk := file.read(CHUNK_BYTES):
             yield chunk

@@ -20,7 +20,7 @@ from stoker.artifacts.errors import ArtifactAuthFailed, ArtifactUnreachable
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.engine.artifact_source import ArtifactCredentials
-from stoker.http_client import EgressRefused, ServiceRequest, ServiceUnreachable, call
+from stoker.http_client import EgressRefused, ServiceRequest, ServiceUnreachable, send_request
 
 MAX_CHALLENGE = 4096
 MAX_TOKEN = 64 << 10
@@ -47,27 +47,27 @@ class _RegistryToken(msgspec.Struct):
     access_token: str = ""
 
 
-async def authorization(
+async def authorization_header(
     challenge: AuthChallenge, credentials: ArtifactCredentials, repository: str, title: str
 ) -> str:
     """The header that answers a challenge."""
     if challenge.scheme == "basic" and credentials.password is not None:
-        return _basic(credentials)
+        return _basic_header(credentials)
     if challenge.scheme != "bearer":
         raise ArtifactAuthFailed(f"{title} does not let us in without a login")
     if not challenge.realm:
         if credentials.password is None or not credentials.is_token:
             raise ArtifactAuthFailed(f"{title} asks for a token and does not say who gives it")
         return f"Bearer {credentials.password.reveal()}"
-    return f"Bearer {await _fetched(challenge, credentials, repository, title)}"
+    return f"Bearer {await _fetch_token(challenge, credentials, repository, title)}"
 
 
-async def _fetched(
+async def _fetch_token(
     challenge: AuthChallenge, credentials: ArtifactCredentials, repository: str, title: str
 ) -> str:
     query = urlencode({"service": challenge.service, "scope": f"repository:{repository}:pull"})
     join = "&" if urlsplit(challenge.realm).query else "?"
-    headers = {} if credentials.password is None else {"Authorization": _basic(credentials)}
+    headers = {} if credentials.password is None else {"Authorization": _basic_header(credentials)}
     request = ServiceRequest(
         f"{challenge.realm}{join}{query}",
         headers=headers,
@@ -77,7 +77,7 @@ async def _fetched(
         max_reply=MAX_TOKEN,
     )
     try:
-        answer = await call(request)
+        answer = await send_request(request)
     except ServiceUnreachable as error:
         why = f"the token for {title} cannot be fetched: {error.message}"
         refused = isinstance(error, EgressRefused)
@@ -100,7 +100,7 @@ async def _fetched(
     return token
 
 
-def demand_safe(url: str, *, plain: bool, title: str) -> None:
+def check_realm(url: str, *, plain: bool, title: str) -> None:
     """Raise unless somebody whom a registry names may be asked: by TLS, and not the machine's own service."""
     try:
         parts = urlsplit(url)
@@ -114,6 +114,6 @@ def demand_safe(url: str, *, plain: bool, title: str) -> None:
         raise ArtifactUnreachable(f"{title} sends us on to an address that is not followed") from None
 
 
-def _basic(credentials: ArtifactCredentials) -> str:
+def _basic_header(credentials: ArtifactCredentials) -> str:
     password = b"" if credentials.password is None else credentials.password.reveal_bytes()
     return "Basic " + base64.b64encode(credentials.username.encode() + b":" + password).decode()

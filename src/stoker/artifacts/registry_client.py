@@ -22,13 +22,13 @@ from stoker.artifacts.errors import (
     ArtifactTooLarge,
     ArtifactUnreachable,
 )
-from stoker.artifacts.registry_auth import AuthChallenge, authorization, demand_safe
+from stoker.artifacts.registry_auth import AuthChallenge, authorization_header, check_realm
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.artifact_source import ArtifactCredentials
-from stoker.http_client.errors import EgressRefused, why
+from stoker.http_client.errors import EgressRefused, error_reason
 from stoker.http_client.proxy import proxy_for
-from stoker.http_client.tls import context_with
+from stoker.http_client.tls import client_tls_context
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 MAX_HOPS = 5
 CONNECT_TIMEOUT = 10.0
-SILENCE = 30.0
+IDLE_TIMEOUT_SECONDS = 30.0
 MAX_WAIT = 3600.0
-_PIECE = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 class RegistryClient:
@@ -67,10 +67,10 @@ class RegistryClient:
 
         self._connections = EgressCheckedResolver()
         by_tls = self._base.startswith("https://") or self._credentials.proxy.startswith("https://")
-        context = context_with(self._credentials.ca) if by_tls or self._credentials.ca else None
+        context = client_tls_context(self._credentials.ca) if by_tls or self._credentials.ca else None
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(
-                total=self._seconds, sock_connect=CONNECT_TIMEOUT, sock_read=SILENCE
+                total=self._seconds, sock_connect=CONNECT_TIMEOUT, sock_read=IDLE_TIMEOUT_SECONDS
             ),
             connector=self._connections.connector(ssl=context if context is not None else True, limit=4),
             auto_decompress=False,
@@ -94,7 +94,7 @@ class RegistryClient:
         parts, size = [], 0
         async with self._answer("GET", path, {"Accept": accept}) as response:
             self._demand_small(response.content_length or 0, max_bytes)
-            async for chunk in response.content.iter_chunked(_PIECE):
+            async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                 parts.append(chunk)
                 size += len(chunk)
                 self._demand_small(size, max_bytes)
@@ -106,7 +106,7 @@ class RegistryClient:
         hashed, left = hashlib.new(algorithm), size
         async with self._answer("GET", f"blobs/{digest}", {}) as response:
             with target.open("xb") as file:
-                async for chunk in response.content.iter_chunked(_PIECE):
+                async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                     left -= len(chunk)
                     if left < 0:
                         break
@@ -129,8 +129,8 @@ class RegistryClient:
                 challenge = AuthChallenge.parse(response.headers.get("WWW-Authenticate", ""))
                 response.close()
                 if challenge.realm and challenge.scheme == "bearer":
-                    demand_safe(challenge.realm, plain=self._plain, title=self._title)
-                self._authorization = await authorization(
+                    check_realm(challenge.realm, plain=self._plain, title=self._title)
+                self._authorization = await authorization_header(
                     challenge, self._credentials, self._repository, self._title
                 )
                 response = await self._followed(method, url, headers)
@@ -146,7 +146,7 @@ class RegistryClient:
         except (aiohttp.ClientError, ValueError) as error:
             if self._connections is not None and self._connections.refusal is not None:
                 raise self._refused(self._connections.refusal) from None
-            raise ArtifactUnreachable(f"{self._title} cannot be reached: {why(error)}") from None
+            raise ArtifactUnreachable(f"{self._title} cannot be reached: {error_reason(error)}") from None
 
     async def _followed(self, method: str, url: str, headers: dict[str, str]) -> ClientResponse:
         assert self._session is not None  # noqa: S101 - whoever asks has entered
@@ -168,7 +168,7 @@ class RegistryClient:
             target = response.headers.get("Location", "")
             response.close()
             url = urljoin(url, target)
-            demand_safe(url, plain=self._plain, title=self._title)
+            check_realm(url, plain=self._plain, title=self._title)
         raise ArtifactUnreachable(f"{self._title} sends us on more than {MAX_HOPS} times")
 
     def _demand_small(self, size: int, max_bytes: int) -> None:

@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge, shown
+from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge, printable_name
 from stoker.artifacts.limits import ArtifactReadBudget, UncheckedFile
 
 BLOCK = 512
-PIECE = 1 << 16
+CHUNK_BYTES = 1 << 16
 MAX_HEADER = 1 << 16
 """Bytes of an extended header; a path of 4 KiB fits many times."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_BROKEN = (OSError, EOFError, zlib.error, gzip.BadGzipFile)
-_WHAT = {
+_UNPACK_ERRORS = (OSError, EOFError, zlib.error, gzip.BadGzipFile)
+_ENTRY_TYPE_NAMES = {
     tarfile.SYMTYPE: "a symbolic link",
     tarfile.LNKTYPE: "a hard link",
     tarfile.CHRTYPE: "a device",
@@ -36,7 +36,7 @@ _WHAT = {
 _SKIPPED = {"path", "size", "GNU.sparse"}
 
 
-def archived(path: Path, title: str, reading: ArtifactReadBudget) -> Iterator[UncheckedFile]:
+def archive_files(path: Path, title: str, reading: ArtifactReadBudget) -> Iterator[UncheckedFile]:
     """The files of an archive on disk; `reading` bounds all that it unpacks to, headers included."""
     with path.open("rb") as raw:
         magic = raw.read(4)
@@ -71,7 +71,7 @@ class _TarStream:
         self._reading.unpacked(size)
         try:
             content = self._source.read(size)
-        except _BROKEN:
+        except _UNPACK_ERRORS:
             raise ArtifactRefused(f"{self._title} is no archive that can be unpacked") from None
         self._reading.unpacked(len(content) - size)
         return content
@@ -84,26 +84,26 @@ def _entries(stream: _TarStream, title: str, reading: ArtifactReadBudget) -> Ite
         if not header or header.count(0) == len(header):
             return  # the end; what follows it belongs to nobody
         reading.header()
-        info = _parsed(header + stream.exactly(BLOCK - len(header)), title)
+        info = _parse_header(header + stream.exactly(BLOCK - len(header)), title)
         if info.type in (
             tarfile.XHDTYPE,
             tarfile.XGLTYPE,
             tarfile.GNUTYPE_LONGNAME,
             tarfile.GNUTYPE_LONGLINK,
         ):
-            longer |= _extended(info, _padded(stream, info.size, title), title)
+            longer |= _parse_extended_header(info, _read_padded(stream, info.size, title), title)
             continue
         name = longer.get("path", info.name)
         if "GNU.sparse" in longer:
-            raise ArtifactRefused(f"{title} holds {shown(name)}, which is a sparse file")
-        size = _size(longer.get("size"), info.size, title)
+            raise ArtifactRefused(f"{title} holds {printable_name(name)}, which is a sparse file")
+        size = _parse_size(longer.get("size"), info.size, title)
         longer = {}
         if info.type == tarfile.DIRTYPE or name in (".", "./"):
-            _padded(stream, size, title)
+            _read_padded(stream, size, title)
             continue
         if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            what = _WHAT.get(info.type, f"an entry of the kind {info.type!r}")
-            raise ArtifactRefused(f"{title} holds {shown(name)}, which is {what}")
+            what = _ENTRY_TYPE_NAMES.get(info.type, f"an entry of the kind {info.type!r}")
+            raise ArtifactRefused(f"{title} holds {printable_name(name)}, which is {what}")
         content = _TarMember(stream, size)
         yield UncheckedFile(name, size, content.chunks(), bool(info.mode & 0o100))
         content.skip()
@@ -119,7 +119,7 @@ class _TarMember:
 
     def chunks(self) -> Iterator[bytes]:
         while self._left:
-            chunk = self._stream.exactly(min(self._left, PIECE))
+            chunk = self._stream.exactly(min(self._left, CHUNK_BYTES))
             self._left -= len(chunk)
             yield chunk
 
@@ -128,7 +128,7 @@ class _TarMember:
             pass
 
 
-def _parsed(header: bytes, title: str) -> tarfile.TarInfo:
+def _parse_header(header: bytes, title: str) -> tarfile.TarInfo:
     try:
         info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError, OverflowError):
@@ -138,19 +138,19 @@ def _parsed(header: bytes, title: str) -> tarfile.TarInfo:
     return info
 
 
-def _padded(stream: _TarStream, size: int, title: str) -> bytes:
+def _read_padded(stream: _TarStream, size: int, title: str) -> bytes:
     if size > MAX_HEADER:
         raise ArtifactTooLarge(f"{title} holds a header of more than {MAX_HEADER} bytes")
     return stream.exactly(size + -size % BLOCK)[:size]
 
 
-def _extended(info: tarfile.TarInfo, content: bytes, title: str) -> dict[str, str]:
+def _parse_extended_header(info: tarfile.TarInfo, content: bytes, title: str) -> dict[str, str]:
     """What an extended header says of the next file."""
     if info.type == tarfile.GNUTYPE_LONGLINK:
         return {}  # of a link, which is refused when it comes
     if info.type == tarfile.GNUTYPE_LONGNAME:
         return {"path": content.rstrip(b"\0").decode("utf-8", "surrogateescape")}
-    said = dict(_records(content, title))
+    said = dict(_pax_records(content, title))
     if info.type == tarfile.XGLTYPE:  # git archive puts a comment there
         if said.keys() & _SKIPPED:
             raise ArtifactRefused(f"{title} names all of its files alike in a global header")
@@ -158,7 +158,7 @@ def _extended(info: tarfile.TarInfo, content: bytes, title: str) -> dict[str, st
     return {key: value for key, value in said.items() if key in _SKIPPED}
 
 
-def _records(content: bytes, title: str) -> Iterator[tuple[str, str]]:
+def _pax_records(content: bytes, title: str) -> Iterator[tuple[str, str]]:
     """Lines of the form `<length> <key>=<value>`; the length counts the whole line."""
     rest = io.BytesIO(content)
     while rest.tell() < len(content):
@@ -171,7 +171,7 @@ def _records(content: bytes, title: str) -> Iterator[tuple[str, str]]:
         yield ("GNU.sparse" if key.startswith("GNU.sparse") else key), value
 
 
-def _size(told: str | None, usual: int, title: str) -> int:
+def _parse_size(told: str | None, usual: int, title: str) -> int:
     if told is None:
         return usual
     if not told.isascii() or not told.isdigit() or len(told) > 15:

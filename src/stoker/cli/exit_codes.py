@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
     DIFFERENT = 10
 
 
-_BY_REASON = {
+_EXIT_BY_REASON = {
     Reason.REF_NOT_FOUND: ExitCode.WRONG_INPUT,
     Reason.NO_MAPPINGS: ExitCode.WRONG_INPUT,
     Reason.PROFILE_NOT_FOUND: ExitCode.WRONG_INPUT,
@@ -44,7 +44,7 @@ _BY_REASON = {
     Reason.CERTIFICATE_NOT_TRUSTED: ExitCode.UNREACHABLE,
 }
 
-_OF_AN_ANSWER = {
+_EXIT_BY_API_REASON = {
     Reason.NOT_FOUND: ExitCode.WRONG_INPUT,
     Reason.RBAC_DENIED: ExitCode.UNREACHABLE,
     Reason.API_SERVER_ERROR: ExitCode.UNREACHABLE,
@@ -52,7 +52,7 @@ _OF_AN_ANSWER = {
 }
 """What an API server answered to a verb; a part of a process that broke with it is another matter."""
 
-BY_RESULT = {
+EXIT_BY_RESULT = {
     SyncResult.DONE: ExitCode.DONE,
     SyncResult.HELD: ExitCode.PARTIAL,
     SyncResult.WAITING: ExitCode.STALLED,
@@ -67,8 +67,8 @@ def exit_code(error: StokerError) -> ExitCode:
     """What the shell sees of an error that ended a command."""
     if isinstance(error, InvalidValue | Misconfigured):
         return ExitCode.WRONG_INPUT
-    if error.reason in _BY_REASON:
-        return _BY_REASON[error.reason]
+    if error.reason in _EXIT_BY_REASON:
+        return _EXIT_BY_REASON[error.reason]
     if not isinstance(error, Stalled | Wait | Retry):
         return ExitCode.PARTIAL
-    return _OF_AN_ANSWER.get(error.reason, ExitCode.STALLED)
+    return _EXIT_BY_API_REASON.get(error.reason, ExitCode.STALLED)

@@ -13,7 +13,7 @@ import sys
 
 from stoker import __version__
 
-_OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE, errno.EIO)
+_OUTPUT_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE, errno.EIO)
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
             sys.stdout.flush()
     except OSError as error:
         # A full disk behind `>`, most of all: verbs say it themselves, help and version have nobody else.
-        if error.filename is not None or error.errno not in _OF_OUTPUT:
+        if error.filename is not None or error.errno not in _OUTPUT_ERRNOS:
             raise
         if error.errno != errno.EPIPE:  # then whoever read has read enough
             sys.stderr.write(f"stoker: standard output: {error.strerror}\n")

@@ -53,7 +53,7 @@ class ReconcileContext:
         return SYNCED_KINDS[self.key.kind].group
 
 
-def known(value: T | None) -> T:
+def require_value(value: T | None) -> T:
     """What an earlier step has found; the order of the steps is what makes it so."""
     if value is None:
         raise AssertionError("a step was taken before the one that it builds on")

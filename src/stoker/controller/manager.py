@@ -25,7 +25,7 @@ from stoker.controller.alerting.send import PAGERDUTY
 from stoker.controller.cache.handlers import KeySink, SecretReferences, WatchHandlers
 from stoker.controller.cache.informers import ControllerInformers, WatchScope
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.finalizer.orphaned import OrphanedFinalizers, manager_of
+from stoker.controller.finalizer.orphaned import OrphanedFinalizers, finalizer_manager
 from stoker.controller.owned.configmaps import FORGET_AFTER
 from stoker.controller.owned.metadata import InstallationOptions
 from stoker.controller.owned.shared_volume import VolumeFetcher
@@ -38,14 +38,14 @@ from stoker.controller.status.status import ReceiverState
 from stoker.controller.wiring import LeaderTerm, TermWork, build_work
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.intent.source import SecretKey
-from stoker.domain.shards import ALL, Shard
+from stoker.domain.shards import SINGLE_SHARD, Shard
 from stoker.git.process.runner import GitRunner
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import FencedClient, Leadership
 from stoker.kube.leader.lease import LeaseTerms, unique_identity
-from stoker.kube.runtime.controller import PASS_TIMEOUT
+from stoker.kube.runtime.controller import RECONCILE_TIMEOUT_SECONDS
 from stoker.kube.runtime.process import ProcessGroup, ProcessPart
 from stoker.kube.runtime.workqueue import QueueDepth, WorkQueue
 from stoker.kube.watch.store import ObjectKey
@@ -67,7 +67,7 @@ class ControllerOptions:
     lease_namespace: str
     """The operator's own namespace: its Lease, and the map that pauses everything."""
     leader_elect: bool = True
-    shard: Shard = ALL
+    shard: Shard = SINGLE_SHARD
     health_address: str = ":8081"
     metrics_address: str = ":8080"
     namespaces: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class ControllerOptions:
     @property
     def manager(self) -> str:
         """As whom finalizers are put on resources: another release, in another home, is another one."""
-        return manager_of(self.lease_namespace)
+        return finalizer_manager(self.lease_namespace)
 
     @property
     def scope(self) -> WatchScope:
@@ -315,7 +315,11 @@ class ControllerProcess:
         if self._work is None:
             return None
         seconds = self._work.queue.snapshot().longest_running_seconds
-        return f"a pass has been running for {seconds:.0f} s" if seconds > 2 * PASS_TIMEOUT else None
+        return (
+            f"a pass has been running for {seconds:.0f} s"
+            if seconds > 2 * RECONCILE_TIMEOUT_SECONDS
+            else None
+        )
 
 
 def _why_unready(elector: LeaderElector) -> str | None:

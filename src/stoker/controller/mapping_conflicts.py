@@ -14,11 +14,11 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
 
 
-def conflicts_in(profile: SyncProfile) -> Iterator[str]:
+def mapping_conflicts(profile: SyncProfile) -> Iterator[str]:
     """A sentence for each pair, by the places of the mappings in their list."""
     owners: dict[str, int] = {}
     for index, mapping in enumerate(profile.spec.mappings):
-        place = _place(mapping.destination)
+        place = _normalize_destination(mapping.destination)
         first = owners.setdefault(place, index)
         if first != index:
             shown = place or "the data folder itself"
@@ -28,7 +28,7 @@ def conflicts_in(profile: SyncProfile) -> Iterator[str]:
             )
 
 
-def _place(destination: str) -> str:
+def _normalize_destination(destination: str) -> str:
     """One spelling for one place; a template is compared as it is written."""
     try:
         return str(RelPath.clean(destination))

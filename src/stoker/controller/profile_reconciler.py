@@ -15,20 +15,28 @@ from stoker.api.kinds.stoker import SyncProfile, SyncProfileStatus
 from stoker.api.to_intent.pod_facts import PodAnnotationKey
 from stoker.controller.cache.gateways import NeighbourGateway
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import PROFILES, CachedResource, read
-from stoker.controller.mapping_conflicts import conflicts_in
-from stoker.controller.rollout import all_before, why_waiting
-from stoker.controller.spec.references import dependencies_of
-from stoker.controller.status.gateway_conditions import named
+from stoker.controller.cache.objects import PROFILES, CachedResource, decode_resource
+from stoker.controller.mapping_conflicts import mapping_conflicts
+from stoker.controller.rollout import dependency_wait_reason, transitive_dependencies
+from stoker.controller.spec.references import profile_dependencies
+from stoker.controller.status.gateway_conditions import first_names
 from stoker.domain.clock import Clock
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
-from stoker.kube.runtime.conditions import ConditionStamp, StatusConditions, fail, find, put, remove, succeed
+from stoker.kube.runtime.conditions import (
+    ConditionStamp,
+    StatusConditions,
+    find_condition,
+    mark_failed,
+    mark_ready,
+    remove_conditions,
+    set_condition,
+)
 from stoker.kube.runtime.controller import ReconcileResult
 from stoker.kube.watch.store import ObjectKey
 
@@ -66,23 +74,23 @@ class ProfileReconciler:
         conditions = before.conditions or ()
         count = self._count(key)
         try:
-            profile = read(kept, SyncProfile)
-            waits_for = dependencies_of(self._observed.profiles_in(key.namespace))
+            profile = decode_resource(kept, SyncProfile)
+            waits_for = profile_dependencies(self._observed.profiles_in(key.namespace))
             refuse_cycle(key.name, waits_for, what="SyncProfile")
         except InvalidValue as error:
             return SyncProfileStatus(
                 observed_generation=at.generation,
                 gateway_count=count,
-                conditions=fail(conditions, error, at=at),
+                conditions=mark_failed(conditions, error, at=at),
             )
         conditions = self._dependencies(key, waits_for, conditions, at)
-        conflicts = tuple(conflicts_in(profile))
+        conflicts = tuple(mapping_conflicts(profile))
         reason = Reason.CONFLICT_DETECTED if conflicts else Reason.PROFILE_USABLE
         message = "; ".join(conflicts) or f"{len(profile.spec.mappings)} mappings"
         return SyncProfileStatus(
             observed_generation=at.generation,
             gateway_count=count,
-            conditions=succeed(conditions, reason, message, at=at),
+            conditions=mark_ready(conditions, reason, message, at=at),
         )
 
     def _count(self, key: ObjectKey) -> int:
@@ -100,26 +108,26 @@ class ProfileReconciler:
         conditions: StatusConditions,
         at: ConditionStamp,
     ) -> StatusConditions:
-        met, needed = ConditionType.DEPENDENCIES_MET, all_before(key.name, waits_for)
+        met, needed = ConditionType.DEPENDENCIES_MET, transitive_dependencies(key.name, waits_for)
         if not needed:
-            return remove(conditions, met)
-        why = why_waiting(list(self._neighbours(key.namespace)), needed, waits_for)
+            return remove_conditions(conditions, met)
+        why = dependency_wait_reason(list(self._neighbours(key.namespace)), needed, waits_for)
         if why:
-            return put(conditions, met, False, Reason.DEPENDENCY_WAITING, f"waits for {why}", at=at)
-        message = f"the gateways of {named(needed)} are synced"
-        return put(conditions, met, True, Reason.DEPENDENCIES_SATISFIED, message, at=at)
+            return set_condition(conditions, met, False, Reason.DEPENDENCY_WAITING, f"waits for {why}", at=at)
+        message = f"the gateways of {first_names(needed)} are synced"
+        return set_condition(conditions, met, True, Reason.DEPENDENCIES_SATISFIED, message, at=at)
 
     async def _write(self, key: ObjectKey, kept: CachedResource, status: SyncProfileStatus) -> None:
         body = msgspec.json.decode(kept.raw, type=dict[str, object])
         body["status"] = status
         request = self._client.replace(
-            rest(PROFILES), body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
+            rest_resource(PROFILES), body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
         )
         await self._observed.profiles.write(key, request)
 
     def _tell(self, kept: CachedResource, before: SyncProfileStatus, after: SyncProfileStatus) -> None:
-        old = find(before.conditions or (), ConditionType.READY)
-        new = find(after.conditions or (), ConditionType.READY)
+        old = find_condition(before.conditions or (), ConditionType.READY)
+        new = find_condition(after.conditions or (), ConditionType.READY)
         quiet = new is None or new.reason == Reason.PROFILE_USABLE
         if (
             new is None

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.cache.informers import ControllerInformers, listen
+from stoker.controller.cache.informers import ControllerInformers, add_listener
 from stoker.controller.cache.objects import CachedResource, ResourceKey
-from stoker.controller.reconciler import status_in
+from stoker.controller.reconciler import decode_status
 from stoker.controller.spec.effective_ref import effective_ref
 from stoker.controller.spec.load import SpecLoader
 from stoker.domain.errors import StokerError
@@ -36,8 +36,8 @@ class ReceiverIndexUpdater:
         self._put = put
         self._forget = forget
         for kind, shelf in observed.resources.items():
-            listen(shelf, self._listener(kind))
-        listen(observed.bases, self._on_base)
+            add_listener(shelf, self._listener(kind))
+        add_listener(observed.bases, self._on_base)
 
     def _listener(self, kind: str) -> Callable[[ObjectChange[CachedResource]], None]:
         return lambda change: self._follow(ResourceKey(kind, change.key), change.new)
@@ -52,7 +52,7 @@ class ReceiverIndexUpdater:
         except StokerError:
             self._forget(key.identity)
             return
-        followed = effective_ref(intent.source.ref, intent.requests.ref, status_in(kept).requested_ref)
+        followed = effective_ref(intent.source.ref, intent.requests.ref, decode_status(kept).requested_ref)
         self._put(intent, followed.ref)
 
     def _on_base(self, change: ObjectChange[CachedResource]) -> None:

@@ -8,15 +8,15 @@ import msgspec
 
 from stoker.api.spec.status import SyncStatus
 from stoker.controller.alerting.alerter import Alerter
-from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey, ref_to
+from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey, object_ref
 from stoker.controller.context import ReconcileContext
-from stoker.controller.status.audit_events import audited
-from stoker.controller.status.events import StatusEvent, events_of
+from stoker.controller.status.audit_events import audit_events
+from stoker.controller.status.events import StatusEvent, status_events
 from stoker.controller.status.metrics import ControllerMetrics
 from stoker.controller.status.status import StatusSummarizer
 from stoker.controller.steps import ReconcilerParts, ReconcilerSteps
 from stoker.controller.trace import TraceTracker, is_ready
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import EventType, ObjectRef
 from stoker.kube.runtime.controller import ReconcileResult
@@ -67,8 +67,8 @@ class SyncReconciler:
         if kept.header.metadata.deletion_timestamp is not None:
             await self._parts.finalizer.part(key, kept)
             return ReconcileResult()
-        context = ReconcileContext(key, kept, status_in(kept))
-        if not tracing.is_on():
+        context = ReconcileContext(key, kept, decode_status(kept))
+        if not tracing.is_tracing():
             return ReconcileResult(after=(await self._pass.run(context)).again_in)
         return await self._traced(context)
 
@@ -83,7 +83,7 @@ class SyncReconciler:
             ended = await self._pass.run(context)
             told.say(commit=str(ended.what.commit or "") if ended.what is not None else "")
         seen = parts.observed.find(key)
-        ready = seen is not None and is_ready(status_in(seen))
+        ready = seen is not None and is_ready(decode_status(seen))
         self._following.ended(key, said, context.group, ready=ready)
         return ReconcileResult(after=ended.again_in)
 
@@ -118,33 +118,33 @@ class SyncReconciler:
         key = context.key.object
         kind = SYNCED_KINDS[context.key.kind]
         request = self._parts.client.replace(
-            rest(kind), body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
+            rest_resource(kind), body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
         )
         with tracing.step("status.write"):
             await self._parts.observed.resources[context.key.kind].write(key, request)
-        about = ref_to(context.key, context.kept)
-        events = tuple(events_of(context, status))
-        _tell(self._events, about, events)
+        about = object_ref(context.key, context.kept)
+        events = tuple(status_events(context, status))
+        _emit_events(self._events, about, events)
         if self._audit is not None:
-            _tell(self._audit, about, audited(context, status))
+            _emit_events(self._audit, about, audit_events(context, status))
         self._alerter.saw(context, status, events)
-        self._meter.wrote(context.key, context.status, status, _scans(context))
+        self._meter.wrote(context.key, context.status, status, _scan_durations(context))
         self._meter.let_go(context.key, context.release.begun)
 
 
-def _tell(recorder: EventRecorder, about: ObjectRef, events: Iterable[StatusEvent]) -> None:
+def _emit_events(recorder: EventRecorder, about: ObjectRef, events: Iterable[StatusEvent]) -> None:
     for told in events:
         report = recorder.warning if told.type is EventType.WARNING else recorder.normal
         report(about, told.reason, told.message)
 
 
-def _scans(context: ReconcileContext) -> dict[str, tuple[str, ...]]:
+def _scan_durations(context: ReconcileContext) -> dict[str, tuple[str, ...]]:
     """How long each gateway took to answer its last scans, by pod; too small a matter for the status."""
     reports = ((one.pod.name, one.report) for one in context.fleet.gateways)
     return {pod: report.scan_durations for pod, report in reports if report is not None}
 
 
-def status_in(kept: CachedResource) -> SyncStatus:
+def decode_status(kept: CachedResource) -> SyncStatus:
     """The status as the server has it; one that cannot be read is written anew."""
     try:
         return msgspec.json.decode(kept.raw, type=_ResourceWithStatus).status

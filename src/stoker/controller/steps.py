@@ -32,27 +32,32 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.controller.bidirectional.step import BidirectionalSteps, is_on
+from stoker.controller.bidirectional.step import BidirectionalSteps, is_bidirectional
 from stoker.controller.cache.gateways import GatewayFleet, fleet_of, shards_for
 from stoker.controller.cache.handlers import SecretReferences, WaitingResources
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey
-from stoker.controller.cache.reports import entries
-from stoker.controller.context import ReconcileContext, known
+from stoker.controller.cache.reports import reports_by_gateway
+from stoker.controller.context import ReconcileContext, require_value
 from stoker.controller.finalizer.finalizer import Finalizer
 from stoker.controller.owned.configmaps import ConfigMapPublisher
 from stoker.controller.owned.github_token import RENEW_EVERY, GitHubTokenWriter
-from stoker.controller.owned.metadata import CommitDelivery, InstallationOptions, delivery, instructions
+from stoker.controller.owned.metadata import (
+    CommitDelivery,
+    InstallationOptions,
+    build_metadata,
+    decide_delivery,
+)
 from stoker.controller.owned.rbac import AgentRbac
 from stoker.controller.owned.shared_volume import SharedVolumeClaims
 from stoker.controller.ref_resolution.resolver import RefQuestion, RefResolver
 from stoker.controller.rollout.step import RolloutStep
 from stoker.controller.spec.effective_ref import (
     EffectiveRef,
-    asked_by,
-    asked_in,
+    clear_request_annotations,
     effective_ref,
-    without_request,
+    request_trigger,
+    request_values,
 )
 from stoker.controller.spec.load import LoadedSpec, SpecLoader
 from stoker.controller.spec.references import ReferenceValidator, fleet_findings
@@ -62,7 +67,7 @@ from stoker.domain.intent.source import GitAuthKind
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Conflict
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.leader.fencing import LeadershipLost
 from stoker.kube.runtime.steps import ReconcileStep
 from stoker.telemetry import tracing
@@ -71,7 +76,7 @@ T = TypeVar("T")
 
 POLLING = "polling"
 SPEC = "spec"
-LOOK_AGAIN = 5.0
+RECHECK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +117,18 @@ class ReconcilerSteps:
             ReconcileStep("finalizer", self._finalizer),
             ReconcileStep("understand", self._understand),
             ReconcileStep("discover", self._discover),
-            ReconcileStep("validate", _tolerant(self._validate)),
+            ReconcileStep("validate", _continue_on_error(self._validate)),
             ReconcileStep("choose", self._choose),
             ReconcileStep("resolve", self._resolve),
-            ReconcileStep("mint", _tolerant(self._mint)),
-            ReconcileStep("store", _tolerant(self._store)),
+            ReconcileStep("mint", _continue_on_error(self._mint)),
+            ReconcileStep("store", _continue_on_error(self._store)),
             ReconcileStep("release", self._release),
             ReconcileStep("prepare", self._prepare),
-            ReconcileStep("grant", _tolerant(self._grant)),
+            ReconcileStep("grant", _continue_on_error(self._grant)),
             ReconcileStep("accept", self._accept),
             ReconcileStep("publish", self._publish),
-            ReconcileStep("empty", _tolerant(self._empty)),
-            ReconcileStep("tidy", _tolerant(self._tidy)),
+            ReconcileStep("empty", _continue_on_error(self._empty)),
+            ReconcileStep("tidy", _continue_on_error(self._tidy)),
             ReconcileStep("own up", self._own_up),
         )
 
@@ -140,18 +145,18 @@ class ReconcilerSteps:
 
     async def _discover(self, context: ReconcileContext) -> ReconcileContext:
         observed, key = self._parts.observed, context.key
-        fleet = fleet_of(observed.pods_of(key), entries(observed.maps, key))
+        fleet = fleet_of(observed.pods_of(key), reports_by_gateway(observed.maps, key))
         published = self._parts.publisher.published(key)
         shards = shards_for(
             [one.key for one in fleet.gateways], published.status_shards if published is not None else {}
         )
-        outdated = self._parts.outdated(known(context.understood), fleet)
+        outdated = self._parts.outdated(require_value(context.understood), fleet)
         return dataclasses.replace(
             context, fleet=fleet, published=published, shards=shards, outdated=outdated
         )
 
     async def _validate(self, context: ReconcileContext) -> ReconcileContext:
-        validator, understood = self._parts.validator, known(context.understood)
+        validator, understood = self._parts.validator, require_value(context.understood)
         missing = await validator.missing_keys(context.key, understood.secrets)
         findings: list[StokerError] = list(missing.values())
         class_missing = await validator.storage_class(understood.intent)
@@ -161,18 +166,18 @@ class ReconcilerSteps:
         return dataclasses.replace(context, missing=tuple(missing), findings=(*context.findings, *findings))
 
     async def _choose(self, context: ReconcileContext) -> ReconcileContext:
-        intent = known(context.understood).intent
+        intent = require_value(context.understood).intent
         effective = effective_ref(intent.source.ref, intent.requests.ref, context.status.requested_ref)
         kept = await self._without_request(context) if effective.expired else context.kept
         return dataclasses.replace(context, effective=effective, kept=kept)
 
     async def _without_request(self, context: ReconcileContext) -> CachedResource:
         metadata = {
-            "annotations": without_request(context.group),
+            "annotations": clear_request_annotations(context.group),
             "resourceVersion": context.kept.header.metadata.resource_version,
         }
         name = context.key.object
-        resource = rest(SYNCED_KINDS[context.key.kind])
+        resource = rest_resource(SYNCED_KINDS[context.key.kind])
         patch = self._parts.client.patch(
             resource, {"metadata": metadata}, name.name, name.namespace, into=msgspec.Raw
         )
@@ -183,29 +188,33 @@ class ReconcilerSteps:
         if context.paused_by:
             self._parts.resolver.rest(context.key)
             return context
-        understood, effective = known(context.understood), known(context.effective)
+        understood, effective = require_value(context.understood), require_value(context.effective)
         source = understood.intent.source._replace(ref=effective.ref)
         question = RefQuestion(
             source,
-            asked_in(context.kept.header.metadata.annotations, context.group),
+            request_values(context.kept.header.metadata.annotations, context.group),
             self._parts.validator.secret_versions(context.key, understood),
         )
         polled = understood.intent.polling.enabled
-        answer = await self._parts.resolver.look(context.key, question, _interval(understood), follows=polled)
+        answer = await self._parts.resolver.look(
+            context.key, question, _polling_interval(understood), follows=polled
+        )
         found = dataclasses.replace(context, answer=answer)
         if answer is None:
             message = f"ref {effective.ref} is being looked up"
-            return _with(found, Wait(message, after=LOOK_AGAIN, reason=Reason.REF_RESOLVING))
-        return found if answer.error is None else _with(found, answer.error)
+            return _with_finding(found, Wait(message, after=RECHECK_SECONDS, reason=Reason.REF_RESOLVING))
+        return found if answer.error is None else _with_finding(found, answer.error)
 
     async def _mint(self, context: ReconcileContext) -> ReconcileContext:
         token = context.answer.token if context.answer is not None else None
-        await self._parts.minter.mint(context.key, context.kept, known(context.understood).intent, token)
+        await self._parts.minter.mint(
+            context.key, context.kept, require_value(context.understood).intent, token
+        )
         return context
 
     async def _store(self, context: ReconcileContext) -> ReconcileContext:
         again = await self._parts.storekeeper.provide(
-            context.key, context.kept, known(context.understood).intent
+            context.key, context.kept, require_value(context.understood).intent
         )
         return dataclasses.replace(context, again_in=again)
 
@@ -216,16 +225,16 @@ class ReconcilerSteps:
         self._parts.waiting.put(context.key, waits)
         times = [each for each in (made.again_in, context.again_in) if each is not None]
         found = dataclasses.replace(context, what=what, release=made, again_in=min(times, default=None))
-        return found if made.trouble is None else _with(found, made.trouble)
+        return found if made.trouble is None else _with_finding(found, made.trouble)
 
     def _what(self, context: ReconcileContext) -> CommitDelivery:
-        effective = known(context.effective)
-        return delivery(
+        effective = require_value(context.effective)
+        return decide_delivery(
             context.answer.commit if context.answer is not None else None,
             effective.ref,
-            known(context.understood).intent.source.url,
+            require_value(context.understood).intent.source.url,
             context.published,
-            trigger=_trigger(context, effective),
+            trigger=_sync_trigger(context, effective),
             now=rfc3339(self._parts.clock.now()),
             traceparent=tracing.traceparent(),
         )
@@ -237,7 +246,7 @@ class ReconcilerSteps:
 
     async def _grant(self, context: ReconcileContext) -> ReconcileContext:
         await self._parts.granter.grant(
-            context.key, context.kept, context.fleet, context.highest_shard, changes=is_on(context)
+            context.key, context.kept, context.fleet, context.highest_shard, changes=is_bidirectional(context)
         )
         return context
 
@@ -245,16 +254,16 @@ class ReconcilerSteps:
         return dataclasses.replace(context, accepted=self._parts.way_back.accept(context))
 
     async def _publish(self, context: ReconcileContext) -> ReconcileContext:
-        metadata = instructions(
-            known(context.understood),
+        metadata = build_metadata(
+            require_value(context.understood),
             context.fleet,
-            known(context.what),
+            require_value(context.what),
             context.release,
             context.shards,
             paused=bool(context.paused_by),
             installation=self._parts.installation,
         )
-        metadata = dataclasses.replace(metadata, changes=known(context.accepted).answers)
+        metadata = dataclasses.replace(metadata, changes=require_value(context.accepted).answers)
         with tracing.step("metadata.publish") as told:
             told.say(written=await self._parts.publisher.publish(context.key, context.kept, metadata))
         return context
@@ -274,7 +283,7 @@ class ReconcilerSteps:
         return context
 
 
-def _tolerant(
+def _continue_on_error(
     step: Callable[[ReconcileContext], Awaitable[ReconcileContext]],
 ) -> Callable[[ReconcileContext], Awaitable[ReconcileContext]]:
     """What fails here is found, and the steps that follow are taken all the same."""
@@ -285,16 +294,16 @@ def _tolerant(
         except (Conflict, LeadershipLost):
             raise
         except (Stalled, Retry) as error:
-            return _with(context, error)
+            return _with_finding(context, error)
 
     return run
 
 
-def _with(context: ReconcileContext, finding: StokerError) -> ReconcileContext:
+def _with_finding(context: ReconcileContext, finding: StokerError) -> ReconcileContext:
     return dataclasses.replace(context, findings=(*context.findings, finding))
 
 
-def _interval(understood: LoadedSpec) -> float | None:
+def _polling_interval(understood: LoadedSpec) -> float | None:
     polling, auth = understood.intent.polling, understood.intent.source.auth
     interval = polling.interval if polling.enabled else None
     if auth.kind is GitAuthKind.GITHUB_APP:
@@ -302,11 +311,11 @@ def _interval(understood: LoadedSpec) -> float | None:
     return interval
 
 
-def _trigger(context: ReconcileContext, effective: EffectiveRef) -> str:
+def _sync_trigger(context: ReconcileContext, effective: EffectiveRef) -> str:
     """Why this commit, and why now: a request that is new, a spec that is new, or a look at the clock."""
     asked = context.answer is not None and context.answer.asked_for
     if asked or effective.recorded not in (None, context.status.requested_ref):
-        return asked_by(context.kept.header.metadata.annotations, context.group)
+        return request_trigger(context.kept.header.metadata.annotations, context.group)
     published = context.published
     if published is None or published.ref != effective.ref or published.commit is None:
         return SPEC

@@ -16,10 +16,10 @@ from stoker.api.to_intent.annotation_requests import NUDGED_AT, REQUESTED_AT, TR
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.protocol import AgentMetadata
 from stoker.domain.reasons import ConditionType
-from stoker.domain.traces import traceparent_in
-from stoker.kube.runtime.conditions import find
+from stoker.domain.traces import valid_traceparent
+from stoker.kube.runtime.conditions import find_condition
 
-FRESH = timedelta(minutes=10)
+MAX_TRACE_AGE = timedelta(minutes=10)
 
 
 class TraceTracker:
@@ -38,13 +38,13 @@ class TraceTracker:
         now: datetime,
     ) -> str:
         """The traceparent that the next pass goes on from; empty: none."""
-        asked = _fresh(annotations, group, now)
+        asked = _recent_traceparent(annotations, group, now)
         if asked and self._done.get(key) != asked:
             return asked
         return published.traceparent if published is not None and not is_ready(before) else ""
 
     def ended(self, key: ResourceKey, annotations: Mapping[str, str], group: str, *, ready: bool) -> None:
-        asked = traceparent_in(annotations.get(f"{group}/{TRACEPARENT}"))
+        asked = valid_traceparent(annotations.get(f"{group}/{TRACEPARENT}"))
         if ready and asked:
             self._done[key] = asked
 
@@ -53,20 +53,20 @@ class TraceTracker:
 
 
 def is_ready(status: SyncStatus) -> bool:
-    ready = find(status.conditions or (), ConditionType.READY)
+    ready = find_condition(status.conditions or (), ConditionType.READY)
     return ready is not None and ready.status == "True"
 
 
-def _fresh(annotations: Mapping[str, str], group: str, now: datetime) -> str:
-    asked = traceparent_in(annotations.get(f"{group}/{TRACEPARENT}"))
+def _recent_traceparent(annotations: Mapping[str, str], group: str, now: datetime) -> str:
+    asked = valid_traceparent(annotations.get(f"{group}/{TRACEPARENT}"))
     if not asked:
         return ""
-    times = [_moment(annotations.get(f"{group}/{name}", "")) for name in (REQUESTED_AT, NUDGED_AT)]
+    times = [_parse_time(annotations.get(f"{group}/{name}", "")) for name in (REQUESTED_AT, NUDGED_AT)]
     newest = max((each for each in times if each is not None), default=None)
-    return asked if newest is not None and now - newest <= FRESH else ""
+    return asked if newest is not None and now - newest <= MAX_TRACE_AGE else ""
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -15,7 +15,7 @@ from stoker.controller.bidirectional.step import BidirectionalSteps
 from stoker.controller.bidirectional.worker import BidirectionalWorker
 from stoker.controller.cache.handlers import SecretReferences, WaitingResources
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import ResourceKey, ref_to
+from stoker.controller.cache.objects import ResourceKey, object_ref
 from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.controller.finalizer.finalizer import Finalizer
 from stoker.controller.health_checks_and_notices import BackgroundTasks
@@ -25,7 +25,7 @@ from stoker.controller.owned.github_token import GitHubTokenWriter
 from stoker.controller.owned.metadata import InstallationOptions
 from stoker.controller.owned.rbac import AgentRbac
 from stoker.controller.owned.shared_volume import SharedVolumeClaims, VolumeFetcher
-from stoker.controller.owned.stale_sidecars import SidecarDigest, outdated_in
+from stoker.controller.owned.stale_sidecars import SidecarDigest, outdated_sidecar_finder
 from stoker.controller.profile_reconciler import ProfileReconciler
 from stoker.controller.reconciler import SyncReconciler
 from stoker.controller.ref_resolution.resolver import RefResolver
@@ -126,7 +126,7 @@ def build_work(term: LeaderTerm) -> TermWork:
     queue: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
     profiles: WorkQueue[ObjectKey] = WorkQueue(clock=clock)
     events = EventRecorder(client, component="stoker-controller", instance=term.identity, clock=clock)
-    audit = _audit(term) if term.audit_events else None
+    audit = _audit_recorder(term) if term.audit_events else None
     resolver = RefResolver(
         term.git,
         _access_reader(term),
@@ -137,7 +137,7 @@ def build_work(term: LeaderTerm) -> TermWork:
     )
     postbox = ChangeSetInbox(observed, client, OwnedObjectWriter(client))
     acceptor = _acceptor(term, postbox, queue)
-    parts = _parts_of_a_pass(term, resolver, events, queue, postbox, acceptor)
+    parts = _reconciler_parts(term, resolver, events, queue, postbox, acceptor)
     alerter = Alerter(
         AlertSender(client, term.pagerduty_url),
         events,
@@ -184,7 +184,7 @@ def build_work(term: LeaderTerm) -> TermWork:
     )
 
 
-def _parts_of_a_pass(
+def _reconciler_parts(
     term: LeaderTerm,
     resolver: RefResolver,
     events: EventRecorder,
@@ -226,7 +226,7 @@ def _parts_of_a_pass(
         ),
         installation=term.installation,
         watched_secrets=(term.metadata_key.name,) if term.metadata_key is not None else (),
-        outdated=outdated_in(term.sidecar),
+        outdated=outdated_sidecar_finder(term.sidecar),
         releaser=RolloutStep(
             observed,
             publisher,
@@ -235,26 +235,26 @@ def _parts_of_a_pass(
                 StageHealthChecker(clock, _secret_reader(term)).check, queue.add
             ),
             BackgroundTasks[ApprovalNotice, bool](
-                ApprovalNotifier(clock, _voice(term, events)).tell, queue.add
+                ApprovalNotifier(clock, _event_sender(term, events)).tell, queue.add
             ),
         ),
     )
 
 
-def _audit(term: LeaderTerm) -> EventRecorder:
+def _audit_recorder(term: LeaderTerm) -> EventRecorder:
     """With a book of its own: a fleet's records must not take the room of the warnings about it."""
     return EventRecorder(
         term.client, component="stoker-audit", instance=term.identity, limits=AUDIT, clock=term.clock
     )
 
 
-def _voice(term: LeaderTerm, events: EventRecorder) -> CalloutReporter:
+def _event_sender(term: LeaderTerm, events: EventRecorder) -> CalloutReporter:
     """Says something about a resource for as long as it is there."""
 
     def say(key: ResourceKey, warning: bool, reason: Reason, message: str) -> None:
         kept = term.observed.find(key)
         if kept is not None:
-            (events.warning if warning else events.normal)(ref_to(key, kept), reason, message)
+            (events.warning if warning else events.normal)(object_ref(key, kept), reason, message)
 
     return say
 

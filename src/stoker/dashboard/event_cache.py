@@ -18,8 +18,8 @@ from stoker.domain.clock import Clock
 MOST_KEPT = 32
 """Pictures, and changes; who sees as nobody else does costs what they cost alone."""
 
-_YOU = b'"you":'
-_NOBODY = _YOU + as_json(VisitorView())
+_VISITOR_FIELD = b'"you":'
+_ANONYMOUS_FIELD = _VISITOR_FIELD + as_json(VisitorView())
 """Where a picture names its visitor; nothing from outside stands before it."""
 
 EventT = TypeVar("EventT")
@@ -33,7 +33,7 @@ class ViewEvent(NamedTuple):
     after: bytes
 
     def event(self, user: str) -> bytes:
-        return b"".join((self.before, _YOU, as_json(VisitorView(name=user)), self.after))
+        return b"".join((self.before, _VISITOR_FIELD, as_json(VisitorView(name=user)), self.after))
 
 
 class ChangesEvent(NamedTuple):
@@ -57,7 +57,7 @@ class EventBroadcast:
         now = self._clock.monotonic()
         found = self._pictures.find(0, sight, now - lasts)
         if found is None:
-            found = _pictured(self._scene.picture(sight))
+            found = _view_message(self._scene.picture(sight))
             self._pictures.keep(0, sight, now, found)
         return found
 
@@ -69,7 +69,7 @@ class EventBroadcast:
             changes = self._scene.changes(seen, sight)
             if changes is None:
                 return None
-            found = _changed(changes)
+            found = _changes_message(changes)
             self._changes.keep(seen, sight, now, found)
         return found
 
@@ -89,23 +89,24 @@ class _RecentEvents(Generic[EventT]):
         self._kept.appendleft((seen, sight, now, made))
 
 
-def event(name: str, data: bytes) -> bytes:
+def server_sent_event(name: str, data: bytes) -> bytes:
     """JSON as msgspec writes it holds no line end, so it is one line of the stream."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 
 
-def _pictured(picture: DashboardView) -> ViewEvent:
-    before, _, after = event("picture", as_json(picture)).partition(_NOBODY)
+def _view_message(picture: DashboardView) -> ViewEvent:
+    before, _, after = server_sent_event("picture", as_json(picture)).partition(_ANONYMOUS_FIELD)
     return ViewEvent(picture.version, before, after)
 
 
-def _changed(changes: ChangesView) -> ChangesEvent:
+def _changes_message(changes: ChangesView) -> ChangesEvent:
     return ChangesEvent(
-        changes.version, event("change", as_json(changes)) if _says_something(changes) else b""
+        changes.version,
+        server_sent_event("change", as_json(changes)) if _has_visible_changes(changes) else b"",
     )
 
 
-def _says_something(changes: ChangesView) -> bool:
+def _has_visible_changes(changes: ChangesView) -> bool:
     """What a visitor may not see makes no event; the page has the version all the same with the next one."""
     lists = (changes.resources, changes.gone, changes.destinations, changes.gone_destinations)
     return any(lists) or changes.stop is not None

@@ -15,19 +15,19 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.telemetry.logs import get_logger
 
-AGAIN_SECONDS = 30.0
+RETRY_SECONDS = 30.0
 
 log = get_logger(__name__)
 
 
-async def kept_open(serve: Callable[[], Awaitable[object]], clock: Clock) -> NoReturn:
+async def serve_with_retries(serve: Callable[[], Awaitable[object]], clock: Clock) -> NoReturn:
     """Serve until cancelled; `serve` opens the page anew and runs for as long as it is open."""
     while True:
         try:
             await serve()
-            log.warning("dashboard.off", why="it ended by itself", again_in=AGAIN_SECONDS)
+            log.warning("dashboard.off", why="it ended by itself", again_in=RETRY_SECONDS)
         except (StokerError, OSError) as error:
-            log.warning("dashboard.off", why=str(error), again_in=AGAIN_SECONDS)
+            log.warning("dashboard.off", why=str(error), again_in=RETRY_SECONDS)
         except Exception:
-            log.exception("dashboard.broke", again_in=AGAIN_SECONDS)
-        await clock.sleep(AGAIN_SECONDS)
+            log.exception("dashboard.broke", again_in=RETRY_SECONDS)
+        await clock.sleep(RETRY_SECONDS)

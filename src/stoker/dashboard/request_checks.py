@@ -32,7 +32,7 @@ HEADERS: Mapping[str, str] = {
 NO_STORE: Mapping[str, str] = {**HEADERS, "Cache-Control": "no-store"}
 
 _PORTS = {"http": ":80", "https": ":443"}
-_LONGEST_PORT = 5
+_MAX_PORT_DIGITS = 5
 _LOCAL = frozenset({"localhost"})
 
 
@@ -40,7 +40,7 @@ def check_host(host: str, names: Collection[str] | None) -> None:
     """Addresses, localhost and the names that were given; None: whatever leads here is fine."""
     if names is None:
         return
-    name = name_of(host)
+    name = host_name(host)
     if name in _LOCAL or name in names or name.endswith(".localhost") or _is_address(name):
         return
     raise ActionRefused(421, "this dashboard is not known by that name; --dashboard-host NAME makes it so")
@@ -86,13 +86,13 @@ def check_query(path: str, query: str) -> None:
         raise ActionRefused(400, "nothing is said behind a question mark here, least of all a token")
 
 
-def bearer(headers: Mapping[str, str]) -> str:
+def bearer_token(headers: Mapping[str, str]) -> str:
     """The token that a proxy in front, or a script, brings; empty where there is none."""
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def name_of(host: str) -> str:
+def host_name(host: str) -> str:
     """The name of a Host header, without port and brackets."""
     text = host.strip().lower()
     if text.startswith("["):
@@ -106,7 +106,9 @@ def cookie_name(host: str, *, secure: bool) -> str:
     The port is the one that the browser knows: through a tunnel or a proxy ours is another.
     """
     port = host.strip().rpartition("]")[2].rpartition(":")[2] if ":" in host else ""
-    name = f"stoker-{port}" if port.isascii() and port.isdigit() and len(port) <= _LONGEST_PORT else "stoker"
+    name = (
+        f"stoker-{port}" if port.isascii() and port.isdigit() and len(port) <= _MAX_PORT_DIGITS else "stoker"
+    )
     return f"__Host-{name}" if secure else name
 
 

@@ -9,20 +9,20 @@ from aiohttp import web
 
 from stoker.dashboard.interfaces import ActionRefused
 from stoker.dashboard.request_checks import HEADERS, NO_STORE
-from stoker.dashboard.static_files import StaticFile, is_same
+from stoker.dashboard.static_files import StaticFile, etag_matches
 from stoker.dashboard.view_models import FailureView, as_json
 from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError, Wait
 
 
-def answered(value: msgspec.Struct, status: int = 200) -> web.Response:
+def json_response(value: msgspec.Struct, status: int = 200) -> web.Response:
     return web.Response(
         status=status, body=as_json(value), headers={**NO_STORE, "Content-Type": "application/json"}
     )
 
 
-def refused(error: ActionRefused, allowed: str = "GET, HEAD") -> web.Response:
+def refused_response(error: ActionRefused, allowed: str = "GET, HEAD") -> web.Response:
     """Who was refused may not send more over the same connection: a body may still be on its way."""
-    response = answered(FailureView(error=error.sentence, reason=error.reason), error.status)
+    response = json_response(FailureView(error=error.sentence, reason=error.reason), error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if error.status == 405:
@@ -33,22 +33,22 @@ def refused(error: ActionRefused, allowed: str = "GET, HEAD") -> web.Response:
     return response
 
 
-def failed(error: Exception) -> web.Response:
+def error_response(error: Exception) -> web.Response:
     """What went wrong on our side; of a mistake of ours nothing is told."""
     if not isinstance(error, StokerError):
-        return refused(ActionRefused(500, "the dashboard failed; its log says more"))
-    return refused(ActionRefused(status_of(error), error.message, error.reason))
+        return refused_response(ActionRefused(500, "the dashboard failed; its log says more"))
+    return refused_response(ActionRefused(http_status(error), error.message, error.reason))
 
 
-def status_of(error: StokerError) -> int:
+def http_status(error: StokerError) -> int:
     """Whose turn it is: the visitor's (409), or that of something that cannot be reached (502)."""
     if isinstance(error, Retry | Wait | Misconfigured):
         return 502
     return 409 if isinstance(error, Stalled) else 502
 
 
-def static(file: StaticFile, if_none_match: str) -> web.Response:
+def static_response(file: StaticFile, if_none_match: str) -> web.Response:
     headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": file.etag}
-    if is_same(file.etag, if_none_match):
+    if etag_matches(file.etag, if_none_match):
         return web.Response(status=304, headers=headers)
     return web.Response(body=file.content, headers={**headers, "Content-Type": file.kind})

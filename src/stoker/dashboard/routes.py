@@ -22,7 +22,7 @@ from stoker.dashboard.interfaces import (
     Visitor,
 )
 from stoker.dashboard.metrics import ActionResult, DashboardMetrics, SignInResult
-from stoker.dashboard.responses import answered
+from stoker.dashboard.responses import json_response
 from stoker.dashboard.sessions import DashboardSession, DashboardSessions
 from stoker.dashboard.sse import EventStreams
 from stoker.dashboard.view_models import (
@@ -36,13 +36,13 @@ from stoker.dashboard.view_models import (
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
-from stoker.http_server.rate_limit import FailureRateLimiter, RateLimitLane, networks, source_of
+from stoker.http_server.rate_limit import FailureRateLimiter, RateLimitLane, caller_address, parse_networks
 from stoker.http_server.request_signatures import read_capped
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 
 MAX_TOKEN = 16 << 10
-LONGEST_NAME = 300
+MAX_NAME_LENGTH = 300
 BODY_SECONDS = 5.0
 FAILED_LOGINS = 20
 FAILED_LOGINS_OVERALL = 200
@@ -82,7 +82,7 @@ class DashboardRoutes:
         self._streams = streams
         self._clock = clock
         self._meter = meter
-        self._trusted = networks(trusted_proxies)
+        self._trusted = parse_networks(trusted_proxies)
         self._secure = secure
         self._logins = FailureRateLimiter(FAILED_LOGINS, FAILED_LOGINS_OVERALL, clock)
         self._orders = FailureRateLimiter(ORDERS, ORDERS_OVERALL, clock)
@@ -113,11 +113,11 @@ class DashboardRoutes:
         return ", ".join(method for method, known in self._routes if known == path) or "GET, HEAD"
 
     async def _session(self, request: web.BaseRequest) -> web.StreamResponse:
-        session, token = self._found(request), request_checks.bearer(request.headers)
+        session, token = self._found(request), request_checks.bearer_token(request.headers)
         if session is not None and (not token or Secret(token) == session.visitor.token):
-            return answered(self._now(session))
+            return json_response(self._now(session))
         if not token:
-            return answered(SessionView(mode=self._scene.mode, version=__version__))
+            return json_response(SessionView(mode=self._scene.mode, version=__version__))
         return await self._begun(request, token)
 
     async def _sign_in(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -125,18 +125,18 @@ class DashboardRoutes:
         return await self._begun(request, body.token.strip())
 
     async def _begun(self, request: web.BaseRequest, token: str) -> web.Response:
-        source = source_of(request.remote, request.headers.get("X-Forwarded-For", ""), self._trusted)
+        source = caller_address(request.remote, request.headers.get("X-Forwarded-For", ""), self._trusted)
         visitor = await self._believed(source, token)
         before = self._found(request)
         if before is not None and before.visitor.name == visitor.name:
             self._sessions.renew(before, visitor)  # their other pages go on with the newer token
-            return answered(self._now(before))
+            return json_response(self._now(before))
         if before is not None:
             self._sessions.end(before)  # nobody's old id becomes the id of somebody else
         secret, session = self._sessions.begin(visitor)
         self._meter.login(SignInResult.ACCEPTED)
         log.info("dashboard.login", user=visitor.name, source=source)
-        response = answered(self._now(session))
+        response = json_response(self._now(session))
         secure = self._is_secure(request)
         response.set_cookie(
             self._cookie(request), secret, httponly=True, samesite="Strict", secure=secure, path="/"
@@ -169,7 +169,7 @@ class DashboardRoutes:
         session = self._known(request)
         request_checks.check_csrf(request.headers, session.csrf)
         self._sessions.end(session)
-        response = answered(SessionView(mode=self._scene.mode, version=__version__))
+        response = json_response(SessionView(mode=self._scene.mode, version=__version__))
         secure = self._is_secure(request)
         response.del_cookie(self._cookie(request), path="/", secure=secure, httponly=True, samesite="Strict")
         return response
@@ -177,7 +177,7 @@ class DashboardRoutes:
     async def _picture(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._known(request)
         picture = self._scene.picture(await self._sessions.sight(session))
-        return answered(msgspec.structs.replace(picture, you=VisitorView(name=session.visitor.name)))
+        return json_response(msgspec.structs.replace(picture, you=VisitorView(name=session.visitor.name)))
 
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
         return await self._streams.serve(request, self._known(request))
@@ -192,13 +192,13 @@ class DashboardRoutes:
         )
         if past is None:
             raise ActionRefused(404, "there is no such gateway, or none that you may see")
-        return answered(past)
+        return json_response(past)
 
     async def _act(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._known(request)
         request_checks.check_csrf(request.headers, session.csrf)
         order = await self._body(request, ActionBody, MAX_ORDER)
-        _check(order)
+        _check_order(order)
         who = session.visitor
         wait = self._orders.admit(who.name, RateLimitLane.WITH_PROOF)
         if wait > 0:
@@ -229,7 +229,7 @@ class DashboardRoutes:
             raise
         self._meter.order(order.action, ActionResult.DONE)
         log.info("dashboard.action", **keys, message=message)
-        return answered(ActionDoneView(message=message))
+        return json_response(ActionDoneView(message=message))
 
     def _now(self, session: DashboardSession) -> SessionView:
         return SessionView(
@@ -271,17 +271,17 @@ class DashboardRoutes:
         try:
             return msgspec.json.decode(body, type=shape)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            _unreadable(error)
+            _refuse_body(error)
 
 
-def _unreadable(error: Exception) -> NoReturn:
+def _refuse_body(error: Exception) -> NoReturn:
     why = str(error) if isinstance(error, msgspec.ValidationError) else "it is not JSON"
-    raise ActionRefused(400, f"the body cannot be read: {why[:LONGEST_NAME]}") from None
+    raise ActionRefused(400, f"the body cannot be read: {why[:MAX_NAME_LENGTH]}") from None
 
 
-def _check(order: ActionBody) -> None:
+def _check_order(order: ActionBody) -> None:
     """Names and digests are short and hold nothing that a log or a header could trip over."""
     for name in order.__struct_fields__:
         value = getattr(order, name)
-        if isinstance(value, str) and not (len(value) <= LONGEST_NAME and _PRINTABLE.fullmatch(value)):
+        if isinstance(value, str) and not (len(value) <= MAX_NAME_LENGTH and _PRINTABLE.fullmatch(value)):
             raise ActionRefused(400, f"{name} is too long, or not a name")

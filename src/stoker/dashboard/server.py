@@ -22,14 +22,14 @@ from aiohttp import web
 from stoker.dashboard import request_checks
 from stoker.dashboard.interfaces import ActionRefused, DashboardActions, DashboardAuth, ViewSource
 from stoker.dashboard.metrics import DashboardMetrics
-from stoker.dashboard.responses import failed, refused, static
+from stoker.dashboard.responses import error_response, refused_response, static_response
 from stoker.dashboard.routes import DashboardRoutes
 from stoker.dashboard.sessions import DashboardSessions
 from stoker.dashboard.sse import EventStreams
 from stoker.dashboard.static_files import StaticFiles
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.http_server.connections import StrictHttpServer, listen
+from stoker.http_server.connections import StrictHttpServer, start_listening
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import parse_address
 
@@ -94,7 +94,7 @@ class DashboardServer:
         self._files = self._files if self._files is not None else StaticFiles()
         # A stream whose page is gone ends at once; an order is shielded from that.
         server = StrictHttpServer(self._answer, handler_cancellation=True)
-        self._runner = await listen(
+        self._runner = await start_listening(
             server, self._address, "the dashboard", tls=self._tls, shutdown_seconds=SHUTDOWN_SECONDS
         )
         self.port = self._runner.addresses[0][1]
@@ -113,17 +113,17 @@ class DashboardServer:
         try:
             return await self._judged(request)
         except ActionRefused as error:
-            return refused(error, self._answers.allowed(request.path))
+            return refused_response(error, self._answers.allowed(request.path))
         except ConnectionError:
             raise
         except StokerError as error:
             log.warning(
                 "dashboard.unanswered", path=request.path[:200], reason=error.reason, error=error.message
             )
-            return failed(error)
+            return error_response(error)
         except Exception as error:
             log.exception("dashboard.failed", path=request.path[:200])
-            return failed(error)
+            return error_response(error)
 
     async def _judged(self, request: web.BaseRequest) -> web.StreamResponse:
         request_checks.check_host(request.headers.get("Host", ""), self._settings.names)
@@ -140,4 +140,4 @@ class DashboardServer:
             raise ActionRefused(404, "there is nothing of that name")
         if request.method not in ("GET", "HEAD"):
             raise ActionRefused(405, "only GET is answered")
-        return static(file, request.headers.get("If-None-Match", ""))
+        return static_response(file, request.headers.get("If-None-Match", ""))

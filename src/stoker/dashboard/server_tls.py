@@ -14,7 +14,7 @@ from stoker.http_server.tls.files import CertificateFiles
 
 
 @asynccontextmanager
-async def secured(cert_dir: Path | None, clock: Clock) -> AsyncIterator[ssl.SSLContext | None]:
+async def server_tls_context(cert_dir: Path | None, clock: Clock) -> AsyncIterator[ssl.SSLContext | None]:
     """`tls.crt` and `tls.key` of the folder; None, and plain HTTP, where no folder is given."""
     if cert_dir is None:
         yield None

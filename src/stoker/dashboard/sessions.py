@@ -19,14 +19,14 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.telemetry.logs import get_logger
 
-MOST = 1_000
-MOST_EACH = 50
+MAX_SESSIONS = 1_000
+MAX_SESSIONS_PER_USER = 50
 IDLE_SECONDS = 3600.0
-LONGEST_SECONDS = 7 * 24 * 3600.0
-SIGHT_SECONDS = 2.5
+MAX_SESSION_SECONDS = 7 * 24 * 3600.0
+PERMISSION_RECHECK_SECONDS = 2.5
 """How often the gate is asked how far somebody sees; what that costs is for the gate to say."""
-ASK_AGAIN = 5.0
-SIGHT_LASTS = 300.0
+RETRY_SECONDS = 5.0
+PERMISSION_TTL_SECONDS = 300.0
 """What was known of a visitor's rights holds for so long where nobody can be asked."""
 _BYTES = 32
 
@@ -55,7 +55,12 @@ class DashboardSessions:
     """All that are open."""
 
     def __init__(
-        self, gate: DashboardAuth, clock: Clock, *, most: int = MOST, most_each: int = MOST_EACH
+        self,
+        gate: DashboardAuth,
+        clock: Clock,
+        *,
+        most: int = MAX_SESSIONS,
+        most_each: int = MAX_SESSIONS_PER_USER,
     ) -> None:
         self._gate = gate
         self._clock = clock
@@ -77,7 +82,7 @@ class DashboardSessions:
             self._end(next(iter(self._open)))
         now = self._clock.monotonic()
         secret = secrets.token_urlsafe(_BYTES)
-        session = DashboardSession(_digest(secret), visitor, secrets.token_urlsafe(_BYTES), now, now)
+        session = DashboardSession(_secret_digest(secret), visitor, secrets.token_urlsafe(_BYTES), now, now)
         self._open[session.key] = session
         return secret, session
 
@@ -87,7 +92,7 @@ class DashboardSessions:
 
     def find(self, secret: str) -> DashboardSession | None:
         """The session of a cookie; being found counts as being used."""
-        key = _digest(secret)
+        key = _secret_digest(secret)
         session = self._open.get(key)
         if session is None:
             return None
@@ -117,16 +122,16 @@ class DashboardSessions:
                     session.sight = await self._gate.sight(visitor)
                     session.sight_at = now
                     if session.visitor is visitor:
-                        session.ask_after = now + SIGHT_SECONDS
+                        session.ask_after = now + PERMISSION_RECHECK_SECONDS
                 except ActionRefused as refused:
                     if refused.status == 401 and session.visitor is visitor:  # else it was renewed meanwhile
                         self.end(session)
                     raise
                 except StokerError as error:
-                    if session.sight is None or now - session.sight_at >= SIGHT_LASTS:
+                    if session.sight is None or now - session.sight_at >= PERMISSION_TTL_SECONDS:
                         session.sight = None
                         raise
-                    session.ask_after = now + ASK_AGAIN
+                    session.ask_after = now + RETRY_SECONDS
                     log.warning("dashboard.rights_unknown", reason=error.reason, error=error.message)
             return session.sight
 
@@ -150,11 +155,11 @@ class DashboardSessions:
 
     def _is_over(self, session: DashboardSession) -> bool:
         now = self._clock.monotonic()
-        return now - session.used >= IDLE_SECONDS or now - session.began >= LONGEST_SECONDS
+        return now - session.used >= IDLE_SECONDS or now - session.began >= MAX_SESSION_SECONDS
 
     def _end(self, key: bytes) -> None:
         self._open.pop(key).ended.set()
 
 
-def _digest(secret: str) -> bytes:
+def _secret_digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()

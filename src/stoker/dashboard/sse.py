@@ -17,19 +17,19 @@ import asyncio
 
 from aiohttp import web
 
-from stoker.dashboard.event_cache import EventBroadcast, event
+from stoker.dashboard.event_cache import EventBroadcast, server_sent_event
 from stoker.dashboard.interfaces import ActionRefused, ViewSource, VisibleScope
 from stoker.dashboard.request_checks import NO_STORE
-from stoker.dashboard.sessions import SIGHT_SECONDS, DashboardSession, DashboardSessions
+from stoker.dashboard.sessions import PERMISSION_RECHECK_SECONDS, DashboardSession, DashboardSessions
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 
-MOST_STREAMS = 256
-MOST_EACH = 4
+MAX_STREAMS = 256
+MAX_STREAMS_PER_USER = 4
 """Of one session; a browser has six connections to a server, and an order needs one of them."""
-ALIVE_SECONDS = 15.0
+KEEPALIVE_SECONDS = 15.0
 CALM_SECONDS = 0.1
 """Between two events of one stream, so that a storm of changes becomes ten pictures a second."""
 CALM_EACH = 0.004
@@ -45,7 +45,7 @@ class EventStreams:
     """All streams of one server."""
 
     def __init__(
-        self, scene: ViewSource, sessions: DashboardSessions, clock: Clock, *, most: int = MOST_STREAMS
+        self, scene: ViewSource, sessions: DashboardSessions, clock: Clock, *, most: int = MAX_STREAMS
     ) -> None:
         self.scene = scene
         self.sessions = sessions
@@ -64,7 +64,7 @@ class EventStreams:
         return max(CALM_SECONDS, CALM_EACH * self.open)
 
     async def serve(self, request: web.BaseRequest, session: DashboardSession) -> web.StreamResponse:
-        if self.open >= self._most or session.streams >= MOST_EACH:
+        if self.open >= self._most or session.streams >= MAX_STREAMS_PER_USER:
             raise ActionRefused(429, "too many pages are open; close one of them")
         self.open += 1  # before anything is waited for, or many at once would walk past the bounds
         session.streams += 1
@@ -110,15 +110,15 @@ class _EventStream:
                 return
             now = await self._looked_again()
             if now is None:
-                await self._write(event("bye", b"{}"))
+                await self._write(server_sent_event("bye", b"{}"))
                 return
             if now != sight:
                 sight = now
                 await self._send_picture(sight)
             elif grew:
                 await self._send_changes(sight)
-            if self._silence() >= ALIVE_SECONDS:
-                await self._write(event("alive", b"{}"))
+            if self._silence() >= KEEPALIVE_SECONDS:
+                await self._write(server_sent_event("alive", b"{}"))
             await self._rest(self._all.calm)
 
     async def _looked_again(self) -> VisibleScope | None:
@@ -141,7 +141,7 @@ class _EventStream:
             for one in (scene.changed(self._seen), self._session.ended.wait(), self._all.closing.wait())
         ]
         try:
-            moment = min(SIGHT_SECONDS, max(0.0, ALIVE_SECONDS - self._silence()))
+            moment = min(PERMISSION_RECHECK_SECONDS, max(0.0, KEEPALIVE_SECONDS - self._silence()))
             async with deadline(self._all.clock, moment):
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:

@@ -25,7 +25,7 @@ _TYPES = {
     "json": "application/json",
     "woff2": "font/woff2",
 }
-_DEEPEST = 4
+_MAX_DEPTH = 4
 
 
 class StaticFile(NamedTuple):
@@ -39,7 +39,9 @@ class StaticFiles:
 
     def __init__(self, root: Traversable | None = None) -> None:
         found = root if root is not None else resources.files("stoker.dashboard") / "static"
-        self._files = {f"{PREFIX}{name}": _read(file) for name, file in _walk(found, "", _DEEPEST)}
+        self._files = {
+            f"{PREFIX}{name}": _read_static_file(file) for name, file in _walk_files(found, "", _MAX_DEPTH)
+        }
         page = self._files.get(PREFIX + INDEX)
         if page is None:
             raise Misconfigured("this installation has no page for the dashboard; install it again")
@@ -52,24 +54,24 @@ class StaticFiles:
         return tuple(sorted(self._files))
 
 
-def is_same(etag: str, if_none_match: str) -> bool:
+def etag_matches(etag: str, if_none_match: str) -> bool:
     """Whether the browser has this one already."""
     return any(one.strip().removeprefix("W/") == etag for one in if_none_match[:4096].split(","))
 
 
-def _walk(place: Traversable, prefix: str, depth: int) -> list[tuple[str, Traversable]]:
+def _walk_files(place: Traversable, prefix: str, depth: int) -> list[tuple[str, Traversable]]:
     if depth == 0 or not place.is_dir():
         return []
     found: list[tuple[str, Traversable]] = []
     for one in place.iterdir():
         if one.is_dir():
-            found += _walk(one, f"{prefix}{one.name}/", depth - 1)
+            found += _walk_files(one, f"{prefix}{one.name}/", depth - 1)
         elif one.name.rpartition(".")[2] in _TYPES:
             found.append((f"{prefix}{one.name}", one))
     return found
 
 
-def _read(file: Traversable) -> StaticFile:
+def _read_static_file(file: Traversable) -> StaticFile:
     content = file.read_bytes()
     digest = hashlib.sha256(content).hexdigest()[:32]
     return StaticFile(content, _TYPES[file.name.rpartition(".")[2]], f'"{digest}"')

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-MOST_GONE = 1_000
+MAX_REMOVED_KEYS = 1_000
 
 LoggedT = TypeVar("LoggedT")
 
@@ -30,7 +30,7 @@ class ChangedIds(NamedTuple):
 class ChangeLog(Generic[LoggedT]):
     """Values by id, in the order of their last change."""
 
-    def __init__(self, most_gone: int = MOST_GONE) -> None:
+    def __init__(self, most_gone: int = MAX_REMOVED_KEYS) -> None:
         self._values: dict[str, LoggedT] = {}
         self._numbers: OrderedDict[str, int] = OrderedDict()
         self._gone: OrderedDict[str, int] = OrderedDict()
@@ -82,7 +82,7 @@ class ChangeLog(Generic[LoggedT]):
         """None: too long ago, or never."""
         if seen < self._forgotten or seen > self.version or seen < 1:
             return None
-        return ChangedIds(_after(self._numbers, seen), _after(self._gone, seen))
+        return ChangedIds(_keys_changed_after(self._numbers, seen), _keys_changed_after(self._gone, seen))
 
     async def changed(self, seen: int) -> int:
         """Wait until the version is greater than `seen`."""
@@ -96,7 +96,7 @@ class ChangeLog(Generic[LoggedT]):
         woken.set()
 
 
-def _after(numbers: OrderedDict[str, int], seen: int) -> tuple[str, ...]:
+def _keys_changed_after(numbers: OrderedDict[str, int], seen: int) -> tuple[str, ...]:
     """From the newest back: the cost is that of what changed, not of all there is."""
     found: list[str] = []
     for key in reversed(numbers):

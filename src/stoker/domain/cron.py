@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 
-LONGEST = 128
-_YEARS = 41
+MAX_EXPRESSION_LENGTH = 128
+_SEARCH_YEARS = 41
 """A 29 February that must also be a Sunday comes within that many years, also around 2100."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -64,10 +64,12 @@ class CronSchedule:
     def read(cls, text: str) -> CronSchedule:
         """An expression; raises with a sentence for what is none, and for a day that never comes."""
         fields = text.split()
-        if len(fields) != len(_KINDS) or len(text) > LONGEST:
-            raise InvalidValue(f"{text[:LONGEST]!r} is not a cron expression of five fields, as 0 2 * * 6")
+        if len(fields) != len(_KINDS) or len(text) > MAX_EXPRESSION_LENGTH:
+            raise InvalidValue(
+                f"{text[:MAX_EXPRESSION_LENGTH]!r} is not a cron expression of five fields, as 0 2 * * 6"
+            )
         minutes, hours, days, months, week = (
-            _values(kind, field) for kind, field in zip(_KINDS, fields, strict=True)
+            _field_values(kind, field) for kind, field in zip(_KINDS, fields, strict=True)
         )
         read = cls(
             minutes=tuple(sorted(minutes)),
@@ -91,7 +93,7 @@ class CronSchedule:
 
     def onward(self, begin: datetime) -> Iterator[datetime]:
         """The times from `begin` on, ascending; a wall clock, so without a time zone."""
-        day, last = begin.date(), begin.year + _YEARS
+        day, last = begin.date(), begin.year + _SEARCH_YEARS
         while day.year <= last:
             if day.month not in self.months:
                 day = (day.replace(day=1) + timedelta(days=31)).replace(day=1)
@@ -102,7 +104,7 @@ class CronSchedule:
 
     def backward(self, begin: datetime) -> Iterator[datetime]:
         """The times up to `begin`, descending."""
-        day, last = begin.date(), begin.year - _YEARS
+        day, last = begin.date(), begin.year - _SEARCH_YEARS
         while day.year >= last:
             if day.month not in self.months:
                 day = day.replace(day=1) - timedelta(days=1)
@@ -115,20 +117,20 @@ class CronSchedule:
         return (datetime.combine(day, time(hour, minute)) for hour in self.hours for minute in self.minutes)
 
 
-def _values(kind: _CronField, field: str) -> set[int]:
-    return {value for part in field.split(",") for value in _part(kind, part)}
+def _field_values(kind: _CronField, field: str) -> set[int]:
+    return {value for part in field.split(",") for value in _parse_part(kind, part)}
 
 
-def _part(kind: _CronField, part: str) -> range:
+def _parse_part(kind: _CronField, part: str) -> range:
     base, slash, step = part.partition("/")
-    every = _number(kind, step, 1, kind.most) if slash else 1
+    every = _parse_number(kind, step, 1, kind.most) if slash else 1
     if base == "*":
         return range(kind.least, kind.most + 1, every)
     first, dash, last = base.partition("-")
-    begin = _value(kind, first)
+    begin = _parse_value(kind, first)
     if not dash:
         return range(begin, (kind.most if slash else begin) + 1, every)
-    end = _value(kind, last)
+    end = _parse_value(kind, last)
     if kind is _WEEK and end == 0:  # to Sunday, which ends a week as well as it begins one
         end = 7
     if end < begin:
@@ -136,13 +138,13 @@ def _part(kind: _CronField, part: str) -> range:
     return range(begin, end + 1, every)
 
 
-def _value(kind: _CronField, text: str) -> int:
+def _parse_value(kind: _CronField, text: str) -> int:
     if text.lower() in kind.names:
         return kind.names.index(text.lower()) + kind.least
-    return _number(kind, text, kind.least, kind.most)
+    return _parse_number(kind, text, kind.least, kind.most)
 
 
-def _number(kind: _CronField, text: str, least: int, most: int) -> int:
+def _parse_number(kind: _CronField, text: str, least: int, most: int) -> int:
     if text.isascii() and text.isdecimal() and len(text) <= 4 and least <= int(text) <= most:
         return int(text)
     names = f" or a name such as {kind.names[1]}" if kind.names else ""

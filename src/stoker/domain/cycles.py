@@ -13,7 +13,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import Reason
 
 
-def cycle_from(start: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def find_cycle(start: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """The first circle that is reached from `start`, its first name repeated at the end; empty if none is.
 
     Depth first, with the names on the current way kept apart from those that
@@ -40,7 +40,7 @@ def cycle_from(start: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[str,
 
 def refuse_cycle(start: str, waits_for: Mapping[str, Sequence[str]], *, what: str) -> None:
     """Stall with the whole circle in the sentence, so that nobody has to search for it."""
-    cycle = cycle_from(start, waits_for)
+    cycle = find_cycle(start, waits_for)
     if cycle:
         raise InvalidValue(
             f"{what} {start!r} can never begin: {' waits for '.join(cycle)}", reason=Reason.DEPENDENCY_CYCLE

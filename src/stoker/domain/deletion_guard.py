@@ -70,7 +70,7 @@ class DeletionDecision(NamedTuple):
     """Whether an approval was given that names another plan."""
 
 
-def decide(
+def decide_deletions(
     deletions: Sequence[DeletionCandidate],
     managed: int,
     limits: DeletionLimits,
@@ -99,9 +99,9 @@ def decide(
     if not hold:
         return DeletionDecision(delete=rest, keep=keep, stale=bool(approved))
     if unmapped:
-        reason = f"the mapping that gave {_named(unmapped)} was removed or has another destination"
+        reason = f"the mapping that gave {_name_deletions(unmapped)} was removed or has another destination"
     else:
-        reason = f"{_named(rest)} would be deleted, {limit}"
+        reason = f"{_name_deletions(rest)} would be deleted, {limit}"
     stale = f"; the approval given names another plan, {approved}" if approved else ""
     held = set(hold)
     return DeletionDecision(
@@ -113,11 +113,11 @@ def decide(
     )
 
 
-def digest_of(paths: Iterable[str]) -> str:
+def deletions_digest(paths: Iterable[str]) -> str:
     """The digest of a plan that consists of deletions alone."""
     return hashlib.sha256("".join(f"delete {path}\n" for path in sorted(paths)).encode()).hexdigest()
 
 
-def _named(deletions: Sequence[DeletionCandidate]) -> str:
+def _name_deletions(deletions: Sequence[DeletionCandidate]) -> str:
     first = deletions[0].path
     return first if len(deletions) == 1 else f"{len(deletions)} files (first: {first})"

@@ -77,30 +77,30 @@ class EgressPolicy:
         """`allowed` are CIDRs, addresses and host names; `cluster` are CIDRs."""
         networks, hosts = [], set()
         for entry in allowed:
-            network = _network(entry)
+            network = _parse_entry(entry)
             if network is not None:
                 networks.append(network)
             else:
-                hosts.add(_host(entry))
+                hosts.add(_entry_host(entry))
         return cls(
             tuple(networks),
             frozenset(hosts),
-            tuple(_cidr(entry) for entry in cluster),
-            _plain((environ or {}).get("KUBERNETES_SERVICE_HOST", "")),
+            tuple(_parse_cidr(entry) for entry in cluster),
+            _normalize_host((environ or {}).get("KUBERNETES_SERVICE_HOST", "")),
             namespace,
         )
 
     def allows_host(self, host: str) -> bool:
         """Whether the installation lists this name, so that its addresses are not looked at."""
-        name = _plain(host)
+        name = _normalize_host(host)
         parents = (f"*{name[at:]}" for at, char in enumerate(name) if char == ".")
         # With an escape it is not the name that was listed: `a%2f.example.com` may be read as the host `a`.
         return "%" not in host and (name in self.hosts or any(parent in self.hosts for parent in parents))
 
     def refuses_name(self, host: str, services_of: str = "") -> str | None:
         """Why a name is not resolved or connected to; names of Services of `services_of` may be."""
-        name = _plain(host)
-        literal = address_of(name)
+        name = _normalize_host(host)
+        literal = parse_address(name)
         if literal is not None:
             return self.refuses_address(literal)
         if self.allows_host(host):
@@ -121,8 +121,8 @@ class EgressPolicy:
         """Why an address is not connected to. `in_cluster`: its name may lead into the cluster's ranges."""
         if self._allows(address):
             return None
-        for form in (address, *embedded(address)):
-            why = _refused_everywhere(form) or self._refused_here(form, in_cluster)
+        for form in (address, *embedded_ipv4(address)):
+            why = _always_refused_reason(form) or self._refused_here(form, in_cluster)
             if why is not None:
                 return why
         return None
@@ -131,7 +131,7 @@ class EgressPolicy:
         return any(address in network for network in self.networks)
 
     def _refused_here(self, address: IpAddress, in_cluster: bool) -> str | None:
-        if address_of(self.api_server) == address:
+        if parse_address(self.api_server) == address:
             return "leads to the API server"
         if not in_cluster and any(address in network for network in self.cluster):
             return "leads to an address of the cluster's own ranges"
@@ -141,7 +141,7 @@ class EgressPolicy:
 _LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
-def address_of(host: str) -> IpAddress | None:
+def parse_address(host: str) -> IpAddress | None:
     """The address that a host is, also in the forms that resolvers and proxies take: 2130706433, 0x7f.1."""
     text = host.strip("[]").partition("%")[0]
     try:
@@ -156,17 +156,19 @@ def address_of(host: str) -> IpAddress | None:
 
 def is_service(name: str) -> bool:
     """Whether a cluster's DNS would answer for this name with a Service or a pod."""
-    name = _plain(name)
+    name = _normalize_host(name)
     return bool(_SERVICE.search(name)) or name == _CLUSTER or name.endswith(f".{_CLUSTER}")
 
 
 def is_service_of(name: str, namespace: str) -> bool:
     """Whether it is the name of a Service, or of a pod behind one, of that namespace."""
     # No other form: `a.svc.example.dev` is a public name, and a namespace may be called `dev`.
-    return bool(namespace) and _plain(name).removesuffix(f".{_CLUSTER}").endswith(f".{namespace}.svc")
+    return bool(namespace) and _normalize_host(name).removesuffix(f".{_CLUSTER}").endswith(
+        f".{namespace}.svc"
+    )
 
 
-def embedded(address: IpAddress) -> Iterator[IpAddress]:
+def embedded_ipv4(address: IpAddress) -> Iterator[IpAddress]:
     """The IPv4 addresses that an IPv6 address carries: a router or the kernel goes there in its place."""
     if isinstance(address, ipaddress.IPv4Address):
         return
@@ -192,7 +194,7 @@ def embedded(address: IpAddress) -> Iterator[IpAddress]:
         yield last
 
 
-def _refused_everywhere(address: IpAddress) -> str | None:
+def _always_refused_reason(address: IpAddress) -> str | None:
     if address.is_unspecified or (isinstance(address, ipaddress.IPv4Address) and address in _THIS_NETWORK):
         return "leads to an unspecified address"
     if address.is_loopback:
@@ -208,22 +210,22 @@ def _refused_everywhere(address: IpAddress) -> str | None:
     return None
 
 
-def _network(entry: str) -> IpNetwork | None:
+def _parse_entry(entry: str) -> IpNetwork | None:
     try:
         return ipaddress.ip_network(entry.strip().strip("[]"), strict=False)
     except ValueError:
         return None
 
 
-def _cidr(entry: str) -> IpNetwork:
-    network = _network(entry)
+def _parse_cidr(entry: str) -> IpNetwork:
+    network = _parse_entry(entry)
     if network is None:
         raise Misconfigured(f"--egress-cluster-range {entry[:80]!r} is no network such as 10.96.0.0/12")
     return network
 
 
-def _host(entry: str) -> str:
-    host = _plain(entry.strip())
+def _entry_host(entry: str) -> str:
+    host = _normalize_host(entry.strip())
     if not _HOST.fullmatch(host) or "/" in entry or re.fullmatch(r"[0-9.]+", host):
         raise Misconfigured(
             f"--egress-allow {entry[:80]!r} is neither a network (10.0.0.0/8), an address, "
@@ -232,7 +234,7 @@ def _host(entry: str) -> str:
     return host
 
 
-def _plain(host: str) -> str:
+def _normalize_host(host: str) -> str:
     """A name as a resolver or a proxy reads it: escapes and letters of other scripts become ASCII."""
     text = unquote(host)
     if not text.isascii():

@@ -69,7 +69,7 @@ class Retry(StokerError):
         self.after = after
 
 
-def let_go(error: BaseException) -> None:
+def clear_traceback(error: BaseException) -> None:
     """Part a foreign error, which nobody will see, from the frames that it came through.
 
     An HTTP client keeps the error in the stream that broke, and the traceback's frames keep the stream:

@@ -22,8 +22,8 @@ _WRITING = ("pack.write", "push", "tip.write")
 # The turns of a worker of the reverser: changes become commits, these are brought away, and count as written.
 _REVERSING = ("batch.take", "batch.deliver", "batch.settle")
 # Between the last guard and the first byte, and between the last byte and the report.
-_PASS = ("carry",)
-_DISK = (
+_SYNC_STEPS = ("carry",)
+_DISK_STEPS = (
     # Files on their way, where nobody looks.
     "staging.clear",
     "staging.mkdir",
@@ -53,39 +53,39 @@ _DISK = (
 _SNAPSHOT = ("snapshot.write", "snapshot.sync", "snapshot.rename", "snapshot.flush", "snapshot.unlink")
 
 # The copy before a change, the word that a change will be taken back, the way back, the word that it is done.
-_GOING_BACK = ("snapshot.take", "rollback.intend", "rollback.restore", "rollback.settle")
+_ROLLBACK_STEPS = ("snapshot.take", "rollback.intend", "rollback.restore", "rollback.settle")
 
 # What is noted of a gateway beside the ledger, and what the notes are about.
-_AROUND = ("startup.mark", "mark.write", "mark.rename", "mark.clear", "lock", "scan")
+_GATEWAY_STEPS = ("startup.mark", "mark.write", "mark.rename", "mark.clear", "lock", "scan")
 
 
-def _around(steps: tuple[str, ...]) -> tuple[str, ...]:
+def _before_and_after(steps: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{step}.{when}" for step in steps for when in ("before", "after"))
 
 
-DATA = _around(_DISK)
+DATA_FAILPOINTS = _before_and_after(_DISK_STEPS)
 """Those on the data volume."""
-CACHE = _around(_GIT)
+CACHE = _before_and_after(_GIT)
 """Those in the cache of mirrors."""
-IMPORTING = _around(_IMPORTING)
+IMPORTING = _before_and_after(_IMPORTING)
 """Those of whoever follows a registry or a bucket, in place of a fetch."""
-WRITING = _around(_WRITING)
+WRITING = _before_and_after(_WRITING)
 """Those of whoever writes to a branch."""
-REVERSING = _around(_REVERSING)
+REVERSING = _before_and_after(_REVERSING)
 """Those of the reverser, besides the ones of writing."""
-GATEWAY = _around(_AROUND)
+GATEWAY = _before_and_after(_GATEWAY_STEPS)
 """Those of whoever looks after a gateway."""
-SNAPSHOT = _around(_SNAPSHOT)
+SNAPSHOT = _before_and_after(_SNAPSHOT)
 """Those of whoever keeps snapshots in a folder."""
-GOING_BACK = _around(_GOING_BACK)
+ROLLBACK_FAILPOINTS = _before_and_after(_ROLLBACK_STEPS)
 """Those of whoever takes a change back."""
-ALL = (*CACHE, *_around(_PASS), *DATA)
+ALL_FAILPOINTS = (*CACHE, *_before_and_after(_SYNC_STEPS), *DATA_FAILPOINTS)
 """Every name that a sync of files comes to, for a test that goes through all of them."""
 
 _listener: Callable[[str], None] | None = None
 
 
-def reached(name: str) -> None:
+def reach_failpoint(name: str) -> None:
     """The process is at this place; whoever listens may not let it go on."""
     if _listener is not None:
         _listener(name)

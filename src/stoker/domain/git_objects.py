@@ -121,7 +121,7 @@ def blob_of(content: bytes, *, digits: int = 40) -> BlobId:
     return digest.blob()
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name from outside as one printable line; what a terminal would act on is escaped."""
     text = "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in name
@@ -132,12 +132,12 @@ def shown(name: str) -> str:
 _COMMANDS = str.maketrans({char: f"\\x{ord(char):02x}" for char in "[]#@!"})
 
 
-def inert(name: str) -> str:
+def inert_name(name: str) -> str:
     """A name from outside as it may stand in a commit message or a pull request.
 
     Forges and CI services act on what they read there: `[skip ci]`, `***NO_CI***`, `closes #1`, `@team`.
     """
-    return shown(name).translate(_COMMANDS).replace("***", r"\x2a\x2a\x2a")
+    return printable_name(name).translate(_COMMANDS).replace("***", r"\x2a\x2a\x2a")
 
 
 class PathNote(NamedTuple):

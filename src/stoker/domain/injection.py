@@ -27,7 +27,7 @@ LEGACY_CONTAINER = "sync-agent"
 INITIAL_SYNC_CONTAINER = "stoker-initial-sync"
 """Runs before the gateway where sidecars are ordinary containers."""
 
-AGENTS = frozenset({CONTAINER, LEGACY_CONTAINER})
+AGENT_CONTAINERS = frozenset({CONTAINER, LEGACY_CONTAINER})
 """The containers that are an agent, whoever put them there (C-079, C-081)."""
 
 VERSION = 1
@@ -48,23 +48,23 @@ BUCKET_KEYS = {
 """Which keys of a bucket's Secret an agent gets to see."""
 
 
-def minted_secret(door: SyncResourceKind, resource: str) -> str:
+def minted_secret_name(door: SyncResourceKind, resource: str) -> str:
     """The Secret that holds it; gateways never get to see the app's own key."""
     prefix = {SyncResourceKind.STOKER: "stoker", SyncResourceKind.IGNITION_SYNC: "ignition-sync"}[door]
     return f"{prefix}-git-token-{resource}"
 
 
-def shared_claim(resource: str) -> str:
+def shared_claim_name(resource: str) -> str:
     """The claim of the volume that holds one clone for all gateways of a resource (R-CTRL-14)."""
     return f"ignition-sync-repo-{resource}"
 
 
 _VARIABLE = re.compile(r"(OTEL|STOKER)_[A-Z0-9_]{1,60}")
-MOST_VARIABLES = 32
-LONGEST_VARIABLE = 16 << 10
+MAX_VARIABLES = 32
+MAX_VARIABLE_LENGTH = 16 << 10
 
 
-def environment_of(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def parse_environment(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """`NAME=VALUE` as a command line has them; only names that cannot change what an agent is."""
     found: dict[str, str] = {}
     for one in given:
@@ -75,11 +75,13 @@ def environment_of(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
             )
         if name.endswith("_HEADERS"):
             raise Misconfigured(f"agent variable {name} may hold a credential, which no pod may show")
-        if len(value.encode()) > LONGEST_VARIABLE or "\0" in value:
-            raise Misconfigured(f"the value of agent variable {name} has more than {LONGEST_VARIABLE} bytes")
+        if len(value.encode()) > MAX_VARIABLE_LENGTH or "\0" in value:
+            raise Misconfigured(
+                f"the value of agent variable {name} has more than {MAX_VARIABLE_LENGTH} bytes"
+            )
         found[name] = value
-    if len(found) > MOST_VARIABLES:
-        raise Misconfigured(f"agents get at most {MOST_VARIABLES} variables")
+    if len(found) > MAX_VARIABLES:
+        raise Misconfigured(f"agents get at most {MAX_VARIABLES} variables")
     return tuple(sorted(found.items()))
 
 
@@ -151,10 +153,12 @@ class SidecarTemplate:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def sidecar_for(intent: ResourceIntent, installation: AgentInstallation, chosen: str = "") -> SidecarTemplate:
+def build_sidecar(
+    intent: ResourceIntent, installation: AgentInstallation, chosen: str = ""
+) -> SidecarTemplate:
     """The agent of a resource; `chosen` is the image that the pod itself asks for, which wins over all."""
     agent, access = intent.agent, intent.policies.access
-    image = image_for(intent, installation, chosen)
+    image = container_image(intent, installation, chosen)
     signing = installation.metadata_key
     shared = installation.shared_volumes and intent.shared_volume is not None
     return SidecarTemplate(
@@ -166,17 +170,17 @@ def sidecar_for(intent: ResourceIntent, installation: AgentInstallation, chosen:
         startup_budget=agent.startup_budget,
         repo_size=installation.repo_size,
         # Who reads a mirror that is there needs no way into the repository.
-        git=None if shared else _login(intent.source.auth, intent.identity),
+        git=None if shared else _login_secret(intent.source.auth, intent.identity),
         api_key=None if access.api_key is None else SecretMount(access.api_key.name, (access.api_key.key,)),
-        secrets=_by_name((*(() if shared else _trust(intent)), *_others(intent))),
+        secrets=_mounts_by_secret((*(() if shared else _trust_keys(intent)), *_other_secret_keys(intent))),
         metadata_key=None if signing is None else SecretMount(signing.name, (signing.key,)),
-        shared_claim=shared_claim(intent.identity.name) if shared else "",
+        shared_claim=shared_claim_name(intent.identity.name) if shared else "",
         snapshot_claim=intent.policies.snapshots.claim_name if intent.policies.snapshots.enabled else "",
         environment=installation.environment,
     )
 
 
-def image_for(intent: ResourceIntent, installation: AgentInstallation, chosen: str = "") -> ImageRef:
+def container_image(intent: ResourceIntent, installation: AgentInstallation, chosen: str = "") -> ImageRef:
     """The image that a resource's containers of ours run, agent and fetcher alike; raises if it may not.
 
     The controller makes the fetcher's pod with rights of its own, so whoever can write a resource must not
@@ -206,34 +210,34 @@ class SourceSecrets:
     metadata_key: SecretMount | None
 
 
-def secrets_of(intent: ResourceIntent, installation: AgentInstallation) -> SourceSecrets:
+def source_secrets(intent: ResourceIntent, installation: AgentInstallation) -> SourceSecrets:
     """For whoever fetches in place of the agents."""
     signing = installation.metadata_key
     return SourceSecrets(
-        git=_login(intent.source.auth, intent.identity),
-        trust=_by_name(_trust(intent)),
+        git=_login_secret(intent.source.auth, intent.identity),
+        trust=_mounts_by_secret(_trust_keys(intent)),
         metadata_key=None if signing is None else SecretMount(signing.name, (signing.key,)),
     )
 
 
-def _login(auth: GitAuthPolicy, whose: ResourceIdentity) -> SecretMount | None:
+def _login_secret(auth: GitAuthPolicy, whose: ResourceIdentity) -> SecretMount | None:
     if auth.secret is None or auth.kind is GitAuthKind.NONE:
         return None
     if auth.kind is GitAuthKind.GITHUB_APP:
-        return SecretMount(minted_secret(whose.door, whose.name), (MINTED_KEY,))
+        return SecretMount(minted_secret_name(whose.door, whose.name), (MINTED_KEY,))
     if auth.kind is GitAuthKind.BASIC:
         return SecretMount(auth.secret.name, (auth.secret.key, "username"))
     return SecretMount(auth.secret.name, (auth.secret.key,))
 
 
-def _trust(intent: ResourceIntent) -> Iterator[SecretKey | None]:
+def _trust_keys(intent: ResourceIntent) -> Iterator[SecretKey | None]:
     """How the repository's server is known."""
     if intent.source.auth.kind is GitAuthKind.SSH:
         yield intent.source.auth.known_hosts
     yield intent.source.ca
 
 
-def _others(intent: ResourceIntent) -> Iterator[SecretKey | None]:
+def _other_secret_keys(intent: ResourceIntent) -> Iterator[SecretKey | None]:
     source = intent.source
     yield source.signatures.allowed_signers
     yield source.signatures.gpg_keys
@@ -248,7 +252,7 @@ def _bucket_keys(snapshots: SnapshotPolicy) -> Iterator[SecretKey]:
         yield from (SecretKey(name, key) for key in BUCKET_KEYS.get(snapshots.storage, ()))
 
 
-def _by_name(wanted: Iterable[SecretKey | None]) -> tuple[SecretMount, ...]:
+def _mounts_by_secret(wanted: Iterable[SecretKey | None]) -> tuple[SecretMount, ...]:
     keys: dict[str, set[str]] = {}
     for one in wanted:
         if one is not None:

@@ -15,9 +15,9 @@ NARROW_BYTES, WIDE_BYTES = 4, 9
 """Of each letter, with the copies that a decoder holds while a string grows. Wide: Python keeps a whole
 string as wide as its widest letter, so one beyond ASCII makes all others four bytes large."""
 
-_WIDE = re.compile(rb"\\u(?!00[0-7])")
+_WIDE_ESCAPE = re.compile(rb"\\u(?!00[0-7])")
 _MARKS = (b",", b"[", b"{")
-_PIECE = 64 << 10
+_CHUNK_BYTES = 64 << 10
 
 
 def decoded_size(text: bytes, enough: int) -> int:
@@ -26,25 +26,25 @@ def decoded_size(text: bytes, enough: int) -> int:
     Commas and brackets inside of strings are told apart only where it would be more than `enough`:
     a CSV file in a ConfigMap has many, and is one value.
     """
-    wide = not text.isascii() or (b"\\u" in text and _WIDE.search(text) is not None)
+    wide = not text.isascii() or (b"\\u" in text and _WIDE_ESCAPE.search(text) is not None)
     letters = len(text) * (WIDE_BYTES if wide else NARROW_BYTES)
-    size = letters + VALUE_BYTES * _values(text)
+    size = letters + VALUE_BYTES * _value_count(text)
     if size <= enough:
         return size
-    return letters + VALUE_BYTES * _values_outside_of_strings(text)
+    return letters + VALUE_BYTES * _value_count_outside_strings(text)
 
 
-def _values(text: bytes) -> int:
+def _value_count(text: bytes) -> int:
     """Each value but the first of all follows a comma or an opening bracket."""
     return 1 + sum(map(text.count, _MARKS))
 
 
-def _values_outside_of_strings(text: bytes) -> int:
+def _value_count_outside_strings(text: bytes) -> int:
     """Piece by piece: cutting the whole text at its quotes would take the memory that is to be saved."""
     bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     values, quoted = 1, 0
-    for at in range(0, len(bare), _PIECE):
-        parts = bare[at : at + _PIECE].split(b'"')
+    for at in range(0, len(bare), _CHUNK_BYTES):
+        parts = bare[at : at + _CHUNK_BYTES].split(b'"')
         values += sum(map(b"".join(parts[quoted::2]).count, _MARKS))
         quoted ^= (len(parts) - 1) & 1
     return values

@@ -23,22 +23,22 @@ from stoker.domain.cron import CronSchedule
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
 from stoker.domain.intent.policies import MaintenanceWindowPolicy
 
-FORESEEN = timedelta(days=8)
+MAX_LOOKAHEAD = timedelta(days=8)
 """How far ahead the end of an open window is looked for."""
 _AROUND = timedelta(days=3)
 # Samoa once left out a whole day; nobody left out more.
 _LARGEST_CHANGE = timedelta(hours=26)
-_NOTHING = timedelta()
+_NO_TIME = timedelta()
 
 
-def check(window: MaintenanceWindowPolicy) -> None:
+def check_window(window: MaintenanceWindowPolicy) -> None:
     """Raises, with a sentence, for a window that cannot be understood or never opens."""
-    _read(window)
+    _parse_window(window)
 
 
 def is_open(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> bool:
     """Whether something may be changed now."""
-    return not windows or any(_ends(window, now) > now for window in windows)
+    return not windows or any(_window_end(window, now) > now for window in windows)
 
 
 def next_edge(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> datetime | None:
@@ -46,18 +46,18 @@ def next_edge(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> date
     if not windows:
         return None
     if not is_open(windows, now):
-        return min((found for window in windows if (found := _read(window).after(now))), default=None)
+        return min((found for window in windows if (found := _parse_window(window).after(now))), default=None)
     end = now
-    while (further := max(_ends(window, end) for window in windows)) > end:
+    while (further := max(_window_end(window, end) for window in windows)) > end:
         end = further
-        if end - now > FORESEEN:
+        if end - now > MAX_LOOKAHEAD:
             return None
     return end
 
 
-def _ends(window: MaintenanceWindowPolicy, now: datetime) -> datetime:
+def _window_end(window: MaintenanceWindowPolicy, now: datetime) -> datetime:
     """When what opened last by now closes, or has closed."""
-    opened = _read(window).before(now)
+    opened = _parse_window(window).before(now)
     return opened + timedelta(seconds=window.duration) if opened is not None else now
 
 
@@ -108,7 +108,7 @@ class _WindowOpenings(NamedTuple):
     def _margin(self, wall: datetime) -> timedelta:
         """How far the order of wall clock times can be wrong: not at all, where no clock is changed."""
         around = {(wall + distance).replace(tzinfo=self.zone).utcoffset() for distance in (-_AROUND, _AROUND)}
-        return _NOTHING if len(around) == 1 else _LARGEST_CHANGE
+        return _NO_TIME if len(around) == 1 else _LARGEST_CHANGE
 
 
 def _wall_clock(now: datetime, zone: tzinfo) -> datetime:
@@ -116,9 +116,9 @@ def _wall_clock(now: datetime, zone: tzinfo) -> datetime:
 
 
 @lru_cache(maxsize=256)
-def _read(window: MaintenanceWindowPolicy) -> _WindowOpenings:
+def _parse_window(window: MaintenanceWindowPolicy) -> _WindowOpenings:
     try:
-        cron, zone = CronSchedule.read(window.cron), _zone(window.time_zone)
+        cron, zone = CronSchedule.read(window.cron), _time_zone(window.time_zone)
     except Stalled as error:
         raise type(error)(f"maintenanceWindows: {error.message}", reason=error.reason) from None
     if window.duration <= 0:
@@ -126,7 +126,7 @@ def _read(window: MaintenanceWindowPolicy) -> _WindowOpenings:
     return _WindowOpenings(cron, zone)
 
 
-def _zone(name: str) -> tzinfo:
+def _time_zone(name: str) -> tzinfo:
     if name in ("UTC", "Etc/UTC"):
         return UTC
     from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415 - few have windows

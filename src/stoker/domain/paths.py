@@ -34,9 +34,9 @@ class RelPath(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> RelPath:
-        why = _why_not(text)
+        why = _path_problem(text)
         if why:
-            raise InvalidValue(f"path {_shown(text)} {why}")
+            raise InvalidValue(f"path {_quote_path(text)} {why}")
         return super().__new__(cls, text)
 
     @classmethod
@@ -47,13 +47,15 @@ class RelPath(str):
     @classmethod
     def all_of(cls, texts: Sequence[str]) -> bool:
         """Whether every one of many texts is a canonical path, at a fraction of the cost of building them."""
-        return _obviously_fine(texts) or all(_why_not(text) is None for text in _not_obvious(texts))
+        return _are_plainly_canonical(texts) or all(
+            _path_problem(text) is None for text in _needs_full_check(texts)
+        )
 
     @classmethod
     def clean(cls, text: str) -> RelPath:
         """What a person wrote, brought into canonical form; `.` and `./` are the root."""
         if text.startswith("/"):
-            raise InvalidValue(f"path {_shown(text)} is absolute; write it relative to its root")
+            raise InvalidValue(f"path {_quote_path(text)} is absolute; write it relative to its root")
         return cls("/".join(part for part in text.split("/") if part not in ("", ".")))
 
     @property
@@ -97,14 +99,14 @@ def collision_keys(paths: Iterable[str]) -> list[str]:
     return collision_key(joined).split("\n") if joined else []
 
 
-def _not_obvious(texts: Sequence[str]) -> Sequence[str]:
+def _needs_full_check(texts: Sequence[str]) -> Sequence[str]:
     """Those that have to be looked at one by one."""
     odd = [text for text in texts if not text.isascii() or len(text) > MAX_PART_BYTES]
     plain = [text for text in texts if text.isascii() and len(text) <= MAX_PART_BYTES] if odd else ()
-    return odd if odd and _obviously_fine(plain) else texts
+    return odd if odd and _are_plainly_canonical(plain) else texts
 
 
-def _obviously_fine(texts: Sequence[str]) -> bool:
+def _are_plainly_canonical(texts: Sequence[str]) -> bool:
     """True only if all are canonical. The whole batch is one text, in which each part stands between slashes
     and a backslash, which no path may hold, between two paths."""
     if not texts:
@@ -119,7 +121,7 @@ def _obviously_fine(texts: Sequence[str]) -> bool:
     )
 
 
-def _why_not(text: str) -> str | None:
+def _path_problem(text: str) -> str | None:
     if not text:
         return None
     try:
@@ -137,23 +139,23 @@ def _why_not(text: str) -> str | None:
     parts = text.split("/")
     if len(parts) > MAX_DEPTH:
         return f"is deeper than {MAX_DEPTH} folders"
-    return next((why for why in map(_why_not_part, parts) if why), None)
+    return next((why for why in map(_part_problem, parts) if why), None)
 
 
-def _why_not_part(part: str) -> str | None:
+def _part_problem(part: str) -> str | None:
     if part in ("", ".", ".."):
         return f"holds the part {part!r}"
     if _DRIVE.match(part):
-        return f"has the name {_shown(part)}, which begins like a drive"
+        return f"has the name {_quote_path(part)}, which begins like a drive"
     if len(part.encode()) > MAX_PART_BYTES:
         return f"has a name longer than {MAX_PART_BYTES} bytes"
     if part[-1] in ". ":
-        return f"has the name {_shown(part)}, which ends in a dot or a space"
+        return f"has the name {_quote_path(part)}, which ends in a dot or a space"
     plain = (part if part.isascii() else re.sub(_IGNORABLE, "", part)).lower()
     if plain == ".git" or _GIT_SHORT_NAME.fullmatch(plain):
-        return f"has the name {_shown(part)}, which git keeps for itself"
+        return f"has the name {_quote_path(part)}, which git keeps for itself"
     return None
 
 
-def _shown(text: str) -> str:
+def _quote_path(text: str) -> str:
     return repr(text if len(text) <= 120 else text[:117] + "...")

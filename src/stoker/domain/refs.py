@@ -53,7 +53,7 @@ class GitRef(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> GitRef:
-        why = _why_not_ref(text)
+        why = _ref_problem(text)
         if why:
             raise InvalidValue(f"ref {text[:80]!r} {why}")
         return super().__new__(cls, text)
@@ -65,7 +65,7 @@ class RepoUrl(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> RepoUrl:
-        why = _why_not_url(text)
+        why = _url_problem(text)
         if why:
             shown = re.split(r"[?#]", without_userinfo(text))[0]  # a query may be a token
             raise InvalidValue(f"repository address {shown[:120]!r} {why}")
@@ -94,7 +94,7 @@ class SourceUrl(RepoUrl):
     def __new__(cls, text: str) -> SourceUrl:
         if text.partition("://")[0] not in _ARTIFACTS:
             return super().__new__(cls, text)  # type: ignore[return-value]  # it makes one of `cls`
-        why = _why_not_artifact(text)
+        why = _artifact_problem(text)
         if why:
             raise InvalidValue(
                 f"artifact address {re.split('[?#]', without_userinfo(text))[0][:120]!r} {why}"
@@ -107,7 +107,7 @@ def without_userinfo(text: str) -> str:
     return re.sub(_USERINFO, "", text)
 
 
-def _why_not_ref(text: str) -> str | None:
+def _ref_problem(text: str) -> str | None:
     if not text:
         return "is empty"
     if re.fullmatch(_DIGEST, text):
@@ -125,7 +125,7 @@ def _why_not_ref(text: str) -> str | None:
     return None
 
 
-def _why_not_url(text: str) -> str | None:
+def _url_problem(text: str) -> str | None:
     if not text:
         return "is empty"
     if len(text) > MAX_URL_LENGTH:
@@ -142,10 +142,10 @@ def _why_not_url(text: str) -> str | None:
         return why_not_host(match["host"]) or (
             "has a path that begins with '-'" if match["path"].startswith("-") else None
         )
-    return _why_not_absolute_url(text)
+    return _absolute_url_problem(text)
 
 
-def _why_not_absolute_url(text: str) -> str | None:
+def _absolute_url_problem(text: str) -> str | None:
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -166,7 +166,7 @@ def _why_not_absolute_url(text: str) -> str | None:
     return why_not_host(parts.hostname or "")
 
 
-def _why_not_artifact(text: str) -> str | None:
+def _artifact_problem(text: str) -> str | None:
     if len(text) > MAX_URL_LENGTH:
         return f"is longer than {MAX_URL_LENGTH} characters"
     if re.search(r"[\x00-\x20\x7f]", text) or not text.isprintable():
@@ -183,7 +183,7 @@ def _why_not_artifact(text: str) -> str | None:
     if parts.fragment or len(query) != len(pairs):
         return "has a fragment or says something twice"
     if parts.scheme == "s3":
-        return _why_not_bucket(parts.netloc, parts.path, query)
+        return _bucket_problem(parts.netloc, parts.path, query)
     if not re.fullmatch(_OCI_NAME, parts.path) or len(parts.path) > 255:
         return "must be oci://host/name with a name of lower-case letters, digits, '.', '_', '-' and '/'"
     if query not in ({}, {"plainHttp": "true"}, {"plainHttp": "false"}):
@@ -191,7 +191,7 @@ def _why_not_artifact(text: str) -> str | None:
     return "names port 0" if port == 0 else why_not_host(parts.hostname or "")
 
 
-def _why_not_bucket(bucket: str, prefix: str, query: dict[str, str]) -> str | None:
+def _bucket_problem(bucket: str, prefix: str, query: dict[str, str]) -> str | None:
     if not re.fullmatch(_BUCKET, bucket):
         return "must be s3://bucket/prefix with a bucket of 3 to 63 lower-case letters, digits, '.' and '-'"
     if any(part in (".", "..") for part in prefix.split("/")) or "//" in prefix or "\\" in prefix:
@@ -205,7 +205,7 @@ def _why_not_bucket(bucket: str, prefix: str, query: dict[str, str]) -> str | No
         return None
     if not endpoint.startswith(("http://", "https://")):
         return "names an endpoint that is neither http:// nor https://"
-    why = _why_not_absolute_url(endpoint)
+    why = _absolute_url_problem(endpoint)
     return None if why is None else f"names an endpoint that {why}"
 
 

@@ -1,6 +1,6 @@
 """Which addresses mean the same repository: what keeps two destinations out of one folder.
 
-`repository_of` drops what never tells two repositories apart: scheme, user, default port, final slash,
+`normalize_repository` drops what never tells two repositories apart: scheme, user, default port, final slash,
 `.git`, escapes. `may_be_same` is wider and is for refusals only: most servers fold the case of a path and
 offer it at several ports. Two host names of one server cannot be recognised here.
 """
@@ -17,7 +17,7 @@ _SCP = re.compile(r"(?:[^@/]+@)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<path>.*)")
 _PORT = re.compile(r":\d+(?=/)")
 
 
-def repository_of(url: str) -> str:
+def normalize_repository(url: str) -> str:
     """An address as host and path, in one spelling."""
     if "://" not in url and (scp := _SCP.fullmatch(url)):
         host, port, path = scp["host"].strip("[]").lower(), "", scp["path"]
@@ -31,7 +31,7 @@ def repository_of(url: str) -> str:
 
 
 def may_be_same(one: str, other: str) -> bool:
-    """Whether two results of `repository_of` can be one repository, whatever the case and the port."""
+    """Whether two results of `normalize_repository` can be one repository, whatever the case and the port."""
     return _PORT.sub("", one, count=1).casefold() == _PORT.sub("", other, count=1).casefold()
 
 

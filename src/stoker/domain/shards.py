@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from stoker.domain.errors import InvalidValue
 
-MOST: Final = 16
+MAX_SHARDS: Final = 16
 """Every shard holds a Lease and, for webhooks, all resources: more of them only cost more."""
 
 
@@ -29,8 +29,8 @@ class Shard:
     count: int = 1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.count <= MOST:
-            raise InvalidValue(f"shard {self}: there can be from 1 to {MOST} shards")
+        if not 1 <= self.count <= MAX_SHARDS:
+            raise InvalidValue(f"shard {self}: there can be from 1 to {MAX_SHARDS} shards")
         if not 0 <= self.index < self.count:
             last = f"{self.count - 1}/{self.count}"
             raise InvalidValue(
@@ -50,18 +50,18 @@ class Shard:
         return f"{self.index}/{self.count}"
 
     def has(self, namespace: str) -> bool:
-        return self.count == 1 or owner_of(namespace, self.count) == self.index
+        return self.count == 1 or shard_of_namespace(namespace, self.count) == self.index
 
 
-ALL: Final = Shard()
+SINGLE_SHARD: Final = Shard()
 """The only one."""
 
 
 @lru_cache(maxsize=16384)
-def owner_of(namespace: str, count: int) -> int:
+def shard_of_namespace(namespace: str, count: int) -> int:
     """The index of the shard that a namespace belongs to where there are so many."""
-    return max(range(count), key=lambda index: _drawn(namespace, index))
+    return max(range(count), key=lambda index: _shard_weight(namespace, index))
 
 
-def _drawn(namespace: str, index: int) -> bytes:
+def _shard_weight(namespace: str, index: int) -> bytes:
     return hashlib.sha256(f"{index}/{namespace}".encode()).digest()

@@ -15,27 +15,27 @@ from stoker.domain.secrets import HIDDEN
 _QUERY = re.compile(r"(?<=[?&])([^\s=&#'\"<>?]{1,100})=[^\s&#'\"<>]+")
 
 
-def redacted(text: str, secrets: Iterable[str] = ()) -> str:
+def redact_secrets(text: str, secrets: Iterable[str] = ()) -> str:
     """The text without these secrets and without the values in the queries of addresses."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return _QUERY.sub(rf"\1={HIDDEN}", text)
 
 
-def quoted(text: str, longest: int, secrets: Iterable[str] = ()) -> str:
+def quote_line(text: str, longest: int, secrets: Iterable[str] = ()) -> str:
     """One short line of a text, with its secrets hidden before it is cut."""
-    return one_line(redacted(text, secrets)[: 8 * longest], longest)
+    return one_line(redact_secrets(text, secrets)[: 8 * longest], longest)
 
 
-def flat(text: str) -> str:
+def flatten(text: str) -> str:
     """On one line, without anything that a terminal would act on."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-def cut(text: str, longest: int) -> str:
+def truncate(text: str, longest: int) -> str:
     """At most so many characters; a cut is shown."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def one_line(text: str, longest: int) -> str:
-    return cut(flat(text), longest)
+    return truncate(flatten(text), longest)

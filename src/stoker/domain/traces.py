@@ -13,6 +13,6 @@ HEADER = "traceparent"
 _FORM = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-def traceparent_in(text: str | None) -> str:
+def valid_traceparent(text: str | None) -> str:
     """The text if it is one, and nothing otherwise."""
     return text if text is not None and len(text) == 55 and _FORM.fullmatch(text) else ""

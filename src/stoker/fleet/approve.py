@@ -18,8 +18,8 @@ from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, A
 from stoker.domain.clock import Clock, SystemClock, parse_rfc3339, rfc3339_micro
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.guards import APPROVABLE
-from stoker.fleet.lookup import FoundResource, look, patch
+from stoker.engine.plan.guards import APPROVABLE_REASONS
+from stoker.fleet.lookup import FoundResource, find_resource, patch_resource
 from stoker.fleet.resource_name import ResourceName
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import ApiResource
@@ -64,7 +64,7 @@ class PendingPlans:
     @property
     def held(self) -> list[GatewayStatus]:
         """Gateways whose deletions wait for approval, apart from any request."""
-        return held_of(self.status)
+        return held_gateways(self.status)
 
     def as_json(self) -> dict[str, object]:
         """One object; the names are those of the status."""
@@ -80,26 +80,26 @@ class PendingPlans:
         }
 
 
-def held_of(status: SyncStatus) -> list[GatewayStatus]:
+def held_gateways(status: SyncStatus) -> list[GatewayStatus]:
     """Gateways whose plan the deletion guard holds."""
     return [
         one
         for one in status.discovered_gateways or ()
-        if one.pending_plan is not None and one.pending_plan.reason in APPROVABLE
+        if one.pending_plan is not None and one.pending_plan.reason in APPROVABLE_REASONS
     ]
 
 
-async def read(client: KubeClient, named: ResourceName) -> PendingPlans:
-    seen = await look(client, named)
+async def read_waiting_plans(client: KubeClient, named: ResourceName) -> PendingPlans:
+    seen = await find_resource(client, named)
     return PendingPlans(named, seen.kind, seen.status)
 
 
-async def approve(
+async def approve_plan(
     client: KubeClient, named: ResourceName, digest: str | None, clock: Clock | None = None
 ) -> str:
     """Agree in one's own name to what waits now; what was done, in words."""
-    seen = await look(client, named)
-    plan = _open_plan(named, seen, digest)
+    seen = await find_resource(client, named)
+    plan = _find_open_plan(named, seen, digest)
     review = await client.create(_REVIEWS, {}, into=_SelfSubjectReview)
     who = review.status.user_info.username
     now = (clock or SystemClock()).now()
@@ -113,7 +113,7 @@ async def approve(
         APPROVED_PLAN: plan.digest,
     }
     body = {"metadata": {"annotations": {f"{seen.group}/{name}": value for name, value in said.items()}}}
-    await patch(client, seen.kind, named, body)
+    await patch_resource(client, seen.kind, named, body)
     return f"{who} approved plan {plan.digest[:12]} of {plan.what}"
 
 
@@ -126,9 +126,9 @@ class _OpenPlan(NamedTuple):
     requested_at: str | None = None
 
 
-def _open_plan(named: ResourceName, seen: FoundResource, digest: str | None) -> _OpenPlan:
+def _find_open_plan(named: ResourceName, seen: FoundResource, digest: str | None) -> _OpenPlan:
     request, whose = seen.status.approval, f"{seen.kind} {named}"
-    held = {one.pending_plan.digest: one.name for one in held_of(seen.status) if one.pending_plan}
+    held = {one.pending_plan.digest: one.name for one in held_gateways(seen.status) if one.pending_plan}
     if request is not None and request.state == "Pending" and (digest is None or digest not in held):
         if digest is not None and digest != request.digest:
             raise Stalled(

@@ -15,11 +15,11 @@ from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.fleet.resource_name import ResourceName
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 
 DESTINATION = GitDestination.__name__
-_DESTINATIONS = rest(next(kind for kind in KINDS if kind.model is GitDestination))
+_DESTINATIONS = rest_resource(next(kind for kind in KINDS if kind.model is GitDestination))
 
 
 class _HeldDestination(msgspec.Struct, frozen=True):

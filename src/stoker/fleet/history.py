@@ -23,7 +23,7 @@ class HistoryRow(NamedTuple):
         return {"gateway": self.gateway, "sync": self.number, **msgspec.to_builtins(self.entry)}
 
 
-def pasts(standing: ResourceStatus, gateway: str | None) -> list[HistoryRow]:
+def sync_history(standing: ResourceStatus, gateway: str | None) -> list[HistoryRow]:
     """All syncs that are remembered, those of one gateway together, its newest first."""
     names = [one.name for one in standing.gateways]
     if gateway is not None and gateway not in names:
@@ -39,7 +39,7 @@ def pasts(standing: ResourceStatus, gateway: str | None) -> list[HistoryRow]:
     ]
 
 
-def chosen(found: Sequence[HistoryRow], number: int) -> HistoryRow:
+def choose_sync(found: Sequence[HistoryRow], number: int) -> HistoryRow:
     """The one that was asked for, of a gateway's syncs."""
     for one in found:
         if one.number == number:

@@ -13,11 +13,13 @@ from stoker.domain.errors import InvalidValue
 from stoker.fleet.resource_name import KINDS, ResourceName
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import ApiResource
 
-RESOURCES: dict[str, ApiResource] = {kind.name: rest(kind) for kind in REGISTERED if kind.model in MODELS}
+RESOURCES: dict[str, ApiResource] = {
+    kind.name: rest_resource(kind) for kind in REGISTERED if kind.model in MODELS
+}
 
 
 class FoundResource(NamedTuple):
@@ -51,7 +53,7 @@ class _FoundBody(msgspec.Struct, frozen=True):
     status: SyncStatus = msgspec.field(default_factory=SyncStatus)
 
 
-async def look(client: KubeClient, named: ResourceName) -> FoundResource:
+async def find_resource(client: KubeClient, named: ResourceName) -> FoundResource:
     """The resource with its status; where both kinds have the name, one has to be said."""
     found: list[FoundResource] = []
     missing: NotFound | None = None
@@ -72,6 +74,6 @@ async def look(client: KubeClient, named: ResourceName) -> FoundResource:
     return found[0]
 
 
-async def patch(client: KubeClient, kind: str, named: ResourceName, body: object) -> None:
+async def patch_resource(client: KubeClient, kind: str, named: ResourceName, body: object) -> None:
     """One merge patch, as `kubectl patch` would send it."""
     await client.patch(RESOURCES[kind], body, named.name, named.namespace, into=ObjectHeader)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from stoker.controller.cache.informers import PAUSE_MAP
-from stoker.controller.sharding.division import index_of
+from stoker.controller.sharding.division import shard_index
 from stoker.domain.clock import Clock, SystemClock, parse_rfc3339
-from stoker.fleet.lookup import look, patch
+from stoker.fleet.lookup import find_resource, patch_resource
 from stoker.fleet.resource_name import ResourceName
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden
@@ -19,23 +19,23 @@ from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS, LEASES
 from stoker.kube.leader.lease import Lease
 
-__all__ = ["PAUSE_MAP", "hold", "hold_everything", "is_heeded"]
+__all__ = ["PAUSE_MAP", "has_live_controller", "pause_installation", "pause_resource"]
 
 STALE_SECONDS = 60.0
 """A Lease that was not renewed for so long has no living holder, whatever the clocks say."""
 
 
-async def hold(client: KubeClient, named: ResourceName, *, paused: bool) -> str:
+async def pause_resource(client: KubeClient, named: ResourceName, *, paused: bool) -> str:
     """One resource; what was done, in words."""
-    kind = (await look(client, named)).kind
-    await patch(client, kind, named, {"spec": {"paused": paused}})
+    kind = (await find_resource(client, named)).kind
+    await patch_resource(client, kind, named, {"spec": {"paused": paused}})
     return f"{kind} {named} {'is held still' if paused else 'goes on'}"
 
 
-async def hold_everything(client: KubeClient, home: str, *, paused: bool, manager: str) -> str:
+async def pause_installation(client: KubeClient, home: str, *, paused: bool, manager: str) -> str:
     """The emergency stop of the operator in namespace `home`; what was done, in words.
 
-    In an emergency the writing comes first, and the question whether it `is_heeded` after it.
+    In an emergency the writing comes first, and the question whether it `has_live_controller` after it.
     """
     body = {
         "apiVersion": "v1",
@@ -48,7 +48,7 @@ async def hold_everything(client: KubeClient, home: str, *, paused: bool, manage
     return f"everything is held still {where}" if paused else f"everything goes on, {where}"
 
 
-async def is_heeded(client: KubeClient, home: str, clock: Clock | None = None) -> bool:
+async def has_live_controller(client: KubeClient, home: str, clock: Clock | None = None) -> bool:
     """Whether a controller lives there; to who may not see that, it does."""
     try:
         leases = await client.list(LEASES, home, into=Lease)
@@ -56,12 +56,14 @@ async def is_heeded(client: KubeClient, home: str, clock: Clock | None = None) -
         return True
     oldest = (clock or SystemClock()).now() - timedelta(seconds=STALE_SECONDS)
     return any(
-        index_of(one) is not None and one.spec.holder_identity and _renewed(one.spec.renew_time) >= oldest
+        shard_index(one) is not None
+        and one.spec.holder_identity
+        and _renewal_time(one.spec.renew_time) >= oldest
         for one in leases
     )
 
 
-def _renewed(text: str | None) -> datetime:
+def _renewal_time(text: str | None) -> datetime:
     """When a Lease was last renewed: who was killed or uninstalled is its holder for ever."""
     try:
         return parse_rfc3339(text or "")

@@ -10,17 +10,17 @@ from __future__ import annotations
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.fleet.lookup import FoundResource, look, patch
+from stoker.fleet.lookup import FoundResource, find_resource, patch_resource
 from stoker.fleet.resource_name import ResourceName
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Conflict
 from stoker.snapshots.ids import belongs_to, is_snapshot_id
 
-TRIES = 5
+MAX_ATTEMPTS = 5
 """Statuses are written all the time; each makes the object another one than was looked at."""
 
 
-async def ask(
+async def request_rollback(
     client: KubeClient,
     named: ResourceName,
     to: str | None,
@@ -38,16 +38,16 @@ async def ask(
         wanted["toSnapshot"] = to
     elif to is not None:
         wanted["toCommit"] = str(CommitId(to))
-    for left in reversed(range(TRIES)):
-        seen = await look(client, named)
+    for left in reversed(range(MAX_ATTEMPTS)):
+        seen = await find_resource(client, named)
         if to is not None and not replace:
-            _check_free(named, seen, to)
+            _check_no_request(named, seen, to)
         body = {
             "metadata": {"resourceVersion": seen.version},
             "spec": {"rollback": wanted if to else None},
         }
         try:
-            await patch(client, seen.kind, named, body)
+            await patch_resource(client, seen.kind, named, body)
         except Conflict:  # somebody wrote it meanwhile, perhaps this very field
             if not left:
                 raise
@@ -63,7 +63,7 @@ def _check_owner(gateway: str | None, snapshot: str) -> None:
         )
 
 
-def _check_free(named: ResourceName, seen: FoundResource, to: str) -> None:
+def _check_no_request(named: ResourceName, seen: FoundResource, to: str) -> None:
     if seen.taken_back_to and seen.taken_back_to != to:
         raise Stalled(
             f"{seen.kind} {named} is already taken back to {seen.taken_back_to}, and another way back would"

@@ -102,14 +102,14 @@ class ResourceStatus(NamedTuple):
             "ready": ready,
             "reason": reason,
             "message": message,
-            "gateways": [msgspec.to_builtins(_brief(one)) for one in self.gateways],
+            "gateways": [msgspec.to_builtins(_without_history(one)) for one in self.gateways],
         }
 
 
-async def read(client: KubeClient, scope: ResourceScope) -> list[ResourceStatus]:
+async def read_statuses(client: KubeClient, scope: ResourceScope) -> list[ResourceStatus]:
     """All that the scope means, by namespace and name; a kind that is not installed is passed over."""
     kinds = _kinds(scope)
-    answers = [await _of_kind(client, kind, scope) for kind in kinds]
+    answers = [await _read_kind(client, kind, scope) for kind in kinds]
     found = [one for answer in answers for one in answer or ()]
     if scope.name and not found:
         raise InvalidValue(f"{scope.namespace}/{scope.name} does not exist")
@@ -122,7 +122,7 @@ def _kinds(scope: ResourceScope) -> Sequence[str]:
     return (scope.kind,) if scope.kind is not None else KINDS
 
 
-async def _of_kind(client: KubeClient, kind: str, scope: ResourceScope) -> list[ResourceStatus] | None:
+async def _read_kind(client: KubeClient, kind: str, scope: ResourceScope) -> list[ResourceStatus] | None:
     """None where the kind, or the one object that is meant, is not there."""
     resource = RESOURCES[kind]
     try:
@@ -132,10 +132,10 @@ async def _of_kind(client: KubeClient, kind: str, scope: ResourceScope) -> list[
             bodies = await client.list(resource, scope.namespace, into=FleetResource)
     except NotFound:
         return None
-    return [standing_of(kind, one) for one in bodies]
+    return [resource_standing(kind, one) for one in bodies]
 
 
-def standing_of(kind: str, body: FleetResource) -> ResourceStatus:
+def resource_standing(kind: str, body: FleetResource) -> ResourceStatus:
     made = body.metadata.creation_timestamp
     created = parse_rfc3339(made) if made else None
     of, spec = body.metadata, body.spec
@@ -143,6 +143,6 @@ def standing_of(kind: str, body: FleetResource) -> ResourceStatus:
     return ResourceStatus(kind, of.namespace, of.name, created, ref, bool(spec.paused), body.status, spec)
 
 
-def _brief(one: GatewayStatus) -> GatewayStatus:
+def _without_history(one: GatewayStatus) -> GatewayStatus:
     """Without its history, which is what `stoker history` is for."""
     return msgspec.structs.replace(one, sync_history=None)

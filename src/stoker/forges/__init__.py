@@ -1,6 +1,6 @@
 """Pull requests on the forges that hold repositories: GitHub, GitLab, Gitea."""
 
-from stoker.forges.detect import kind_of
+from stoker.forges.detect import forge_kind
 from stoker.forges.errors import ForgeRefused, ForgeUnavailable
 from stoker.forges.factory import forge_for
 from stoker.forges.types import Forge, PullRequest, PullRequestDraft, PullRequestState
@@ -13,5 +13,5 @@ __all__ = [
     "PullRequestDraft",
     "PullRequestState",
     "forge_for",
-    "kind_of",
+    "forge_kind",
 ]

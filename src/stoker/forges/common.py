@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 
 from stoker.domain.errors import Retry
 from stoker.forges.http import PAGE, ForgeApi
-from stoker.forges.types import PullRequest, PullRequestDraft, PullRequestState, chosen
+from stoker.forges.types import PullRequest, PullRequestDraft, PullRequestState, choose_request
 from stoker.http_client import ServiceResponse
 
-MOST_PAGES = 3
+MAX_PAGES = 3
 EXISTS = (409, 422)
 """The first from GitLab and Gitea, the second from GitHub, where it means much else too."""
 
@@ -33,7 +33,7 @@ class _PullRequestFinder(Protocol):
     ) -> PullRequest: ...
 
 
-async def searched(
+async def search_request(
     api: ForgeApi,
     path: str,
     shape: type[list[PullRequestPayloadT]],
@@ -42,16 +42,16 @@ async def searched(
 ) -> PullRequest | None:
     """The one that is open, else the newest, of those that are ours; the forge lists the newest first."""
     found: list[PullRequest] = []
-    for page in range(1, MOST_PAGES + 1):
+    for page in range(1, MAX_PAGES + 1):
         paged = query | {"per_page": str(PAGE), "page": str(page)}
         some = await api.ask("GET", path, shape, query=paged)
         found += (one.request() for one in some if ours(one))
         if len(some) < PAGE or any(one.state is PullRequestState.OPEN for one in found):
             break
-    return chosen(found)
+    return choose_request(found)
 
 
-async def taken_over(
+async def adopt_request(
     forge: _PullRequestFinder, api: ForgeApi, draft: PullRequestDraft, answer: ServiceResponse
 ) -> PullRequest:
     """The request that made a forge refuse another one, updated; raises the refusal where there is none."""
@@ -61,12 +61,12 @@ async def taken_over(
     return await forge.update(found.number, title=draft.title, body=draft.body, labels=draft.labels)
 
 
-def unlabelled(request: PullRequest, error: Retry) -> PullRequest:
+def without_labels(request: PullRequest, error: Retry) -> PullRequest:
     """A request without its labels is worth more than none."""
     return replace(request, warning=f"the labels could not be set: {error.message}")
 
 
-def missing(wanted: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
+def missing_labels(wanted: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
     """Which labels are still to be set; forges do not tell them apart by case."""
     known = {name.casefold() for name in there}
     return tuple(name for name in dict.fromkeys(wanted) if name.casefold() not in known)

@@ -40,19 +40,19 @@ class ForgeRepository(NamedTuple):
         return "/".join(quote(part, safe="") for part in self.project.split("/"))
 
 
-def kind_of(repo: RepoUrl) -> ForgeKind | None:
+def forge_kind(repo: RepoUrl) -> ForgeKind | None:
     """Known for the public forges only: any other host may run anything."""
-    host, _, _ = _parts(repo)
+    host, _, _ = _split_url(repo)
     return ForgeKind.GITHUB if host.endswith(".ghe.com") else _PUBLIC.get(host)
 
 
-def place_of(repo: RepoUrl, kind: ForgeKind, url: str = "") -> ForgeRepository:
+def forge_place(repo: RepoUrl, kind: ForgeKind, url: str = "") -> ForgeRepository:
     """Where the pull requests of a repository are; `url` is the forge's address where one was given."""
-    host, page, path = _parts(repo)
+    host, page, path = _split_url(repo)
     if url:
-        host, page = _given(url)
+        host, page = _parse_forge_url(url)
     if not page:
-        raise _refused(f"repository {repo} is on no forge; give spec.bidirectional.forge.url")
+        raise _refused_forge(f"repository {repo} is on no forge; give spec.bidirectional.forge.url")
     below = urlsplit(page).path
     if below and path.startswith(f"{below}/") and repo.scheme in ("http", "https"):
         path = path.removeprefix(below)  # a forge that lives in a folder of its host
@@ -60,59 +60,63 @@ def place_of(repo: RepoUrl, kind: ForgeKind, url: str = "") -> ForgeRepository:
     if kind is ForgeKind.GITEA:
         parts = parts[-2:]
     if len(parts) < 2 or "" in parts or (kind is ForgeKind.GITHUB and len(parts) != 2):
-        raise _refused(f"the path of repository {repo} is none of {kind}'s; look at spec.bidirectional.forge")
-    return ForgeRepository(_api(kind, host, page), host, "/".join(parts))
+        raise _refused_forge(
+            f"the path of repository {repo} is none of {kind}'s; look at spec.bidirectional.forge"
+        )
+    return ForgeRepository(_api_url(kind, host, page), host, "/".join(parts))
 
 
-def unknown(repo: RepoUrl) -> Stalled:
-    return _refused(
+def unknown_forge(repo: RepoUrl) -> Stalled:
+    return _refused_forge(
         f"the address of repository {repo} does not say which forge it is on; give spec.bidirectional.forge"
     )
 
 
-def _refused(why: str) -> Stalled:
+def _refused_forge(why: str) -> Stalled:
     return Stalled(why, reason=Reason.INVALID_SPEC)
 
 
-def _parts(repo: RepoUrl) -> tuple[str, str, str]:
+def _split_url(repo: RepoUrl) -> tuple[str, str, str]:
     """Its host, the address of the pages there, and its path; the last two are empty for a local folder."""
     if repo.scheme == "file":
         return "", "", ""
     if "://" not in repo:
         host, _, path = repo.partition("@")[2].partition(":") if "@" in repo else repo.partition(":")
         host = host.strip("[]").lower()
-        return _known(host), f"https://{_known(host)}", f"/{path.lstrip('/')}"
+        return _known_host(host), f"https://{_known_host(host)}", f"/{path.lstrip('/')}"
     parts = urlsplit(repo)
-    host = _known((parts.hostname or "").lower())
+    host = _known_host((parts.hostname or "").lower())
     page = (
         f"https://{host}" if parts.scheme == "ssh" or host in _PUBLIC else f"{parts.scheme}://{parts.netloc}"
     )
     return host, page, parts.path
 
 
-def _known(host: str) -> str:
+def _known_host(host: str) -> str:
     if host.endswith(".ghe.com"):
         return host.removeprefix("api.").removeprefix("ssh.")
     return _ALIASES.get(host, host)
 
 
-def _given(url: str) -> tuple[str, str]:
+def _parse_forge_url(url: str) -> tuple[str, str]:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if not usable or parts.username is not None or parts.query or parts.fragment or not url.isprintable():
-        raise _refused("spec.bidirectional.forge.url is not of the form https://host, without user and query")
+        raise _refused_forge(
+            "spec.bidirectional.forge.url is not of the form https://host, without user and query"
+        )
     path = parts.path.rstrip("/")
     for known in _API_PATHS:
         path = path.removesuffix(known)
-    host = _known((parts.hostname or "").lower())
+    host = _known_host((parts.hostname or "").lower())
     moved = host in _PUBLIC or host.endswith(".ghe.com")
     return host, f"https://{host}" if moved else f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def _api(kind: ForgeKind, host: str, page: str) -> str:
+def _api_url(kind: ForgeKind, host: str, page: str) -> str:
     if kind is ForgeKind.GITHUB:
         apart = host == "github.com" or host.endswith(".ghe.com")
         return f"https://api.{host}" if apart else f"{page}/api/v3"

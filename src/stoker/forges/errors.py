@@ -11,8 +11,8 @@ from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.http_client import ServiceResponse
 
-AGAIN_SECONDS = 60.0
-_MEANINGS = {
+RETRY_SECONDS = 60.0
+_STATUS_MEANINGS = {
     401: "does not accept the token",
     403: "does not allow this to the token",
     404: "knows no such repository or branch, or none that the token may see",
@@ -33,28 +33,28 @@ class ForgeUnavailable(Retry):
     default_reason = Reason.SERVICE_UNREACHABLE
 
 
-def refusal(answer: ServiceResponse, host: str, project: str) -> Retry:
+def forge_refusal(answer: ServiceResponse, host: str, project: str) -> Retry:
     """Why there is no pull request now."""
     where = f"{host} ({project})"
     status = f"(status {answer.status})"
     if answer.status == 429 or (answer.status == 403 and answer.wait is not None):
         return ForgeUnavailable(
             f"{where} was asked too often {status}",
-            after=answer.wait if answer.wait is not None else AGAIN_SECONDS,
+            after=answer.wait if answer.wait is not None else RETRY_SECONDS,
         )
     if answer.status >= 500 or answer.status == 408:
         return ForgeUnavailable(f"{where} cannot answer now {status}", after=answer.wait)
     if 300 <= answer.status < 400:
         return ForgeRefused(
             f"{where} answers with a redirect {status}, which is not followed; was the repository moved?",
-            after=AGAIN_SECONDS,
+            after=RETRY_SECONDS,
         )
-    meaning = _MEANINGS.get(answer.status, "refused the request")
-    return ForgeRefused(f"{where} {meaning} {status}", after=AGAIN_SECONDS)
+    meaning = _STATUS_MEANINGS.get(answer.status, "refused the request")
+    return ForgeRefused(f"{where} {meaning} {status}", after=RETRY_SECONDS)
 
 
-def unreadable(host: str, project: str) -> ForgeRefused:
+def unreadable_answer(host: str, project: str) -> ForgeRefused:
     return ForgeRefused(
         f"{host} ({project}) answers with something that cannot be read; is it the address of a forge's API?",
-        after=AGAIN_SECONDS,
+        after=RETRY_SECONDS,
     )

@@ -7,7 +7,7 @@ from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.forges.detect import kind_of, place_of, unknown
+from stoker.forges.detect import forge_kind, forge_place, unknown_forge
 from stoker.forges.gitea import GiteaForge
 from stoker.forges.github import GitHubForge
 from stoker.forges.gitlab import GitLabForge
@@ -26,16 +26,16 @@ def forge_for(
     timeout: float = TIMEOUT,
 ) -> Forge:
     """The forge of a repository; left out, kind and address are told from the repository's own address."""
-    told = kind if kind is not None else kind_of(repo)
+    told = kind if kind is not None else forge_kind(repo)
     if told is None:
-        raise unknown(repo)
+        raise unknown_forge(repo)
     if not token or not token.is_one_line:
         raise Stalled(
             f"there is no token, or none of one line, for pull requests on {told};"
             " give spec.bidirectional.forge.tokenSecretRef",
             reason=Reason.INVALID_SPEC,
         )
-    place, reach = place_of(repo, told, url), ForgeHttpOptions(ca, proxy, timeout)
+    place, reach = forge_place(repo, told, url), ForgeHttpOptions(ca, proxy, timeout)
     if told is ForgeKind.GITHUB:
         return GitHubForge(place, token, reach)
     if told is ForgeKind.GITLAB:

@@ -12,14 +12,14 @@ import msgspec
 from stoker.domain.errors import Retry
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
-from stoker.forges.common import missing, unlabelled
+from stoker.forges.common import missing_labels, without_labels
 from stoker.forges.detect import ForgeRepository
 from stoker.forges.http import PAGE, ForgeApi, ForgeHttpOptions
 from stoker.forges.pulls_api import PullsApi
-from stoker.forges.types import PullRequest, PullRequestState, chosen, commit_or_none, shown_url
+from stoker.forges.types import PullRequest, PullRequestState, choose_request, commit_or_none, displayable_url
 
-MOST_PAGES = {"open": 25, "closed": 10}
-MOST_LABEL_PAGES = 25
+MAX_PAGES = {"open": 25, "closed": 10}
+MAX_LABEL_PAGES = 25
 COLOR = "#8a6d3b"
 
 
@@ -49,7 +49,7 @@ class _GiteaPull(msgspec.Struct):
         ended = PullRequestState.MERGED if self.merged else PullRequestState.CLOSED
         return PullRequest(
             self.number,
-            shown_url(self.html_url),
+            displayable_url(self.html_url),
             PullRequestState.OPEN if self.state == "open" else ended,
             self.head.ref,
             self.base.ref,
@@ -73,10 +73,12 @@ class GiteaForge(PullsApi[_GiteaPull]):
         return await self._among("open", branch, base) or await self._among("closed", branch, base)
 
     async def _among(self, state: str, branch: str, base: str) -> PullRequest | None:
-        for page in range(1, MOST_PAGES[state] + 1):
+        for page in range(1, MAX_PAGES[state] + 1):
             query = {"state": state, "sort": "recentupdate", "limit": str(PAGE), "page": str(page)}
             pulls = await self._api.ask("GET", f"{self._path}/pulls", list[_GiteaPull], query=query)
-            if (found := chosen(one.request() for one in pulls if _ours(one, branch, base))) is not None:
+            if (
+                found := choose_request(one.request() for one in pulls if _is_own_request(one, branch, base))
+            ) is not None:
                 return found
             if not pulls:  # a server may have smaller pages than were asked for
                 break
@@ -84,7 +86,7 @@ class GiteaForge(PullsApi[_GiteaPull]):
 
     async def _labelled(self, pull: _GiteaPull, wanted: tuple[str, ...]) -> PullRequest:
         request = pull.request()
-        names = missing(wanted, tuple(label.name for label in pull.labels or ()))
+        names = missing_labels(wanted, tuple(label.name for label in pull.labels or ()))
         if not names:
             return request
         try:
@@ -92,13 +94,13 @@ class GiteaForge(PullsApi[_GiteaPull]):
             path = f"{self._path}/issues/{pull.number}/labels"
             await self._api.ask("POST", path, list[_GiteaLabel], body={"labels": ids})
         except Retry as error:
-            return unlabelled(request, error)
+            return without_labels(request, error)
         return request
 
     async def _label_ids(self, names: tuple[str, ...]) -> list[int]:
         known = await self._labels(f"/orgs/{self._owner}/labels", may_miss=True)
         known |= await self._labels(f"{self._path}/labels")
-        for name in missing(names, tuple(known)):
+        for name in missing_labels(names, tuple(known)):
             made = await self._api.ask(
                 "POST", f"{self._path}/labels", _GiteaLabel, body={"name": name, "color": COLOR}
             )
@@ -108,7 +110,7 @@ class GiteaForge(PullsApi[_GiteaPull]):
     async def _labels(self, path: str, *, may_miss: bool = False) -> dict[str, int]:
         """By name; the owner of a repository may be a person, who has none."""
         known: dict[str, int] = {}
-        for page in range(1, MOST_LABEL_PAGES + 1):
+        for page in range(1, MAX_LABEL_PAGES + 1):
             query = {"limit": str(PAGE), "page": str(page)}
             answer = await self._api.answer("GET", path, query=query)
             if may_miss and answer.status in (403, 404):
@@ -120,6 +122,6 @@ class GiteaForge(PullsApi[_GiteaPull]):
         return known
 
 
-def _ours(pull: _GiteaPull, branch: str, base: str) -> bool:
+def _is_own_request(pull: _GiteaPull, branch: str, base: str) -> bool:
     own = pull.head.repo_id == pull.base.repo_id
     return own and pull.head.ref == branch and base in ("", pull.base.ref)

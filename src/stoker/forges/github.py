@@ -12,11 +12,11 @@ import msgspec
 from stoker.domain.errors import Retry
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
-from stoker.forges.common import missing, searched, unlabelled
+from stoker.forges.common import missing_labels, search_request, without_labels
 from stoker.forges.detect import ForgeRepository
 from stoker.forges.http import ForgeApi, ForgeHttpOptions
 from stoker.forges.pulls_api import PullsApi
-from stoker.forges.types import PullRequest, PullRequestState, commit_or_none, shown_url
+from stoker.forges.types import PullRequest, PullRequestState, commit_or_none, displayable_url
 
 
 class _GitHubRepository(msgspec.Struct):
@@ -50,7 +50,7 @@ class _GitHubPull(msgspec.Struct):
         state = PullRequestState.MERGED if merged else PullRequestState.CLOSED
         return PullRequest(
             self.number,
-            shown_url(self.html_url),
+            displayable_url(self.html_url),
             PullRequestState.OPEN if self.state == "open" else state,
             self.head.ref,
             self.base.ref,
@@ -78,7 +78,7 @@ class GitHubForge(PullsApi[_GitHubPull]):
         owner, _, _ = self._place.project.partition("/")
         query = {"state": "all", "head": f"{owner}:{branch}", "sort": "created", "direction": "desc"}
         query |= {"base": base} if base else {}
-        return await searched(
+        return await search_request(
             self._api,
             f"{self._path}/pulls",
             list[_GitHubPull],
@@ -88,14 +88,14 @@ class GitHubForge(PullsApi[_GitHubPull]):
 
     async def _labelled(self, pull: _GitHubPull, wanted: tuple[str, ...]) -> PullRequest:
         request = pull.request()
-        names = missing(wanted, tuple(label.name for label in pull.labels))
+        names = missing_labels(wanted, tuple(label.name for label in pull.labels))
         if not names:
             return request
         path = f"{self._path}/issues/{pull.number}/labels"
         try:
             await self._api.ask("POST", path, list[_GitHubLabel], body={"labels": list(names)})
         except Retry as error:
-            return unlabelled(request, error)
+            return without_labels(request, error)
         return request
 
     def _ours(self, pull: _GitHubPull, branch: str, base: str) -> bool:

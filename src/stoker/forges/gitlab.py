@@ -8,7 +8,7 @@ import msgspec
 
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
-from stoker.forges.common import searched, taken_over
+from stoker.forges.common import adopt_request, search_request
 from stoker.forges.detect import ForgeRepository
 from stoker.forges.http import ForgeApi, ForgeHttpOptions
 from stoker.forges.types import (
@@ -16,9 +16,9 @@ from stoker.forges.types import (
     PullRequestDraft,
     PullRequestState,
     commit_or_none,
+    displayable_url,
     short_body,
     short_title,
-    shown_url,
 )
 
 _STATES = {
@@ -49,7 +49,7 @@ class _GitLabMergeRequest(msgspec.Struct):
         merged = self.merge_commit_sha or self.squash_commit_sha or self.sha
         return PullRequest(
             self.iid,
-            shown_url(self.web_url),
+            displayable_url(self.web_url),
             state,
             self.source_branch,
             self.target_branch,
@@ -72,8 +72,12 @@ class GitLabForge:
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
         query = {"state": "all", "source_branch": branch, "order_by": "created_at", "sort": "desc"}
         query |= {"target_branch": base} if base else {}
-        return await searched(
-            self._api, self._path, list[_GitLabMergeRequest], query, lambda one: _ours(one, branch, base)
+        return await search_request(
+            self._api,
+            self._path,
+            list[_GitLabMergeRequest],
+            query,
+            lambda one: _is_own_request(one, branch, base),
         )
 
     async def create(self, draft: PullRequestDraft) -> PullRequest:
@@ -83,17 +87,17 @@ class GitLabForge:
             "title": short_title(draft.title),
             "description": short_body(draft.body),
         }
-        body |= {"labels": _joined(draft.labels)} if draft.labels else {}
+        body |= {"labels": _join_labels(draft.labels)} if draft.labels else {}
         answer = await self._api.answer("POST", self._path, body=body)
         if not answer.ok:
-            return await taken_over(self, self._api, draft, answer)
+            return await adopt_request(self, self._api, draft, answer)
         return self._api.read(answer, _GitLabMergeRequest).request()
 
     async def update(
         self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
     ) -> PullRequest:
         said = {"title": short_title(title), "description": short_body(body)}
-        said |= {"add_labels": _joined(labels)} if labels else {}
+        said |= {"add_labels": _join_labels(labels)} if labels else {}
         return (
             await self._api.ask("PUT", f"{self._path}/{number}", _GitLabMergeRequest, body=said)
         ).request()
@@ -102,11 +106,11 @@ class GitLabForge:
         return (await self._api.ask("GET", f"{self._path}/{number}", _GitLabMergeRequest)).request()
 
 
-def _joined(labels: tuple[str, ...]) -> str:
+def _join_labels(labels: tuple[str, ...]) -> str:
     """A comma parts labels there and can be in none."""
     return ",".join(label.replace(",", " ") for label in labels)
 
 
-def _ours(merge: _GitLabMergeRequest, branch: str, base: str) -> bool:
+def _is_own_request(merge: _GitLabMergeRequest, branch: str, base: str) -> bool:
     own = merge.source_project_id is not None and merge.source_project_id == merge.target_project_id
     return own and merge.source_branch == branch and base in ("", merge.target_branch)

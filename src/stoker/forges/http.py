@@ -12,8 +12,8 @@ import msgspec
 from stoker.domain.errors import Retry
 from stoker.domain.json_cost import decoded_size
 from stoker.forges.detect import ForgeRepository
-from stoker.forges.errors import ForgeUnavailable, refusal, unreadable
-from stoker.http_client import ServiceRequest, ServiceResponse, ServiceUnreachable, call
+from stoker.forges.errors import ForgeUnavailable, forge_refusal, unreadable_answer
+from stoker.http_client import ServiceRequest, ServiceResponse, ServiceUnreachable, send_request
 
 TIMEOUT = 30.0
 MAX_REPLY = 4 << 20  # twenty requests with descriptions as long as they may be
@@ -66,7 +66,7 @@ class ForgeApi:
         content = None if body is None else msgspec.json.encode(body)
         headers = {**self.headers, **({} if content is None else {"Content-Type": "application/json"})}
         try:
-            return await call(
+            return await send_request(
                 ServiceRequest(
                     address,
                     method,
@@ -86,11 +86,11 @@ class ForgeApi:
         if not answer.ok:
             raise self.refusal(answer)
         if decoded_size(answer.body, MAX_DECODED) > MAX_DECODED:
-            raise unreadable(self.place.host, self.place.project)
+            raise unreadable_answer(self.place.host, self.place.project)
         try:
             return msgspec.json.decode(answer.body, type=into)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the first covers wrong types too
-            raise unreadable(self.place.host, self.place.project) from None
+            raise unreadable_answer(self.place.host, self.place.project) from None
 
     def refusal(self, answer: ServiceResponse) -> Retry:
-        return refusal(answer, self.place.host, self.place.project)
+        return forge_refusal(answer, self.place.host, self.place.project)

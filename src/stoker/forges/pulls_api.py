@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic
 
-from stoker.forges.common import PullRequestPayloadT, taken_over
+from stoker.forges.common import PullRequestPayloadT, adopt_request
 from stoker.forges.detect import ForgeRepository
 from stoker.forges.http import ForgeApi
 from stoker.forges.types import PullRequest, PullRequestDraft, short_body, short_title
@@ -38,7 +38,7 @@ class PullsApi(ABC, Generic[PullRequestPayloadT]):
         }
         answer = await self._api.answer("POST", f"{self._path}/pulls", body=body)
         if not answer.ok:
-            return await taken_over(self, self._api, draft, answer)
+            return await adopt_request(self, self._api, draft, answer)
         return await self._labelled(self._api.read(answer, self._shape), draft.labels)
 
     async def update(

@@ -10,7 +10,7 @@ from typing import Protocol
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.refs import CommitId
-from stoker.domain.text import cut
+from stoker.domain.text import truncate
 
 MAX_TITLE = 250  # GitLab and Gitea end at 255, GitHub at 256
 MAX_BODY = 60_000  # GitHub ends at 65,536
@@ -85,19 +85,19 @@ class Forge(Protocol):
 
 def short_title(title: str) -> str:
     """One line within the limits of all forges."""
-    return cut(" ".join(title.split()), MAX_TITLE)
+    return truncate(" ".join(title.split()), MAX_TITLE)
 
 
 def short_body(body: str) -> str:
     return body if len(body) <= MAX_BODY else body[: MAX_BODY - len(_CUT)] + _CUT
 
 
-def chosen(found: Iterable[PullRequest]) -> PullRequest | None:
+def choose_request(found: Iterable[PullRequest]) -> PullRequest | None:
     """The open one, else the newest; numbers grow."""
     return max(found, key=lambda one: (one.state is PullRequestState.OPEN, one.number), default=None)
 
 
-def shown_url(text: str | None) -> str:
+def displayable_url(text: str | None) -> str:
     """An address from a forge, if a status may show it."""
     if text is None or len(text) > MAX_URL or not text.isprintable() or " " in text:
         return ""

@@ -20,19 +20,27 @@ from stoker.domain.errors import Retry
 from stoker.domain.git_objects import PathNote
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.ledger import record
+from stoker.engine.plan.ledger import encode_record
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, SyncPlan
-from stoker.fs.data_folder import DataFolder, why
+from stoker.fs.data_folder import DataFolder, os_error_reason
 from stoker.fs.file_rules import FileRules
 from stoker.fs.ledger_store import LedgerStore
 from stoker.fs.live_files import LiveFileWriter
-from stoker.fs.staging import SYNC_EACH, BlobReader, StagingArea, StagingProgress, discard, staging
-from stoker.fs.stat_stamp import unseen
-from stoker.fs.stop_check import StopCheck, SyncStopped, never
+from stoker.fs.staging import SYNC_EACH, BlobReader, StagingArea, StagingProgress, discard_staging, staging
+from stoker.fs.stat_stamp import unseen_stamp
+from stoker.fs.stop_check import StopCheck, SyncStopped, never_stop
 
-__all__ = ["SYNC_EACH", "ApplyResult", "BlobReader", "FileRules", "StagingProgress", "SyncStopped", "apply"]
+__all__ = [
+    "SYNC_EACH",
+    "ApplyResult",
+    "BlobReader",
+    "FileRules",
+    "StagingProgress",
+    "SyncStopped",
+    "apply_plan",
+]
 
-AS_WE_ARE = FileRules()
+DEFAULT_FILE_RULES = FileRules()
 
 
 class ApplyResult(NamedTuple):
@@ -46,15 +54,15 @@ class ApplyResult(NamedTuple):
     bytes_written: int = 0
 
 
-def apply(
+def apply_plan(
     folder: DataFolder,
     plan: SyncPlan,
     book: LedgerStore,
     read: BlobReader,
     *,
-    rules: FileRules = AS_WE_ARE,
+    rules: FileRules = DEFAULT_FILE_RULES,
     ready: Callable[[], None] | None = None,
-    stopped: StopCheck = never,
+    stopped: StopCheck = never_stop,
     progress: StagingProgress | None = None,
 ) -> ApplyResult:
     """Carry out `plan`, which was made from `book`; the caller holds the lock.
@@ -67,7 +75,9 @@ def apply(
             read
         )
     except OSError as error:
-        raise Retry(f"data folder {folder.place} {why(error)}", reason=Reason.DATA_VOLUME_FAILED) from error
+        raise Retry(
+            f"data folder {folder.place} {os_error_reason(error)}", reason=Reason.DATA_VOLUME_FAILED
+        ) from error
 
 
 class _PlanApplication:
@@ -98,7 +108,7 @@ class _PlanApplication:
                 staged.fill(self._plan.writes, read, self._stopped, self._progress)
                 self._carry_out(staged)
         else:
-            discard(self._folder)
+            discard_staging(self._folder)
             self._carry_out(None)
         done = self._hands
         return ApplyResult(
@@ -130,7 +140,7 @@ class _PlanApplication:
         ledger = self._book.ledger
         known = ledger.files if ledger is not None and self._plan.modes else {}
         modes = {
-            str(path): record(version, unseen(version.executable))
+            str(path): encode_record(version, unseen_stamp(version.executable))
             for path, version in self._plan.modes
             if path in known
         }

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from stoker.fs.stat_stamp import at_rest
+from stoker.fs.stat_stamp import is_at_rest
 
-MOST = 20_000
+MAX_FOLDERS = 20_000
 """Folders; some ten megabytes."""
 
 _FolderTimes = tuple[int, int, int, int]
@@ -49,8 +49,8 @@ class CleanFolderCache:
 
     def keep(self, path: str, there: os.stat_result, files: Iterable[str], folders: Iterable[str]) -> bool:
         """Remember a folder, as it was before it was listed; False if it cannot be relied on."""
-        full = len(self._known) >= MOST and path not in self._known
-        if full or not at_rest(max(there.st_mtime_ns, there.st_ctime_ns)):
+        full = len(self._known) >= MAX_FOLDERS and path not in self._known
+        if full or not is_at_rest(max(there.st_mtime_ns, there.st_ctime_ns)):
             self.forget(path)
             return False
         self._known[path] = CleanFolder(

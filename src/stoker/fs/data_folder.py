@@ -4,7 +4,7 @@ Every operation walks from the folder's own descriptor, one name at a time, and
 refuses to pass a symlink. A path that was checked as text could be swapped for a
 symlink before it is used; a descriptor cannot. Nothing outside the folder can be
 reached from here, whatever lies on the volume. Errors are the system's own
-(`OSError`); `why` turns one into words.
+(`OSError`); `os_error_reason` turns one into words.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 
 PRIVATE_MODE = 0o700
 
-ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe that somebody planted must not make an open wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -52,7 +52,7 @@ class DataFolder:
         fd = os.dup(self.fd)
         try:
             for part in folder.split("/") if folder else ():
-                below = enter(fd, part)
+                below = open_folder(fd, part)
                 os.close(fd)
                 fd = below
             yield fd
@@ -71,10 +71,10 @@ class DataFolder:
             os.close(fd)
 
 
-def enter(above: int, name: str) -> int:
+def open_folder(above: int, name: str) -> int:
     """A descriptor of a folder in a folder; what is no folder is said by name."""
     try:
-        return os.open(name, ENTER, dir_fd=above)
+        return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
     except NotADirectoryError:
         kind = os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
         what = "a symlink, which is never followed" if stat.S_ISLNK(kind) else "not a folder"
@@ -92,44 +92,44 @@ def open_regular(folder: int, name: str, flags: int = _READ) -> int:
     return fd
 
 
-def publish(source: int, name: str, folder: int, target: str) -> None:
+def publish_file(source: int, name: str, folder: int, target: str) -> None:
     """Move a staged file to its place, in one step: a reader sees the old file or the new one."""
     with suppress(FileNotFoundError):
         there = os.stat(target, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(there.st_mode):
-            _remove_empty(folder, target)
+            _remove_folder_tree(folder, target)
         else:
             require_regular(there)
-    reached("rename.before")
+    reach_failpoint("rename.before")
     os.rename(name, target, src_dir_fd=source, dst_dir_fd=folder)
-    reached("rename.after")
+    reach_failpoint("rename.after")
 
 
-def remove(folder: int, name: str) -> None:
+def remove_file(folder: int, name: str) -> None:
     """Delete a file; whatever is not a regular file stays. One that is gone already is no failure."""
     with suppress(FileNotFoundError):
         require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
-        reached("unlink.before")
+        reach_failpoint("unlink.before")
         os.unlink(name, dir_fd=folder)
-        reached("unlink.after")
+        reach_failpoint("unlink.after")
 
 
 def set_mode(folder: int, name: str, mode: int) -> None:
     fd = open_regular(folder, name)
     try:
-        reached("chmod.before")
+        reach_failpoint("chmod.before")
         os.fchmod(fd, mode)
-        reached("chmod.after")
+        reach_failpoint("chmod.after")
     finally:
         os.close(fd)
 
 
-def prune(folder: int, name: str) -> bool:
+def remove_empty_folder(folder: int, name: str) -> bool:
     """Remove a folder if it is empty, and say whether it is gone."""
     try:
-        reached("rmdir.before")
+        reach_failpoint("rmdir.before")
         os.rmdir(name, dir_fd=folder)
-        reached("rmdir.after")
+        reach_failpoint("rmdir.after")
     except FileNotFoundError:
         return True
     except OSError:
@@ -137,13 +137,13 @@ def prune(folder: int, name: str) -> bool:
     return True
 
 
-def _remove_empty(above: int, name: str) -> None:
+def _remove_folder_tree(above: int, name: str) -> None:
     """Remove a folder in which there are only folders; raises at the first thing that is not one."""
-    fd = os.open(name, ENTER, dir_fd=above)
+    fd = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
     try:
         with os.scandir(fd) as entries:
             for inside in [entry.name for entry in entries]:
-                _remove_empty(fd, inside)
+                _remove_folder_tree(fd, inside)
     finally:
         os.close(fd)
     os.rmdir(name, dir_fd=above)
@@ -169,7 +169,7 @@ def write_all(fd: int, content: bytes) -> None:
             rest = rest[os.write(fd, rest) :]
 
 
-def why(error: OSError) -> str:
+def os_error_reason(error: OSError) -> str:
     """The reason in words."""
     if error.errno == errno.ELOOP:
         return "is a symlink on the data volume, which is never followed"

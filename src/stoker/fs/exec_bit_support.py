@@ -16,7 +16,7 @@ from stoker.fs.lock import state_folder
 _PROBE = "modes"
 
 
-def keeps_modes(folder: DataFolder) -> bool:
+def supports_modes(folder: DataFolder) -> bool:
     """Found out by trying, with a file that is gone afterwards; False also where it cannot be tried."""
     try:
         with state_folder(folder) as state:

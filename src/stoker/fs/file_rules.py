@@ -13,7 +13,7 @@ import stat
 from typing import NamedTuple
 
 from stoker.domain.errors import Misconfigured
-from stoker.fs.data_folder import enter
+from stoker.fs.data_folder import open_folder
 
 FOLDER_MODE = 0o755
 
@@ -55,8 +55,8 @@ class FileRules(NamedTuple):
         try:
             os.mkdir(name, self.folder_mode, dir_fd=above)
         except FileExistsError:
-            return enter(above, name)
-        fd = enter(above, name)
+            return open_folder(above, name)
+        fd = open_folder(above, name)
         try:
             self.enforce(fd, self.folder_mode)
         except BaseException:

@@ -17,26 +17,26 @@ from collections.abc import Collection, Iterable
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.paths import MAX_DEPTH, RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.protected_paths import SHIELD
+from stoker.engine.layout.protected_paths import PROTECTED_PATHS
 from stoker.engine.plan.ledger import STAT, Ledger
 from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
 from stoker.fs.clean_folders import CleanFolder, CleanFolderCache
-from stoker.fs.data_folder import ENTER, DataFolder, why
+from stoker.fs.data_folder import OPEN_FOLDER_FLAGS, DataFolder, os_error_reason
 from stoker.fs.folder_cursor import DirWalk
-from stoker.fs.hash_file import looked_at
-from stoker.fs.stop_check import StopCheck, go_on, never
+from stoker.fs.hash_file import inspect_file
+from stoker.fs.stop_check import StopCheck, never_stop, raise_if_stopped
 
 _FORMAT, _REGULAR = 0o170000, 0o100000
 _FOLDER = LiveEntry(LiveKind.FOLDER)
-_STRANGER = LiveEntry(LiveKind.FILE)
+_FOREIGN_FILE = LiveEntry(LiveKind.FILE)
 
 # Most folders need no closer look: a name like these is neither reserved nor shielded, except near the top.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII).fullmatch
-_TOP = max(pattern.count("/") for pattern in SHIELD.patterns if not pattern.startswith("**/."))
+_TOP = max(pattern.count("/") for pattern in PROTECTED_PATHS.patterns if not pattern.startswith("**/."))
 _DEEP = MAX_DEPTH // 2
 
 
-def scan(
+def scan_folder(
     folder: DataFolder,
     ledger: Ledger,
     *,
@@ -46,7 +46,7 @@ def scan(
     walk: bool = True,
     digits: int = 40,
     visits: CleanFolderCache | None = None,
-    stopped: StopCheck = never,
+    stopped: StopCheck = never_stop,
 ) -> LiveDifferences:
     """The differences; `compared` are further paths whose content matters, `digits` the length of ids.
 
@@ -149,7 +149,7 @@ class _ChangeScanner:
     def _look(self, path: str) -> None:
         above, _, name = path.rpartition("/")
         if above != self._last[0]:
-            self._last = above, SHIELD.matches(above)
+            self._last = above, PROTECTED_PATHS.matches(above)
         if self._last[1]:
             return
         fd = self._entered(above)
@@ -167,7 +167,7 @@ class _ChangeScanner:
 
     def _list(self, fd: int, place: str, depth: int) -> bool:
         """Everything in a folder: the loop in which a walk spends its time. True if it is as it should be."""
-        go_on(self._stopped)
+        raise_if_stopped(self._stopped)
         before = os.fstat(fd) if self._visits is not None else None
         inside = f"{place}/"
         recorded = self._files.get
@@ -237,7 +237,7 @@ class _ChangeScanner:
         By their whole paths, which lead through no link: then a folder above would have other times.
         This is the other loop in which walks spend their time.
         """
-        go_on(self._stopped)
+        raise_if_stopped(self._stopped)
         fd, look, recorded, pack = self._folder.fd, os.lstat, self._files.get, STAT.pack
         inside = f"{path}/"
         try:
@@ -284,7 +284,7 @@ class _ChangeScanner:
     def _may_enter(self, path: str, place: str) -> bool:
         if not self._is_path(path, place):
             return False
-        if SHIELD.matches(path):
+        if PROTECTED_PATHS.matches(path):
             self.opaque.add(path)
             return False
         return True
@@ -297,7 +297,7 @@ class _ChangeScanner:
                 known = visits.unchanged(path, os.stat(name, dir_fd=above, follow_symlinks=False))
                 if known is not None:
                     return self._revisit(visits, path, known, depth)
-            fd = os.open(name, ENTER, dir_fd=above)
+            fd = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
         except OSError:  # unreadable, or swapped while we were looking: nothing in it is known
             self._hide(path)
             return False
@@ -310,16 +310,16 @@ class _ChangeScanner:
         """One thing that is there: put down unless it is as the ledger says."""
         kept = self._files.get(path)
         self._seen += kept is not None
-        kind = _kind(there)
+        kind = _live_kind(there)
         if kind is LiveKind.FOLDER:
             if kept is not None or path in self._compared:
                 self.found[path] = _FOLDER
         elif kind is not LiveKind.FILE:
             self.found[path] = LiveEntry(kind)
         elif kept is None and path not in self._compared:
-            self.found[path] = _STRANGER
+            self.found[path] = _FOREIGN_FILE
         else:
-            live = looked_at(folder, name, there, kept, digits=self._digits)
+            live = inspect_file(folder, name, there, kept, digits=self._digits)
             if live is not None:
                 self.found[path] = live
 
@@ -342,10 +342,12 @@ class _ChangeScanner:
 
     def _unknown(self, path: str, error: OSError) -> Retry:
         """Without knowing what lies there nothing may be planned."""
-        return Retry(f"{self._folder.place / path} {why(error)}", reason=Reason.DATA_VOLUME_FAILED)
+        return Retry(
+            f"{self._folder.place / path} {os_error_reason(error)}", reason=Reason.DATA_VOLUME_FAILED
+        )
 
 
-def _kind(found: os.stat_result) -> LiveKind:
+def _live_kind(found: os.stat_result) -> LiveKind:
     if stat.S_ISREG(found.st_mode):
         return LiveKind.FILE
     if stat.S_ISDIR(found.st_mode):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol
 
-from stoker.fs.data_folder import enter
+from stoker.fs.data_folder import open_folder
 
 
 class FolderMaker(Protocol):
@@ -68,10 +68,10 @@ class DirWalk:
     def _below(self, name: str) -> int:
         above = self._fds[-1] if self._fds else self._root
         if self._make is None:
-            return enter(above, name)
+            return open_folder(above, name)
         if not self._new:
             with suppress(FileNotFoundError):
-                return enter(above, name)
+                return open_folder(above, name)
         return self._make(above, name, f"{self.at}/{name}" if self._names else name)
 
     def _leave(self, depth: int) -> None:

@@ -34,21 +34,21 @@ from stoker.domain.git_objects import (
     RefusedEntry,
     RefusedEntryKind,
     TreeChange,
-    shown,
+    printable_name,
 )
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.fs.data_folder import open_regular
 
-KEPT_TREES = 8
+MAX_CACHED_TREES = 8
 MAX_FILES = 200_000
 _CHUNK = 1 << 20
 _GIT = ".git"
 # A file that is younger than this when it is hashed may change again without its times telling.
 _AT_REST_NS = 50_000_000
 
-_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _KnownFile(NamedTuple):
@@ -94,7 +94,7 @@ class FolderSource:
         self._trees.move_to_end(commit)
         self._seen_at.setdefault(commit, int(time.time()))
         self._places = {version.blob: path for path, version in look.files.items()}
-        while len(self._trees) > KEPT_TREES:
+        while len(self._trees) > MAX_CACHED_TREES:
             gone, _ = self._trees.popitem(last=False)
             self._seen_at.pop(gone, None)
         return commit
@@ -135,15 +135,15 @@ class FolderSource:
         for blob in blobs:
             path = self._places.get(blob)
             if path is None:
-                raise _changed(f"content {blob}")
-            with _entered(self.root, RelPath(path).parent) as folder:
+                raise _changed_while_reading(f"content {blob}")
+            with _open_below(self.root, RelPath(path).parent) as folder:
                 try:
                     fd = open_regular(folder, RelPath(path).name)
                 except OSError:
-                    raise _changed(path) from None
+                    raise _changed_while_reading(path) from None
             try:
                 size = os.fstat(fd).st_size
-                chunks = _checked(fd, size, blob, path)
+                chunks = _checked_chunks(fd, size, blob, path)
                 yield Blob(blob, size, chunks)
                 for _ in chunks:  # whatever the caller left of it
                     pass
@@ -157,13 +157,13 @@ class FolderSource:
     def _tree(self, commit: CommitId) -> CommitTree:
         tree = self._trees.get(commit)
         if tree is None:
-            raise _changed(str(self.root))
+            raise _changed_while_reading(str(self.root))
         return tree
 
     def _look(self) -> _FolderListing:
         look = _FolderListing()
         try:
-            with _entered(self.root, self._below) as fd:
+            with _open_below(self.root, self._below) as fd:
                 self._walk(fd, self._below, look)
         except FileNotFoundError:
             raise Misconfigured(f"folder {self.root / self._below} does not exist") from None
@@ -187,13 +187,15 @@ class FolderSource:
         try:
             path = place.joined(RelPath(entry.name))
         except InvalidValue as error:
-            name = shown(f"{place}/{entry.name}" if place else entry.name)
-            look.refused.append(RefusedEntry(name, place, RefusedEntryKind.BAD_NAME, shown(error.message)))
+            name = printable_name(f"{place}/{entry.name}" if place else entry.name)
+            look.refused.append(
+                RefusedEntry(name, place, RefusedEntryKind.BAD_NAME, printable_name(error.message))
+            )
             return
         try:
             found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISDIR(found.st_mode):
-                fd = os.open(entry.name, _ENTER, dir_fd=folder)
+                fd = os.open(entry.name, _OPEN_FOLDER_FLAGS, dir_fd=folder)
                 try:
                     self._walk(fd, path, look)
                 finally:
@@ -212,19 +214,19 @@ class FolderSource:
         known = self._known.get(path)
         if known is None or known.stamp != stamp:
             young = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < _AT_REST_NS
-            version = FileVersion(_blob(folder, path.name), bool(found.st_mode & stat.S_IXUSR))
+            version = FileVersion(_hash_blob(folder, path.name), bool(found.st_mode & stat.S_IXUSR))
             known = _KnownFile((-1, 0, 0, 0) if young else stamp, found.st_size, version)
         look.files[path] = known.version
         look.known[path] = known
 
 
 @contextmanager
-def _entered(root: Path, place: RelPath) -> Iterator[int]:
+def _open_below(root: Path, place: RelPath) -> Iterator[int]:
     """A descriptor of a folder below the root, entered name by name."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in place.parts:
-            below = os.open(part, _ENTER, dir_fd=fd)
+            below = os.open(part, _OPEN_FOLDER_FLAGS, dir_fd=fd)
             os.close(fd)
             fd = below
         yield fd
@@ -232,7 +234,7 @@ def _entered(root: Path, place: RelPath) -> Iterator[int]:
         os.close(fd)
 
 
-def _blob(folder: int, name: str) -> BlobId:
+def _hash_blob(folder: int, name: str) -> BlobId:
     fd = open_regular(folder, name)
     try:
         digest = BlobHash(os.fstat(fd).st_size)
@@ -243,22 +245,22 @@ def _blob(folder: int, name: str) -> BlobId:
         os.close(fd)
 
 
-def _checked(fd: int, size: int, blob: BlobId, path: str) -> Iterator[bytes]:
+def _checked_chunks(fd: int, size: int, blob: BlobId, path: str) -> Iterator[bytes]:
     """The content in pieces, as long as it is the one that was promised."""
     digest, left = BlobHash(size), size
     if not size and digest.blob() != blob:
-        raise _changed(path)
+        raise _changed_while_reading(path)
     while left and (chunk := os.read(fd, min(left, _CHUNK))):
         digest.update(chunk)
         left -= len(chunk)
         if not left and digest.blob() != blob:
-            raise _changed(path)
+            raise _changed_while_reading(path)
         yield chunk
     if left:
-        raise _changed(path)
+        raise _changed_while_reading(path)
 
 
-def _changed(what: str) -> Retry:
+def _changed_while_reading(what: str) -> Retry:
     return Retry(
         f"{what} changed while it was read; it is taken with the next look", reason=Reason.TRANSIENT_ERROR
     )

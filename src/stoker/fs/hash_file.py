@@ -12,27 +12,27 @@ from stoker.domain.git_objects import BlobHash, FileVersion
 from stoker.engine.plan.ledger import STAT
 from stoker.engine.plan.live import LiveEntry, LiveKind
 from stoker.fs.data_folder import open_regular
-from stoker.fs.stat_stamp import settled, stamp, unseen
+from stoker.fs.stat_stamp import encode_stamp, trusted_stamp, unseen_stamp
 
 _CHUNK = 1 << 20
 
 
-def looked_at(
+def inspect_file(
     folder: int, name: str, there: os.stat_result, kept: bytes | None, *, digits: int
 ) -> LiveEntry | None:
     """What a regular file is; None if it still is what the ledger keeps of it, by its stamp alone."""
-    if kept is not None and kept.startswith(stamp(there)):
+    if kept is not None and kept.startswith(encode_stamp(there)):
         return None
-    version, seen = _read(folder, name, digits)
+    version, seen = _hash_file(folder, name, digits)
     return LiveEntry(LiveKind.FILE, version, seen)
 
 
-def _read(folder: int, name: str, digits: int) -> tuple[FileVersion | None, bytes]:
+def _hash_file(folder: int, name: str, digits: int) -> tuple[FileVersion | None, bytes]:
     """The version and the stamp; no version for a file that cannot be read or changes while it is."""
     try:
         fd = open_regular(folder, name)
     except OSError:
-        return None, unseen(False)
+        return None, unseen_stamp(False)
     try:
         before = os.fstat(fd)
         digest = BlobHash(before.st_size, digits=digits)
@@ -40,12 +40,12 @@ def _read(folder: int, name: str, digits: int) -> tuple[FileVersion | None, byte
         while chunk := os.read(fd, _CHUNK):
             digest.update(chunk)
             size += len(chunk)
-        after = stamp(os.fstat(fd))
+        after = encode_stamp(os.fstat(fd))
     except OSError:
-        return None, unseen(False)
+        return None, unseen_stamp(False)
     finally:
         os.close(fd)
     executable = bool(after[STAT.size - 1])
-    if size != before.st_size or after != stamp(before):
-        return None, unseen(executable)
-    return FileVersion(digest.blob(), executable), settled(after)
+    if size != before.st_size or after != encode_stamp(before):
+        return None, unseen_stamp(executable)
+    return FileVersion(digest.blob(), executable), trusted_stamp(after)

@@ -59,14 +59,14 @@ class LedgerChange(NamedTuple):
     files: dict[str, bytes]
     gone: Sequence[str] = ()
     intended: Mapping[str, bytes] = MappingProxyType({})
-    """All there are from now on, as `packed` has them."""
+    """All there are from now on, as `pack_version` has them."""
     facts: Mapping[str, _JournalFact] = MappingProxyType({})
     complete: bool = False
 
 
 def encode_base(generation: bytes, change: LedgerChange) -> list[bytes]:
     """In pieces, because together they may be large."""
-    pieces = _encoded(change)
+    pieces = _encode_change(change)
     head = _HEAD.pack(MAGIC, FORMAT, generation, sum(map(len, pieces)))
     checksum = zlib.crc32(head)
     for piece in pieces:
@@ -87,10 +87,10 @@ def decode_base(data: bytes) -> tuple[bytes, LedgerChange]:
         raise JournalUnreadable("its checksum does not fit")
     if version != FORMAT:
         raise Stalled(f"the manifest in {STATE} has format {version}, which this version cannot read")
-    return generation, _decoded(content)
+    return generation, _decode_change(content)
 
 
-def least_size(change: LedgerChange) -> int:
+def minimum_size(change: LedgerChange) -> int:
     """How many bytes a change takes at least."""
     kept = chain(change.files.values(), change.intended.values())
     return sum(map(len, chain(change.files, change.intended, kept)))
@@ -107,7 +107,7 @@ class JournalFrames:
 
     def next(self, change: LedgerChange) -> bytes:
         """What is to be written at `end`; `end` moves only when `wrote` is called."""
-        content = b"".join(_encoded(change))
+        content = b"".join(_encode_change(change))
         frame = _FRAME.pack(len(content), zlib.crc32(content, self._sum)) + content
         return frame if self.end else self._generation + frame
 
@@ -128,19 +128,19 @@ class JournalFrames:
             content = memoryview(data)[start : start + size]
             if len(content) != size or zlib.crc32(content, self._sum) != checksum:
                 break
-            changes.append(_decoded(content))
+            changes.append(_decode_change(content))
             self._sum = checksum
             at = start + size
         self.end = at
         return changes
 
 
-def packed(kept: bytes) -> bytes:
+def pack_version(kept: bytes) -> bytes:
     """What a record says of the version alone: the executable bit as a byte, and the raw blob id."""
     return kept[STAT.size - 1 :]
 
 
-def unpacked(data: bytes) -> FileVersion:
+def unpack_version(data: bytes) -> FileVersion:
     return FileVersion(str.__new__(BlobId, data[1:].hex()), data[0] == 1)
 
 
@@ -162,7 +162,7 @@ def with_facts(known: LedgerFacts, told: Mapping[str, _JournalFact]) -> LedgerFa
 
 # A change is a few facts as JSON, all paths as one text, and all records in a row: 100,000 of them are
 # cut apart by the interpreter itself, and nothing has to be imported for that.
-def _encoded(change: LedgerChange) -> list[bytes]:
+def _encode_change(change: LedgerChange) -> list[bytes]:
     text = [
         "".join([f"{path}\0" for path in some]).encode()
         for some in _batches(chain(change.files, change.gone, change.intended))
@@ -174,7 +174,7 @@ def _encoded(change: LedgerChange) -> list[bytes]:
         "files": len(change.files),
         "gone": len(change.gone),
         "intended": len(change.intended),
-        "lengths": _lengths(chain(change.files.values(), change.intended.values())),
+        "lengths": _length_runs(chain(change.files.values(), change.intended.values())),
     }
     head = json.dumps(facts).encode()
     return [_PARTS.pack(len(head), sum(map(len, text))), head, *text, *records]
@@ -187,7 +187,7 @@ def _batches(items: Iterable[T]) -> Iterator[list[T]]:
         yield some
 
 
-def _lengths(records: Iterable[bytes]) -> list[list[int]]:
+def _length_runs(records: Iterable[bytes]) -> list[list[int]]:
     """How many records of which length follow one another; nearly always all of them of one."""
     runs: list[list[int]] = []
     for size in map(len, records):
@@ -198,9 +198,9 @@ def _lengths(records: Iterable[bytes]) -> list[list[int]]:
     return runs
 
 
-def _decoded(content: memoryview) -> LedgerChange:
+def _decode_change(content: memoryview) -> LedgerChange:
     try:
-        change = _parsed(bytes(content))
+        change = _parse_change(bytes(content))
     except (ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError) as error:
         raise JournalUnreadable(str(error)) from error
     if not {len(kept) for kept in change.files.values()} <= _RECORDS:
@@ -208,23 +208,23 @@ def _decoded(content: memoryview) -> LedgerChange:
     if not {len(kept) for kept in change.intended.values()} <= _INTENDED:
         raise JournalUnreadable("an intention has a wrong length")
     for name, value in change.facts.items():
-        if name not in _FACTS or not _fits(value, _FACTS[name]):
+        if name not in _FACTS or not _is_instance_of(value, _FACTS[name]):
             raise JournalUnreadable("a fact is unknown")
         if name in _PATHS and isinstance(value, list):
-            _check(value)
+            _check_paths(value)
     for paths in (change.files, change.gone, change.intended):
-        _check(paths)
+        _check_paths(paths)
     return change
 
 
-def _parsed(content: bytes) -> LedgerChange:
+def _parse_change(content: bytes) -> LedgerChange:
     head_size, text_size = _PARTS.unpack_from(content)
     text_at = _PARTS.size + head_size
     records_at = text_at + text_size
     told = json.loads(content[_PARTS.size : text_at])
     *paths, after = content[text_at:records_at].decode().split("\0")
     files, gone, intended = (int(told[name]) for name in ("files", "gone", "intended"))
-    records = _cut(content, records_at, told["lengths"])
+    records = _split_records(content, records_at, told["lengths"])
     counted = len(paths), len(records)
     if after or min(files, gone, intended) < 0 or counted != (files + gone + intended, files + intended):
         raise JournalUnreadable("it holds another number of paths or records than it says")
@@ -237,7 +237,7 @@ def _parsed(content: bytes) -> LedgerChange:
     )
 
 
-def _cut(content: bytes, at: int, lengths: Sequence[Sequence[int]]) -> list[bytes]:
+def _split_records(content: bytes, at: int, lengths: Sequence[Sequence[int]]) -> list[bytes]:
     """The records in a row, which must fill what is left exactly."""
     records: list[bytes] = []
     for count, size in lengths:
@@ -251,13 +251,13 @@ def _cut(content: bytes, at: int, lengths: Sequence[Sequence[int]]) -> list[byte
     return records
 
 
-def _fits(value: object, kind: type) -> bool:
+def _is_instance_of(value: object, kind: type) -> bool:
     if kind is frozenset:
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return isinstance(value, kind)
 
 
-def _check(paths: Iterable[str]) -> None:
+def _check_paths(paths: Iterable[str]) -> None:
     listed = list(paths)
     if "" in listed or not RelPath.all_of(listed):
         raise JournalUnreadable("a path leads out of its place")

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 
 from stoker.domain.errors import Retry
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import PathNote
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STATE
@@ -28,9 +28,9 @@ from stoker.engine.plan.plan import LedgerFacts
 from stoker.fs import journal
 from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all
 from stoker.fs.journal import JournalFrames, LedgerChange
-from stoker.fs.lock import locked, state_folder, unusable
+from stoker.fs.lock import lock_folder, state_folder, unusable_folder_error
 
-__all__ = ["JOURNAL", "MANIFEST", "LedgerStore", "locked"]
+__all__ = ["JOURNAL", "MANIFEST", "LedgerStore", "lock_folder"]
 
 MANIFEST = STATE.joined("manifest")
 JOURNAL = STATE.joined("journal")
@@ -66,7 +66,7 @@ class LedgerStore:
         except FileNotFoundError:
             return book
         except OSError as error:
-            raise unusable(folder, error) from error
+            raise unusable_folder_error(folder, error) from error
         except journal.JournalUnreadable:
             why_not = "cannot be read; counted as first contact, on which nothing is deleted"
             book = cls()
@@ -81,7 +81,7 @@ class LedgerStore:
         if not self._known:
             return None
         facts = {field.name: getattr(self._facts, field.name) for field in fields(LedgerFacts)}
-        intended = {path: journal.unpacked(kept) for path, kept in self._intended.items()}
+        intended = {path: journal.unpack_version(kept) for path, kept in self._intended.items()}
         return Ledger(self._files, intended, complete=self._complete, **facts)
 
     def unchanged_on_disk(self, folder: DataFolder) -> bool:
@@ -92,14 +92,16 @@ class LedgerStore:
         except FileNotFoundError:
             return self._on_disk == (None, None)
         except OSError as error:
-            raise unusable(folder, error) from error
+            raise unusable_folder_error(folder, error) from error
 
     def intend(self, folder: DataFolder, records: Mapping[str, bytes], facts: LedgerFacts) -> None:
         """Say what is about to be written; until it is settled both the old and the new facts count."""
         change = LedgerChange(
             files=self._unsaved,
-            intended={str(path): journal.packed(kept) for path, kept in records.items()},
-            facts=journal.plain_facts(_both(self._facts, facts), self._facts if self._known else None),
+            intended={str(path): journal.pack_version(kept) for path, kept in records.items()},
+            facts=journal.plain_facts(
+                _combine_facts(self._facts, facts), self._facts if self._known else None
+            ),
         )
         self._write(folder, change)
 
@@ -127,7 +129,7 @@ class LedgerStore:
         """Say what is there now. After a pass that failed in part or was stopped, `done` is False: then
         what it intended stays so, for a step that is said to have failed may still have taken place."""
         if not done:
-            facts = _both(self._facts, facts)
+            facts = _combine_facts(self._facts, facts)
         intended = {} if done else {path: v for path, v in self._intended.items() if path not in records}
         gone = [str(path) for path in gone if path in self._files and path not in records]
         new = records
@@ -173,13 +175,13 @@ class LedgerStore:
                     self._replace(state)
                 self._on_disk = _identities(state)
         except OSError as error:
-            raise unusable(folder, error) from error
+            raise unusable_folder_error(folder, error) from error
         self._unsaved = {}
 
     def _frame(self, change: LedgerChange) -> bytes | None:
         """The next step of the journal; None if that would become too long."""
         room = max(SMALL, self._base_size // 2) - self._frames.end if self._known else 0
-        if journal.least_size(change) > room:  # so that it is not encoded in vain
+        if journal.minimum_size(change) > room:  # so that it is not encoded in vain
             return None
         frame = self._frames.next(change)
         return frame if len(frame) <= room else None
@@ -189,16 +191,16 @@ class LedgerStore:
         flags = os.O_RDWR | (0 if end else os.O_CREAT)
         fd = open_regular(state, JOURNAL.name, flags)
         try:
-            reached("journal.append.before")
+            reach_failpoint("journal.append.before")
             os.ftruncate(fd, end)  # what a crash left behind the last good frame
             os.lseek(fd, end, os.SEEK_SET)
             write_all(fd, frame)
-            reached("journal.append.after")
-            reached("journal.sync.before")
+            reach_failpoint("journal.append.after")
+            reach_failpoint("journal.sync.before")
             os.fdatasync(fd)
             if not end:
                 os.fsync(state)
-            reached("journal.sync.after")
+            reach_failpoint("journal.sync.after")
         finally:
             os.close(fd)
         self._frames.wrote(frame)
@@ -219,25 +221,25 @@ class LedgerStore:
             os.unlink(_NEW, dir_fd=state)
         fd = os.open(_NEW, CREATE, 0o600, dir_fd=state)
         try:
-            reached("base.write.before")
+            reach_failpoint("base.write.before")
             for piece in pieces:
                 write_all(fd, piece)
-            reached("base.write.after")
-            reached("base.sync.before")
+            reach_failpoint("base.write.after")
+            reach_failpoint("base.sync.before")
             os.fsync(fd)
-            reached("base.sync.after")
+            reach_failpoint("base.sync.after")
         finally:
             os.close(fd)
-        reached("base.rename.before")
+        reach_failpoint("base.rename.before")
         os.rename(_NEW, MANIFEST.name, src_dir_fd=state, dst_dir_fd=state)
-        reached("base.rename.after")
-        reached("base.flush.before")
+        reach_failpoint("base.rename.after")
+        reach_failpoint("base.flush.before")
         os.fsync(state)
-        reached("base.flush.after")
+        reach_failpoint("base.flush.after")
         with suppress(FileNotFoundError):
-            reached("journal.unlink.before")
+            reach_failpoint("journal.unlink.before")
             os.unlink(JOURNAL.name, dir_fd=state)
-            reached("journal.unlink.after")
+            reach_failpoint("journal.unlink.after")
         self._frames = JournalFrames(generation)
         self._base_size = sum(map(len, pieces))
 
@@ -273,7 +275,7 @@ class LedgerStore:
         self._known = True
 
 
-def _both(before: LedgerFacts, after: LedgerFacts) -> LedgerFacts:
+def _combine_facts(before: LedgerFacts, after: LedgerFacts) -> LedgerFacts:
     """Until a pass is through: what it adds where we may act or must not counts, all else is as it was.
 
     Where either of the two welcomes files of others, somebody may have put them there meanwhile.

@@ -13,18 +13,27 @@ import os
 import time
 from collections.abc import Collection, Iterable, Sequence
 
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.ledger import STAT, record, stat_of
+from stoker.engine.plan.ledger import STAT, encode_record, recorded_stat
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, DeleteFile, SetFileMode
-from stoker.fs.data_folder import DataFolder, enter, prune, publish, remove, set_mode, sync_volume, why
+from stoker.fs.data_folder import (
+    DataFolder,
+    open_folder,
+    os_error_reason,
+    publish_file,
+    remove_empty_folder,
+    remove_file,
+    set_mode,
+    sync_volume,
+)
 from stoker.fs.file_rules import FileRules
 from stoker.fs.folder_cursor import DirWalk
-from stoker.fs.staging import HELD_BACK, SYNC_EACH, StagingArea, StagingProgress
-from stoker.fs.stat_stamp import let_rest, settled, stamp, unseen
-from stoker.fs.stop_check import StopCheck, go_on
+from stoker.fs.staging import HELD_BACK_MESSAGE, SYNC_EACH, StagingArea, StagingProgress
+from stoker.fs.stat_stamp import encode_stamp, trusted_stamp, unseen_stamp, wait_until_at_rest
+from stoker.fs.stop_check import StopCheck, raise_if_stopped
 
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+_EXISTS_ERRNOS = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 class LiveFileWriter:
@@ -45,10 +54,10 @@ class LiveFileWriter:
         """Rename new folders into place; the files of those that somebody made meanwhile are given back."""
         left: list[str] = []
         if sum(len(tree.paths) for tree in staged.trees.values()) > SYNC_EACH:
-            let_rest(staged.filled_at)  # or every walk would read the youngest of them again
+            wait_until_at_rest(staged.filled_at)  # or every walk would read the youngest of them again
         with DirWalk(self._folder.fd, self._make) as live:
             for top, (staged_as, paths) in staged.trees.items():
-                go_on(self._stopped)
+                raise_if_stopped(self._stopped)
                 if not paths:
                     continue
                 above, _, name = top.rpartition("/")
@@ -58,7 +67,7 @@ class LiveFileWriter:
                         left += paths
                         continue
                 except OSError as error:
-                    self.errors |= dict.fromkeys(paths, why(error))
+                    self.errors |= dict.fromkeys(paths, os_error_reason(error))
                     continue
                 self._touched.add(above)
                 for path in paths:
@@ -72,16 +81,16 @@ class LiveFileWriter:
         troubled = {path.rpartition("/")[0] for path in self.errors}
         with DirWalk(self._folder.fd, self._make) as live, DirWalk(staged.fd) as inside:
             for number, path in enumerate(paths):
-                go_on(self._stopped)
+                raise_if_stopped(self._stopped)
                 above, _, name = path.rpartition("/")
                 if name == RESOURCE_MANIFEST and above in troubled:
-                    self.errors.setdefault(path, HELD_BACK)
+                    self.errors.setdefault(path, HELD_BACK_MESSAGE)
                     continue
                 folder, _, source = staged.location(path).rpartition("/")
                 try:
-                    publish(inside.enter(folder), source, live.enter(above), name)
+                    publish_file(inside.enter(folder), source, live.enter(above), name)
                 except OSError as error:
-                    self.errors[path] = why(error)
+                    self.errors[path] = os_error_reason(error)
                     continue
                 self._touched.add(above)
                 self._wrote(path, staged)
@@ -91,28 +100,28 @@ class LiveFileWriter:
     def set_modes(self, changes: Iterable[SetFileMode]) -> None:
         with DirWalk(self._folder.fd) as live:
             for path, version in changes:
-                go_on(self._stopped)
+                raise_if_stopped(self._stopped)
                 above, _, name = path.rpartition("/")
                 try:
                     set_mode(live.enter(above), name, self._rules.mode(version.mode))
                 except OSError as error:
-                    self.errors[path] = why(error)
+                    self.errors[path] = os_error_reason(error)
                 else:
-                    self.records[str(path)] = record(version, unseen(version.executable))
+                    self.records[str(path)] = encode_record(version, unseen_stamp(version.executable))
 
     def delete(self, deletions: Sequence[DeleteFile], prunable: Collection[str]) -> None:
         emptied: set[str] = set()
         try:
             with DirWalk(self._folder.fd) as live:
                 for (path,) in deletions:
-                    go_on(self._stopped)
+                    raise_if_stopped(self._stopped)
                     above, _, name = path.rpartition("/")
                     try:
-                        remove(live.enter(above), name)
+                        remove_file(live.enter(above), name)
                     except FileNotFoundError:  # with the folder that it was in
                         pass
                     except OSError as error:
-                        self.errors[path] = why(error)
+                        self.errors[path] = os_error_reason(error)
                         continue
                     self.deleted.append(path)
                     emptied.add(above)
@@ -128,7 +137,7 @@ class LiveFileWriter:
                 while any(f"{folder}/".startswith(f"{top}/") for top in prunable):
                     above, _, name = folder.rpartition("/")
                     try:
-                        if not prune(live.enter(above), name):
+                        if not remove_empty_folder(live.enter(above), name):
                             break
                     except FileNotFoundError:  # with the folder that it was in
                         pass
@@ -142,7 +151,7 @@ class LiveFileWriter:
         touched, self._touched = sorted(self._touched), set()
         if not touched:
             return
-        reached("flush.before")
+        reach_failpoint("flush.before")
         if len(touched) > SYNC_EACH:
             sync_volume(self._folder.fd)
         else:
@@ -152,7 +161,7 @@ class LiveFileWriter:
                         os.fsync(live.enter(folder))
                     except (FileNotFoundError, NotADirectoryError):  # gone since, and its parent is touched
                         continue
-        reached("flush.after")
+        reach_failpoint("flush.after")
 
     def look_again(self, paths: Iterable[str]) -> None:
         """Take the stamps of files that were renamed: where they are, and if they still are what we moved."""
@@ -161,11 +170,11 @@ class LiveFileWriter:
             for path in sorted(paths):
                 moved = self.records[path]
                 above, _, name = path.rpartition("/")
-                found = unseen(bool(moved[STAT.size - 1]))
+                found = unseen_stamp(bool(moved[STAT.size - 1]))
                 try:
-                    there = stamp(os.stat(name, dir_fd=live.enter(above), follow_symlinks=False))
+                    there = encode_stamp(os.stat(name, dir_fd=live.enter(above), follow_symlinks=False))
                     if _same_but_moved(moved, there):
-                        found = settled(there, now)
+                        found = trusted_stamp(there, now)
                 except OSError:
                     pass
                 self.records[path] = found + moved[STAT.size :]
@@ -173,12 +182,12 @@ class LiveFileWriter:
     def _wrote(self, path: str, staged: StagingArea, now: int | None = None) -> None:
         kept = staged.records.pop(path)
         self.bytes_written += STAT.unpack_from(kept)[0]
-        self.records[path] = kept if now is None else settled(kept, now)
+        self.records[path] = kept if now is None else trusted_stamp(kept, now)
 
     def _make(self, above: int, name: str, path: str) -> int:
-        reached("mkdir.before")
+        reach_failpoint("mkdir.before")
         fd = self._rules.make_folder(above, name)
-        reached("mkdir.after")
+        reach_failpoint("mkdir.after")
         self._touched.add(path.rpartition("/")[0])
         return fd
 
@@ -186,17 +195,17 @@ class LiveFileWriter:
 def _rename_folder(source: int, staged: str, above: int, name: str) -> bool:
     """Move a folder to its place; False if there is one by now."""
     try:
-        os.close(enter(above, name))
+        os.close(open_folder(above, name))
     except FileNotFoundError:
         pass
     else:
         return False
     try:
-        reached("folder.rename.before")
+        reach_failpoint("folder.rename.before")
         os.rename(staged, name, src_dir_fd=source, dst_dir_fd=above)
-        reached("folder.rename.after")
+        reach_failpoint("folder.rename.after")
     except OSError as error:
-        if error.errno in _TAKEN:
+        if error.errno in _EXISTS_ERRNOS:
             return False
         raise
     return True
@@ -204,5 +213,5 @@ def _rename_folder(source: int, staged: str, above: int, name: str) -> bool:
 
 def _same_but_moved(staged: bytes, there: bytes) -> bool:
     """Whether size, mtime, inode and mode are those of the file that we wrote."""
-    ours, theirs = STAT.unpack(stat_of(staged)), STAT.unpack(there)
+    ours, theirs = STAT.unpack(recorded_stat(staged)), STAT.unpack(there)
     return (*ours[:2], *ours[3:]) == (*theirs[:2], *theirs[3:])

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from stoker.domain.errors import Retry, Wait
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STATE
-from stoker.fs.data_folder import PRIVATE_MODE, DataFolder, enter, why
+from stoker.fs.data_folder import PRIVATE_MODE, DataFolder, open_folder, os_error_reason
 
 RETRY_AFTER = 5.0
 
@@ -24,13 +24,13 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 @contextmanager
-def locked(folder: DataFolder) -> Iterator[None]:
+def lock_folder(folder: DataFolder) -> Iterator[None]:
     """Be the only pass on this data folder; the kernel lets go of the lock when the process dies."""
     try:
         with state_folder(folder) as state:
             fd = os.open(_LOCK, _OPEN, 0o600, dir_fd=state)
     except OSError as error:
-        raise unusable(folder, error) from error
+        raise unusable_folder_error(folder, error) from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,14 +49,14 @@ def locked(folder: DataFolder) -> Iterator[None]:
 def state_folder(folder: DataFolder) -> Iterator[int]:
     """A descriptor of `.sync-state/`, which is made if it is missing, and ours alone."""
     try:
-        fd = enter(folder.fd, STATE)
+        fd = open_folder(folder.fd, STATE)
     except FileNotFoundError:
-        reached("state.mkdir.before")
+        reach_failpoint("state.mkdir.before")
         with suppress(FileExistsError):
             os.mkdir(STATE, PRIVATE_MODE, dir_fd=folder.fd)
         os.fsync(folder.fd)
-        reached("state.mkdir.after")
-        fd = enter(folder.fd, STATE)
+        reach_failpoint("state.mkdir.after")
+        fd = open_folder(folder.fd, STATE)
     try:
         if os.fstat(fd).st_mode & 0o7777 != PRIVATE_MODE:
             os.fchmod(fd, PRIVATE_MODE)
@@ -65,5 +65,5 @@ def state_folder(folder: DataFolder) -> Iterator[int]:
         os.close(fd)
 
 
-def unusable(folder: DataFolder, error: OSError) -> Retry:
-    return Retry(f"{folder.place / STATE} {why(error)}", reason=Reason.DATA_VOLUME_FAILED)
+def unusable_folder_error(folder: DataFolder, error: OSError) -> Retry:
+    return Retry(f"{folder.place / STATE} {os_error_reason(error)}", reason=Reason.DATA_VOLUME_FAILED)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stoker.engine.layout.protected_paths import STATE
-from stoker.fs.data_folder import CREATE, PRIVATE_MODE, DataFolder, enter, open_regular, write_all
+from stoker.fs.data_folder import CREATE, PRIVATE_MODE, DataFolder, open_folder, open_regular, write_all
 from stoker.fs.ledger_store import JOURNAL, MANIFEST
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
@@ -26,7 +26,7 @@ def append_line(data_dir: Path, name: str, line: bytes, *, at_most: int) -> bool
     """
     with DataFolder.opened(data_dir) as folder:
         try:
-            state = enter(folder.fd, STATE)
+            state = open_folder(folder.fd, STATE)
         except FileNotFoundError:
             return False
         try:
@@ -50,12 +50,12 @@ def _was_synced(state: int) -> bool:
     return not {MANIFEST.name, JOURNAL.name}.isdisjoint(os.listdir(state))
 
 
-def keep_report(data_dir: Path, shelf: str, name: str, content: bytes, *, most: int) -> None:
+def store_report(data_dir: Path, shelf: str, name: str, content: bytes, *, most: int) -> None:
     """Put a report on its shelf and take the oldest away, by name, until `most` are left."""
     with DataFolder.opened(data_dir) as folder, folder.entered(STATE) as state:
         with suppress(FileExistsError):
             os.mkdir(shelf, PRIVATE_MODE, dir_fd=state)
-        place = enter(state, shelf)
+        place = open_folder(state, shelf)
         try:
             with suppress(FileNotFoundError):
                 os.unlink(_NEW, dir_fd=place)

@@ -20,21 +20,29 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from stoker.domain.errors import Retry
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import Blob, BlobHash, BlobId
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STAGING
-from stoker.engine.plan.ledger import record
+from stoker.engine.plan.ledger import encode_record
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, WriteFile
-from stoker.fs.data_folder import CREATE, PRIVATE_MODE, DataFolder, enter, sync_volume, why, write_all
+from stoker.fs.data_folder import (
+    CREATE,
+    PRIVATE_MODE,
+    DataFolder,
+    open_folder,
+    os_error_reason,
+    sync_volume,
+    write_all,
+)
 from stoker.fs.file_rules import FileRules
 from stoker.fs.folder_cursor import DirWalk
-from stoker.fs.stat_stamp import stamp
-from stoker.fs.stop_check import StopCheck, go_on
+from stoker.fs.stat_stamp import encode_stamp
+from stoker.fs.stop_check import StopCheck, raise_if_stopped
 
 # Up to this many files each is made durable by itself; beyond, one call for the volume is far cheaper.
 SYNC_EACH = 64
-HELD_BACK = "is held back: a file of the same resource failed"
+HELD_BACK_MESSAGE = "is held back: a file of the same resource failed"
 
 BlobReader = Callable[[Sequence[BlobId]], Iterator[Blob]]
 StagingProgress = Callable[[str, int, int], None]
@@ -46,33 +54,33 @@ _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 @contextmanager
 def staging(folder: DataFolder) -> Iterator[int]:
     """A descriptor of the staging folder, empty at first and gone in the end."""
-    discard(folder)
-    reached("staging.mkdir.before")
+    discard_staging(folder)
+    reach_failpoint("staging.mkdir.before")
     os.mkdir(STAGING, PRIVATE_MODE, dir_fd=folder.fd)
-    reached("staging.mkdir.after")
-    fd = enter(folder.fd, STAGING)
+    reach_failpoint("staging.mkdir.after")
+    fd = open_folder(folder.fd, STAGING)
     try:
         yield fd
     finally:
         os.close(fd)
         with suppress(OSError):
-            discard(folder)
+            discard_staging(folder)
 
 
-def discard(folder: DataFolder) -> None:
+def discard_staging(folder: DataFolder) -> None:
     """Throw away what a pass left behind, by its end or by its death."""
     try:
-        os.close(enter(folder.fd, STAGING))  # which says by name what is no folder
+        os.close(open_folder(folder.fd, STAGING))  # which says by name what is no folder
     except FileNotFoundError:
         return
-    reached("staging.clear.before")
+    reach_failpoint("staging.clear.before")
     try:
         os.rmdir(STAGING, dir_fd=folder.fd)  # a pass that succeeded has moved everything out
     except OSError:
         import shutil  # noqa: PLC0415 - brings all kinds of archives with it, for the few that failed
 
         shutil.rmtree(STAGING, dir_fd=folder.fd)
-    reached("staging.clear.after")
+    reach_failpoint("staging.clear.after")
 
 
 class StagedTree(NamedTuple):
@@ -114,13 +122,13 @@ class StagingArea:
         last: str | None = None
         top: str | None = None
         with DirWalk(self.fd, self._make, new=True) as inside, DirWalk(self._folder.fd) as live:
-            for number, (write, blob) in enumerate(_paired(ordered, blobs)):
-                go_on(stopped)
+            for number, (write, blob) in enumerate(_pair_with_blobs(ordered, blobs)):
+                raise_if_stopped(stopped)
                 above, _, name = write.path.rpartition("/")
                 if above != last:
                     last = above
                     if top is None or not f"{above}/".startswith(f"{top}/"):
-                        top = _missing(live, above)
+                        top = _topmost_missing_folder(live, above)
                 try:
                     self._stage(inside, top, above, name, write, blob, each)
                 except OSError as error:
@@ -132,7 +140,7 @@ class StagingArea:
         self.filled_at = time.time_ns()
         self._hold_back()
         if not each or self._folders > SYNC_EACH:
-            _sync(sync_volume, self.fd)
+            _sync_descriptor(sync_volume, self.fd)
         elif self.trees:
             self._sync_folders()
 
@@ -175,32 +183,32 @@ class StagingArea:
         version = write.version
         mode = self._rules.mode(version.mode)
         digest = BlobHash(blob.size, digits=len(version.blob))
-        reached("stage.write.before")
+        reach_failpoint("stage.write.before")
         fd = os.open(name, CREATE, mode, dir_fd=folder)
         try:
             for chunk in blob.chunks:
                 digest.update(chunk)
                 write_all(fd, chunk)
-            reached("stage.write.after")
+            reach_failpoint("stage.write.after")
             if digest.blob() != version.blob:
                 message = f"blob {version.blob} in the mirror has another content"
                 raise Retry(message, reason=Reason.GIT_FAILED)
             found = self._rules.enforce(fd, mode)
             if durable:
-                _sync(os.fdatasync, fd)
+                _sync_descriptor(os.fdatasync, fd)
         finally:
             os.close(fd)
-        return record(version, stamp(found))
+        return encode_record(version, encode_stamp(found))
 
     def _make(self, above: int, name: str, _: str) -> int:
-        reached("stage.mkdir.before")
+        reach_failpoint("stage.mkdir.before")
         fd = self._rules.make_folder(above, name)
-        reached("stage.mkdir.after")
+        reach_failpoint("stage.mkdir.after")
         self._folders += 1
         return fd
 
     def _give_up(self, inside: DirWalk, path: str, blob: Blob, error: OSError) -> None:
-        self.errors[path] = why(error)
+        self.errors[path] = os_error_reason(error)
         top = self._top(path)
         if top and self.trees[top].paths[-1:] == [path]:
             self._remove(inside, path)
@@ -213,7 +221,7 @@ class StagingArea:
             for path in list(self.errors):
                 manifest = f"{path.rpartition('/')[0]}/{RESOURCE_MANIFEST}"
                 if manifest in self.records:
-                    self.errors[manifest] = HELD_BACK
+                    self.errors[manifest] = HELD_BACK_MESSAGE
                     del self.records[manifest]
                     self._remove(inside, manifest)
 
@@ -235,10 +243,10 @@ class StagingArea:
                 folder = folder.rpartition("/")[0]
         with DirWalk(self.fd) as inside:
             for folder in sorted(folders):
-                _sync(os.fsync, inside.enter(folder))
+                _sync_descriptor(os.fsync, inside.enter(folder))
 
 
-def _paired(writes: Sequence[WriteFile], blobs: Iterator[Blob]) -> Iterator[tuple[WriteFile, Blob]]:
+def _pair_with_blobs(writes: Sequence[WriteFile], blobs: Iterator[Blob]) -> Iterator[tuple[WriteFile, Blob]]:
     """Each write with its content; the reader is asked to its end, where it may object to all of it."""
     for write in writes:
         blob = next(blobs, None)
@@ -249,7 +257,7 @@ def _paired(writes: Sequence[WriteFile], blobs: Iterator[Blob]) -> Iterator[tupl
         raise Retry("the source gave more contents than asked for", reason=Reason.GIT_FAILED)
 
 
-def _missing(live: DirWalk, folder: str) -> str | None:
+def _topmost_missing_folder(live: DirWalk, folder: str) -> str | None:
     """The topmost folder on the way that is not there; None if there is none, or something is in the way."""
     try:
         live.enter(folder)
@@ -260,7 +268,7 @@ def _missing(live: DirWalk, folder: str) -> str | None:
     return None
 
 
-def _sync(sync: Callable[[int], None], fd: int) -> None:
-    reached("stage.sync.before")
+def _sync_descriptor(sync: Callable[[int], None], fd: int) -> None:
+    reach_failpoint("stage.sync.before")
     sync(fd)
-    reached("stage.sync.after")
+    reach_failpoint("stage.sync.after")

@@ -15,42 +15,42 @@ import time
 
 from stoker.engine.plan.ledger import STAT
 
-FINE = 20_000_000
+FINE_TIMESTAMP_NS = 20_000_000
 """Nanoseconds; the kernel's coarse clock moves every 1 to 10 ms."""
-COARSE = 2_000_000_000 + FINE
+COARSE_TIMESTAMP_NS = 2_000_000_000 + FINE_TIMESTAMP_NS
 _SECOND = 1_000_000_000
-_changed = struct.Struct("<q").unpack_from
-_UNSEEN = (STAT.pack(0, 0, 0, 0, 0), STAT.pack(0, 0, 0, 0, 1))
+_unpack_change_time = struct.Struct("<q").unpack_from
+_UNSEEN_STATS = (STAT.pack(0, 0, 0, 0, 0), STAT.pack(0, 0, 0, 0, 1))
 
 
-def unseen(executable: bool) -> bytes:
+def unseen_stamp(executable: bool) -> bytes:
     """Fits no file, and still says what the file may do."""
-    return _UNSEEN[executable]
+    return _UNSEEN_STATS[executable]
 
 
-def stamp(found: os.stat_result) -> bytes:
+def encode_stamp(found: os.stat_result) -> bytes:
     """The stat data of a regular file."""
     return STAT.pack(
         found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode >> 6 & 1
     )
 
 
-def at_rest(changed: int, now: int | None = None) -> bool:
+def is_at_rest(changed: int, now: int | None = None) -> bool:
     """Whether a change at that time lies far enough back that any later one must show."""
     now = time.time_ns() if now is None else now
-    return abs(now - changed) > (FINE if changed % _SECOND else COARSE)
+    return abs(now - changed) > (FINE_TIMESTAMP_NS if changed % _SECOND else COARSE_TIMESTAMP_NS)
 
 
-def let_rest(changed: int) -> None:
+def wait_until_at_rest(changed: int) -> None:
     """Wait until a change at that time is at rest, where that is a matter of milliseconds."""
-    left = changed + FINE - time.time_ns()
-    if 0 <= left <= FINE:
+    left = changed + FINE_TIMESTAMP_NS - time.time_ns()
+    if 0 <= left <= FINE_TIMESTAMP_NS:
         time.sleep(left / _SECOND + 0.001)
 
 
-def settled(kept: bytes, now: int | None = None) -> bytes:
+def trusted_stamp(kept: bytes, now: int | None = None) -> bytes:
     """A stamp, or a record that begins with one, as it is if the file was at rest by `now`; else unseen."""
-    (changed,) = _changed(kept, 16)
-    if changed and at_rest(changed, now):
+    (changed,) = _unpack_change_time(kept, 16)
+    if changed and is_at_rest(changed, now):
         return kept
-    return _UNSEEN[kept[STAT.size - 1]] + kept[STAT.size :]
+    return _UNSEEN_STATS[kept[STAT.size - 1]] + kept[STAT.size :]

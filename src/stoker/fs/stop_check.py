@@ -17,10 +17,10 @@ class SyncStopped(StokerError):
     """The pass was asked to end; what is on disk and in the ledger is consistent."""
 
 
-def never() -> bool:
+def never_stop() -> bool:
     return False
 
 
-def go_on(stopped: StopCheck) -> None:
+def raise_if_stopped(stopped: StopCheck) -> None:
     if stopped():
         raise SyncStopped("the sync was stopped")

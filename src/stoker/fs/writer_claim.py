@@ -22,11 +22,11 @@ from stoker.domain.clock import Clock, SystemClock, rfc3339
 from stoker.domain.errors import Wait
 from stoker.domain.reasons import Reason
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.lock import RETRY_AFTER, state_folder, unusable
+from stoker.fs.lock import RETRY_AFTER, state_folder, unusable_folder_error
 
 _NAME = "writer"
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_LONGEST = 4096
+_MAX_HOLDER_BYTES = 4096
 
 
 class WriterClaim:
@@ -43,9 +43,9 @@ class WriterClaim:
         """The claim; raises `Wait`, naming the other process, where another one holds it."""
         with DataFolder.opened(data_dir) as folder:
             try:
-                fd = _locked(folder)
+                fd = _lock_writer(folder)
             except OSError as error:
-                raise unusable(folder, error) from error
+                raise unusable_folder_error(folder, error) from error
         claim = cls(fd, command, clock if clock is not None else SystemClock())
         claim.follow(ref)
         return claim
@@ -63,7 +63,7 @@ class WriterClaim:
             "since": self._since,
         }
         os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, json.dumps(holder).encode()[:_LONGEST], 0)
+        os.pwrite(self._fd, json.dumps(holder).encode()[:_MAX_HOLDER_BYTES], 0)
 
     def release(self) -> None:
         """Let another process write; the file stays, and says nothing without a lock on it."""
@@ -80,15 +80,15 @@ class WriterClaim:
         self.release()
 
 
-def _locked(folder: DataFolder) -> int:
+def _lock_writer(folder: DataFolder) -> int:
     with state_folder(folder) as state:
         fd = os.open(_NAME, _OPEN, 0o600, dir_fd=state)
-    with _closed_on_error(fd):
+    with _close_on_error(fd):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Wait(
-                f"data folder {folder.place} is kept by another process: {_holder(fd)}; "
+                f"data folder {folder.place} is kept by another process: {_read_holder(fd)}; "
                 "one process at a time writes there: stop that one, or have it follow another ref",
                 after=RETRY_AFTER,
                 reason=Reason.SYNC_IN_PROGRESS,
@@ -96,17 +96,17 @@ def _locked(folder: DataFolder) -> int:
     return fd
 
 
-def _holder(fd: int) -> str:
+def _read_holder(fd: int) -> str:
     """The holder in words; it may be writing them just now."""
     try:
-        said = json.loads(os.pread(fd, _LONGEST, 0))
+        said = json.loads(os.pread(fd, _MAX_HOLDER_BYTES, 0))
         return "{command} of ref {ref}, process {pid} on host {host}, since {since}".format(**said)
     except (ValueError, KeyError, TypeError, IndexError):
         return "its name cannot be read"
 
 
 @contextmanager
-def _closed_on_error(fd: int) -> Iterator[None]:
+def _close_on_error(fd: int) -> Iterator[None]:
     try:
         yield
     except BaseException:

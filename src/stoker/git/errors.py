@@ -67,7 +67,7 @@ GitError = RefNotFound | SourceAuthFailed | SourceTooLarge | SourceUnreachable |
 
 # Compiled when something has failed; most processes never need them.
 _REDIRECT = r"returned error: 30\d|unable to update url base from redirection"
-_DUMB = r"dumb http"
+_DUMB_HTTP_PATTERN = r"dumb http"
 _REF = r"couldn't find remote ref|not our ref|unadvertised object|no such remote ref|does not allow request"
 _AUTH = (
     r"authentication failed|could not read (?:username|password)|access denied|permission denied"
@@ -91,11 +91,13 @@ _MEMORY = (
     r"out of memory|cannot allocate memory|cannot create (?:async )?thread"
     r"|too large to fit into virtual memory"
 )
-_LARGE = r"file too large"
-_HERE = r"file too large|no space left|read-only file system|quota exceeded|unable to create|\.lock'"
+_TOO_LARGE_PATTERN = r"file too large"
+_LOCAL_FAILURE_PATTERN = (
+    r"file too large|no space left|read-only file system|quota exceeded|unable to create|\.lock'"
+)
 
 # The first that fits is the one.
-_BY_WORDS: tuple[tuple[str, type[GitError], str], ...] = (
+_ERRORS_BY_PATTERN: tuple[tuple[str, type[GitError], str], ...] = (
     (_FILTER, FilterRefused, "allows no partial fetch"),
     (_REF, RefNotFound, "does not give out what was asked for"),
     (_AUTH, SourceAuthFailed, "does not let us in"),
@@ -114,24 +116,24 @@ def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> G
         return GitFailed(f"git failed on the local mirror: {words}")
     place = without_userinfo(url)
     ours = re.sub(r"(?m)^remote:.*$", "", said)  # a disk or memory that is full there is not full here
-    if _says(_LARGE, ours) and max_bytes is not None:
+    if _matches_message(_TOO_LARGE_PATTERN, ours) and max_bytes is not None:
         return SourceTooLarge(f"repository {place} sends more than the {max_bytes} bytes that are allowed")
-    if _says(_MEMORY, ours):
+    if _matches_message(_MEMORY, ours):
         return SourceTooLarge(f"repository {place} makes git hold more than the memory it may use: {words}")
-    if _says(_HERE, ours):
+    if _matches_message(_LOCAL_FAILURE_PATTERN, ours):
         return GitFailed(f"git failed on the mirror of {place}: {words}")
-    if _says(_DUMB, ours):
+    if _matches_message(_DUMB_HTTP_PATTERN, ours):
         return SourceUnreachable(
             f"repository {place} is served by dumb HTTP, whose size nothing bounds, and is not fetched; "
             "serve it with git http-backend or from a forge"
         )
-    if _says(_REDIRECT, said):
+    if _matches_message(_REDIRECT, said):
         return SourceUnreachable(
             f"repository {place} answers with a redirect, which is not followed because credentials "
             f"would go with it; use the address that it leads to: {words}"
         )
-    for pattern, kind, what in _BY_WORDS:
-        if _says(pattern, said):
+    for pattern, kind, what in _ERRORS_BY_PATTERN:
+        if _matches_message(pattern, said):
             return kind(f"repository {place} {what}: {words}")
     return GitFailed(f"git failed on repository {place}: {words}")
 
@@ -144,5 +146,5 @@ def one_line(said: str) -> str:
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
 
 
-def _says(pattern: str, said: str) -> bool:
+def _matches_message(pattern: str, said: str) -> bool:
     return re.search(pattern, said, re.IGNORECASE) is not None

@@ -54,7 +54,7 @@ def write_private(path: Path, content: bytes, mode: int) -> None:
     beside.replace(path)
 
 
-def install(path: Path, script: bytes) -> Path:
+def install_script(path: Path, script: bytes) -> Path:
     """A program of ours at that place, whatever was there."""
     if not path.is_file() or path.read_bytes() != script:
         write_private(path, script, 0o700)
@@ -84,7 +84,7 @@ def folder_for_one_call(parent: Path) -> Iterator[Path]:
             os.close(held)
 
 
-def remove_left_overs(parent: Path) -> None:
+def remove_leftovers(parent: Path) -> None:
     """Remove such folders of processes that were killed."""
     for folder in parent.glob(f"{_FOR_ONE_CALL}*"):
         with contextlib.suppress(OSError):  # it went away meanwhile, or is still held

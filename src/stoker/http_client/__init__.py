@@ -1,6 +1,6 @@
 """Bounded HTTP requests to other services: forges, alert receivers, webhooks, health checks."""
 
-from stoker.http_client.client import ServiceRequest, ServiceResponse, call
+from stoker.http_client.client import ServiceRequest, ServiceResponse, send_request
 from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 
-__all__ = ["EgressRefused", "ServiceRequest", "ServiceResponse", "ServiceUnreachable", "call"]
+__all__ = ["EgressRefused", "ServiceRequest", "ServiceResponse", "ServiceUnreachable", "send_request"]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stoker.domain.errors import InvalidValue
-from stoker.http_client.errors import ServiceUnreachable, why
+from stoker.http_client.errors import ServiceUnreachable, error_reason
 from stoker.http_client.proxy import proxy_for
-from stoker.http_client.tls import context_with
+from stoker.http_client.tls import client_tls_context
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -85,7 +85,7 @@ class ServiceResponse:
         return None
 
 
-async def call(request: ServiceRequest) -> ServiceResponse:
+async def send_request(request: ServiceRequest) -> ServiceResponse:
     """The answer, whatever its status; raises `ServiceUnreachable` where there is none."""
     import aiohttp  # noqa: PLC0415 - costs more than a whole sync, and few passes call anybody
 
@@ -108,7 +108,7 @@ async def call(request: ServiceRequest) -> ServiceResponse:
                 request.url,
                 headers={"User-Agent": "stoker", "Accept-Encoding": "identity", **request.headers},
                 data=request.body,
-                ssl=_trust(request, proxy),
+                ssl=_tls_settings(request, proxy),
                 proxy=proxy,
                 allow_redirects=False,
             ) as response,
@@ -125,15 +125,15 @@ async def call(request: ServiceRequest) -> ServiceResponse:
     except (aiohttp.ClientError, OSError, ValueError) as error:
         if connections.refusal is not None:
             raise connections.refusal from None
-        raise ServiceUnreachable(f"{request.host} cannot be reached: {why(error)}") from None
+        raise ServiceUnreachable(f"{request.host} cannot be reached: {error_reason(error)}") from None
 
 
-def _trust(request: ServiceRequest, proxy: str | None) -> SSLContext | bool:
+def _tls_settings(request: ServiceRequest, proxy: str | None) -> SSLContext | bool:
     if not request.verified:
         return False
-    return context_with(request.ca) if request.ca or _by_tls(request.url, proxy) else True
+    return client_tls_context(request.ca) if request.ca or _uses_tls(request.url, proxy) else True
 
 
-def _by_tls(*hops: str | None) -> bool:
+def _uses_tls(*hops: str | None) -> bool:
     """Whether certificates are asked for on the way; to read the system's takes longer than a short call."""
     return any(hop is not None and urlsplit(hop).scheme == "https" for hop in hops)

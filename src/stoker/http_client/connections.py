@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from stoker.domain.egress import address_of
+from stoker.domain.egress import parse_address
 from stoker.http_client import egress
 from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 
@@ -28,7 +28,7 @@ class EgressCheckedResolver(AbstractResolver):
     def __init__(self, services_of: str = "") -> None:
         """`services_of` is a namespace whose Services may be reached by name."""
         self.refusal: EgressRefused | None = None
-        self._policy = egress.enforced()
+        self._policy = egress.current_egress_policy()
         self._services_of = services_of
         self._checked: set[str] = set()
         self._trusted: set[str] = set()
@@ -47,7 +47,7 @@ class EgressCheckedResolver(AbstractResolver):
         """
         if proxy is None:
             return
-        egress.demand_name(urlsplit(url).hostname or "", self._services_of)
+        egress.check_host_name(urlsplit(url).hostname or "", self._services_of)
         if own:
             host = urlsplit(proxy).hostname or ""
             self._trusted.add(host)
@@ -58,7 +58,7 @@ class EgressCheckedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         try:
             if host in self._trusted:
-                found = await _unchecked(host, port)
+                found = await _resolve_unchecked(host, port)
             else:
                 found = await egress.checked_addresses(host, port, self._services_of)
         except EgressRefused as error:
@@ -86,15 +86,15 @@ class EgressCheckedResolver(AbstractResolver):
         family, kind, proto, _, target = info
         host = str(target[0])
         if host not in self._checked and self._policy is not None:
-            address = address_of(host)
+            address = parse_address(host)
             why = "cannot be read" if address is None else self._policy.refuses_address(address)
             if why is not None:
-                self.refusal = egress.refused(host, why)
+                self.refusal = egress.egress_refused(host, why)
                 raise OSError(None, self.refusal.message)
         return socket.socket(family, kind, proto)
 
 
-async def _unchecked(host: str, port: int) -> list[egress.ResolvedAddress]:
+async def _resolve_unchecked(host: str, port: int) -> list[egress.ResolvedAddress]:
     import asyncio  # noqa: PLC0415 - for proxies of the environment alone
 
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

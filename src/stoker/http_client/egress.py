@@ -1,7 +1,7 @@
 """The address check of this process: resolves a host and answers only with addresses that it may connect to.
 
 The role of a process decides: `stoker controller`, `agent`, `fetcher` and `reverser` call
-`enforce` when they start, because there the author of a resource names the hosts. A command
+`set_egress_policy` when they start, because there the author of a resource names the hosts. A command
 that a person runs never does: person and author are the same, and 127.0.0.1 is theirs.
 
     HTTP      `stoker.http_client.connections` connects to what was checked and to nothing else
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from stoker.domain.egress import HOW_TO_ALLOW, EgressPolicy, address_of
+from stoker.domain.egress import HOW_TO_ALLOW, EgressPolicy, parse_address
 from stoker.http_client.errors import EgressRefused, ServiceUnreachable
 
 _FLAGS = socket.AI_ADDRCONFIG | socket.AI_CANONNAME
@@ -40,87 +40,90 @@ class ResolvedAddress(NamedTuple):
     address: str
 
 
-def enforce(policy: EgressPolicy | None) -> None:
+def set_egress_policy(policy: EgressPolicy | None) -> None:
     """Decide by this policy from now on; None: connect to everything."""
     _ProcessEgress.policy = policy
 
 
-def enforced() -> EgressPolicy | None:
+def current_egress_policy() -> EgressPolicy | None:
     return _ProcessEgress.policy
 
 
-def demand_name(host: str, services_of: str = "") -> None:
+def check_host_name(host: str, services_of: str = "") -> None:
     """Raise if a host may not be named at all; for what a proxy resolves in our place."""
     policy = _ProcessEgress.policy
     why = None if policy is None else policy.refuses_name(host, services_of)
     if why is not None:
-        raise refused(host, why)
+        raise egress_refused(host, why)
 
 
 async def checked_addresses(host: str, port: int, services_of: str = "") -> list[ResolvedAddress]:
     """The addresses of a host that may be connected to; raises `EgressRefused` if there is none."""
-    demand_name(host, services_of)
+    check_host_name(host, services_of)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=_FLAGS
         )
     except OSError as error:
-        raise _unknown(host, error) from None
-    return _checked(host, found, services_of)
+        raise _unresolved_host(host, error) from None
+    return _allowed_addresses(host, found, services_of)
 
 
-async def demand_reachable(url: str) -> None:
+async def check_egress(url: str) -> None:
     """Raise if an http or https address leads where it may not; for libraries that connect by themselves."""
     if _ProcessEgress.policy is not None:
-        await checked_addresses(*endpoint_of(url))
+        await checked_addresses(*host_and_port(url))
 
 
-def demand_reachable_now(url: str) -> None:
+def check_egress_blocking(url: str) -> None:
     """The same for a worker thread."""
     if _ProcessEgress.policy is None:
         return
-    host, port = endpoint_of(url)
-    demand_name(host)
+    host, port = host_and_port(url)
+    check_host_name(host)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=_FLAGS)
     except OSError as error:
-        raise _unknown(host, error) from None
-    _checked(host, found, "")
+        raise _unresolved_host(host, error) from None
+    _allowed_addresses(host, found, "")
 
 
 def demand_one_place(url: str) -> None:
     """Raise if a library that connects by itself could be led elsewhere after the check.
 
-    It resolves the name again, and follows redirects to names below the host (`one_host_only`). TLS stops
+    It resolves the name again, and follows redirects to names below the host (`single_host_options`). TLS
+    stops
     both, because the certificate has to fit; without TLS only an address stays where it was checked.
     """
-    policy, host = _ProcessEgress.policy, endpoint_of(url)[0]
-    if policy is None or not url.startswith("http://") or address_of(host) is not None:
+    policy, host = _ProcessEgress.policy, host_and_port(url)[0]
+    if policy is None or not url.startswith("http://") or parse_address(host) is not None:
         return
     if not policy.allows_host(host) and not policy.may_be_called(host):
-        raise refused(host, "is an endpoint without TLS that is named by a host and no address")
+        raise egress_refused(host, "is an endpoint without TLS that is named by a host and no address")
 
 
-def one_host_only(url: str) -> dict[str, str]:
+def single_host_options(url: str) -> dict[str, str]:
     """Options of the library obstore under which it reaches the host of `url` alone.
 
     It follows redirects and has no setting against it, so every other host is sent to a proxy that
     cannot be resolved (RFC 6761). Names below the host are reached as well: see `demand_one_place`.
     """
-    return {"proxy_url": "http://redirects-are-not-followed.invalid", "proxy_excludes": endpoint_of(url)[0]}
+    return {"proxy_url": "http://redirects-are-not-followed.invalid", "proxy_excludes": host_and_port(url)[0]}
 
 
-def endpoint_of(url: str) -> tuple[str, int]:
+def host_and_port(url: str) -> tuple[str, int]:
     """Host and port of an address."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
 
 
-def refused(host: str, why: str) -> EgressRefused:
+def egress_refused(host: str, why: str) -> EgressRefused:
     return EgressRefused(f"{host} {why} and is not connected to; {HOW_TO_ALLOW}")
 
 
-def _checked(host: str, found: Iterable[tuple[Any, ...]], services_of: str) -> list[ResolvedAddress]:
+def _allowed_addresses(
+    host: str, found: Iterable[tuple[Any, ...]], services_of: str
+) -> list[ResolvedAddress]:
     infos = [(family, proto, canonical, str(target[0])) for family, _, proto, canonical, target in found]
     everything = [ResolvedAddress(family, proto, address) for family, proto, _, address in infos]
     policy = _ProcessEgress.policy
@@ -130,11 +133,11 @@ def _checked(host: str, found: Iterable[tuple[Any, ...]], services_of: str) -> l
     name = next((canonical for _, _, canonical, _ in infos if canonical), host)
     why = policy.refuses_name(name, services_of)
     if why is not None:
-        raise refused(host, why)
+        raise egress_refused(host, why)
     in_cluster = policy.may_be_called(name, services_of)
     allowed = []
     for one in everything:
-        address = address_of(one.address)
+        address = parse_address(one.address)
         refusal = "leads to an address that cannot be read" if address is None else None
         if address is not None:
             refusal = policy.refuses_address(address, in_cluster=in_cluster)
@@ -142,9 +145,9 @@ def _checked(host: str, found: Iterable[tuple[Any, ...]], services_of: str) -> l
             allowed.append(one)
         why = why or refusal
     if not allowed:
-        raise refused(host, why or "has no address")
+        raise egress_refused(host, why or "has no address")
     return allowed
 
 
-def _unknown(host: str, error: OSError) -> ServiceUnreachable:
+def _unresolved_host(host: str, error: OSError) -> ServiceUnreachable:
     return ServiceUnreachable(f"{host} cannot be reached: {error.strerror or 'its name is unknown'}")

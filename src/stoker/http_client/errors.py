@@ -24,11 +24,11 @@ class EgressRefused(ServiceUnreachable):
     default_reason = Reason.EGRESS_REFUSED
 
 
-def why(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """The first cause that a person can use: a certificate that is not trusted before anything else."""
     import ssl  # noqa: PLC0415 - it takes longer to load than many a command to run
 
-    causes = list(_causes(error))
+    causes = list(_error_causes(error))
     for cause in causes:
         # aiohttp's own error is one of these too, but does not say why.
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
@@ -37,7 +37,7 @@ def why(error: BaseException) -> str:
     return next(spoken, type(error).__name__)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def _error_causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
         yield cause

@@ -10,7 +10,7 @@ from stoker.domain.refs import why_not_host
 _SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
-def checked(proxy: str) -> str:
+def check_proxy(proxy: str) -> str:
     """The address of a proxy; one that is none is refused without being shown, for it may hold a password."""
     try:
         parts = urlsplit(proxy)
@@ -38,7 +38,7 @@ def chosen_proxy(address: str, proxy: str = "") -> str | None:
 
     target = urlsplit(address)
     known = getproxies_environment()
-    chosen = checked(proxy) if proxy else known.get(target.scheme, known.get("all", ""))
+    chosen = check_proxy(proxy) if proxy else known.get(target.scheme, known.get("all", ""))
     if not chosen or proxy_bypass(target.hostname or ""):
         return None
     return chosen if "://" in chosen else f"http://{chosen}"

@@ -14,7 +14,7 @@ MAX_CA_BYTES = 1 << 20
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
 
 
-def certificates(ca: bytes) -> bytes:
+def extract_certificates(ca: bytes) -> bytes:
     """The certificates of a PEM text and nothing else of it; raises if there is none."""
     if len(ca) > MAX_CA_BYTES:
         raise InvalidValue(f"the CA certificates are larger than {MAX_CA_BYTES} bytes")
@@ -24,7 +24,7 @@ def certificates(ca: bytes) -> bytes:
     return b"\n".join(found) + b"\n"
 
 
-def context_with(ca: bytes | None) -> SSLContext:
+def client_tls_context(ca: bytes | None) -> SSLContext:
     """One of our own: an agent imports aiohttp without the authorities of the system."""
     import ssl  # noqa: PLC0415
 
@@ -32,7 +32,7 @@ def context_with(ca: bytes | None) -> SSLContext:
     if ca is None:
         return context
     try:
-        context.load_verify_locations(cadata=certificates(ca).decode("ascii"))
+        context.load_verify_locations(cadata=extract_certificates(ca).decode("ascii"))
     except (ssl.SSLError, ValueError):
         raise InvalidValue("the CA certificates cannot be read") from None
     return context

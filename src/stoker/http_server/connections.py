@@ -14,7 +14,7 @@ from aiohttp import web
 from stoker.domain.errors import Misconfigured
 from stoker.telemetry.probes import ListenAddress, QuietHandler
 
-MOST_CONNECTIONS = 1024
+MAX_CONNECTIONS = 1024
 FIRST_REQUEST_SECONDS = 10.0
 LINGERING_SECONDS = 1.0
 BUFFER_BYTES = 16 * 1024
@@ -23,7 +23,7 @@ BUFFER_BYTES = 16 * 1024
 class StrictHttpServer(web.Server):
     """Hands each connection to a handler that is strict about it."""
 
-    most_connections = MOST_CONNECTIONS
+    most_connections = MAX_CONNECTIONS
     first_request_seconds = FIRST_REQUEST_SECONDS
 
     def __call__(self) -> web.RequestHandler:
@@ -37,7 +37,7 @@ class StrictHttpServer(web.Server):
         )
 
 
-async def listen(
+async def start_listening(
     server: StrictHttpServer,
     address: ListenAddress,
     purpose: str,

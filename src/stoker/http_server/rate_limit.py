@@ -24,7 +24,7 @@ from enum import StrEnum
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Misconfigured
 
-MOST_SOURCES = 10_000
+MAX_SOURCES = 10_000
 UNKNOWN = "unknown"
 
 CallerNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -48,7 +48,7 @@ class FailureRateLimiter:
     """Counts failures by source and lane."""
 
     def __init__(
-        self, per_minute: int, overall_per_minute: int, clock: Clock, most_sources: int = MOST_SOURCES
+        self, per_minute: int, overall_per_minute: int, clock: Clock, most_sources: int = MAX_SOURCES
     ) -> None:
         self._own = float(per_minute)
         self._shared = float(overall_per_minute)
@@ -98,7 +98,7 @@ def _refill(budget: _FailureBudget, full: float, now: float) -> None:
     budget.seen = now
 
 
-def networks(texts: Sequence[str]) -> tuple[CallerNetwork, ...]:
+def parse_networks(texts: Sequence[str]) -> tuple[CallerNetwork, ...]:
     """The networks of proxies whose word about a caller's address is taken."""
     try:
         return tuple(ipaddress.ip_network(text) for text in texts)
@@ -106,16 +106,16 @@ def networks(texts: Sequence[str]) -> tuple[CallerNetwork, ...]:
         raise Misconfigured(f"trusted proxy: {error}") from None
 
 
-def source_of(peer: str | None, forwarded_for: str, trusted: Sequence[CallerNetwork]) -> str:
+def caller_address(peer: str | None, forwarded_for: str, trusted: Sequence[CallerNetwork]) -> str:
     """The address that a request is counted under.
 
     That of the peer; where the peer is a trusted proxy, the last address in
     X-Forwarded-For that is not one. Of IPv6 the first half, which one household has.
     """
-    address = _address(peer or "")
+    address = _parse_ip(peer or "")
     hops = forwarded_for.split(",")[-10:] if trusted else []
     while address is not None and hops and any(address in network for network in trusted):
-        said = _address(hops.pop().strip())
+        said = _parse_ip(hops.pop().strip())
         if said is None:
             break
         address = said
@@ -126,7 +126,7 @@ def source_of(peer: str | None, forwarded_for: str, trusted: Sequence[CallerNetw
     return str(address)
 
 
-def _address(text: str) -> CallerAddress | None:
+def _parse_ip(text: str) -> CallerAddress | None:
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -29,33 +29,41 @@ _GITLAB = "X-Gitlab-Token"
 _AUTHORIZATION = "Authorization"
 
 
-def claims_to_know(headers: Mapping[str, str]) -> bool:
+def has_credentials(headers: Mapping[str, str]) -> bool:
     """Whether there is anything that could be right; without, the body need not be read."""
     return any(headers.get(name) for name in (*_SIGNATURES, _GITLAB, _AUTHORIZATION))
 
 
-def signs_with(headers: Mapping[str, str], body: bytes, key: Secret) -> bool:
+def is_signed_with(headers: Mapping[str, str], body: bytes, key: Secret) -> bool:
     """Whether one of the signatures is that of the body under this key."""
     expected = hmac.new(key.reveal_bytes(), body, hashlib.sha256).hexdigest()
     offered = [headers.get(name, "").removeprefix("sha256=").lower() for name in _SIGNATURES]
-    right = [_same(one, expected.encode()) for one in offered]
+    right = [_is_equal_digest(one, expected.encode()) for one in offered]
     return any(right) and bool(key)
 
 
-def shows(headers: Mapping[str, str], token: Secret) -> bool:
+def has_gitlab_token(headers: Mapping[str, str], token: Secret) -> bool:
     """Whether GitLab's header is this token."""
-    return _same(headers.get(_GITLAB, ""), token.reveal_bytes()) and bool(token)
+    return _is_equal_digest(headers.get(_GITLAB, ""), token.reveal_bytes()) and bool(token)
 
 
-def bears(headers: Mapping[str, str], token: Secret) -> bool:
+def has_bearer_token(headers: Mapping[str, str], token: Secret) -> bool:
     """Whether it is the bearer token of the request."""
     scheme, _, bearer = headers.get(_AUTHORIZATION, "").partition(" ")
-    return _same(bearer.strip() if scheme.lower() == "bearer" else "", token.reveal_bytes()) and bool(token)
+    return _is_equal_digest(
+        bearer.strip() if scheme.lower() == "bearer" else "", token.reveal_bytes()
+    ) and bool(token)
 
 
-def authentic(headers: Mapping[str, str], body: bytes, secret: Secret) -> bool:
+def is_authentic(headers: Mapping[str, str], body: bytes, secret: Secret) -> bool:
     """Whether the sender knows the secret, in whichever way it shows that."""
-    return any([signs_with(headers, body, secret), shows(headers, secret), bears(headers, secret)])
+    return any(
+        [
+            is_signed_with(headers, body, secret),
+            has_gitlab_token(headers, secret),
+            has_bearer_token(headers, secret),
+        ]
+    )
 
 
 async def read_capped(chunks: AsyncIterable[bytes], limit: int) -> bytes | None:
@@ -70,7 +78,7 @@ async def read_capped(chunks: AsyncIterable[bytes], limit: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _same(header: str, expected: bytes) -> bool:
+def _is_equal_digest(header: str, expected: bytes) -> bool:
     """Digests are compared, or the time would tell how long the secret is; a header may hold anything."""
     offered = hashlib.sha256(header.encode(errors="surrogateescape")).digest()
     return hmac.compare_digest(offered, hashlib.sha256(expected).digest())

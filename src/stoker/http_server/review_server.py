@@ -43,8 +43,8 @@ MAX_HELD = 16 << 20
 MAX_DECODED = 48 << 20
 MAX_WORK = 64 << 20
 MAX_AT_ONCE = 16
-LONGEST = 30.0
-USUAL = 10.0
+MAX_TIMEOUT_SECONDS = 30.0
+DEFAULT_TIMEOUT_SECONDS = 10.0
 # A little less than what the caller gives us: the answer has to get there, too.
 SHARE = 0.9
 # Longer than the API server keeps a connection that it does not use, so that it is never us who hang up.
@@ -155,7 +155,7 @@ class ReviewServer:
             return await self._judged(request)
         except _ReviewRefused as refused:
             headers = {"Retry-After": "1"} if refused.status == 503 else None
-            response = _text(refused.status, refused.text, headers)
+            response = _text_response(refused.status, refused.text, headers)
             response.force_close()  # what is left of the body is not waited for
             return response
 
@@ -166,13 +166,13 @@ class ReviewServer:
         if handler is None:
             raise _ReviewRefused(404, "not found")
         if request.method != "POST":
-            return _text(405, "only POST", {"Allow": "POST"})
+            return _text_response(405, "only POST", {"Allow": "POST"})
         if request.content_type != "application/json":
             raise _ReviewRefused(415, "the body must be application/json")
         if (request.content_length or 0) > self._limits.body:
             raise _ReviewRefused(413, self._too_large)
         try:
-            async with deadline(self._clock, _seconds(request.query.get("timeout", ""))):
+            async with deadline(self._clock, _parse_timeout(request.query.get("timeout", ""))):
                 return await self._handled(request, handler)
         except TimeoutError:
             log.warning("review.too_slow", path=request.path)
@@ -234,12 +234,12 @@ class _ReviewHttpServer(web.Server):
         )
 
 
-def _seconds(asked: str) -> float:
+def _parse_timeout(asked: str) -> float:
     """What the API server gives us, as it says in the address: `timeout=10s`."""
     match = _TIMEOUT.fullmatch(asked)
-    seconds = float(match[1]) * _UNITS[match[2]] if match else USUAL
-    return SHARE * min(max(seconds, 0.1), LONGEST)
+    seconds = float(match[1]) * _UNITS[match[2]] if match else DEFAULT_TIMEOUT_SECONDS
+    return SHARE * min(max(seconds, 0.1), MAX_TIMEOUT_SECONDS)
 
 
-def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
+def _text_response(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(status=status, text=f"{text}\n", headers={**_HEADERS, **(headers or {})})

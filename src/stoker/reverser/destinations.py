@@ -32,16 +32,16 @@ from stoker.domain.paths import RelPath
 from stoker.domain.quantities import parse_duration, parse_quantity
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.domain.repository_identity import may_be_same, repository_of
+from stoker.domain.repository_identity import may_be_same, normalize_repository
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
-from stoker.reverser.selection.rules import DestinationRef, SelectionRule, rules_of
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule, resource_rules
 from stoker.reverser.writer.batch import BatchLimits, PushCadence
 from stoker.reverser.writer.commit_message import MessageTemplate
 
 AnyRule = WatchRule | ClusterWatchRule
 
-_LATER = 60.0
+_RECHECK_SECONDS = 60.0
 _LIMITS = BatchLimits()
 _CADENCE = PushCadence()
 _BUDGET = DeletionLimits()
@@ -145,13 +145,13 @@ class DestinationPlan:
         return frozenset(each.place for each in self.destinations.values())
 
 
-def arrange(stated: DeclaredConfig, *, limits: BatchLimits = _LIMITS) -> DestinationPlan:
+def arrange_destinations(stated: DeclaredConfig, *, limits: BatchLimits = _LIMITS) -> DestinationPlan:
     """Judge everything that is there; `limits` hold for destinations that set none."""
     configs = {RepoConfigRef(one.metadata.namespace, one.metadata.name): one for one in stated.configs}
     usable: dict[DestinationRef, WritableDestination] = {}
     refused: dict[DestinationRef, StokerError] = {}
     candidates: list[tuple[GitDestination, WritableDestination]] = []
-    for one in sorted(stated.destinations, key=_age):
+    for one in sorted(stated.destinations, key=_destination_age):
         ref = DestinationRef(one.metadata.namespace, one.metadata.name)
         try:
             candidates.append((one, _destination(one, ref, configs, stated.unreadable, limits)))
@@ -177,22 +177,22 @@ def arrange(stated: DeclaredConfig, *, limits: BatchLimits = _LIMITS) -> Destina
         for one in stated.destinations
     }
     for each in stated.rules:
-        key = key_of(each)
-        why = _why_not(each, usable, refused, allowed)
+        key = rule_key(each)
+        why = _rule_problem(each, usable, refused, allowed)
         if why is None:
-            rules += rules_of(each)
+            rules += resource_rules(each)
         else:
             refused_rules[key] = why
     own = own_secrets(list(stated.configs)) | frozenset(stated.named)
     return DestinationPlan(usable, refused, tuple(rules), refused_rules, own)
 
 
-def key_of(rule: AnyRule) -> WatchRuleKey:
+def rule_key(rule: AnyRule) -> WatchRuleKey:
     namespace = rule.metadata.namespace if isinstance(rule, WatchRule) else ""
     return WatchRuleKey(type(rule).__name__, namespace, rule.metadata.name)
 
 
-def destination_of(rule: AnyRule) -> DestinationRef:
+def rule_destination(rule: AnyRule) -> DestinationRef:
     to = rule.spec.destination_ref
     return DestinationRef(to.namespace or rule.metadata.namespace, to.name)
 
@@ -219,7 +219,11 @@ def _destination(
     if config is None and ("GitRepoConfig", *wanted) in unreadable:
         raise Stalled(f"GitRepoConfig {wanted} does not fit its schema", reason=Reason.INVALID_SPEC)
     if config is None:
-        raise Wait(f"GitRepoConfig {wanted} does not exist", after=_LATER, reason=Reason.WAITING_DEPENDENCIES)
+        raise Wait(
+            f"GitRepoConfig {wanted} does not exist",
+            after=_RECHECK_SECONDS,
+            reason=Reason.WAITING_DEPENDENCIES,
+        )
     if spec.branch not in config.spec.allowed_branches:
         raise Stalled(
             f"GitRepoConfig {wanted} does not allow branch {spec.branch!r}", reason=Reason.BRANCH_NOT_ALLOWED
@@ -237,7 +241,7 @@ def _destination(
         one.metadata.uid,
         wanted,
         url,
-        BranchKey(repository_of(url), spec.branch),
+        BranchKey(normalize_repository(url), spec.branch),
         base,
         SecretRef(wanted.namespace, login.name) if login else None,
         SecretRef(wanted.namespace, signing.secret_ref.name) if signing else None,
@@ -249,14 +253,14 @@ def _destination(
         _cadence(config),
         template,
         _budget(one),
-        approvals_of(one.metadata.annotations or {}),
+        approved_digests(one.metadata.annotations or {}),
         one.status is not None and one.status.held_deletions is not None,
     )
     written = one.status.folder if one.status is not None else None
     return replace(made, writes=written == made.folder)
 
 
-def approvals_of(annotations: Mapping[str, str]) -> tuple[str, ...]:
+def approved_digests(annotations: Mapping[str, str]) -> tuple[str, ...]:
     """The digests in the annotation by which a person approves held deletions."""
     return tuple(text for part in annotations.get(APPROVAL, "").split(",") if (text := part.strip()))
 
@@ -308,16 +312,18 @@ def _check_overlap(own: WritableDestination, others: Iterable[WritableDestinatio
 def _check_suspended(one: GitDestination, config: GitRepoConfig) -> None:
     for spec, what in ((one.spec, "spec.suspend"), (config.spec, "spec.suspend of its GitRepoConfig")):
         if spec.suspend:
-            raise Wait(f"nothing is written while {what} is true", after=_LATER, reason=Reason.SUSPENDED)
+            raise Wait(
+                f"nothing is written while {what} is true", after=_RECHECK_SECONDS, reason=Reason.SUSPENDED
+            )
 
 
-def _why_not(
+def _rule_problem(
     rule: AnyRule,
     usable: Mapping[DestinationRef, WritableDestination],
     refused: Mapping[DestinationRef, StokerError],
     allowed: Mapping[DestinationRef, Collection[str] | None],
 ) -> StokerError | None:
-    ref = destination_of(rule)
+    ref = rule_destination(rule)
     home = rule.metadata.namespace if isinstance(rule, WatchRule) else ref.namespace
     if not allows_namespace(ref.namespace, home, allowed.get(ref)):
         return Stalled(
@@ -329,13 +335,15 @@ def _why_not(
         return None
     why = refused.get(ref)
     if why is None:
-        return Wait(f"GitDestination {ref} does not exist", after=_LATER, reason=Reason.WAITING_DEPENDENCIES)
+        return Wait(
+            f"GitDestination {ref} does not exist", after=_RECHECK_SECONDS, reason=Reason.WAITING_DEPENDENCIES
+        )
     sentence = f"GitDestination {ref} cannot be written: {why.message}"
     if isinstance(why, Wait):
-        return Wait(sentence, after=_LATER, reason=why.reason)
+        return Wait(sentence, after=_RECHECK_SECONDS, reason=why.reason)
     return Stalled(sentence, reason=why.reason)
 
 
-def _age(one: GitDestination) -> tuple[str, str, str]:
+def _destination_age(one: GitDestination) -> tuple[str, str, str]:
     head = one.metadata
     return head.creation_timestamp or "", head.namespace, head.name

@@ -71,17 +71,17 @@ class ReverserMetrics:
     def scanned(self, watched: WatchedKind, count: int) -> None:
         resource = watched.resource
         gvk = f"{resource.api_version}/{resource.kind}"
-        self._scanned.inc(count, gvk=gvk, scope=_scope(resource.namespaced))
+        self._scanned.inc(count, gvk=gvk, scope=_scope_name(resource.namespaced))
 
     def listed(self, watched: WatchedKind, seconds: float) -> None:
         resource = watched.resource
         gvk = f"{resource.api_version}/{resource.kind}"
-        self._watch_seconds.observe(seconds, gvk=gvk, scope=_scope(resource.namespaced))
+        self._watch_seconds.observe(seconds, gvk=gvk, scope=_scope_name(resource.namespaced))
 
     def watch_failed(self, watched: WatchedKind, reason: str) -> None:
         resource = watched.resource
         gvk = f"{resource.api_version}/{resource.kind}"
-        self._watch_failures.inc(gvk=gvk, scope=_scope(resource.namespaced), reason=reason)
+        self._watch_failures.inc(gvk=gvk, scope=_scope_name(resource.namespaced), reason=reason)
 
     def wrote(
         self, ref: DestinationRef, commits: Iterable[PlannedCommit], kinds: dict[tuple[str, ...], str]
@@ -92,10 +92,12 @@ class ReverserMetrics:
                 if change.content is None:
                     self._deleted.inc(destination=str(ref))
                 else:
-                    self._written.inc(gvk=_gvk(change.key, kinds), scope=_scope(bool(change.key.namespace)))
+                    self._written.inc(
+                        gvk=_gvk(change.key, kinds), scope=_scope_name(bool(change.key.namespace))
+                    )
 
     def pushed(self, place: BranchKey, commits: int, size: int, replays: int, seconds: float) -> None:
-        labels = _of(place)
+        labels = _branch_labels(place)
         self._commits.inc(commits, **labels)
         self._bytes.inc(size, **labels)
         self._replays.inc(replays, **labels)
@@ -104,24 +106,24 @@ class ReverserMetrics:
             self._replay_seconds.observe(seconds, **labels)
 
     def push_failed(self, place: BranchKey, reason: str) -> None:
-        self._push_failures.inc(**_of(place), reason=reason)
+        self._push_failures.inc(**_branch_labels(place), reason=reason)
 
     def taken(self, place: BranchKey, seconds: float) -> None:
-        self._queue_seconds.observe(seconds, **_of(place))
+        self._queue_seconds.observe(seconds, **_branch_labels(place))
 
     def arrived(self, place: BranchKey, seconds: float) -> None:
-        self._delay_seconds.observe(seconds, **_of(place))
+        self._delay_seconds.observe(seconds, **_branch_labels(place))
 
     def active(self, place: BranchKey, active: bool) -> None:
-        self._active.set(int(active), **_of(place))
+        self._active.set(int(active), **_branch_labels(place))
 
     def gone(self, place: BranchKey) -> None:
         """Nobody wants anything written there any more: no worker is missing."""
-        self._active.drop(**_of(place))
-        self._depth.drop(**_of(place))
+        self._active.drop(**_branch_labels(place))
+        self._depth.drop(**_branch_labels(place))
 
     def depth(self, place: BranchKey, changes: int) -> None:
-        self._depth.set(changes, **_of(place))
+        self._depth.set(changes, **_branch_labels(place))
 
     def ownership_conflict(self, ref: DestinationRef) -> None:
         self._ownership.inc(destination=str(ref))
@@ -133,11 +135,11 @@ class ReverserMetrics:
         self._lease_failures.inc(worker=place.lease)
 
 
-def _of(place: BranchKey) -> dict[str, str]:
+def _branch_labels(place: BranchKey) -> dict[str, str]:
     return {"repo": place.repository.lstrip("/"), "branch": place.branch}
 
 
-def _scope(namespaced: bool) -> str:
+def _scope_name(namespaced: bool) -> str:
     return "Namespaced" if namespaced else "Cluster"
 
 

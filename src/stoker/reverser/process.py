@@ -19,7 +19,7 @@ from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import NAMESPACES
-from stoker.kube.config.own_account import own_account
+from stoker.kube.config.own_account import find_own_account
 from stoker.kube.leader.lease import LeaseTerms, unique_identity
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.process import ProcessGroup
@@ -70,7 +70,7 @@ class ReverserProcess:
                 f"{instance}_{unique_identity().rpartition('_')[2]}",
                 settings.lease_seconds,
                 settings.renew_seconds,
-                owner=await own_account(client, settings.namespace),
+                owner=await find_own_account(client, settings.namespace),
             )
             operated = ReverserSupervisor(
                 settings, self._seams, self._clock, client, origin, terms, self._meter

@@ -19,10 +19,10 @@ from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.leader.lease import LeaseTerms
 from stoker.kube.runtime.process import ProcessPart
 from stoker.kube.watch.reflector import Reflector
-from stoker.reverser.destinations import BranchKey, DestinationPlan, arrange
+from stoker.reverser.destinations import BranchKey, DestinationPlan, arrange_destinations
 from stoker.reverser.metrics import ReverserMetrics
 from stoker.reverser.selection.preset import GroupResource
-from stoker.reverser.selection.selection import Selection, select
+from stoker.reverser.selection.selection import Selection, select_objects
 from stoker.reverser.settings import NAME, ReverserExtensions, ReverserOptions
 from stoker.reverser.status.status_facts import StatusFacts
 from stoker.reverser.status.status_writer import StatusWriter
@@ -89,7 +89,7 @@ class ReverserSupervisor:
         )
         opening = asyncio.Semaphore(settings.max_concurrent_watches)
         turns = WatchBudget(opening, rate, clock, meter.scanned, self._tell, meter.listed, meter.watch_failed)
-        self._watches = WatchSet(client, turns, IngestContext(select((), KindCatalog())))
+        self._watches = WatchSet(client, turns, IngestContext(select_objects((), KindCatalog())))
         self._members = LiveReplicas(client, settings.namespace, terms, clock, self._stir)
         self._keys = SigningKeys(client, settings.work_dir)
         git = GitRunner(settings.work_dir)
@@ -175,13 +175,13 @@ class ReverserSupervisor:
 
     def _follow(self, catalog: KindCatalog) -> None:
         settings, stated = self._settings, self._stating.stated()
-        arrangement = arrange(stated, limits=settings.limits)
+        arrangement = arrange_destinations(stated, limits=settings.limits)
         if not settings.ingest:
             self._truths.arrangement = arrangement
             self._tell()
             return
         excluded = settings.excluded | ({SECRETS} if self._stating.why_no_secrets else set())
-        selection = select(
+        selection = select_objects(
             arrangement.rules,
             catalog,
             excluded=excluded,
@@ -226,7 +226,7 @@ class ReverserSupervisor:
                     self._clock,
                     self._meter,
                 )
-                standing = _after(self._leaving.pop(place, None), candidate)
+                standing = _run_after(self._leaving.pop(place, None), candidate)
                 task = asyncio.get_running_loop().create_task(standing, name=place.lease)
                 task.add_done_callback(partial(self._left, place))
                 self._candidates[place] = candidate, task
@@ -259,7 +259,7 @@ class ReverserSupervisor:
         self._reporter.stir()
 
 
-async def _after(previous: asyncio.Task[None] | None, candidate: BranchCandidate) -> None:
+async def _run_after(previous: asyncio.Task[None] | None, candidate: BranchCandidate) -> None:
     if previous is not None:
         await asyncio.wait({previous})
     await candidate.run()

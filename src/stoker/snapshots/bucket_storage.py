@@ -2,7 +2,7 @@
 
 Objects lie below `{keyPrefix}/{gateway}/`. Credentials are those of a mounted Secret,
 or, where none is named, the pod's own identity as the cloud's variables give it. The
-library that speaks both protocols comes with the extra `s3` and is imported only
+library that speaks both protocols comes with the extra `s3_storage` and is imported only
 here. Its messages hold addresses and answers; what is passed on is one short reason.
 
 An endpoint that the resource names is checked before each use (`stoker.http_client.egress`);
@@ -27,7 +27,7 @@ from stoker.http_client import EgressRefused, egress
 from stoker.http_client.proxy import proxy_for
 from stoker.snapshots.ids import safe_name
 from stoker.snapshots.storage import MAX_OBJECTS, ObjectMissing, StoredObject
-from stoker.snapshots.types import failed
+from stoker.snapshots.types import storage_failed
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "accessKeyId", "secretAccessKey", "sessionToken"
 SERVICE_ACCOUNT = "serviceAccount.json"
 DEFAULT_REGION = "us-east-1"
-LEFTOVERS_REST = 3600.0
+LEFTOVER_AGE_SECONDS = 3600.0
 """Nobody can lock a bucket: what is younger may be a snapshot on its way."""
 PART = 8 << 20
-AT_ONCE = 2
+MAX_CONCURRENT_PARTS = 2
 
 _ENDPOINT = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[^?#@\s]*)?")
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 
 
-def s3(
+def s3_storage(
     bucket: SnapshotBucketPolicy,
     gateway: str,
     credentials: Mapping[str, Secret] | None = None,
@@ -54,15 +54,15 @@ def s3(
     retries: int = 3,
 ) -> BucketStorage:
     """A bucket of S3, or of whoever answers at `endpoint`; `authorities` are to be trusted besides."""
-    store = _library().S3Store
+    store = _import_obstore().S3Store
     region = bucket.region or DEFAULT_REGION
     endpoint = bucket.endpoint
     keys: dict[str, Any] = {"region": region}
     if credentials is not None:  # then nothing comes from the pod's own variables
-        session = _key(credentials, SESSION_TOKEN) if credentials.get(SESSION_TOKEN) else None
+        session = _credential(credentials, SESSION_TOKEN) if credentials.get(SESSION_TOKEN) else None
         login = {
-            "access_key_id": _key(credentials, ACCESS_KEY),
-            "secret_access_key": _key(credentials, SECRET_KEY),
+            "access_key_id": _credential(credentials, ACCESS_KEY),
+            "secret_access_key": _credential(credentials, SECRET_KEY),
             "token": session,
             "expires_at": None,
         }
@@ -71,10 +71,12 @@ def s3(
     if endpoint:
         keys |= {"endpoint": endpoint, "aws_endpoint_url_s3": endpoint}  # the second would come first
     only = endpoint if credentials is not None else ""
-    return _made("s3", store, bucket, gateway, keys, _client(bucket.endpoint, authorities, only), retries)
+    return _open_bucket(
+        "s3", store, bucket, gateway, keys, _client_config(bucket.endpoint, authorities, only), retries
+    )
 
 
-def gcs(
+def gcs_storage(
     bucket: SnapshotBucketPolicy,
     gateway: str,
     credentials: Mapping[str, Secret] | None = None,
@@ -83,19 +85,21 @@ def gcs(
     retries: int = 3,
 ) -> BucketStorage:
     """A bucket of Google Cloud Storage, or of whoever answers at `endpoint` in its place."""
-    store = _library().GCSStore
+    store = _import_obstore().GCSStore
     keys: dict[str, str] = {}
     if credentials is not None:
-        keys["service_account_key"] = _key(credentials, SERVICE_ACCOUNT, one_line=False)
+        keys["service_account_key"] = _credential(credentials, SERVICE_ACCOUNT, one_line=False)
     if bucket.endpoint:
         keys["base_url"] = bucket.endpoint
-    return _made("gs", store, bucket, gateway, keys, _client(bucket.endpoint, authorities), retries)
+    return _open_bucket(
+        "gs", store, bucket, gateway, keys, _client_config(bucket.endpoint, authorities), retries
+    )
 
 
 class BucketStorage:
     """The objects of one gateway below one prefix of a bucket."""
 
-    leftovers_rest = LEFTOVERS_REST
+    leftovers_rest = LEFTOVER_AGE_SECONDS
 
     def __init__(self, store: ObjectStore, where: str, endpoint: str = "") -> None:
         self.where = where
@@ -116,7 +120,7 @@ class BucketStorage:
                     StoredObject(one["path"], one["size"], one["last_modified"].timestamp()) for one in some
                 ]
                 if len(found) > MAX_OBJECTS:
-                    raise failed(f"there are more than {MAX_OBJECTS} objects in {self.where}")
+                    raise storage_failed(f"there are more than {MAX_OBJECTS} objects in {self.where}")
         return found
 
     def put(self, name: str, chunks: Iterable[bytes]) -> None:
@@ -124,14 +128,19 @@ class BucketStorage:
 
         own: list[BaseException] = []
         with self._told("written", own):
-            parts = _guarded(_regrouped(chunks), own)
+            parts = _record_own_errors(_regroup_chunks(chunks), own)
             first = next(parts, b"")
             if len(first) < PART:  # all there is
                 obstore.put(self._store, name, first, use_multipart=False)
             else:
                 whole = chain((first,), parts)
                 obstore.put(
-                    self._store, name, whole, use_multipart=True, chunk_size=PART, max_concurrency=AT_ONCE
+                    self._store,
+                    name,
+                    whole,
+                    use_multipart=True,
+                    chunk_size=PART,
+                    max_concurrency=MAX_CONCURRENT_PARTS,
                 )
 
     def get(self, name: str, start: int, length: int) -> bytes:
@@ -165,19 +174,21 @@ class BucketStorage:
         """Whatever the library says becomes one sentence; what our own part raised stays what it was."""
         try:
             if self._endpoint:
-                egress.demand_reachable_now(self._endpoint)
+                egress.check_egress_blocking(self._endpoint)
             yield
         except EgressRefused as error:
-            raise failed(f"the snapshots in {self.where} cannot be {what}: {error.message}") from None
+            raise storage_failed(f"the snapshots in {self.where} cannot be {what}: {error.message}") from None
         except (StokerError, ObjectMissing):
             raise
         except Exception as error:
             if own:
                 raise own[0] from None
-            raise failed(f"the snapshots in {self.where} cannot be {what}: {_why(error)}") from None
+            raise storage_failed(
+                f"the snapshots in {self.where} cannot be {what}: {_error_reason(error)}"
+            ) from None
 
 
-def _why(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     text = str(error)
     status, code = _STATUS.search(text), _CODE.search(text)
     if status is not None:
@@ -190,7 +201,7 @@ def _why(error: Exception) -> str:
     return "it does not answer" if "error sending request" in text else f"{type(error).__name__}"
 
 
-def _regrouped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _regroup_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """In pieces of the size that a bucket takes, the last one smaller."""
     waiting = bytearray()
     for chunk in chunks:
@@ -202,7 +213,7 @@ def _regrouped(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def _guarded(parts: Iterator[bytes], own: list[BaseException]) -> Iterator[bytes]:
+def _record_own_errors(parts: Iterator[bytes], own: list[BaseException]) -> Iterator[bytes]:
     """What goes wrong on our side is remembered, for the library may wrap it."""
     try:
         yield from parts
@@ -211,7 +222,7 @@ def _guarded(parts: Iterator[bytes], own: list[BaseException]) -> Iterator[bytes
         raise
 
 
-def _made(
+def _open_bucket(
     scheme: str,
     store: Any,
     bucket: SnapshotBucketPolicy,
@@ -232,7 +243,7 @@ def _made(
             bucket.name,
             prefix=prefix,
             client_options=options,
-            retry_config=_retrying(retries),
+            retry_config=_retry_config(retries),
             **keys,
         )
     except Exception:  # whose words may hold what the library was given, a key among it
@@ -240,9 +251,9 @@ def _made(
     return BucketStorage(opened, where, bucket.endpoint)
 
 
-def _library() -> Any:
+def _import_obstore() -> Any:
     try:
-        import obstore.store  # noqa: PLC0415 - comes with the extra `s3`
+        import obstore.store  # noqa: PLC0415 - comes with the extra `s3_storage`
     except ImportError:
         raise Misconfigured(
             "snapshots in a bucket need the package obstore; install stoker with the extra 's3'"
@@ -250,7 +261,7 @@ def _library() -> Any:
     return obstore.store
 
 
-def _key(credentials: Mapping[str, Secret], name: str, *, one_line: bool = True) -> str:
+def _credential(credentials: Mapping[str, Secret], name: str, *, one_line: bool = True) -> str:
     secret = credentials.get(name)
     if not secret:
         raise Misconfigured(f"the Secret with the credentials of the bucket has no {name}")
@@ -262,7 +273,7 @@ def _key(credentials: Mapping[str, Secret], name: str, *, one_line: bool = True)
         raise Misconfigured(f"{name} of the bucket's credentials is no text") from None
 
 
-def _client(endpoint: str, authorities: bytes, only: str = "") -> ClientConfig:
+def _client_config(endpoint: str, authorities: bytes, only: str = "") -> ClientConfig:
     """`only`: the address whose host alone is talked to."""
     options: ClientConfig = {
         "allow_http": endpoint.startswith("http://"),  # as whoever named it said
@@ -272,9 +283,9 @@ def _client(endpoint: str, authorities: bytes, only: str = "") -> ClientConfig:
     if authorities:
         options["root_certificate"] = authorities
     if only and proxy_for(only) is None:
-        options |= cast("ClientConfig", egress.one_host_only(only))
+        options |= cast("ClientConfig", egress.single_host_options(only))
     return options
 
 
-def _retrying(retries: int) -> RetryConfig:
+def _retry_config(retries: int) -> RetryConfig:
     return {"max_retries": retries, "retry_timeout": timedelta(seconds=60)}

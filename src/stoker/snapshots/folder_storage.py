@@ -17,23 +17,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.domain.errors import Retry, Wait
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.reasons import Reason
 from stoker.snapshots.ids import PART
 from stoker.snapshots.storage import MAX_OBJECTS, ObjectMissing, StoredObject
-from stoker.snapshots.types import failed
+from stoker.snapshots.types import storage_failed
 
-KEEP_FREE = 32 << 20
+MIN_FREE_BYTES = 32 << 20
 KEEP_PART = 50
 """So many bytes, or such a part of a small volume, stay free for the gateway."""
 RETRY_AFTER = 5.0
 
-_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe that somebody planted must not make an open wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LOCK = ".lock"
-_LOOK_EVERY = 8 << 20
+_SPACE_CHECK_BYTES = 8 << 20
 
 
 class FolderStorage:
@@ -74,7 +74,7 @@ class FolderStorage:
                         continue
                     found.append(StoredObject(entry.name, there.st_size, there.st_mtime))
                     if len(found) > MAX_OBJECTS:
-                        raise failed(f"there are more than {MAX_OBJECTS} files in {self.where}")
+                        raise storage_failed(f"there are more than {MAX_OBJECTS} files in {self.where}")
         except ObjectMissing:
             return []
         return found
@@ -90,16 +90,16 @@ class FolderStorage:
                     self._write(fd, chunks)
                 finally:
                     os.close(fd)
-                reached("snapshot.rename.before")
+                reach_failpoint("snapshot.rename.before")
                 os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-                reached("snapshot.rename.after")
+                reach_failpoint("snapshot.rename.after")
             except BaseException:
                 with suppress(OSError):
                     os.unlink(part, dir_fd=folder)
                 raise
-            reached("snapshot.flush.before")
+            reach_failpoint("snapshot.flush.before")
             os.fsync(folder)
-            reached("snapshot.flush.after")
+            reach_failpoint("snapshot.flush.after")
 
     def get(self, name: str, start: int, length: int) -> bytes:
         with self._entered() as folder, self._told("read"):
@@ -120,30 +120,32 @@ class FolderStorage:
     def delete(self, name: str) -> None:
         gone = suppress(FileNotFoundError)
         with suppress(ObjectMissing), self._entered() as folder, self._told("deleted"), gone:
-            reached("snapshot.unlink.before")
+            reach_failpoint("snapshot.unlink.before")
             os.unlink(name, dir_fd=folder)
-            reached("snapshot.unlink.after")
+            reach_failpoint("snapshot.unlink.after")
 
     def _write(self, fd: int, chunks: Iterable[bytes]) -> None:
         written = looked = 0
-        reached("snapshot.write.before")
+        reach_failpoint("snapshot.write.before")
         self._look_for_room(fd)
         for chunk in chunks:
             rest = memoryview(chunk)
             while rest:
                 rest = rest[os.write(fd, rest) :]
             written += len(chunk)
-            if written - looked >= _LOOK_EVERY:
+            if written - looked >= _SPACE_CHECK_BYTES:
                 looked = written
                 self._look_for_room(fd)
-        reached("snapshot.write.after")
-        reached("snapshot.sync.before")
+        reach_failpoint("snapshot.write.after")
+        reach_failpoint("snapshot.sync.before")
         os.fsync(fd)
-        reached("snapshot.sync.after")
+        reach_failpoint("snapshot.sync.after")
 
     def _look_for_room(self, fd: int) -> None:
         volume = os.fstatvfs(fd)
-        if volume.f_bavail * volume.f_frsize < min(KEEP_FREE, volume.f_blocks * volume.f_frsize // KEEP_PART):
+        if volume.f_bavail * volume.f_frsize < min(
+            MIN_FREE_BYTES, volume.f_blocks * volume.f_frsize // KEEP_PART
+        ):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     @contextmanager
@@ -153,7 +155,7 @@ class FolderStorage:
         try:
             for part in self._below.split("/"):
                 with self._told("entered"):
-                    below = _enter(fd, part, make)
+                    below = _open_folder(fd, part, make)
                 os.close(fd)
                 fd = below
             yield fd
@@ -169,16 +171,16 @@ class FolderStorage:
 
     def _trouble(self, what: str, error: OSError) -> Retry:
         why = "it is a symlink" if error.errno == errno.ELOOP else error.strerror or str(error)
-        return failed(f"the snapshots in {self.where} cannot be {what}: {why}")
+        return storage_failed(f"the snapshots in {self.where} cannot be {what}: {why}")
 
 
-def _enter(above: int, name: str, make: bool) -> int:
+def _open_folder(above: int, name: str, make: bool) -> int:
     try:
-        return os.open(name, _ENTER, dir_fd=above)
+        return os.open(name, _OPEN_FOLDER_FLAGS, dir_fd=above)
     except FileNotFoundError:
         if not make:
             raise ObjectMissing(name) from None
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=above)
     os.fsync(above)
-    return os.open(name, _ENTER, dir_fd=above)
+    return os.open(name, _OPEN_FOLDER_FLAGS, dir_fd=above)

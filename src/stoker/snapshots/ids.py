@@ -17,7 +17,7 @@ MAX_NAME = 150
 
 MANIFEST = ".manifest"
 PACK = ".pack"
-BAD = ".bad"
+CORRUPT_SUFFIX = ".bad"
 PART = ".part"
 """Behind the name of an object that is still being written."""
 
@@ -48,7 +48,7 @@ def belongs_to(gateway: str, snapshot_id: str) -> bool:
     return match is not None and match["name"] == safe_name(gateway)
 
 
-def order_of(snapshot_id: str) -> tuple[str, int]:
+def snapshot_order(snapshot_id: str) -> tuple[str, int]:
     """Greater for the later one of two snapshots of a gateway."""
     match = _ID.fullmatch(snapshot_id)
     return ("", 0) if match is None else (match["stamp"], int(match["turn"] or 1))
@@ -58,13 +58,13 @@ def next_id(gateway: str, now: float, taken: Iterable[str]) -> str:
     """The id of a snapshot of now: later than all others, even where the clock went back."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     turn = 1
-    last, last_turn = max(map(order_of, taken), default=("", 0))
+    last, last_turn = max(map(snapshot_order, taken), default=("", 0))
     if last >= stamp:
         stamp, turn = last, last_turn + 1
     return f"{safe_name(gateway)}-{stamp}" + (f"-{turn}" if turn > 1 else "")
 
 
-def id_of(name: str) -> str:
+def snapshot_id_of(name: str) -> str:
     """The snapshot that an object belongs to; empty for what is none of ours."""
     match = _OBJECT.fullmatch(name)
     return match["id"] if match is not None and is_snapshot_id(match["id"]) else ""

@@ -14,9 +14,9 @@ from stoker.domain.git_objects import BlobId
 from stoker.domain.reasons import Reason
 from stoker.snapshots import ids
 from stoker.snapshots.manifest import MAX_BYTES, SealedManifest, SnapshotFormatTooNew
-from stoker.snapshots.retention import StorageListing, lacking, reusable
-from stoker.snapshots.storage import PIECE, ObjectMissing, ObjectStorage, StoredObject
-from stoker.snapshots.types import PackLocation, Snapshot, SnapshotHeader, corrupt
+from stoker.snapshots.retention import StorageListing, missing_packs, reusable_packs
+from stoker.snapshots.storage import CHUNK_BYTES, ObjectMissing, ObjectStorage, StoredObject
+from stoker.snapshots.types import PackLocation, Snapshot, SnapshotHeader, corrupt_snapshot
 
 
 class StoredContents:
@@ -47,7 +47,11 @@ class StorageIndex:
 
     def look(self) -> StorageListing:
         """What lies there now, with the head of each manifest."""
-        stored = [one for one in self._storage.listed() if ids.belongs_to(self._gateway, ids.id_of(one.name))]
+        stored = [
+            one
+            for one in self._storage.listed()
+            if ids.belongs_to(self._gateway, ids.snapshot_id_of(one.name))
+        ]
         heads: dict[str, SnapshotHeader] = {}
         troubles: dict[str, str] = {}
         newer = False
@@ -55,7 +59,7 @@ class StorageIndex:
         for one in stored:
             if not one.name.endswith(ids.MANIFEST):
                 continue
-            snapshot_id = ids.id_of(one.name)
+            snapshot_id = ids.snapshot_id_of(one.name)
             try:
                 head = self._heads.get(one) or self.sealed(snapshot_id).head
             except Stalled as error:
@@ -73,17 +77,17 @@ class StorageIndex:
         data = bytearray()
         try:
             while len(data) <= MAX_BYTES:
-                piece = self._storage.get(snapshot_id + ids.MANIFEST, len(data), PIECE)
+                piece = self._storage.get(snapshot_id + ids.MANIFEST, len(data), CHUNK_BYTES)
                 data += piece
-                if len(piece) < PIECE:
+                if len(piece) < CHUNK_BYTES:
                     return SealedManifest(snapshot_id, bytes(data))
         except ObjectMissing:
             raise self._unknown(snapshot_id) from None
-        raise corrupt(f"the manifest of snapshot {snapshot_id} is larger than any that we write")
+        raise corrupt_snapshot(f"the manifest of snapshot {snapshot_id} is larger than any that we write")
 
     def kept(self, shelf: StorageListing, digits: int) -> StoredContents:
         """Where contents lie that need not be stored again."""
-        return StoredContents(self._indexes(shelf, digits), reusable(shelf))
+        return StoredContents(self._indexes(shelf, digits), reusable_packs(shelf))
 
     def _indexes(self, shelf: StorageListing, digits: int) -> Iterator[dict[BlobId, PackLocation]]:
         for snapshot_id in shelf.ids:
@@ -98,14 +102,14 @@ class StorageIndex:
         return Stalled(message, reason=Reason.SNAPSHOT_NOT_FOUND)
 
 
-def line(snapshot_id: str, shelf: StorageListing) -> Snapshot:
+def index_entry(snapshot_id: str, shelf: StorageListing) -> Snapshot:
     """What the list says of one snapshot."""
     head = shelf.heads.get(snapshot_id)
     if head is None:
         return Snapshot(snapshot_id, trouble=shelf.troubles[snapshot_id])
     own = (snapshot_id + ids.MANIFEST, snapshot_id + ids.PACK)
     stored = sum(shelf.stored[name].size for name in own if name in shelf.stored)
-    why = lacking(head.packs, shelf.stored)
+    why = missing_packs(head.packs, shelf.stored)
     return Snapshot(
         snapshot_id,
         head.taken_at,

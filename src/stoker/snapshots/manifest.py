@@ -32,14 +32,14 @@ from stoker.snapshots.types import (
     MAX_EXTRA,
     MAX_FILE_BYTES,
     MAX_FILES,
-    MAX_LEFT_OUT,
+    MAX_OMITTED,
     PackCodec,
     PackLocation,
     SnapshotFile,
     SnapshotHeader,
     SnapshotManifest,
     SnapshotOrigin,
-    corrupt,
+    corrupt_snapshot,
 )
 
 FORMAT = 1
@@ -154,7 +154,7 @@ class SealedManifest:
         )
 
     def _wrong(self, error: Exception) -> Stalled:
-        return corrupt(f"the manifest of snapshot {self._name} is damaged: {error}")
+        return corrupt_snapshot(f"the manifest of snapshot {self._name} is damaged: {error}")
 
     def _cut(self) -> None:
         """Where each part lies."""
@@ -180,20 +180,23 @@ class SealedManifest:
     def _read_head(self) -> SnapshotHeader:
         told = json.loads(self._data[self._head_at : self._paths_at])
         self._extra = base64.b64decode(told["extra"], validate=True)
-        self._left_out = _number(told["leftOut"], MAX_LEFT_OUT)
-        self._contents = _number(told["contents"], MAX_FILES)
+        self._left_out = _check_number(told["leftOut"], MAX_OMITTED)
+        self._contents = _check_number(told["contents"], MAX_FILES)
         packs = [
-            (_text(name), _number(size, _MOST), _number(used, size)) for name, size, used in told["packs"]
+            (_check_text(name), _check_number(size, _MOST), _check_number(used, size))
+            for name, size, used in told["packs"]
         ]
         head = SnapshotHeader(
-            id=_text(told["id"]),
-            gateway=_text(told["gateway"]),
-            taken_at=float(_number(told["takenAt"], 1 << 40)),
+            id=_check_text(told["id"]),
+            gateway=_check_text(told["gateway"]),
+            taken_at=float(_check_number(told["takenAt"], 1 << 40)),
             scope=SnapshotScope(told["scope"]),
-            origin=SnapshotOrigin(_text(told["commit"]), _text(told["ref"]), _text(told["settings"])),
-            digits=_number(told["digits"], 64),
-            files=_number(told["files"], MAX_FILES),
-            size=_number(told["size"], _MOST),
+            origin=SnapshotOrigin(
+                _check_text(told["commit"]), _check_text(told["ref"]), _check_text(told["settings"])
+            ),
+            digits=_check_number(told["digits"], 64),
+            files=_check_number(told["files"], MAX_FILES),
+            size=_check_number(told["size"], _MOST),
             packs={name: size for name, size, _ in packs},
             used={name: used for name, _, used in packs},
         )
@@ -202,7 +205,7 @@ class SealedManifest:
         if head.digits not in (40, 64) or len(self._extra) > MAX_EXTRA:
             raise ValueError("its head holds what no head holds")
         for name in head.packs:
-            if not name.endswith(ids.PACK) or not ids.belongs_to(head.gateway, ids.id_of(name)):
+            if not name.endswith(ids.PACK) or not ids.belongs_to(head.gateway, ids.snapshot_id_of(name)):
                 raise ValueError("it names a pack that is none")
         return head
 
@@ -283,13 +286,13 @@ def _folders(paths: list[str]) -> Iterator[str]:
             above = above.rpartition("/")[0]
 
 
-def _number(value: Any, most: int) -> int:
+def _check_number(value: Any, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
         raise ValueError("a number is not possible")
     return int(value)
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > 4096:
         raise ValueError("a text is not possible")
     return value

@@ -20,23 +20,23 @@ from stoker.domain.git_objects import BlobHash, BlobId, blob_of
 from stoker.snapshots.stable_read import (
     LARGE,
     LEVEL,
-    TRIES,
+    MAX_ATTEMPTS,
     FileKeepsChanging,
-    named,
-    pieces,
-    steady,
-    whole,
-    worthwhile,
+    hash_large_file,
+    is_compressible,
+    packed_chunks,
+    read_stable,
+    read_whole,
 )
 from stoker.snapshots.types import (
     MAX_FILES,
-    MAX_LEFT_OUT,
+    MAX_OMITTED,
     ContinueCheck,
     PackCodec,
     PackLocation,
     ScannedFile,
     SnapshotFile,
-    failed,
+    storage_failed,
 )
 
 CHUNK = 256 << 10
@@ -83,7 +83,7 @@ class PackWriter:
         """The bytes of the pack; none if everything is kept already."""
         for number, found in enumerate(files):
             if number >= MAX_FILES:
-                raise failed(f"there are more than {MAX_FILES} files to take a snapshot of")
+                raise storage_failed(f"there are more than {MAX_FILES} files to take a snapshot of")
             if self._have_known(found):
                 continue
             self._go_on()
@@ -125,11 +125,11 @@ class PackWriter:
         return place
 
     def _small(self, path: str, fd: int) -> None:
-        content, found = steady(fd, whole)
+        content, found = read_stable(fd, read_whole)
         blob = blob_of(content, digits=self._digits)
         if self._place(blob) is None:
             codec, payload = PackCodec.PLAIN, content
-            if worthwhile(content):
+            if is_compressible(content):
                 smaller = zlib.compress(content, LEVEL)
                 if len(smaller) < len(content):
                     codec, payload = PackCodec.ZLIB, smaller
@@ -148,12 +148,12 @@ class PackWriter:
 
     def _large(self, path: str, fd: int) -> Iterator[bytes]:
         """Read twice: for its name, which may be known already, and then for its content."""
-        for _ in range(TRIES):
-            blob, codec, found = named(fd, self._digits)
+        for _ in range(MAX_ATTEMPTS):
+            blob, codec, found = hash_large_file(fd, self._digits)
             if self._place(blob) is None:
                 start = self.size
                 digest = BlobHash(found.st_size, digits=self._digits)
-                for piece in pieces(fd, codec, digest):
+                for piece in packed_chunks(fd, codec, digest):
                     self._go_on()
                     self.size += len(piece)
                     self._handed_on = self.size
@@ -167,6 +167,6 @@ class PackWriter:
 
     def _leave_out(self, path: str, error: OSError) -> None:
         why = f"{path!r} cannot be taken into the snapshot: {error.strerror or error}"
-        if self._strict or len(self.left_out) >= MAX_LEFT_OUT:
-            raise failed(why)
+        if self._strict or len(self.left_out) >= MAX_OMITTED:
+            raise storage_failed(why)
         self.left_out.append(path)

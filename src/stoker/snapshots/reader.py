@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import Blob, BlobHash, BlobId
-from stoker.snapshots.storage import PIECE, ObjectMissing, ObjectStorage
-from stoker.snapshots.types import PackCodec, PackLocation, corrupt
+from stoker.snapshots.storage import CHUNK_BYTES, ObjectMissing, ObjectStorage
+from stoker.snapshots.types import PackCodec, PackLocation, corrupt_snapshot
 
 NEAR = 64 << 10
 """Up to so many bytes between two contents are read along: another request would cost more."""
@@ -42,7 +42,7 @@ class PackReader:
         """In the order in which they are asked for."""
         for run in self._runs(blobs):
             first, last = self._places[run[0]], self._places[run[-1]]
-            if len(run) == 1 and (first.stored > PIECE or first.size > PIECE):
+            if len(run) == 1 and (first.stored > CHUNK_BYTES or first.size > CHUNK_BYTES):
                 yield Blob(run[0], first.size, self._streamed(run[0], first))
                 continue
             data = self._get(run[0], first, first.offset, last.offset + last.stored - first.offset)
@@ -60,11 +60,11 @@ class PackReader:
         for blob in blobs:
             place = self._places.get(blob)
             if place is None:
-                raise corrupt(f"snapshot {self._snapshot} does not hold the content {blob}")
+                raise corrupt_snapshot(f"snapshot {self._snapshot} does not hold the content {blob}")
             near = end <= place.offset <= end + NEAR or (
                 place.offset == begin and place.stored == end - begin
             )
-            small = place.offset + place.stored - begin <= PIECE and place.size <= PIECE
+            small = place.offset + place.stored - begin <= CHUNK_BYTES and place.size <= CHUNK_BYTES
             if run and not (place.pack == pack and near and small):
                 yield run
                 run = []
@@ -106,11 +106,11 @@ class PackReader:
 
     def _inflated(self, blob: BlobId, place: PackLocation) -> Iterator[bytes]:
         inflating = zlib.decompressobj() if place.codec == PackCodec.ZLIB else None
-        for start in range(0, place.stored, PIECE):
-            data = self._get(blob, place, place.offset + start, min(PIECE, place.stored - start))
+        for start in range(0, place.stored, CHUNK_BYTES):
+            data = self._get(blob, place, place.offset + start, min(CHUNK_BYTES, place.stored - start))
             while inflating is not None and data and not inflating.eof:
                 try:
-                    piece = inflating.decompress(data, PIECE)
+                    piece = inflating.decompress(data, CHUNK_BYTES)
                 except zlib.error:
                     raise self._wrong(blob, place) from None
                 data = inflating.unconsumed_tail
@@ -127,11 +127,13 @@ class PackReader:
         try:
             data = self._storage.get(place.pack, start, length)
         except ObjectMissing:
-            raise corrupt(f"snapshot {self._snapshot} needs {place.pack}, which is gone") from None
+            raise corrupt_snapshot(f"snapshot {self._snapshot} needs {place.pack}, which is gone") from None
         if len(data) != length:
             raise self._wrong(blob, place)
         return data
 
     def _wrong(self, blob: BlobId, place: PackLocation) -> Stalled:
         self._damaged(place.pack)
-        return corrupt(f"snapshot {self._snapshot} cannot be used: {place.pack} is damaged at content {blob}")
+        return corrupt_snapshot(
+            f"snapshot {self._snapshot} cannot be used: {place.pack} is damaged at content {blob}"
+        )

@@ -20,11 +20,11 @@ from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.git_objects import Blob, BlobId
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.snapshots import ids
-from stoker.snapshots.index import StorageIndex, line
+from stoker.snapshots.index import StorageIndex, index_entry
 from stoker.snapshots.manifest import check_paths, encode
 from stoker.snapshots.packer import FileOpener, PackWriter
 from stoker.snapshots.reader import PackReader
-from stoker.snapshots.retention import StorageListing, beyond, lacking, leftovers
+from stoker.snapshots.retention import StorageListing, expired_snapshots, missing_packs, unreferenced_objects
 from stoker.snapshots.storage import ObjectStorage
 from stoker.snapshots.types import (
     MAX_EXTRA,
@@ -33,12 +33,12 @@ from stoker.snapshots.types import (
     Snapshot,
     SnapshotManifest,
     SnapshotOrigin,
-    corrupt,
-    failed,
-    nothing,
+    corrupt_snapshot,
+    never_stop,
+    storage_failed,
 )
 
-NOWHERE = SnapshotOrigin()
+NO_ORIGIN = SnapshotOrigin()
 
 
 class OpenSnapshot:
@@ -75,12 +75,12 @@ class SnapshotRepository:
         open_file: FileOpener,
         *,
         scope: SnapshotScope,
-        origin: SnapshotOrigin = NOWHERE,
+        origin: SnapshotOrigin = NO_ORIGIN,
         extra: bytes = b"",
         digits: int = 40,
         strict: bool = True,
         reuse: bool = False,
-        go_on: ContinueCheck = nothing,
+        go_on: ContinueCheck = never_stop,
     ) -> Snapshot:
         """A new snapshot of these files; with `reuse` the newest one, if it says exactly the same.
 
@@ -89,10 +89,10 @@ class SnapshotRepository:
         in `left_out` of any other. Whatever is raised, nothing half is left.
         """
         if len(extra) > MAX_EXTRA:
-            raise failed(f"more than {MAX_EXTRA} bytes cannot ride with a snapshot")
+            raise storage_failed(f"more than {MAX_EXTRA} bytes cannot ride with a snapshot")
         with self._storage.exclusive():
             shelf = self._shelves.look()
-            self._delete(leftovers(shelf, self._now(), self._storage.leftovers_rest))
+            self._delete(unreferenced_objects(shelf, self._now(), self._storage.leftovers_rest))
             kept = self._shelves.kept(shelf, digits)
             new = ids.next_id(self._gateway, self._clock(), shelf.ids)
             packing = PackWriter(new + ids.PACK, kept, open_file, digits=digits, strict=strict, go_on=go_on)
@@ -125,7 +125,7 @@ class SnapshotRepository:
     def listed(self) -> tuple[Snapshot, ...]:
         """All of them, newest first."""
         shelf = self._shelves.look()
-        return tuple(line(snapshot_id, shelf) for snapshot_id in shelf.ids)
+        return tuple(index_entry(snapshot_id, shelf) for snapshot_id in shelf.ids)
 
     def newest(self) -> Snapshot | None:
         """The newest one that can be used, as far as its manifest tells."""
@@ -134,14 +134,14 @@ class SnapshotRepository:
     def open(self, snapshot_id: str) -> OpenSnapshot:
         """A snapshot whose manifest is whole; raises Stalled for one that is not, or not there."""
         manifest = self._shelves.sealed(snapshot_id).manifest()
-        why = lacking(manifest.packs, {stored.name: stored for stored in self._storage.listed()})
+        why = missing_packs(manifest.packs, {stored.name: stored for stored in self._storage.listed()})
         if why:
-            raise corrupt(f"snapshot {snapshot_id} cannot be used: {why}")
+            raise corrupt_snapshot(f"snapshot {snapshot_id} cannot be used: {why}")
         contents = PackReader(self._storage, snapshot_id, manifest.contents, manifest.digits, self._distrust)
         return OpenSnapshot(manifest, contents)
 
     def verify(
-        self, snapshot_id: str, paths: Collection[str] | None = None, *, go_on: ContinueCheck = nothing
+        self, snapshot_id: str, paths: Collection[str] | None = None, *, go_on: ContinueCheck = never_stop
     ) -> SnapshotManifest:
         """Read and check all that these files need, or all files; raises Stalled at the first wrong one."""
         opened = self.open(snapshot_id)
@@ -158,11 +158,11 @@ class SnapshotRepository:
         """Let go of all but the newest `retention`, and of packs that nobody names; what is gone, by id."""
         with self._storage.exclusive():
             shelf = self._shelves.look()
-            gone = beyond(shelf, max(1, retention), keep)
+            gone = expired_snapshots(shelf, max(1, retention), keep)
             for snapshot_id in gone:
                 self._storage.delete(snapshot_id + ids.MANIFEST)
             left = shelf.without(gone)
-            self._delete(leftovers(left, self._now(), self._storage.leftovers_rest, let_go=gone))
+            self._delete(unreferenced_objects(left, self._now(), self._storage.leftovers_rest, let_go=gone))
         return gone
 
     def _now(self) -> float:
@@ -211,16 +211,16 @@ class SnapshotRepository:
         except Stalled:  # its rows are wrong
             return None
         named = replace(manifest, id=newest.id, taken_at=newest.taken_at)
-        return line(newest.id, shelf) if named == newest else None
+        return index_entry(newest.id, shelf) if named == newest else None
 
     def _encoded(self, manifest: SnapshotManifest) -> bytes:
         try:
             check_paths([*manifest.files, *manifest.left_out])  # as whoever reads it will
             return encode(manifest)
         except ValueError as error:
-            raise failed(f"there can be no snapshot of these files: {error}") from error
+            raise storage_failed(f"there can be no snapshot of these files: {error}") from error
 
     def _distrust(self, pack: str) -> None:
         """Note that no later snapshot may lean on this pack; whoever found out goes on all the same."""
         with suppress(StokerError):
-            self._storage.put(pack + ids.BAD, (b"",))
+            self._storage.put(pack + ids.CORRUPT_SUFFIX, (b"",))

@@ -38,7 +38,7 @@ class StorageListing:
     @property
     def ids(self) -> list[str]:
         """Newest first."""
-        return sorted((*self.heads, *self.troubles), key=snapshot_ids.order_of, reverse=True)
+        return sorted((*self.heads, *self.troubles), key=snapshot_ids.snapshot_order, reverse=True)
 
     def without(self, gone: Collection[str]) -> StorageListing:
         names = {snapshot_id + snapshot_ids.MANIFEST for snapshot_id in gone}
@@ -50,7 +50,7 @@ class StorageListing:
         )
 
 
-def lacking(packs: Mapping[str, int], stored: Mapping[str, StoredObject]) -> str:
+def missing_packs(packs: Mapping[str, int], stored: Mapping[str, StoredObject]) -> str:
     """What of these is not there as it must be, in words; empty if all are."""
     for pack, size in packs.items():
         there = stored.get(pack)
@@ -61,23 +61,25 @@ def lacking(packs: Mapping[str, int], stored: Mapping[str, StoredObject]) -> str
     return ""
 
 
-def beyond(shelf: StorageListing, retention: int, keep: Collection[str]) -> tuple[str, ...]:
+def expired_snapshots(shelf: StorageListing, retention: int, keep: Collection[str]) -> tuple[str, ...]:
     """The snapshots that go. One that cannot be used takes no other's place."""
     usable = [
         snapshot_id
         for snapshot_id in shelf.ids
-        if snapshot_id in shelf.heads and not lacking(shelf.heads[snapshot_id].packs, shelf.stored)
+        if snapshot_id in shelf.heads and not missing_packs(shelf.heads[snapshot_id].packs, shelf.stored)
     ]
     staying = {*usable[:retention], *keep}
-    oldest = snapshot_ids.order_of(usable[retention - 1]) if len(usable) >= retention else None
+    oldest = snapshot_ids.snapshot_order(usable[retention - 1]) if len(usable) >= retention else None
     return tuple(
         snapshot_id
         for snapshot_id in shelf.ids
-        if snapshot_id not in staying and oldest is not None and snapshot_ids.order_of(snapshot_id) < oldest
+        if snapshot_id not in staying
+        and oldest is not None
+        and snapshot_ids.snapshot_order(snapshot_id) < oldest
     )
 
 
-def leftovers(
+def unreferenced_objects(
     shelf: StorageListing, now: float, rest: float, *, let_go: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Objects that no snapshot needs: a crash left them, or their snapshots are gone."""
@@ -88,19 +90,19 @@ def leftovers(
         one.name
         for one in shelf.stored.values()
         if not one.name.endswith(snapshot_ids.MANIFEST)
-        and (snapshot_ids.id_of(one.name) in let_go or now - one.modified >= rest)
-        and _is_left(one.name, needed, shelf.newer)
+        and (snapshot_ids.snapshot_id_of(one.name) in let_go or now - one.modified >= rest)
+        and _is_unreferenced(one.name, needed, shelf.newer)
     ]
     return tuple(sorted(gone, reverse=True))  # what says that a pack is bad goes before the pack
 
 
-def _is_left(name: str, needed: Collection[str], newer: bool) -> bool:
+def _is_unreferenced(name: str, needed: Collection[str], newer: bool) -> bool:
     if name.endswith(snapshot_ids.PART):
         return True
-    return not newer and name.removesuffix(snapshot_ids.BAD) not in needed
+    return not newer and name.removesuffix(snapshot_ids.CORRUPT_SUFFIX) not in needed
 
 
-def reusable(shelf: StorageListing) -> frozenset[str]:
+def reusable_packs(shelf: StorageListing) -> frozenset[str]:
     """The packs that a new snapshot may lean on."""
     used: Counter[str] = Counter()
     sizes: dict[str, int] = {}
@@ -111,7 +113,7 @@ def reusable(shelf: StorageListing) -> frozenset[str]:
     return frozenset(
         pack
         for pack, size in sizes.items()
-        if not lacking({pack: size}, shelf.stored)
-        and pack + snapshot_ids.BAD not in shelf.stored
+        if not missing_packs({pack: size}, shelf.stored)
+        and pack + snapshot_ids.CORRUPT_SUFFIX not in shelf.stored
         and (size <= SMALL or used[pack] * MOSTLY >= size)
     )

@@ -20,11 +20,11 @@ LEVEL = 1
 """Of zlib: twice as quick as its default, for a tenth more bytes."""
 LARGE = 2 << 20
 """A file of this size goes through in pieces."""
-TRIES = 3
+MAX_ATTEMPTS = 3
 _CHUNK = 1 << 20
 # What is smaller is not worth a try; what is larger is tried in its middle first.
-_TINY = 64
-_TRIED = 16 << 10
+_MIN_COMPRESSED_BYTES = 64
+_COMPRESSION_SAMPLE_BYTES = 16 << 10
 _SAMPLE = 4 << 10
 
 
@@ -35,9 +35,9 @@ class FileKeepsChanging(OSError):
         return "it keeps changing while it is read"
 
 
-def steady(fd: int, read: Callable[[int, int], T]) -> tuple[T, os.stat_result]:
+def read_stable(fd: int, read: Callable[[int, int], T]) -> tuple[T, os.stat_result]:
     """What `read` makes of the file and its size, and what the file was then."""
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         before = os.fstat(fd)
         os.lseek(fd, 0, os.SEEK_SET)
         value = read(fd, before.st_size)
@@ -51,7 +51,7 @@ def steady(fd: int, read: Callable[[int, int], T]) -> tuple[T, os.stat_result]:
     raise FileKeepsChanging
 
 
-def whole(fd: int, size: int) -> bytes:
+def read_whole(fd: int, size: int) -> bytes:
     """All of a file that is not large; raises if it has become so."""
     if size > 2 * LARGE:
         raise FileKeepsChanging
@@ -63,33 +63,33 @@ def whole(fd: int, size: int) -> bytes:
     return content
 
 
-def worthwhile(content: bytes) -> bool:
+def is_compressible(content: bytes) -> bool:
     """Whether a content may become smaller: pictures and archives cost the most time, for nothing."""
-    if len(content) <= _TRIED:
-        return len(content) > _TINY
+    if len(content) <= _COMPRESSION_SAMPLE_BYTES:
+        return len(content) > _MIN_COMPRESSED_BYTES
     middle = (len(content) - _SAMPLE) // 2
     return len(zlib.compress(content[middle : middle + _SAMPLE], LEVEL)) < _SAMPLE * 0.95
 
 
-def named(fd: int, digits: int) -> tuple[BlobId, PackCodec, os.stat_result]:
+def hash_large_file(fd: int, digits: int) -> tuple[BlobId, PackCodec, os.stat_result]:
     """The id of a large file's content, and whether that is worth compressing."""
-    (blob, codec), found = steady(fd, lambda fd, size: _name(fd, size, digits))
+    (blob, codec), found = read_stable(fd, lambda fd, size: _hash_content(fd, size, digits))
     return blob, codec, found
 
 
-def _name(fd: int, size: int, digits: int) -> tuple[BlobId, PackCodec]:
+def _hash_content(fd: int, size: int, digits: int) -> tuple[BlobId, PackCodec]:
     if size > MAX_FILE_BYTES:
         raise OSError(f"it is larger than {MAX_FILE_BYTES} bytes")
     digest = BlobHash(size, digits=digits)
     chunk = os.read(fd, _CHUNK)
-    codec = PackCodec.ZLIB if worthwhile(chunk) else PackCodec.PLAIN
+    codec = PackCodec.ZLIB if is_compressible(chunk) else PackCodec.PLAIN
     while chunk:
         digest.update(chunk)
         chunk = os.read(fd, _CHUNK)
     return digest.blob(), codec
 
 
-def pieces(fd: int, codec: PackCodec, digest: BlobHash) -> Iterator[bytes]:
+def packed_chunks(fd: int, codec: PackCodec, digest: BlobHash) -> Iterator[bytes]:
     """The content as it will lie in a pack; `digest` has seen all of it in the end."""
     os.lseek(fd, 0, os.SEEK_SET)
     pressing = zlib.compressobj(LEVEL) if codec is PackCodec.ZLIB else None

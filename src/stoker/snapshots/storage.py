@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 MAX_OBJECTS = 100_000
 """A place with more objects than this is not one of ours."""
-PIECE = 4 << 20
+CHUNK_BYTES = 4 << 20
 """No more than this is asked for at once."""
 
 

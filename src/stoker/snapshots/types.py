@@ -21,14 +21,14 @@ from stoker.domain.reasons import Reason
 MAX_FILES = 1_000_000
 MAX_FILE_BYTES = 64 << 30
 MAX_EXTRA = 1 << 20
-MAX_LEFT_OUT = 10_000
+MAX_OMITTED = 10_000
 """More than these cannot be left alone one by one: then it is no snapshot."""
 
 ContinueCheck = Callable[[], None]
 """Called between two files; raises when whoever asked wants it to end."""
 
 
-def nothing() -> None:
+def never_stop() -> None:
     """Nobody wants it to end."""
 
 
@@ -135,9 +135,9 @@ class Snapshot(NamedTuple):
     """Why it cannot be used; then nothing but its id is known."""
 
 
-def corrupt(message: str) -> Stalled:
+def corrupt_snapshot(message: str) -> Stalled:
     return Stalled(message, reason=Reason.SNAPSHOT_CORRUPT)
 
 
-def failed(message: str) -> Retry:
+def storage_failed(message: str) -> Retry:
     return Retry(message, reason=Reason.SNAPSHOT_FAILED)

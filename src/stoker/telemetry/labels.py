@@ -26,18 +26,20 @@ MAX_VALUE: Final = 128
 RESOURCE_LABELS: Final = frozenset({"namespace", "cr", "gateway", "result", "source"})  # C-137
 RUNTIME_LABELS: Final = frozenset({"controller", "queue", "kind", "reason", "condition"})
 REVERSER_LABELS: Final = frozenset({"gvk", "scope", "destination", "repo", "branch", "worker"})  # R-REV-64
-KNOWN: Final = RESOURCE_LABELS | RUNTIME_LABELS | REVERSER_LABELS
+KNOWN_LABELS: Final = RESOURCE_LABELS | RUNTIME_LABELS | REVERSER_LABELS
 
 # The last are halves of characters: the page could not be encoded with one, and all metrics would be gone.
-_UNFIT = re.compile(r"://|@|^/|^[0-9a-f]{40}$|^[0-9a-f]{64}$|[\x00-\x1f\x7f\ud800-\udfff]")
+_UNSAFE_LABEL_VALUE = re.compile(r"://|@|^/|^[0-9a-f]{40}$|^[0-9a-f]{64}$|[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-def refuse_unknown(metric: str, labels: Iterable[str]) -> None:
+def refuse_unknown_labels(metric: str, labels: Iterable[str]) -> None:
     """A declaration may use the known label names, each once."""
     declared = list(labels)
-    unknown = sorted(set(declared) - KNOWN)
+    unknown = sorted(set(declared) - KNOWN_LABELS)
     if unknown:
-        raise InvalidValue(f"metric {metric} declares label {unknown[0]!r}, which is none of {sorted(KNOWN)}")
+        raise InvalidValue(
+            f"metric {metric} declares label {unknown[0]!r}, which is none of {sorted(KNOWN_LABELS)}"
+        )
     if len(declared) != len(set(declared)):
         raise InvalidValue(f"metric {metric} declares a label twice")
 
@@ -47,13 +49,13 @@ def label_set(metric: str, names: MetricLabelSet, given: Mapping[str, str]) -> M
     if given.keys() != set(names):
         raise InvalidValue(f"metric {metric} has labels {sorted(names)}, yet {sorted(given)} were given")
     values = (given[name] for name in names)
-    return tuple(clean(value) if isinstance(value, str) else OTHER for value in values)
+    return tuple(clean_label(value) if isinstance(value, str) else OTHER for value in values)
 
 
 @lru_cache(maxsize=4096)
-def clean(value: str) -> str:
+def clean_label(value: str) -> str:
     """The value as it is exported. A long one is cut and keeps a digest, so that two stay two."""
-    if _UNFIT.search(value):
+    if _UNSAFE_LABEL_VALUE.search(value):
         return OTHER
     if len(value) <= MAX_VALUE:
         return value

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import MetricReading
-from stoker.telemetry.syslog import SyslogAddress, SyslogTransport, framed
+from stoker.telemetry.syslog import SyslogAddress, SyslogTransport, frame_message
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -30,7 +30,7 @@ CAPACITY = 1000
 CONNECT_SECONDS = 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 GRACE = 3.0
-SAY_AGAIN = 60.0
+REPEAT_SECONDS = 60.0
 
 log = get_logger(__name__)
 
@@ -133,14 +133,14 @@ class LogShipper:
         if connection is None:
             connection = self._connection = self._connected()
         is_stream = connection.type == socket.SOCK_STREAM
-        connection.sendall(framed(message) if is_stream else message)
+        connection.sendall(frame_message(message) if is_stream else message)
 
     def _connected(self) -> socket.socket:
         server = self.server
         if server.via is SyslogTransport.UNIX:
-            return _unix(server.host)
+            return _unix_socket(server.host)
         if server.via is SyslogTransport.UDP:
-            return _datagrams(server.host, server.port)
+            return _datagram_socket(server.host, server.port)
         plain = socket.create_connection((server.host, server.port), CONNECT_SECONDS)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._tls is None:
@@ -180,12 +180,12 @@ class LogShipper:
     def _drop(self, count: int, *, last: bool = False) -> None:
         self.dropped += count
         now = time.monotonic()
-        if last or not self._said_at or now - self._said_at >= SAY_AGAIN:
+        if last or not self._said_at or now - self._said_at >= REPEAT_SECONDS:
             self._said_at = now
             log.warning("audit.dropped", server=str(self.server), dropped=self.dropped)
 
 
-def _unix(path: str) -> socket.socket:
+def _unix_socket(path: str) -> socket.socket:
     """Datagrams, as journald and rsyslog have it, or else a stream."""
     last: OSError | None = None
     for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
@@ -201,7 +201,7 @@ def _unix(path: str) -> socket.socket:
     raise last or OSError(path)
 
 
-def _datagrams(host: str, port: int) -> socket.socket:
+def _datagram_socket(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     connection = socket.socket(family, kind, protocol)
     connection.settimeout(CONNECT_SECONDS)

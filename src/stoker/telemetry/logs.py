@@ -2,7 +2,7 @@
 
 Every module takes its logger from `get_logger(__name__)` and says what happened
 (`log.info("sync.done", files=3)`); the command that starts the process calls
-`configure` once. Lines are JSON for a collector, or readable when standard error
+`configure_logging` once. Lines are JSON for a collector, or readable when standard error
 is a terminal. One id per pass is bound with `bind_pass` and rides on every line
 of that pass, also on those of libraries, whose standard loggers are led here.
 
@@ -33,7 +33,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.telemetry.redaction import PlainValue, describe_error, redact_items
 
-__all__ = ["LogFormat", "Logger", "bind_pass", "configure", "get_logger", "pass_id"]
+__all__ = ["LogFormat", "Logger", "bind_pass", "configure_logging", "get_logger", "pass_id"]
 
 LogFormat: TypeAlias = Literal["auto", "json", "console"]
 _LogEvent: TypeAlias = MutableMapping[str, Any]  # structlog's own type for an event on its way
@@ -46,7 +46,7 @@ LEVELS: Final = {
 }
 MAX_LINE = 64 * 1024
 """Bytes, as a collector counts them."""
-_FIRST = ("timestamp", "level", "logger", "event")
+_LEADING_KEYS = ("timestamp", "level", "logger", "event")
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31;1"}
 
 
@@ -70,7 +70,7 @@ def pass_id() -> str | None:
     return found if isinstance(found, str) else None
 
 
-def configure(
+def configure_logging(
     *,
     level: str = "info",
     log_format: LogFormat = "auto",
@@ -140,7 +140,7 @@ class _LogPipeline:
         event.pop("stack_info", None)
         event["timestamp"] = self._clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         event["level"] = level
-        ordered = {key: event.pop(key) for key in _FIRST if key in event}
+        ordered = {key: event.pop(key) for key in _LEADING_KEYS if key in event}
         shown = redact_items({**ordered, **event})
         if error is not None:
             shown["exception"] = describe_error(error, trace=True)
@@ -178,7 +178,7 @@ def _install(pipeline: _LogPipeline, threshold: int) -> None:
         processors=[pipeline],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=lambda name="": _NamedLogger(name, pipeline.sink),
-        # Loggers are module globals: cached, they would keep the form they had before `configure`.
+        # Loggers are module globals: cached, they would keep the form they had before `configure_logging`.
         cache_logger_on_first_use=False,
     )
 
@@ -197,7 +197,7 @@ def _json_line(shown: dict[str, PlainValue]) -> str:
     size = len(line.encode())
     if size <= MAX_LINE:
         return line
-    kept = {key: shown[key] for key in (*_FIRST, "pass_id") if key in shown}
+    kept = {key: shown[key] for key in (*_LEADING_KEYS, "pass_id") if key in shown}
     return _one_line({**kept, "cut": f"a line of {size} bytes"})
 
 
@@ -215,7 +215,7 @@ def _console_line(shown: dict[str, PlainValue], coloured: bool) -> str:
     if coloured:
         label = f"\x1b[{_COLOURS.get(level, '0')}m{label}\x1b[0m"
     keys = " ".join(f"{key}={_console_value(value)}" for key, value in shown.items())
-    line = _cut(f"{stamp[11:23]} {label} {event}  {keys}".rstrip())
+    line = _truncate_line(f"{stamp[11:23]} {label} {event}  {keys}".rstrip())
     if logger is not None:
         line += f"  [{_printable(str(logger))}]"
     if isinstance(error, dict):
@@ -223,7 +223,7 @@ def _console_line(shown: dict[str, PlainValue], coloured: bool) -> str:
     return line
 
 
-def _cut(line: str) -> str:
+def _truncate_line(line: str) -> str:
     """At most so many bytes, and no half of a character."""
     return line if len(line) * 4 <= MAX_LINE else line.encode()[:MAX_LINE].decode(errors="ignore")
 

@@ -32,7 +32,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import Metric
 
 from stoker.domain.errors import InvalidValue
-from stoker.telemetry.labels import OTHER, clean, refuse_unknown
+from stoker.telemetry.labels import OTHER, clean_label, refuse_unknown_labels
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.series import CounterFamily, GaugeFamily, HistogramFamily, MetricFamily
 
@@ -135,7 +135,7 @@ class Metrics:
         found: dict[str, tuple[MetricReading, dict[tuple[tuple[str, str], ...], float]]] = {}
         for reading in readings:
             _, values = found.setdefault(reading.name, (reading, {}))
-            labels = tuple((name, clean(value)) for name, value in reading.labels.items())
+            labels = tuple((name, clean_label(value)) for name, value in reading.labels.items())
             if len(values) >= self._max_series and labels not in values:
                 labels = tuple((name, OTHER) for name, _ in labels)
             values[labels] = values.get(labels, 0.0) + reading.value
@@ -160,7 +160,7 @@ class Metrics:
         ]
 
     def _declare(self, name: str, kind: str, description: str, labels: Sequence[str]) -> str:
-        refuse_unknown(name, labels)
+        refuse_unknown_labels(name, labels)
         full = self._prefix + name
         if not _NAME.fullmatch(full):
             raise InvalidValue(f"metric name {full[:80]!r} is not lower-case letters, digits and _")
@@ -185,7 +185,7 @@ class Metrics:
         form = (reading.name, *reading.labels)
         if form in self._accepted:  # thousands have the same form, and the event loop waits for all of them
             return
-        refuse_unknown(reading.name, reading.labels)
+        refuse_unknown_labels(reading.name, reading.labels)
         if not _NAME.fullmatch(self._prefix + reading.name) or self._prefix + reading.name in self._families:
             raise InvalidValue(f"metric {reading.name[:80]!r} is no name, or a declared metric has it")
         self._accepted.add(form)

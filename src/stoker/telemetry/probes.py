@@ -108,9 +108,9 @@ class ProbeServer:
     def _answers(self, purposes: list[str]) -> dict[str, ProbeHandler]:
         answers: dict[str, ProbeHandler] = {}
         if "health" in purposes:
-            answers["/healthz"] = _checked(self._health.live)
-            answers["/readyz"] = _checked(self._health.ready)
-            answers["/startupz"] = _checked(self._health.started)
+            answers["/healthz"] = _run_checks(self._health.live)
+            answers["/readyz"] = _run_checks(self._health.ready)
+            answers["/startupz"] = _run_checks(self._health.started)
         if "metrics" in purposes:
             answers["/metrics"] = self._metrics_page
         return answers
@@ -128,7 +128,7 @@ class ProbeServer:
         try:
             await web.TCPSite(runner, address.host or None, address.port).start()
         except OSError as error:
-            raise Misconfigured(f"cannot listen on {address}: {_why(error, address)}") from error
+            raise Misconfigured(f"cannot listen on {address}: {_listen_error(error, address)}") from error
         port: int = runner.addresses[0][1]
         log.info("probe.listening", address=str(address), port=port, paths=sorted(routes))
         return port
@@ -147,9 +147,9 @@ class _QuietServer(web.Server):
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = self._routes.get(request.path)
         if answer is None:
-            return _text(404, "not found")
+            return _text_response(404, "not found")
         if request.method not in {"GET", "HEAD"}:
-            return _text(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
+            return _text_response(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
         return await answer()
 
 
@@ -177,7 +177,7 @@ class QuietHandler(web.RequestHandler):
             log.debug("caller.gone", error=str(exc))
         elif status >= 500:
             log.error("probe.failed", exc_info=exc)
-        response = _text(status, "the request failed" if status >= 500 else "bad request")
+        response = _text_response(status, "the request failed" if status >= 500 else "bad request")
         response.force_close()
         return response
 
@@ -187,19 +187,19 @@ def _has_hung_up(request: web.BaseRequest) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-def _checked(checks: HealthChecks) -> ProbeHandler:
+def _run_checks(checks: HealthChecks) -> ProbeHandler:
     async def answer() -> web.Response:
         failures = checks.failures()
-        return _text(503, "\n".join(failures)) if failures else _text(200, "ok")
+        return _text_response(503, "\n".join(failures)) if failures else _text_response(200, "ok")
 
     return answer
 
 
-def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
+def _text_response(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(status=status, text=f"{text}\n", headers={**_HEADERS, **(headers or {})})
 
 
-def _why(error: OSError, address: ListenAddress) -> str:
+def _listen_error(error: OSError, address: ListenAddress) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {address.port} is already in use"
     if error.errno == errno.EACCES:

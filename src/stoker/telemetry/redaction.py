@@ -34,7 +34,7 @@ MAX_CAUSES = 5
 MAX_MESSAGE = 2 * 1024
 
 # Ends of names (lower case, without - and _) whose value opens something.
-_TELLTALE = (
+_SECRET_NAME_PARTS = (
     "authorization", "cookie", "password", "passwd", "passphrase", "token", "apikey", "accesskey",
     "privatekey", "secretkey", "clientsecret", "credential", "credentials", "signature",
 )  # fmt: skip
@@ -60,7 +60,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9_-]{10,}"), HIDDEN),
 )
 # What every pattern above needs; names, numbers and ids have none of it and are let through quickly.
-_SUSPECT = re.compile(r"[\s:=]|gh[a-z]+_|glpat-")
+_MAY_HOLD_SECRET = re.compile(r"[\s:=]|gh[a-z]+_|glpat-")
 
 
 def redact_text(text: str, limit: int = MAX_TEXT) -> str:
@@ -68,7 +68,7 @@ def redact_text(text: str, limit: int = MAX_TEXT) -> str:
     # Masking comes before cutting, or a cut between a password and its "@" would uncover it. For the same
     # reason what lies beyond `limit` is only looked at, even where masking made room for it.
     shown = str(text[: 2 * limit])
-    if _SUSPECT.search(shown):
+    if _MAY_HOLD_SECRET.search(shown):
         for pattern, replacement in _PATTERNS:
             shown = pattern.sub(replacement, shown)
     if not shown.isascii():
@@ -138,7 +138,7 @@ class _RedactionWalk:
                 shown["…"] = f"{len(items) - len(shown)} more"
                 break
             name = redact_text(_text_of(key), MAX_KEY)
-            shown[name] = HIDDEN if value is not None and _tells(name) else self.show(value, depth)
+            shown[name] = HIDDEN if value is not None and _is_secret_name(name) else self.show(value, depth)
         return shown
 
     def _container(self, value: object, depth: int) -> PlainValue:
@@ -160,9 +160,9 @@ class _RedactionWalk:
         return shown
 
 
-def _tells(name: str) -> bool:
+def _is_secret_name(name: str) -> bool:
     bare = name.lower().replace("-", "").replace("_", "")
-    return bare == "secret" or bare.endswith(_TELLTALE)
+    return bare == "secret" or bare.endswith(_SECRET_NAME_PARTS)
 
 
 def _text_of(value: object) -> str:

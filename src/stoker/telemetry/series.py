@@ -15,7 +15,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from stoker.domain.errors import InvalidValue
-from stoker.telemetry.labels import OTHER, MetricLabelSet, clean, label_set
+from stoker.telemetry.labels import OTHER, MetricLabelSet, clean_label, label_set
 
 M = TypeVar("M", bound=MetricWrapperBase)
 
@@ -36,11 +36,13 @@ class MetricFamily(Generic[M]):
         """Drop the series of a resource, or of one of its gateways alone."""
         if not {"namespace", "cr"} <= set(self._labels) or (gateway and "gateway" not in self._labels):
             return
-        resource = (clean(namespace), clean(cr))
+        resource = (clean_label(namespace), clean_label(cr))
         with self._lock:
             known = self._of_resource.get(resource, set())
             gone = {
-                each for each in known if gateway is None or self._value(each, "gateway") == clean(gateway)
+                each
+                for each in known
+                if gateway is None or self._value(each, "gateway") == clean_label(gateway)
             }
             for values in gone:
                 self._metric.remove(*values)

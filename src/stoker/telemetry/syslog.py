@@ -24,7 +24,7 @@ FACILITIES: Final = {"user": 1, "daemon": 3, "auth": 4, "authpriv": 10, "audit":
 }
 INFO: Final = 6
 WARNING: Final = 4
-LARGEST: Final = 8192
+MAX_MESSAGE_BYTES: Final = 8192
 """Bytes of a message; rsyslog takes no more unless told to, and one datagram holds it."""
 SD_ID: Final = "stoker@32473"
 """The number is the one that RFC 5612 keeps for everybody."""
@@ -32,7 +32,7 @@ APP_NAME: Final = "stoker"
 _SD_VALUES: Final = ("cr", "namespace", "gateway", "trigger", "result")
 _LIST: Final = "projectsSynced"
 _PORTS: Final = {"udp": 514, "tcp": 601, "tls": 6514}
-_UNFIT = re.compile(r"[^!-~]")
+_UNPRINTABLE = re.compile(r"[^!-~]")
 
 
 class SyslogTransport(StrEnum):
@@ -84,7 +84,7 @@ class SyslogAddress:
         )
 
 
-def message_of(
+def syslog_message(
     record: Mapping[str, Any], *, facility: int, severity: int, host: str, process: int, kind: str
 ) -> bytes:
     """One message without its framing; `record` has its own `timestamp`, and is cut until it fits."""
@@ -92,25 +92,25 @@ def message_of(
     head = " ".join(
         (
             f"<{facility * 8 + severity}>1",
-            _word(str(told.get("timestamp", "")), 32),
-            _word(host, 255),
+            _header_field(str(told.get("timestamp", "")), 32),
+            _header_field(host, 255),
             APP_NAME,
             str(process),
-            _word(kind, 32),
+            _header_field(kind, 32),
             _structured(told),
         )
     )
     while True:
         text = json.dumps(told, ensure_ascii=True, separators=(",", ":"))
         listed = told.get(_LIST)
-        if len(head) + 1 + len(text) <= LARGEST or not listed:
+        if len(head) + 1 + len(text) <= MAX_MESSAGE_BYTES or not listed:
             break
         told[_LIST] = listed[: len(listed) // 2]
         told["cut"] = True
-    return f"{head} {text}".encode()[:LARGEST]
+    return f"{head} {text}".encode()[:MAX_MESSAGE_BYTES]
 
 
-def framed(message: bytes) -> bytes:
+def frame_message(message: bytes) -> bytes:
     """For a stream, with the octets counted (RFC 6587, RFC 5425): a message may hold any octet."""
     return b"%d %b" % (len(message), message)
 
@@ -126,6 +126,6 @@ def _escaped(value: str) -> str:
     return re.sub(r'(["\\\]])', r"\\\1", text)
 
 
-def _word(text: str, longest: int) -> str:
+def _header_field(text: str, longest: int) -> str:
     """A field of the head: printable and without blanks, or the sign for nothing."""
-    return _UNFIT.sub("_", text)[:longest] or "-"
+    return _UNPRINTABLE.sub("_", text)[:longest] or "-"

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from stoker.domain.errors import StokerError
-from stoker.domain.traces import traceparent_in
+from stoker.domain.traces import valid_traceparent
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SpanValue: TypeAlias = str | int | float | bool
 
-LONGEST_VALUE = 256
+MAX_VALUE_LENGTH = 256
 END_SECONDS = 3.0
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -63,12 +63,12 @@ class _NoopSpan:
         pass
 
 
-_NOTHING = _NoopSpan()
-_OFF: AbstractContextManager[TraceSpan] = nullcontext(_NOTHING)
+_NO_SPAN = _NoopSpan()
+_NO_SPAN_CONTEXT: AbstractContextManager[TraceSpan] = nullcontext(_NO_SPAN)
 _on: _OpenTelemetry | None = None
 
 
-def is_on() -> bool:
+def is_tracing() -> bool:
     return _on is not None
 
 
@@ -76,7 +76,7 @@ def begin(service: str, environment: Mapping[str, str] | None = None) -> None:
     """Trace from now on, if the environment names a collector; `service` is the default of its name."""
     global _on  # noqa: PLW0603 - one per process, like the log
     given = os.environ if environment is None else environment
-    if _on is not None or not _is_wanted(given):
+    if _on is not None or not _has_collector(given):
         return
     from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - one sync alone has no log
 
@@ -101,22 +101,22 @@ def end() -> None:
 
 def span(name: str, /, *, parent: str = "", **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
     """A piece of work; below `parent` where that is a traceparent, else below the current span."""
-    return _OFF if _on is None else _on.span(name, parent, attributes)
+    return _NO_SPAN_CONTEXT if _on is None else _on.span(name, parent, attributes)
 
 
 def step(name: str, /, **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
     """The same, but only within a trace: work that is done all the time begins none."""
-    return _OFF if _on is None or not _on.is_within() else _on.span(name, "", attributes)
+    return _NO_SPAN_CONTEXT if _on is None or not _on.is_within() else _on.span(name, "", attributes)
 
 
 def laps(name: str) -> _SpanSequence | _NoopSpan:
     """Spans one after the other below the current one, for work in a thread that has no context."""
-    return _NOTHING if _on is None or not _on.is_within() else _SpanSequence(_on, name)
+    return _NO_SPAN if _on is None or not _on.is_within() else _SpanSequence(_on, name)
 
 
 def past(name: str, seconds_ago: float, /, **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
     """A piece of work that began a while ago."""
-    return _OFF if _on is None else _on.span(name, "", attributes, ago=seconds_ago)
+    return _NO_SPAN_CONTEXT if _on is None else _on.span(name, "", attributes, ago=seconds_ago)
 
 
 def passed(name: str, began_ago: float, ended_ago: float, /, **attributes: SpanValue) -> None:
@@ -130,7 +130,7 @@ def traceparent() -> str:
     return "" if _on is None else _on.traceparent()
 
 
-def _is_wanted(environment: Mapping[str, str]) -> bool:
+def _has_collector(environment: Mapping[str, str]) -> bool:
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     if environment.get("OTEL_TRACES_EXPORTER", "otlp").strip() != "otlp":
@@ -163,13 +163,13 @@ class _OpenTelemetry:
     def traceparent(self) -> str:
         carrier: dict[str, str] = {}
         self._form.inject(carrier)
-        return traceparent_in(carrier.get("traceparent"))
+        return valid_traceparent(carrier.get("traceparent"))
 
     @contextmanager
     def span(
         self, name: str, parent: str, attributes: Mapping[str, SpanValue], ago: float = 0.0
     ) -> Iterator[TraceSpan]:
-        known = traceparent_in(parent)
+        known = valid_traceparent(parent)
         context = self._form.extract({"traceparent": known}) if known else None
         began = self.start(name, context, attributes, ago)
         with self._api.use_span(began, record_exception=False, set_status_on_exception=False):
@@ -184,18 +184,20 @@ class _OpenTelemetry:
     def start(
         self, name: str, context: Context | None, attributes: Mapping[str, SpanValue], ago: float = 0.0
     ) -> Span:
-        start = _then(ago) if ago > 0 else None
-        return self._tracer.start_span(name, context, attributes=_fit(attributes), start_time=start)
+        start = _past_time_ns(ago) if ago > 0 else None
+        return self._tracer.start_span(
+            name, context, attributes=_clean_attributes(attributes), start_time=start
+        )
 
     def passed(self, name: str, began: float, ended: float, attributes: Mapping[str, SpanValue]) -> None:
-        start, stop = _then(began), _then(min(began, ended))
-        self._tracer.start_span(name, attributes=_fit(attributes), start_time=start).end(stop)
+        start, stop = _past_time_ns(began), _past_time_ns(min(began, ended))
+        self._tracer.start_span(name, attributes=_clean_attributes(attributes), start_time=start).end(stop)
 
     def fail(self, span: Span, error: BaseException) -> None:
         """The reason and the sentence; a stack is for the log."""
         reason = str(error.reason) if isinstance(error, StokerError) else type(error).__name__
         span.set_attribute("error.type", reason)
-        span.set_status(self._api.Status(self._api.StatusCode.ERROR, _plain(str(error))))
+        span.set_status(self._api.Status(self._api.StatusCode.ERROR, _clean_text(str(error))))
 
     def current(self) -> Context:
         return self._api.set_span_in_context(self._api.get_current_span())
@@ -214,7 +216,7 @@ class _RecordedSpan:
         self._span = span
 
     def say(self, **attributes: SpanValue) -> None:
-        self._span.set_attributes(_fit(attributes))
+        self._span.set_attributes(_clean_attributes(attributes))
 
 
 class _SpanSequence:
@@ -240,19 +242,19 @@ class _SpanSequence:
         self._span.end()
 
 
-def _then(seconds_ago: float) -> int:
+def _past_time_ns(seconds_ago: float) -> int:
     return time.time_ns() - round(max(0.0, seconds_ago) * 1e9)
 
 
-def _fit(attributes: Mapping[str, SpanValue]) -> dict[str, SpanValue]:
+def _clean_attributes(attributes: Mapping[str, SpanValue]) -> dict[str, SpanValue]:
     """As they may leave the process: names with dots, texts without credentials and not too long."""
     return {
-        f"stoker.{name}": _plain(value) if isinstance(value, str) else value
+        f"stoker.{name}": _clean_text(value) if isinstance(value, str) else value
         for name, value in attributes.items()
     }
 
 
-def _plain(text: str) -> str:
+def _clean_text(text: str) -> str:
     from stoker.telemetry.redaction import redact_text  # noqa: PLC0415 - only where somebody listens
 
-    return redact_text(str(text))[:LONGEST_VALUE]
+    return redact_text(str(text))[:MAX_VALUE_LENGTH]

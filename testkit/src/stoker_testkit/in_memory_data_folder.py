@@ -13,7 +13,7 @@ from dataclasses import fields
 from stoker.domain.git_objects import FileVersion
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.desired_files import ManagedPaths
-from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.engine.plan.ledger import STAT, Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
 from stoker.engine.plan.plan import LedgerFacts, SyncPlan
 
@@ -56,7 +56,7 @@ class ModelFolder:
         return any(other.startswith(path + "/") for other in (*self.files, *self.others))
 
     def record(self, path: str) -> bytes:
-        return record(self.files[path], self._stats[path])
+        return encode_record(self.files[path], self._stats[path])
 
     def walk(
         self, ledger: Ledger | None, managed: ManagedPaths, compared: Collection[str]

@@ -26,7 +26,7 @@ from stoker.agent.bidirectional.setup import ExclusiveSync
 from stoker.agent.bidirectional.types import OutboxAddress
 from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.publisher import LONGEST_MANAGER, manager_for
+from stoker.agent.status.publisher import MAX_MANAGER_LENGTH, manager_for
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
@@ -48,15 +48,15 @@ from stoker.domain.protocol import (
     ChangeSetResult,
     GatewayChangesReport,
 )
-from stoker.domain.protocol import changes_map as map_name
-from stoker.domain.protocol.change_set_codec import CHUNK_BYTES, ChangeSetChunk, complete, decode
+from stoker.domain.protocol import changes_map_name as map_name
+from stoker.domain.protocol.change_set_codec import CHUNK_BYTES, ChangeSetChunk, decode, is_complete
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.engine.plan.drift import FolderDrift
 from stoker.fs.data_folder import DataFolder
 from stoker.ignition.content.noise import ResourceNoise
 from stoker.kube.client.client import KubeClient
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
 from stoker_testkit.repositories.bare_repository import Repository, executable
@@ -107,7 +107,7 @@ class Maps:
         for _, raw in self.chunks().values():
             chunk = ChangeSetChunk.parse(raw)
             by_id.setdefault(chunk.id, []).append(chunk)
-        return [decode(parts) for _, parts in sorted(by_id.items()) if complete(parts)]
+        return [decode(parts) for _, parts in sorted(by_id.items()) if is_complete(parts)]
 
     def empty(self) -> None:
         """As the controller does it once its answer stands."""
@@ -253,7 +253,7 @@ class Site:
 async def gateway(control_plane: ClusterAccess, namespace: str, tmp_path: Path) -> AsyncIterator[Gateway]:
     maps = Maps(control_plane, namespace)
     maps.make()
-    config = load(control_plane.kubeconfig("admin", namespace=namespace))
+    config = load_config(control_plane.kubeconfig("admin", namespace=namespace))
     identity = AgentIdentity("gateway-0", namespace, "plant", gateway="filler")
     with GitHttpServer.start(tmp_path / "served") as server:
         async with KubeClient(config) as client:
@@ -747,7 +747,7 @@ async def test_maps_that_are_missing_are_not_made_by_an_agent(
 ) -> None:
     maps = Maps(control_plane, namespace)
     maps.make(range(3, 4))
-    config = load(control_plane.kubeconfig("admin", namespace=namespace))
+    config = load_config(control_plane.kubeconfig("admin", namespace=namespace))
     identity = AgentIdentity("gateway-0", namespace, "plant", gateway="filler")
     async with KubeClient(config) as client:
         sender = OutboxSender(client, identity, SystemClock())
@@ -759,7 +759,7 @@ async def test_maps_that_are_missing_are_not_made_by_an_agent(
 
 
 def test_the_field_manager_of_changes_is_short_enough_and_another_than_the_reports() -> None:
-    assert len(changes_manager("p" * 253)) == LONGEST_MANAGER
+    assert len(changes_manager("p" * 253)) == MAX_MANAGER_LENGTH
     assert changes_manager("p") != manager_for("p")
 
 

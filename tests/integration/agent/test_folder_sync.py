@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.sync.contents import FEW
-from stoker.agent.sync.folder import FolderSync, verify
+from stoker.agent.sync.folder import FolderSync, verify_folder
 from stoker.agent.sync.hooks import SyncChange
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
@@ -149,12 +149,12 @@ async def test_what_was_touched_by_hand_is_found_and_mended_only_by_a_walk(plant
     (plant.data / "projects/mine").write_text("theirs")
     trusting = await keeper.sync(SyncOptions(walk=False))
     assert not trusting.plan.actions
-    drift = (await verify(plant.data)).drift
+    drift = (await verify_folder(plant.data)).drift
     assert tuple(drift.kinds.values()) == (("projects/a",), ("projects/b",), ("projects/mine",))
     report = await keeper.sync()
     assert report.drift == drift
     assert plant.files() == {"projects/a": "1", "projects/b": "2", "projects/c": "3"}
-    assert (await verify(plant.data)).clean
+    assert (await verify_folder(plant.data)).clean
 
 
 async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Plant) -> None:
@@ -168,7 +168,7 @@ async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Pla
     assert first.plan.orphans_kept == ("projects/before",)
     again = await keeper.sync()
     assert again.plan.orphans_kept == ("projects/before",)
-    assert (await verify(plant.data)).clean
+    assert (await verify_folder(plant.data)).clean
     digest = again.plan.digest
     for report in (first, again):  # what the first did is done, and not to be approved
         assert f"approve plan {digest}" in "\n".join(report.lines())
@@ -187,7 +187,7 @@ async def test_with_owned_orphans_a_file_of_others_is_drift_and_is_never_deleted
     report = await keeper.sync()
     assert not report.plan.actions
     assert "projects/mine" in plant.files()
-    assert (await verify(plant.data)).drift.extra == report.drift_left.extra == ("projects/mine",)
+    assert (await verify_folder(plant.data)).drift.extra == report.drift_left.extra == ("projects/mine",)
 
 
 async def test_contents_are_shaped_and_drift_of_them_is_mended(plant: Plant) -> None:

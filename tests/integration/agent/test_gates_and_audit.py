@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from stoker.agent.audit.audit_log import FILE, AuditLog
-from stoker.agent.audit.diff_files import MOST_REPORTS, DiffFiles
+from stoker.agent.audit.diff_files import MAX_REPORTS, DiffFiles
 from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.sidecar.process import AgentOptions, AgentProcess
 from stoker.agent.sync.gateway_ref import GatewayRef
@@ -35,7 +35,7 @@ from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.protocol import RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_environment import AgentPlant
 from stoker_testkit.environments.agent_pod import AgentPod
@@ -90,7 +90,7 @@ def plant(
 def agent_with(clock: WarpedClock, pod: AgentPod, kubeconfig: Path) -> Iterator[None]:
     """A whole agent in this process, for the sake of its clock."""
     settings = AgentOptions(
-        config=load(kubeconfig, None),
+        config=load_config(kubeconfig, None),
         identity=AgentIdentity(pod.name, pod.namespace, pod.resource, gateway=pod.gateway),
         places=AgentPaths(pod.root),
         health_address="127.0.0.1:0",
@@ -318,13 +318,13 @@ async def test_each_sync_leaves_a_report_of_what_it_changed(folder: Folder) -> N
 
 
 async def test_the_ten_newest_reports_stay(folder: Folder) -> None:
-    for number in range(MOST_REPORTS + 3):
+    for number in range(MAX_REPORTS + 3):
         folder.repository.commit({"s/P/a": str(number)})
         folder.clock.jump(1)
         await folder.keeper.sync()
     said = [json.loads(path.read_text()) for path in folder.reports()]
-    assert len(said) == MOST_REPORTS
-    assert said[-1]["changes"][0]["checksum"]["after"] == checksum(str(MOST_REPORTS + 2))
+    assert len(said) == MAX_REPORTS
+    assert said[-1]["changes"][0]["checksum"]["after"] == checksum(str(MAX_REPORTS + 2))
 
 
 async def test_a_report_that_cannot_be_written_fails_no_sync(folder: Folder) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.rollback.rollback import FolderRollback
-from stoker.agent.rollback.setup import make
+from stoker.agent.rollback.setup import open_rollback
 from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackRecords
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
@@ -124,7 +124,7 @@ class Home:
         """Everything anew, as after a restart."""
         attendant = self._attendant(url) if self.gateway is not None else None
         noise = ResourceNoise()
-        undoing = make(
+        undoing = open_rollback(
             policy,
             triggers,
             data_dir=self.data,

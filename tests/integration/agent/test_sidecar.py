@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stoker.agent.sidecar.gateway import NOT_ASKED
+from stoker.agent.sidecar.gateway import FILES_ONLY_NOTE
 from stoker.agent.sidecar.startup import MARKER
 from stoker.api.agent_spec import AgentSpec, encode
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
-from stoker.api.to_intent import settle
+from stoker.api.to_intent import merge_spec
 from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.intent.source import GitAuthKind, SecretKey
 from stoker.domain.protocol import (
@@ -29,7 +29,7 @@ from stoker.domain.protocol import (
     StatusKeyMode,
     SyncMode,
     SyncState,
-    signed,
+    sign_data,
 )
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
@@ -90,7 +90,9 @@ class Plant:
         git = {"repo": str(self.metadata.git_url), "ref": "main"}
         meta = {"name": "plant", "namespace": self.namespace, "generation": 3}
         return encode(
-            AgentSpec(settle(from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker)).resource)
+            AgentSpec(
+                merge_spec(from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker)).resource
+            )
         )
 
     def stop(self) -> None:
@@ -441,12 +443,12 @@ def test_a_map_that_is_not_signed_with_the_mounted_key_is_not_followed(plant: Pl
     assert pod.file(PROJECT) is None
     name = f"{plant.namespace}/stoker-metadata-plant"
     key = Secret(planted("map-key"))
-    earlier = signed(plant.metadata.data(), key, of=name, uid="u-1", sequence=1)
+    earlier = sign_data(plant.metadata.data(), key, of=name, uid="u-1", sequence=1)
     plant.maps.publish(earlier)
     synced_to(plant, plant.first, pod)
     second = plant.commit("Two")
     now = replace(plant.metadata, commit=second)
-    plant.maps.publish(signed(now.data(), key, of=name, uid="u-1", sequence=2))
+    plant.maps.publish(sign_data(now.data(), key, of=name, uid="u-1", sequence=2))
     synced_to(plant, second, pod)
     plant.maps.publish(earlier)
     plant.maps.until_report(reason=Reason.METADATA_NOT_TRUSTED, pod=pod)
@@ -600,7 +602,7 @@ def test_an_agent_that_asks_no_gateway_leaves_out_what_the_gateway_told_before(p
     assert pod.file(f"{types}/default/udts.json") == "[]"
     assert not (pod.data_dir / types / "MQTT Engine").exists()
     assert (state / "scan-owed").exists(), "the gateway is asked to scan when it is asked again"
-    assert NOT_ASKED in report.warnings
+    assert FILES_ONLY_NOTE in report.warnings
 
 
 def test_an_init_container_ends_with_the_first_sync(plant: Plant) -> None:

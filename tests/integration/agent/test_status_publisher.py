@@ -14,7 +14,7 @@ from stoker.agent.desired_state import ReportAddress
 from stoker.agent.identity import AgentIdentity
 from stoker.agent.status.publisher import (
     HEARTBEAT,
-    LONGEST_MANAGER,
+    MAX_MANAGER_LENGTH,
     SYNCING_AFTER,
     StatusPublisher,
     manager_for,
@@ -22,8 +22,8 @@ from stoker.agent.status.publisher import (
 from stoker.agent.status.status_report import AddressedReport
 from stoker.domain.protocol import GatewayReport, SyncState
 from stoker.kube.client.client import KubeClient
-from stoker.kube.config.config import load
-from stoker.telemetry.logs import configure
+from stoker.kube.config.config import load_config
+from stoker.telemetry.logs import configure_logging
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.agent_pod import ResourceMaps
 from stoker_testkit.manual_clock import ManualClock
@@ -64,7 +64,7 @@ class Voice:
 
 @pytest.fixture
 async def voice(control_plane: ClusterAccess, namespace: str) -> AsyncIterator[Voice]:
-    async with KubeClient(load(control_plane.kubeconfig("admin", namespace=namespace))) as client:
+    async with KubeClient(load_config(control_plane.kubeconfig("admin", namespace=namespace))) as client:
         made = Voice(control_plane, namespace, client)
         yield made
         made.task.cancel()
@@ -127,15 +127,15 @@ def may_patch(cluster: ClusterAccess, namespace: str) -> bool:
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
     """The events that were logged since it was last asked."""
-    configure(level="info", log_format="json")
+    configure_logging(level="info", log_format="json")
     yield lambda: [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
-    configure(level="warning")
+    configure_logging(level="warning")
 
 
 async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
     control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
 ) -> None:
-    async with KubeClient(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
+    async with KubeClient(load_config(control_plane.kubeconfig("dave", namespace=namespace))) as client:
         voice = Voice(control_plane, namespace, client)  # who may do nothing yet
         voice.offer(SYNCED)
         await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
@@ -166,7 +166,7 @@ async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
 async def test_a_server_that_is_back_is_not_kept_waiting_for_the_report(
     control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
 ) -> None:
-    async with KubeClient(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
+    async with KubeClient(load_config(control_plane.kubeconfig("dave", namespace=namespace))) as client:
         voice = Voice(control_plane, namespace, client)
         voice.offer(SYNCED)
         await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
@@ -189,5 +189,5 @@ async def test_a_server_that_is_back_is_not_kept_waiting_for_the_report(
 def test_a_manager_is_short_and_of_one_pod() -> None:
     long = "p" * 250
     assert manager_for("gateway-0") == "stoker-agent-gateway-0"
-    assert len(manager_for(long)) <= LONGEST_MANAGER
+    assert len(manager_for(long)) <= MAX_MANAGER_LENGTH
     assert manager_for(long) != manager_for(long + "q")

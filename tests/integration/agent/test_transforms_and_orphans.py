@@ -27,7 +27,7 @@ from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.ignition.content.tags import TAG_TYPES, leaves_only, without_providers
+from stoker.ignition.content.tags import TAG_TYPES, without_inherited_types, without_providers
 from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
 VALUES = TemplateValues(gateway_name="filler", vars={"line": "3"})
@@ -217,7 +217,9 @@ async def test_a_gateway_gets_only_the_leaves_of_the_tag_hierarchy_under_its_own
         FileMapping("core", "config/resources/core"),
     )
     files = FilesIntent(mappings, TransformPolicy(tag_provider=TagProviderName("default", "edge")))
-    files = without_providers(leaves_only(files, "edge", {"Pumps/Gear", "Motor"}), {"MQTT Engine"})
+    files = without_providers(
+        without_inherited_types(files, "edge", {"Pumps/Gear", "Motor"}), {"MQTT Engine"}
+    )
     await plant.sync(files)
     expected = {
         f"{edge}/Pumps/udts.json": '[\n {"name": "Screw"}\n]\n',

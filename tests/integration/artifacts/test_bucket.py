@@ -13,7 +13,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from stoker.artifacts.bucket import SMALL, BucketOrigin
+from stoker.artifacts.bucket import SMALL_OBJECT_BYTES, BucketOrigin
 from stoker.artifacts.limits import ArtifactLimits
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
@@ -23,7 +23,7 @@ from stoker.engine.artifact_source import ArtifactCredentials
 from stoker_testkit.services.s3 import S3
 
 BUCKET = "plant"
-BIG = bytes(range(256)) * (SMALL // 256) + b"and a bit more"
+BIG = bytes(range(256)) * (SMALL_OBJECT_BYTES // 256) + b"and a bit more"
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,9 @@ from stoker.cli.doctor.checks import (
     RegisteredWebhook,
     WebhookClientConfig,
     WebhookService,
-    follow,
+    run_chain,
 )
-from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, at_home
+from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, home_needs
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
@@ -333,7 +333,7 @@ def test_the_rights_that_are_looked_for_are_those_of_the_chart() -> None:
     rules = controller_rules(shared_volumes=True, shards=2)
     wanted = {(one.verb, one.group, one.resource) for one in (*CONTROLLER, *SHARED_VOLUMES)}
     assert wanted == set(granted(rules.watched))
-    home = {(one.verb, one.group, one.resource) for one in at_home(2) if one.resource == "leases"}
+    home = {(one.verb, one.group, one.resource) for one in home_needs(2) if one.resource == "leases"}
     assert home <= set(granted(rules.home))
 
 
@@ -354,7 +354,7 @@ async def _looked_at(clinic: Clinic, webhook: RegisteredWebhook, check: str) -> 
     place = ClusterResourceOptions("default", "", kubeconfig=clinic.cluster.kubeconfig())
     async with place.client() as client:
         case = Examination(client, place, webhooks=[webhook])
-        (found,) = [one async for one in follow([it for it in ADMISSION if it[0] == check], case)]
+        (found,) = [one async for one in run_chain([it for it in ADMISSION if it[0] == check], case)]
     return found
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import pyrage  # type: ignore[import-untyped]
 import pytest
 
-from stoker.domain.deletion_guard import digest_of
+from stoker.domain.deletion_guard import deletions_digest
 from stoker.domain.errors import Stalled
 from stoker.kube.client.client import KubeClient
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker.reverser.encryption.digest_keys import ensure_keys
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.command_fork_server import Commands, Ended
@@ -208,7 +208,7 @@ def test_more_deletions_than_the_budget_allows_are_held_back(desk: Desk) -> None
     assert held.code == 1
     assert "3 files" in held.out
     assert len(desk.files()) == 4
-    digest = digest_of(desk.path("configmaps", f"m{number}") for number in range(3))
+    digest = deletions_digest(desk.path("configmaps", f"m{number}") for number in range(3))
     assert f"--approve-plan {digest}" in held.out
     stale = desk.export(
         f"--namespace={desk.namespace}", "--prune", "--deletion-budget=2,50", f"--approve-plan={'0' * 64}"
@@ -543,7 +543,7 @@ def test_a_list_that_expires_begins_anew_and_a_kind_that_fails_is_named(
 async def test_the_keys_for_digests_are_made_once_and_rotated_by_hand(
     control_plane: ClusterAccess, namespace: str
 ) -> None:
-    config = load(control_plane.kubeconfig())
+    config = load_config(control_plane.kubeconfig())
     async with KubeClient(config) as client:
         first, second = await asyncio.gather(ensure_keys(client, namespace), ensure_keys(client, namespace))
         digest = first.digest(b"said", "blob")

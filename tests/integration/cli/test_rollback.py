@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stoker.cli.exit_codes import ExitCode
-from stoker.ignition.sync.pending_work import MARK
+from stoker.ignition.sync.pending_work import STATE_FILE
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.sample_manifests import COPIES, line_manifests
 from stoker_testkit.repositories.bare_repository import Repository
@@ -78,7 +78,7 @@ def test_a_folder_goes_back_stays_and_is_released(site: Site) -> None:
 
 def test_a_rollback_that_asks_the_gateway_nothing_leaves_a_scan_pending(site: Site) -> None:
     (snapshot,) = site.back("--list")[1]["snapshots"]
-    pending = site.place / "data" / ".sync-state" / MARK
+    pending = site.place / "data" / ".sync-state" / STATE_FILE
     pending.unlink()  # as if the gateway had been asked since the last sync
     assert site.run("rollback", f"--to={snapshot['id']}")[0] == ExitCode.DONE
     assert site.file.read_text() == "one"

@@ -27,7 +27,7 @@ from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import locked
+from stoker.fs.ledger_store import lock_folder
 from stoker_testkit.repositories.bare_repository import Repository, executable, symlink
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.secret_leaks.process_command_lines import running
@@ -532,7 +532,7 @@ async def test_two_syncs_on_one_data_folder_exclude_each_other(site: Site) -> No
     site.server.users.clear()
     source = SourceIntent(RepoUrl(site.url), GitRef("main"))
     intent = FilesIntent((FileMapping("services/p", "projects/P"),))
-    with DataFolder.opened(site.data) as folder, locked(folder):
+    with DataFolder.opened(site.data) as folder, lock_folder(folder):
         with pytest.raises(Wait, match="another sync"):
             await open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
         assert (await asyncio.to_thread(site.run)).code == 3

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.rollout.approval import digest_of
+from stoker.controller.rollout.approval import plans_digest
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.protocol import GatewayTarget, PendingPlanReport, SyncMode, SyncState
 from stoker.domain.refs import CommitId
@@ -218,7 +218,7 @@ def test_a_commit_is_planned_approved_and_applied(
     until_approval(site, state="Planning")
     digests = {"lab": planned(pods["lab"], second, first)}
     digests["plant"] = planned(pods["plant"], second, first)
-    waiting = until_approval(site, state="Pending", digest=digest_of(digests), filesDeleted=2)
+    waiting = until_approval(site, state="Pending", digest=plans_digest(digests), filesDeleted=2)
     message = site.until("Stoker", "line", "PendingApproval", "PendingApproval")
     assert waiting["digest"] in message
     assert site.condition("Stoker", "line", "Ready")[:2] == ("False", "PendingApproval")
@@ -256,7 +256,7 @@ def test_a_commit_is_planned_approved_and_applied(
 
     pods["lab"].report(second)
     changed = planned(pods["plant"], second, first, version=2)
-    again = until_approval(site, state="Pending", digest=digest_of({"plant": changed}))
+    again = until_approval(site, state="Pending", digest=plans_digest({"plant": changed}))
     until_targets(site, lab=GatewayTarget(second), plant=planning)
     site.until_event("ApprovalIgnored", "is not the one that admin approved")
     eventually(lambda: len(service.sent) == 2, PATIENCE, "a new request is announced again")

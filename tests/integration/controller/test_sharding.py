@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.shards import owner_of
+from stoker.domain.shards import shard_of_namespace
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.environments.controller_environment import PATIENCE
 from stoker_testkit.environments.sharding_environment import ShardedSite, ShardProcess
@@ -34,7 +34,8 @@ def named(home: str, *owners: tuple[int, int]) -> list[str]:
         fits = (
             each
             for each in candidates
-            if (owner_of(each, 2), owner_of(each, 3)) == (of_two, of_three) and each not in found
+            if (shard_of_namespace(each, 2), shard_of_namespace(each, 3)) == (of_two, of_three)
+            and each not in found
         )
         found.append(next(fits))
     return found

@@ -23,7 +23,7 @@ from stoker.dashboard.view_models import ActionBody, DashboardAction, ResourceVi
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.fleet.approve import approve
+from stoker.fleet.approve import approve_plan
 from stoker.fleet.resource_name import ResourceName
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config import config
@@ -100,7 +100,7 @@ async def place(house: RbacEnvironment) -> AsyncIterator[Place]:
     for where in (house.namespace, house.other):
         house.grant("read", "dashboard", rules, namespace=where)
     account = house.cluster.service_account_kubeconfig(house.namespace, "dashboard")
-    async with KubeClient(config.load(account)) as client:
+    async with KubeClient(config.load_config(account)) as client:
         scene = ClusterViewSource(client, house.namespace, (house.namespace, house.other))
         gate = ClusterAuth(client, scene, house.namespace, sight_seconds=0.0)  # rights are as of now
         running = asyncio.create_task(scene.run())
@@ -254,8 +254,8 @@ async def test_an_approval_is_what_the_command_line_writes(house: RbacEnvironmen
     assert (status, DIGEST in said) == (409, True)
 
     await place.hands.do(order(DashboardAction.APPROVE, house, digest=DIGEST), visitor)
-    async with KubeClient(config.load(house.cluster.kubeconfig())) as admin:
-        await approve(admin, ResourceName(house.namespace, "line-2"), DIGEST)
+    async with KubeClient(config.load_config(house.cluster.kubeconfig())) as admin:
+        await approve_plan(admin, ResourceName(house.namespace, "line-2"), DIGEST)
     by_page, by_hand = (
         {
             name: value
@@ -296,12 +296,14 @@ async def test_a_plan_that_a_gateway_holds_is_approved_on_the_page_and_on_the_co
     status, said = await refused(place, order(DashboardAction.APPROVE, house, digest="a" * 64), editor)
     assert (status, DIGEST in said) == (409, True)
     await place.hands.do(order(DashboardAction.APPROVE, house, digest=DIGEST), visitor)
-    async with KubeClient(config.load(house.cluster.kubeconfig())) as admin:
+    async with KubeClient(config.load_config(house.cluster.kubeconfig())) as admin:
         with pytest.raises(Stalled, match="name one of them"):
-            await approve(admin, ResourceName(house.namespace, "line-2"), None)
-        assert "gateway filler-0" in await approve(admin, ResourceName(house.namespace, "line-2"), DIGEST)
+            await approve_plan(admin, ResourceName(house.namespace, "line-2"), None)
+        assert "gateway filler-0" in await approve_plan(
+            admin, ResourceName(house.namespace, "line-2"), DIGEST
+        )
         house.says("Stoker", "line-2", held_status("f" * 64, reason=reason))
-        await approve(admin, ResourceName(house.namespace, "line-2"), None)
+        await approve_plan(admin, ResourceName(house.namespace, "line-2"), None)
     written = [
         house.get("Stoker", name)["metadata"]["annotations"]["stoker.io/approved-plan"]
         for name in ("line-1", "line-2")
@@ -375,7 +377,7 @@ async def test_an_api_server_that_is_away_lets_nobody_in(
     house: RbacEnvironment, place: Place, fault_proxy: FaultProxy
 ) -> None:
     token = house.person("viewer", "stoker-viewer")
-    far = config.load(house.cluster.kubeconfig(server=f"https://{fault_proxy.address}"))
+    far = config.load_config(house.cluster.kubeconfig(server=f"https://{fault_proxy.address}"))
     async with KubeClient(far) as client:
         gate = ClusterAuth(client, place.scene, house.namespace)
         visitor = await gate.admit(token)
@@ -398,7 +400,7 @@ async def test_an_account_that_may_not_ask_lets_nobody_in(
     """It is not the visitor who lacks a right, so it is not the visitor who is told 403."""
     token = house.person("viewer", "stoker-viewer")
     unable = house.person("unable")
-    account = config.load(house.cluster.service_account_kubeconfig(house.namespace, "unable"))
+    account = config.load_config(house.cluster.service_account_kubeconfig(house.namespace, "unable"))
     async with KubeClient(account) as client:
         gate = ClusterAuth(client, place.scene, house.namespace)
         with pytest.raises(Retry, match="the log says why"):

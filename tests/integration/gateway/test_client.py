@@ -13,9 +13,9 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.api_key import checked, key_file
+from stoker.ignition.client.api_key import api_key_file, check_api_key
 from stoker.ignition.client.gateway import GatewayClient, ScanKind
-from stoker.ignition.client.http import LARGEST_ANSWER
+from stoker.ignition.client.http import MAX_ANSWER_BYTES
 from stoker.ignition.client.responses import PathNotOffered, ScanLockRefused
 from stoker_testkit.certificates import Authority
 from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
@@ -93,7 +93,7 @@ async def test_a_key_that_was_replaced_is_used_for_the_next_request(
     simulated: SimulatedGateway, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_text("stoker:old")
-    client = GatewayClient(GatewayAddress.parse(simulated.url), key_file(tmp_path / "key"))
+    client = GatewayClient(GatewayAddress.parse(simulated.url), api_key_file(tmp_path / "key"))
     with pytest.raises(Stalled) as rejected:
         await client.check()
     assert rejected.value.reason is Reason.TOKEN_REJECTED
@@ -104,7 +104,7 @@ async def test_a_key_that_was_replaced_is_used_for_the_next_request(
 
 async def test_a_key_without_its_name_never_leaves_the_house(simulated: SimulatedGateway) -> None:
     def read() -> Secret:
-        return checked(Secret(SECRET), "the key")
+        return check_api_key(Secret(SECRET), "the key")
 
     error = await trouble(GatewayClient(GatewayAddress.parse(simulated.url), read))
     assert error.reason is Reason.TOKEN_MALFORMED
@@ -177,7 +177,7 @@ async def test_an_answer_that_is_none_is_told_and_tried_again(
 
 
 async def test_an_endless_answer_is_cut_off(gateway: GatewayClient, proxy: HttpFaultProxy) -> None:
-    proxy.arm(AnsweredFault(200, b" " * (LARGEST_ANSWER + 1)), INFO)
+    proxy.arm(AnsweredFault(200, b" " * (MAX_ANSWER_BYTES + 1)), INFO)
     error = await trouble(gateway)
     assert error.reason is Reason.GATEWAY_ERROR
     assert "more than 8 MiB" in error.message

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.rollback import scope
-from stoker.agent.sync.folder import FolderSync, verify
+from stoker.agent.sync.folder import FolderSync, verify_folder
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.git_objects import FileVersion, blob_of
@@ -17,8 +17,8 @@ from stoker.domain.intent.files import DeletionPolicy, ExcludePolicy, FileMappin
 from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.engine.layout.reverse_map import CapturablePaths, own_changes
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.layout.reverse_map import CapturablePaths, gateway_changes
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.fs.data_folder import DataFolder
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
 from stoker_testkit.repositories.bare_repository import Repository
@@ -75,7 +75,7 @@ async def test_a_mirrored_config_folder_keeps_the_keys_and_tag_values_of_the_gat
         await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(planned.plan.digest)})))
     ).done.deleted == kept
     assert site.own() == before
-    assert not (await verify(site.data)).drift, "nor is it drift"
+    assert not (await verify_folder(site.data)).drift, "nor is it drift"
 
 
 async def test_what_git_holds_of_it_is_left_out_by_name(site: Site) -> None:
@@ -89,16 +89,16 @@ async def test_what_git_holds_of_it_is_left_out_by_name(site: Site) -> None:
 
 
 def test_no_snapshot_holds_it(site: Site) -> None:
-    ledger = Ledger(dict.fromkeys(OWN, record(FileVersion(blob_of(b"1")))))
+    ledger = Ledger(dict.fromkeys(OWN, encode_record(FileVersion(blob_of(b"1")))))
     with DataFolder.opened(site.data) as folder:
-        all_of_it = scope.everything(folder, ledger, lambda _: True, lambda: False)
-        managed = scope.managed(folder, ledger, ("projects/x", *OWN), lambda _: True, lambda: False)
+        all_of_it = scope.all_reachable_files(folder, ledger, lambda _: True, lambda: False)
+        managed = scope.managed_files(folder, ledger, ("projects/x", *OWN), lambda _: True, lambda: False)
     held = {one.path for one in (*all_of_it.files, *managed.files)}
     assert held.isdisjoint(OWN)
     assert held, "the gateway's other files are there"
 
 
 def test_no_change_of_it_flows_back_to_git() -> None:
-    seen = dict.fromkeys((*OWN, "config/resources/core/x"), record(FileVersion(blob_of(b"2"))))
-    changes = own_changes(seen, Ledger(), CapturablePaths(("**",), (), ExcludePolicy()))
+    seen = dict.fromkeys((*OWN, "config/resources/core/x"), encode_record(FileVersion(blob_of(b"2"))))
+    changes = gateway_changes(seen, Ledger(), CapturablePaths(("**",), (), ExcludePolicy()))
     assert set(changes) == {"config/resources/core/x"}

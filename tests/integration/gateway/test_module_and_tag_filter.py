@@ -34,11 +34,11 @@ from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.gateway import GatewayClient
 from stoker.ignition.content.noise import ResourceNoise
-from stoker.ignition.sync.gateway_filter import ASK_AGAIN
+from stoker.ignition.sync.gateway_filter import REFRESH_SECONDS
 from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayHookOptions
 from stoker.ignition.sync.readiness import GRACE_SECONDS
-from stoker.ignition.sync.state_files import LARGEST
-from stoker.ignition.sync.stored_inventory import MARK
+from stoker.ignition.sync.state_files import MAX_FILE_BYTES
+from stoker.ignition.sync.stored_inventory import STATE_FILE
 from stoker_testkit.gateway.settings import ApiKey, Paths
 from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker_testkit.repositories.bare_repository import Repository
@@ -189,7 +189,7 @@ async def test_what_was_written_before_the_module_came_stays_as_it_is(
     await tended.sync(SyncOptions())
     before = site.read(f"{TYPES}/{ENGINE}/udts.json")
     bring_engine(site)
-    site.clock.advance(ASK_AGAIN)
+    site.clock.advance(REFRESH_SECONDS)
     report = await tended.sync(SyncOptions())
     assert (report.result, report.plan.actions) == (SyncResult.DONE, ())
     assert site.read(f"{TYPES}/{ENGINE}/udts.json") == before
@@ -216,7 +216,7 @@ async def test_it_is_asked_every_few_minutes_and_after_a_start_and_not_on_each_p
         await tended.sync(SyncOptions())
     assert len(site.gateway.requests) == asked
     bring_engine(site)
-    site.clock.advance(ASK_AGAIN)
+    site.clock.advance(REFRESH_SECONDS)
     await tended.sync(SyncOptions())
     assert attending.outcome.warnings == (LEFT_OUT,)
 
@@ -238,7 +238,7 @@ async def test_one_that_has_just_come_up_is_left_alone_at_first(site: Site) -> N
     tended, _ = site.agent()
     await tended.sync(SyncOptions(dry_run=True))
     site.gateway.come_up()
-    site.clock.advance(ASK_AGAIN)
+    site.clock.advance(REFRESH_SECONDS)
     await tended.sync(SyncOptions(dry_run=True))
     assert site.questions() == 0
     site.clock.advance(GRACE_SECONDS)
@@ -265,7 +265,7 @@ async def test_one_that_does_not_answer_changes_nothing(site: Site, trouble: str
         tended, attending = site.agent(LEAVES)
     before = _stamps(site.data)
     for _ in range(3):
-        site.clock.advance(ASK_AGAIN)
+        site.clock.advance(REFRESH_SECONDS)
         report = await tended.sync(SyncOptions())
         assert report.plan.actions == ()
     assert _stamps(site.data) == before, "no file, the ledger neither, was written anew"
@@ -314,7 +314,7 @@ async def test_projects_alone_ask_for_nothing(site: Site) -> None:
     tended, _ = site.agent(mappings=(FileMapping("projects", "projects"),))
     await tended.sync(SyncOptions())
     assert site.questions() == 0
-    assert not (site.data / ".sync-state" / MARK).exists()
+    assert not (site.data / ".sync-state" / STATE_FILE).exists()
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ async def test_projects_alone_ask_for_nothing(site: Site) -> None:
 async def test_a_mark_that_is_not_ours_counts_as_none(site: Site, content: bytes) -> None:
     state = site.data / ".sync-state"
     state.mkdir(mode=0o700)
-    (state / MARK).write_bytes(content)
+    (state / STATE_FILE).write_bytes(content)
     tended, attending = site.agent()
     assert (await tended.sync(SyncOptions())).result is SyncResult.DONE
     assert attending.outcome.warnings == ()
@@ -344,7 +344,7 @@ async def test_leaf_only_leaves_out_what_a_parent_has_and_writes_the_others(site
     put(site.data, types("parent", "Motor", "Pump"))
     site.gateway.load()
     site.repository.commit(types("parent", "Motor", "Pump"))
-    site.clock.advance(ASK_AGAIN)
+    site.clock.advance(REFRESH_SECONDS)
     await tended.sync(SyncOptions())
     assert site.names("default") == []
     full, _ = site.agent(ALL)
@@ -365,7 +365,7 @@ async def test_a_gateway_that_cannot_tell_types_gets_all_of_them_and_it_is_said(
 
 
 async def test_more_types_than_can_be_remembered_do_not_count(site: Site) -> None:
-    long = [f"{number:05} {'x' * 200}" for number in range(LARGEST // 200)]
+    long = [f"{number:05} {'x' * 200}" for number in range(MAX_FILE_BYTES // 200)]
     put(site.data, provider("parent") | types("parent", "Motor", *long))
     site.gateway.load()
     tended, attending = site.agent(LEAVES)

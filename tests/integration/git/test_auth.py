@@ -20,12 +20,12 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, always
-from stoker.git.auth.ssh import UNVERIFIED
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, fixed_access
+from stoker.git.auth.ssh import UNVERIFIED_HOST_WARNING
 from stoker.git.errors import HostKeyNotTrusted, SourceAuthFailed, SourceTooLarge, SourceUnreachable
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import resolve
+from stoker.git.remote.resolve import resolve_ref
 from stoker.telemetry.logs import get_logger
 from stoker_testkit.certificates import Authority
 from stoker_testkit.faults.stream_faults import Fault, FaultKind
@@ -84,9 +84,9 @@ async def test_a_key_of_each_kind_opens_a_repository_over_ssh(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository, kind: KeyKind
 ) -> None:
     login = GitSshKey(key_of(git_ssh.authorized_key(kind=kind)), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login)))
     with capture_logs() as lines:
-        assert await resolve(remote, MAIN) == plant.tip()
+        assert await resolve_ref(remote, MAIN) == plant.tip()
     assert lines == []
 
 
@@ -94,7 +94,7 @@ async def test_a_mirror_is_fetched_over_ssh(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository, tmp_path: Path
 ) -> None:
     login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login)))
     mirror = Repository.create(tmp_path / "mirror.git")
     await remote.git(["fetch", "--quiet", "--depth=1"], [remote.url, "main:main"], repository=mirror.path)
     assert mirror.files() == plant.files()
@@ -116,8 +116,8 @@ async def test_keys_are_taken_in_the_forms_in_which_people_store_them(
         "spaces around": b"\n  " + raw + b"\n\n",
     }.get(form, raw)
     login = GitSshKey(Secret(stored), known(git_ssh).replace(b"\n", b"\r\n"))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
-    assert await resolve(remote, MAIN) == plant.tip()
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login)))
+    assert await resolve_ref(remote, MAIN) == plant.tip()
 
 
 @pytest.mark.parametrize("kind", list(KeyKind))
@@ -125,8 +125,8 @@ async def test_one_known_key_suffices_whichever_the_server_prefers(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository, kind: KeyKind
 ) -> None:
     login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh, kind))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
-    assert await resolve(remote, MAIN) == plant.tip()
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login)))
+    assert await resolve_ref(remote, MAIN) == plant.tip()
 
 
 async def test_hashed_names_and_certificates_of_hosts_are_known(
@@ -139,7 +139,9 @@ async def test_hashed_names_and_certificates_of_hosts_are_known(
     assert b"127.0.0.1" not in hashed.read_bytes()
     url = RepoUrl(git_ssh.url("plant.git"))
     assert (
-        await resolve(Remote(runner, url, always(RepoAccess(GitSshKey(key, hashed.read_bytes())))), MAIN)
+        await resolve_ref(
+            Remote(runner, url, fixed_access(RepoAccess(GitSshKey(key, hashed.read_bytes())))), MAIN
+        )
         == plant.tip()
     )
 
@@ -150,7 +152,8 @@ async def test_hashed_names_and_certificates_of_hosts_are_known(
     git_ssh.present_certificate(tmp_path / "host_ed25519-cert.pub")
     trusted = f"@cert-authority {git_ssh.address} {authority.public_line}\n".encode()
     assert (
-        await resolve(Remote(runner, url, always(RepoAccess(GitSshKey(key, trusted)))), MAIN) == plant.tip()
+        await resolve_ref(Remote(runner, url, fixed_access(RepoAccess(GitSshKey(key, trusted)))), MAIN)
+        == plant.tip()
     )
 
 
@@ -171,12 +174,12 @@ async def test_a_changed_host_key_names_the_host_and_both_fingerprints(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository
 ) -> None:
     login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login)))
     before = fingerprints(git_ssh.folder)
     git_ssh.replace_host_keys()
     after = fingerprints(git_ssh.folder)
     with pytest.raises(HostKeyNotTrusted) as refused:
-        await resolve(remote, MAIN)
+        await resolve_ref(remote, MAIN)
     assert refused.value.reason is Reason.HOST_KEY_NOT_TRUSTED
     said = refused.value.message
     assert git_ssh.address in said
@@ -194,7 +197,9 @@ async def test_a_key_of_a_kind_that_is_not_known_names_both_fingerprints_too(
         said = keygen("-lf", other.private)
         login = GitSshKey(key_of(server.authorized_key()), f"{server.address} {other.public_line}\n".encode())
         with pytest.raises(HostKeyNotTrusted) as refused:
-            await resolve(Remote(runner, RepoUrl(server.url("plant.git")), always(RepoAccess(login))), MAIN)
+            await resolve_ref(
+                Remote(runner, RepoUrl(server.url("plant.git")), fixed_access(RepoAccess(login))), MAIN
+            )
     assert offered in refused.value.message
     assert said.split()[1] in refused.value.message
 
@@ -208,9 +213,11 @@ async def test_a_revoked_or_unknown_host_key_is_refused(runner: GitRunner, git_s
         (b"", "not in known_hosts"),
         (b"garbage\n", "not in known_hosts"),
     ):
-        remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(GitSshKey(key, hosts))))
+        remote = Remote(
+            runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(GitSshKey(key, hosts)))
+        )
         with pytest.raises(HostKeyNotTrusted, match=word) as refused:
-            await resolve(remote, MAIN)
+            await resolve_ref(remote, MAIN)
         assert any(fingerprint in refused.value.message for fingerprint in fingerprints(git_ssh.folder))
 
 
@@ -218,13 +225,15 @@ async def test_without_known_hosts_each_connection_is_warned_about_and_made(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository
 ) -> None:
     access = RepoAccess(GitSshKey(key_of(git_ssh.authorized_key())))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(access))
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(access))
     get_logger("test")  # the first one sets logging up, which would end the capture
     with capture_logs() as lines:
         for _ in range(2):
-            assert await resolve(remote, MAIN) == plant.tip()
-    assert UNVERIFIED == "SSH host key verification disabled — MITM risk"
-    assert [(line["event"], line["log_level"]) for line in lines] == [(UNVERIFIED, "warning")] * 2
+            assert await resolve_ref(remote, MAIN) == plant.tip()
+    assert UNVERIFIED_HOST_WARNING == "SSH host key verification disabled — MITM risk"
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        (UNVERIFIED_HOST_WARNING, "warning")
+    ] * 2
 
 
 @pytest.mark.usefixtures("plant")
@@ -236,7 +245,7 @@ async def test_where_known_hosts_are_demanded_nothing_connects_without(
         url = RepoUrl(f"ssh://{git_ssh.user}@{line.address}/plant.git")
         access = RepoAccess(login, require_known_hosts=True)
         with pytest.raises(HostKeyNotTrusted, match="demanded and not given"):
-            await resolve(Remote(runner, url, always(access)), MAIN)
+            await resolve_ref(Remote(runner, url, fixed_access(access)), MAIN)
         assert line.connections == 0
 
 
@@ -246,7 +255,9 @@ async def test_a_key_that_the_server_does_not_know_is_an_authentication_failure(
 ) -> None:
     login = GitSshKey(key_of(git_ssh.stranger_key()), known(git_ssh))
     with pytest.raises(SourceAuthFailed, match="Permission denied") as refused:
-        await resolve(Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login))), MAIN)
+        await resolve_ref(
+            Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login))), MAIN
+        )
     assert "debug1" not in refused.value.message
     assert "OpenSSH_" not in refused.value.message
 
@@ -270,8 +281,8 @@ async def test_no_agent_configuration_or_home_of_the_user_is_used(
     }.items():
         monkeypatch.setenv(name, value)
     login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
-    assert await resolve(remote, MAIN) == plant.tip()
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login)))
+    assert await resolve_ref(remote, MAIN) == plant.tip()
     assert not canary.exists()
 
 
@@ -289,7 +300,9 @@ async def test_ssh_is_told_to_read_no_configuration_and_ask_no_agent(
     monkeypatch.setenv("SSH_AUTH_SOCK", "/agent")
     login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
     with pytest.raises(SourceUnreachable):
-        await resolve(Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login))), MAIN)
+        await resolve_ref(
+            Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login))), MAIN
+        )
     told = (tmp_path / "told").read_text().splitlines()
     assert told[:2] == ["-F", "/dev/null"]
     assert {"IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes", "StrictHostKeyChecking=yes"} <= set(
@@ -307,8 +320,8 @@ async def test_a_cache_folder_with_a_strange_name_runs_no_command(
     canary = tmp_path / "canary"
     runner = GitRunner(tmp_path / f'it\'s $(touch {canary.name}) %h ${{HOME}} `x` "q" ; touch canary')
     login = GitSshKey(key_of(git_ssh.authorized_key()), known(git_ssh))
-    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), always(RepoAccess(login)))
-    assert await resolve(remote, MAIN) == plant.tip()
+    remote = Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login)))
+    assert await resolve_ref(remote, MAIN) == plant.tip()
     assert not canary.exists()
     assert not (runner.home / "canary").exists()
 
@@ -322,7 +335,7 @@ async def test_the_key_lies_in_a_private_file_while_ssh_runs_and_is_gone_after_c
         hosts = known(git_ssh).replace(git_ssh.address.encode(), f"[127.0.0.1]:{line.port}".encode())
         login = GitSshKey(key_of(key), hosts)
         url = RepoUrl(f"ssh://{git_ssh.user}@{line.address}{plant.path}")
-        call = asyncio.ensure_future(resolve(Remote(runner, url, always(RepoAccess(login))), MAIN))
+        call = asyncio.ensure_future(resolve_ref(Remote(runner, url, fixed_access(RepoAccess(login))), MAIN))
         await eventually_async(lambda: line.connections == 1, message="ssh has connected")
         (folder,) = runner.home.glob("call-*")
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -354,7 +367,7 @@ async def test_an_ssh_key_and_an_address_must_fit(runner: GitRunner, tmp_path: P
         ("https://git.test/r.git", RepoAccess(key), "an ssh key is of no use"),
     ):
         with pytest.raises(Misconfigured, match=word):
-            await resolve(Remote(runner, RepoUrl(address), always(access)), MAIN)
+            await resolve_ref(Remote(runner, RepoUrl(address), fixed_access(access)), MAIN)
 
 
 async def test_a_dead_ssh_server_is_given_up(
@@ -365,8 +378,9 @@ async def test_a_dead_ssh_server_is_given_up(
         line.arm(Fault(FaultKind.STALL), None)
         url = RepoUrl(f"ssh://{git_ssh.user}@{line.address}{plant.path}")
         with pytest.raises(SourceUnreachable, match="within 1 s"):
-            await resolve(
-                Remote(runner, url, always(RepoAccess(GitSshKey(key_of(git_ssh.authorized_key()))))), MAIN
+            await resolve_ref(
+                Remote(runner, url, fixed_access(RepoAccess(GitSshKey(key_of(git_ssh.authorized_key()))))),
+                MAIN,
             )
 
 
@@ -393,11 +407,14 @@ async def test_an_authority_of_ones_own_is_trusted_besides_the_systems(
 ) -> None:
     url = RepoUrl(https.url("plant.git"))
     bundle = b"Subject: a company\r\n" + authority.pem.replace(b"\n", b"\r\n")
-    assert await resolve(Remote(runner, url, always(RepoAccess(ALICE, ca=bundle))), MAIN) == plant.tip()
+    assert (
+        await resolve_ref(Remote(runner, url, fixed_access(RepoAccess(ALICE, ca=bundle))), MAIN)
+        == plant.tip()
+    )
     for ca in (None, Authority("another company").pem):
         https.requests.clear()
         with pytest.raises(SourceUnreachable, match="certificate"):
-            await resolve(Remote(runner, url, always(RepoAccess(ALICE, ca=ca))), MAIN)
+            await resolve_ref(Remote(runner, url, fixed_access(RepoAccess(ALICE, ca=ca))), MAIN)
         assert https.requests == []
 
 
@@ -413,16 +430,19 @@ async def test_the_systems_roots_go_on_being_trusted(
     (tmp_path / "roots.pem").write_bytes(authority.pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots.pem"))
     access = RepoAccess(ALICE, ca=Authority("another company").pem)
-    assert await resolve(Remote(runner, RepoUrl(https.url("plant.git")), always(access)), MAIN) == plant.tip()
+    assert (
+        await resolve_ref(Remote(runner, RepoUrl(https.url("plant.git")), fixed_access(access)), MAIN)
+        == plant.tip()
+    )
 
 
 @pytest.mark.parametrize(
     "ca", [b"", b"nonsense", b"-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n"]
 )
 async def test_certificates_that_are_none_are_refused_in_words(runner: GitRunner, ca: bytes) -> None:
-    remote = Remote(runner, RepoUrl("https://git.test/r.git"), always(RepoAccess(ca=ca)))
+    remote = Remote(runner, RepoUrl("https://git.test/r.git"), fixed_access(RepoAccess(ca=ca)))
     with pytest.raises(InvalidValue, match="no certificate in PEM form"):
-        await resolve(remote, MAIN)
+        await resolve_ref(remote, MAIN)
 
 
 async def test_a_token_that_is_rotated_while_running_is_read_anew(
@@ -441,9 +461,9 @@ async def test_a_token_that_is_rotated_while_running_is_read_anew(
         return access
 
     remote = Remote(runner, RepoUrl(git_http.url("plant.git")), read)
-    assert await resolve(remote, MAIN) == plant.tip()
+    assert await resolve_ref(remote, MAIN) == plant.tip()
     assert reads == ["old", "new"]
-    assert await resolve(remote, MAIN) == plant.tip()
+    assert await resolve_ref(remote, MAIN) == plant.tip()
     assert reads == ["old", "new", "new"]
 
 
@@ -459,7 +479,7 @@ async def test_a_wrong_token_that_stays_the_same_is_tried_once(
         return RepoAccess(GitPassword("alice", Secret("wrong")))
 
     with pytest.raises(SourceAuthFailed):
-        await resolve(Remote(runner, RepoUrl(git_http.url("plant.git")), read), MAIN)
+        await resolve_ref(Remote(runner, RepoUrl(git_http.url("plant.git")), read), MAIN)
     assert len(reads) == 2
     assert [seen.status for seen in git_http.requests] == [401, 401]  # without credentials, then with them
 
@@ -475,7 +495,7 @@ async def test_a_changed_token_that_is_wrong_too_is_tried_once_more_and_no_more(
         return RepoAccess(GitPassword("alice", Secret(next(words))))
 
     with pytest.raises(SourceAuthFailed):
-        await resolve(Remote(runner, RepoUrl(git_http.url("plant.git")), read), MAIN)
+        await resolve_ref(Remote(runner, RepoUrl(git_http.url("plant.git")), read), MAIN)
     assert len(git_http.requests) == 4
     assert next(words) == planted("git-password")
 
@@ -504,7 +524,7 @@ async def test_https_goes_through_the_proxy_of_the_resource(
     url = RepoUrl(https.url("plant.git"))
     with HttpProxy.start() as proxy:
         access = RepoAccess(ALICE, ca=authority.pem, proxy=proxy.address)
-        assert await resolve(Remote(runner, url, always(access)), MAIN) == plant.tip()
+        assert await resolve_ref(Remote(runner, url, fixed_access(access)), MAIN) == plant.tip()
         host = url.removeprefix("https://").split("/")[0]
         assert {(passage.method, passage.target) for passage in proxy.passages} == {("CONNECT", host)}
 
@@ -517,12 +537,12 @@ async def test_the_password_of_a_proxy_reaches_it_and_nobody_else(
         right = proxy.address.replace("://", f"://me:p%40ss%2F{planted('proxy')}@")
         access = RepoAccess(ALICE, ca=authority.pem, proxy=right)
         assert planted("proxy") not in repr(access)
-        assert await resolve(Remote(runner, url, always(access)), MAIN) == plant.tip()
+        assert await resolve_ref(Remote(runner, url, fixed_access(access)), MAIN) == plant.tip()
         wrong = proxy.address.replace("://", "://me:wr0ng-canary@")
         for address in (wrong, proxy.address):
-            remote = Remote(runner, url, always(RepoAccess(ALICE, ca=authority.pem, proxy=address)))
+            remote = Remote(runner, url, fixed_access(RepoAccess(ALICE, ca=authority.pem, proxy=address)))
             with pytest.raises(SourceAuthFailed, match="407") as refused:
-                await resolve(remote, MAIN)
+                await resolve_ref(remote, MAIN)
             assert "canary" not in refused.value.message
 
 
@@ -548,11 +568,13 @@ async def test_the_proxy_of_the_environment_is_used_where_the_resource_names_non
     variables: dict[str, str],
     through: bool,
 ) -> None:
-    remote = Remote(runner, RepoUrl(https.url("plant.git")), always(RepoAccess(ALICE, ca=authority.pem)))
+    remote = Remote(
+        runner, RepoUrl(https.url("plant.git")), fixed_access(RepoAccess(ALICE, ca=authority.pem))
+    )
     with HttpProxy.start() as proxy:
         for name, value in variables.items():
             monkeypatch.setenv(name, value.format(proxy.address))
-        assert await resolve(remote, MAIN) == plant.tip()
+        assert await resolve_ref(remote, MAIN) == plant.tip()
         assert bool(proxy.passages) == through
 
 
@@ -566,18 +588,18 @@ async def test_no_proxy_holds_for_the_proxy_of_the_resource_too(
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with HttpProxy.start() as proxy:
         access = RepoAccess(ALICE, ca=authority.pem, proxy=proxy.address)
-        remote = Remote(runner, RepoUrl(https.url("plant.git")), always(access))
-        assert await resolve(remote, MAIN) == plant.tip()
+        remote = Remote(runner, RepoUrl(https.url("plant.git")), fixed_access(access))
+        assert await resolve_ref(remote, MAIN) == plant.tip()
         assert proxy.passages == []
 
 
 async def test_plain_http_goes_through_the_proxy_of_the_environment_in_either_spelling(
     runner: GitRunner, git_http: GitHttpServer, plant: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remote = Remote(runner, RepoUrl(git_http.url("plant.git")), always(RepoAccess()))
+    remote = Remote(runner, RepoUrl(git_http.url("plant.git")), fixed_access(RepoAccess()))
     with HttpProxy.start() as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.address)
-        assert await resolve(remote, MAIN) == plant.tip()
+        assert await resolve_ref(remote, MAIN) == plant.tip()
         assert {passage.target for passage in proxy.passages if passage.method == "GET"} == {
             git_http.url("plant.git/info/refs?service=git-upload-pack")
         }
@@ -586,18 +608,20 @@ async def test_plain_http_goes_through_the_proxy_of_the_environment_in_either_sp
 async def test_the_password_of_the_environments_proxy_stands_in_no_message(
     runner: GitRunner, https: GitHttpServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remote = Remote(runner, RepoUrl(https.url("plant.git")), always(RepoAccess(ALICE, ca=authority.pem)))
+    remote = Remote(
+        runner, RepoUrl(https.url("plant.git")), fixed_access(RepoAccess(ALICE, ca=authority.pem))
+    )
     monkeypatch.setenv("HTTPS_PROXY", "http://me:canary-of-a-proxy@127.0.0.1:1")
     with pytest.raises(SourceUnreachable) as refused:
-        await resolve(remote, MAIN)
+        await resolve_ref(remote, MAIN)
     assert "canary" not in refused.value.message
 
 
 @pytest.mark.parametrize("proxy", ["proxy:3128", "ftp://proxy:1", "http://", "http://me:canary@host:99999"])
 async def test_a_proxy_that_is_none_is_refused_and_not_shown(runner: GitRunner, proxy: str) -> None:
-    remote = Remote(runner, RepoUrl("https://git.test/r.git"), always(RepoAccess(proxy=proxy)))
+    remote = Remote(runner, RepoUrl("https://git.test/r.git"), fixed_access(RepoAccess(proxy=proxy)))
     with pytest.raises(InvalidValue, match=r"git\.proxy") as refused:
-        await resolve(remote, MAIN)
+        await resolve_ref(remote, MAIN)
     assert "canary" not in refused.value.message
 
 
@@ -623,7 +647,7 @@ async def test_more_than_is_allowed_is_not_received(
     runner: GitRunner, heavy: tuple[RepoUrl, RepoAccess], tmp_path: Path
 ) -> None:
     url, access = heavy
-    remote = Remote(runner, url, always(access))
+    remote = Remote(runner, url, fixed_access(access))
     mirror = Repository.create(tmp_path / "mirror.git")
     fetch = ["fetch", "--quiet", "--depth=1", "--no-write-fetch-head"]
     with pytest.raises(SourceTooLarge, match="more than the 1000000 bytes") as refused:
@@ -655,7 +679,7 @@ async def test_a_server_that_lists_refs_without_end_cannot_fill_the_memory(tmp_p
     try:
         url = RepoUrl(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/r.git")
         with pytest.raises(SourceTooLarge, match="more than the memory") as refused:
-            await resolve(Remote(runner, url, always(RepoAccess())), MAIN)
+            await resolve_ref(Remote(runner, url, fixed_access(RepoAccess())), MAIN)
     finally:
         server.close()
     assert refused.value.reason is Reason.SOURCE_TOO_LARGE

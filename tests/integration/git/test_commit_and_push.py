@@ -23,7 +23,7 @@ from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import GitLogin, GitPassword, GitSshKey, RepoAccess, always
+from stoker.git.auth.credentials import GitLogin, GitPassword, GitSshKey, RepoAccess, fixed_access
 from stoker.git.commit.branch import MAX_REPLAYS, RemoteBranch
 from stoker.git.commit.push import PushBehind, PushDeclined, PushFailed, PushTooLarge
 from stoker.git.commit.types import CommitAuthor, CommitSigner, FileEdit, NewCommit
@@ -77,7 +77,7 @@ class World:
         url: str = "",
     ) -> RemoteBranch:
         place = self.folder / cache
-        remote = Remote(GitRunner(place), RepoUrl(url or self.url), always(RepoAccess(self.login)))
+        remote = Remote(GitRunner(place), RepoUrl(url or self.url), fixed_access(RepoAccess(self.login)))
         more = {} if limits is None else {"limits": limits}
         return RemoteBranch(remote, place, name, signer=signer, clock=Impatient(), **more)
 
@@ -664,7 +664,7 @@ PROCESS = """
 import asyncio, sys
 from pathlib import Path
 from stoker.domain.refs import RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.commit.branch import RemoteBranch
 from stoker.git.remote.remote import Remote
 from stoker.git.process.runner import GitRunner
@@ -677,7 +677,8 @@ if failure:
 who = CommitAuthor("Alice", "alice@example.test")
 edits = tuple(FileEdit(f"{n}/{m}", b"1") for n in range(3) for m in range(3))
 batch = [NewCommit(who, who, "one", edits[:5], 1), NewCommit(who, who, "two", edits[5:], 2)]
-branch = RemoteBranch(Remote(GitRunner(Path(cache)), RepoUrl(url), always(RepoAccess())), Path(cache), "main")
+remote = Remote(GitRunner(Path(cache)), RepoUrl(url), fixed_access(RepoAccess()))
+branch = RemoteBranch(remote, Path(cache), "main")
 asyncio.run(branch.commit(batch))
 """
 

@@ -13,11 +13,11 @@ from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import RepoAccess
-from stoker.git.auth.github_app import GitHubApp, GitHubAppTokens, TokenRights, api_of
+from stoker.git.auth.github_app import GitHubApp, GitHubAppTokens, TokenRights, api_url
 from stoker.git.errors import SourceAuthFailed, SourceUnreachable
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import resolve
+from stoker.git.remote.resolve import resolve_ref
 from stoker_testkit.certificates import Authority, private_pem
 from stoker_testkit.forges.github_app_login import GitHubAppServer
 from stoker_testkit.manual_clock import ManualClock
@@ -69,7 +69,7 @@ async def test_an_installed_app_reads_its_repositories_with_one_token(
 ) -> None:
     source = remote(tmp_path, github, GitHubAppTokens(), app)
     for _ in range(3):
-        assert await resolve(source, MAIN) == plant.tip()
+        assert await resolve_ref(source, MAIN) == plant.tip()
     assert github.statements == 1
     assert {seen.user for seen in github.requests if seen.status == 200} == {"app"}
 
@@ -87,9 +87,9 @@ async def test_a_token_reads_the_one_repository_and_nothing_else_of_the_installa
         return access
 
     runner = GitRunner(tmp_path / "cache")
-    assert await resolve(Remote(runner, url, same), MAIN) == plant.tip()
+    assert await resolve_ref(Remote(runner, url, same), MAIN) == plant.tip()
     with pytest.raises(SourceAuthFailed):
-        await resolve(Remote(runner, RepoUrl(github.url("other.git")), same), MAIN)
+        await resolve_ref(Remote(runner, RepoUrl(github.url("other.git")), same), MAIN)
 
 
 async def test_a_token_writes_only_where_something_is_pushed(github: GitHubAppServer, app: GitHubApp) -> None:
@@ -153,9 +153,9 @@ async def test_a_revoked_token_is_replaced_at_once(
     tmp_path: Path, github: GitHubAppServer, app: GitHubApp, plant: Repository
 ) -> None:
     source = remote(tmp_path, github, GitHubAppTokens(), app)
-    await resolve(source, MAIN)
+    await resolve_ref(source, MAIN)
     github.revoke_all()
-    assert await resolve(source, MAIN) == plant.tip()
+    assert await resolve_ref(source, MAIN) == plant.tip()
     assert len(github.given) == 2
 
 
@@ -294,10 +294,10 @@ async def test_an_authority_of_ones_own_and_a_proxy_hold_for_the_api_too(
     ],
 )
 def test_the_api_belongs_to_the_repositorys_host(url: str, api: str) -> None:
-    assert api_of(RepoUrl(url)) == api
+    assert api_url(RepoUrl(url)) == api
 
 
 @pytest.mark.parametrize("url", ["git@github.com:o/r.git", "ssh://git@github.com/o/r", "file:///srv/r"])
 def test_an_app_needs_an_https_address(url: str) -> None:
     with pytest.raises(InvalidValue, match="https"):
-        api_of(RepoUrl(url))
+        api_url(RepoUrl(url))

@@ -20,7 +20,7 @@ from stoker.domain.intent.source import SignatureMode, SignaturePolicy, SourceIn
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.errors import GitFailed
 from stoker.git.mirror.full_mirror import FullMirror, MirrorUpkeep
 from stoker.git.mirror.shared_volume import MirrorVolume
@@ -48,7 +48,7 @@ class Plant:
 
     @property
     def remote(self) -> Remote:
-        return Remote(GitRunner(self.folder / "writer"), self.url, always(RepoAccess()))
+        return Remote(GitRunner(self.folder / "writer"), self.url, fixed_access(RepoAccess()))
 
     def writer(self, **upkeep: float) -> FullMirror:
         mirror = FullMirror(self.volume, upkeep=replace(MirrorUpkeep(), **upkeep))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from aiohttp import web
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import GitLogin, GitPassword, GitSshKey, RepoAccess, always
+from stoker.git.auth.credentials import GitLogin, GitPassword, GitSshKey, RepoAccess, fixed_access
 from stoker.git.errors import RefNotFound, SourceUnreachable
 from stoker.git.private_files import remove_tree
 from stoker.git.process.runner import GitRunner
@@ -84,7 +84,7 @@ SERVERS = [
 def source_of(address: Address, tmp_path: Path) -> GitSource:
     url, login = address
     cache = tmp_path / "cache"
-    return GitSource(Remote(GitRunner(cache), RepoUrl(url), always(RepoAccess(login))), cache)
+    return GitSource(Remote(GitRunner(cache), RepoUrl(url), fixed_access(RepoAccess(login))), cache)
 
 
 @pytest.mark.parametrize("address", SERVERS, indirect=True, ids="-".join)
@@ -219,7 +219,7 @@ async def test_a_mirror_that_follows_is_built_anew_before_it_grows_without_end(
     plant: Repository, tmp_path: Path
 ) -> None:
     cache = tmp_path / "cache"
-    remote = Remote(GitRunner(cache), RepoUrl(plant.path.as_uri()), always(RepoAccess()))
+    remote = Remote(GitRunner(cache), RepoUrl(plant.path.as_uri()), fixed_access(RepoAccess()))
     source = GitSource(remote, cache, limits=FetchLimits(packs=3))
     for number in range(12):
         commit = plant.commit({"a": str(number)})
@@ -251,7 +251,7 @@ async def test_writes_nowhere_but_into_its_cache(
         monkeypatch.setenv(name, "/nowhere")
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     commit = plant.commit({"a": "1"})
-    remote = Remote(GitRunner(tmp_path / "cache"), RepoUrl(plant.path.as_uri()), always(RepoAccess()))
+    remote = Remote(GitRunner(tmp_path / "cache"), RepoUrl(plant.path.as_uri()), fixed_access(RepoAccess()))
     source = GitSource(remote, tmp_path / "cache")
     async with source.held():
         await source.fetch(await source.resolve(MAIN), MAIN)

@@ -27,7 +27,7 @@ from stoker.kube.config import config
 from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import FencedClient, Leadership
 from stoker.kube.leader.lease import LeaseTerms
-from stoker.kube.runtime.process import run
+from stoker.kube.runtime.process import run_process
 from stoker.telemetry import logs
 
 LEASE = "election"
@@ -50,7 +50,7 @@ class Candidate:
     manner: str
 
     async def main(self) -> None:
-        settings = config.load(self.kubeconfig)
+        settings = config.load_config(self.kubeconfig)
         async with KubeClient(settings) as client:
             terms = LeaseTerms(self.identity, self.duration, self.renew)
             elector = LeaderElector(client, LEASE, settings.namespace, terms)
@@ -77,5 +77,7 @@ class Candidate:
 
 if __name__ == "__main__":
     kubeconfig, identity, duration, renew, journal, manner = sys.argv[1:]
-    logs.configure(level="debug", log_format="json")
-    run(Candidate(Path(kubeconfig), identity, int(duration), float(renew), Path(journal), manner).main)
+    logs.configure_logging(level="debug", log_format="json")
+    run_process(
+        Candidate(Path(kubeconfig), identity, int(duration), float(renew), Path(journal), manner).main
+    )

@@ -46,7 +46,7 @@ class ConfigMap(msgspec.Struct):
 
 @pytest.fixture
 async def client(control_plane: ClusterAccess) -> AsyncIterator[KubeClient]:
-    async with KubeClient(config.load(control_plane.kubeconfig("admin"))) as client:
+    async with KubeClient(config.load_config(control_plane.kubeconfig("admin"))) as client:
         yield client
 
 
@@ -185,7 +185,7 @@ async def test_a_list_of_1200_objects_comes_in_pages_of_one_version(
 async def test_pages_too_large_to_take_are_asked_for_in_pieces(
     control_plane: ClusterAccess, namespace: str
 ) -> None:
-    async with KubeClient(config.load(control_plane.kubeconfig("admin")), max_body=60_000) as client:
+    async with KubeClient(config.load_config(control_plane.kubeconfig("admin")), max_body=60_000) as client:
         for index in range(12):
             body = config_map(f"item-{index:02}", text="x" * 20_000)
             await client.create(CONFIG_MAPS, body, namespace, into=ObjectHeader)
@@ -264,7 +264,7 @@ async def test_leaving_a_watch_closes_its_connection_at_once(client: KubeClient,
 @pytest.mark.cluster
 async def test_a_version_older_than_the_server_remembers_is_gone(compacting: ControlPlane) -> None:
     """A list says so as a status, a watch within its stream, and a list that lost its place with 410."""
-    async with KubeClient(config.load(compacting.kubeconfig("admin"))) as client:
+    async with KubeClient(config.load_config(compacting.kubeconfig("admin"))) as client:
         for name in ("a", "b", "c"):
             await client.create(CONFIG_MAPS, config_map(name), "default", into=ObjectHeader)
         pages = client.pages(CONFIG_MAPS, "default", limit=1)
@@ -338,7 +338,7 @@ async def test_a_denial_names_the_user_the_verb_and_the_resource(
     verb: str,
     call: Callable[[KubeClient, str], Awaitable[object]],
 ) -> None:
-    async with KubeClient(config.load(control_plane.kubeconfig("alice"))) as client:
+    async with KubeClient(config.load_config(control_plane.kubeconfig("alice"))) as client:
         with pytest.raises(Forbidden) as denied:
             await call(client, namespace)
     assert denied.value.reason is Reason.RBAC_DENIED
@@ -380,7 +380,7 @@ async def test_what_an_admission_plugin_denies_is_not_called_rbac(client: KubeCl
 async def test_a_client_certificate_is_an_identity(compacting: ControlPlane, tmp_path: Path) -> None:
     pair = compacting.authority.client("root", ["system:masters"]).save(tmp_path, "root")
     kubeconfig = compacting.certificate_kubeconfig("root", pair)
-    async with KubeClient(config.load(kubeconfig)) as client:
+    async with KubeClient(config.load_config(kubeconfig)) as client:
         assert await _who_am_i(client) == "root"
 
 
@@ -389,7 +389,7 @@ async def test_impersonation_is_honoured(control_plane: ClusterAccess, tmp_path:
     kubeconfig["users"][0]["user"] |= {"as": "carol", "as-groups": ["one", "two"]}
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump(kubeconfig))
-    async with KubeClient(config.load(path)) as client:
+    async with KubeClient(config.load_config(path)) as client:
         assert await _who_am_i(client) == "carol"
 
 
@@ -402,7 +402,7 @@ async def test_a_token_replaced_on_disk_is_taken_up_after_a_401(
     kubeconfig = yaml.safe_load(control_plane.kubeconfig("admin").read_text())
     kubeconfig["users"][0]["user"] = {"tokenFile": "token"}
     (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
-    async with KubeClient(config.load(tmp_path / "config", clock=clock), clock=clock) as client:
+    async with KubeClient(config.load_config(tmp_path / "config", clock=clock), clock=clock) as client:
         with pytest.raises(Unauthorized) as refused:
             await _who_am_i(client)
         assert "no-longer-valid" not in refused.value.message
@@ -427,7 +427,7 @@ async def test_a_plugin_that_prints_a_token_is_asked_again_after_a_401(
         "exec": {"apiVersion": API_VERSIONS[0], "command": "./plugin", "interactiveMode": "Never"}
     }
     (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
-    async with KubeClient(config.load(tmp_path / "config")) as client:
+    async with KubeClient(config.load_config(tmp_path / "config")) as client:
         with pytest.raises(Unauthorized):
             await _who_am_i(client)
         token.write_text(control_plane.token("admin"))

@@ -50,7 +50,7 @@ async def test_a_watch_that_is_cut_leaves_nothing_behind(
     control_plane: ClusterAccess, fault_proxy: FaultProxy, namespace: str, kind: FaultKind
 ) -> None:
     path = control_plane.kubeconfig(server=f"https://{fault_proxy.address}")
-    async with KubeClient(config.load(path)) as client:
+    async with KubeClient(config.load_config(path)) as client:
         start = [page async for page in client.pages(CONFIG_MAPS, namespace)][-1].resource_version
 
         async def lose() -> None:
@@ -73,7 +73,7 @@ async def test_an_api_server_that_is_not_there_is_asked_again_and_again_at_no_co
     control_plane: ClusterAccess, fault_proxy: FaultProxy
 ) -> None:
     path = control_plane.kubeconfig(server=f"https://{fault_proxy.address}")
-    async with KubeClient(config.load(path)) as client:
+    async with KubeClient(config.load_config(path)) as client:
 
         async def ask() -> None:
             with pytest.raises(ApiServerUnreachable, match="Connection refused"):

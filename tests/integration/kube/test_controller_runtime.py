@@ -153,7 +153,7 @@ class Doubler:
 
 @pytest.fixture
 async def client(control_plane: ClusterAccess) -> AsyncIterator[KubeClient]:
-    async with KubeClient(config.load(control_plane.kubeconfig("admin"))) as client:
+    async with KubeClient(config.load_config(control_plane.kubeconfig("admin"))) as client:
         yield client
 
 
@@ -240,7 +240,7 @@ async def test_it_recovers_from_an_api_server_that_went_away(
 ) -> None:
     with FaultProxy.start(control_plane.url) as proxy:
         path = control_plane.kubeconfig("admin", server=f"https://{proxy.address}")
-        async with KubeClient(config.load(path)) as flaky:
+        async with KubeClient(config.load_config(path)) as flaky:
             doubler, outside = Doubler(flaky, namespace), Doubler(client, namespace)
             await outside.create("n1", number="1")
             async with running(doubler):

@@ -16,7 +16,7 @@ from stoker.api.field_docs import FieldRule
 from stoker.api.manifests.files import decode_manifest
 from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import KINDS, kind_for
-from stoker.api.schema import SchemaNode, fields_of, rules_of, unwrapped
+from stoker.api.schema import SchemaNode, fields_of, rules_of, unwrap_type
 from stoker.domain.errors import InvalidValue
 from stoker_testkit.cluster.cluster_access import ApiAnswer, ClusterAccess
 
@@ -110,7 +110,7 @@ def _rules_below(model: type[msgspec.Struct]) -> Iterator[FieldRule]:
     yield from rules_of(model)
     for one in fields_of(model):
         if one.name not in ("metadata", "status"):
-            yield from _rules_in(unwrapped(one.type))
+            yield from _rules_in(unwrap_type(one.type))
 
 
 def _rules_in(node: SchemaNode) -> Iterator[FieldRule]:
@@ -119,6 +119,6 @@ def _rules_in(node: SchemaNode) -> Iterator[FieldRule]:
         case StructType():
             yield from _rules_below(node.type.cls)
         case VarTupleType():
-            yield from _rules_in(unwrapped(node.type.item_type))
+            yield from _rules_in(unwrap_type(node.type.item_type))
         case DictType():
-            yield from _rules_in(unwrapped(node.type.value_type))
+            yield from _rules_in(unwrap_type(node.type.value_type))

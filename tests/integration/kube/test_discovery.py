@@ -35,7 +35,7 @@ from stoker_testkit.wait_until import eventually_async
 
 @pytest.fixture
 async def client(control_plane: ClusterAccess) -> AsyncIterator[KubeClient]:
-    async with KubeClient(config.load(control_plane.kubeconfig("admin"))) as client:
+    async with KubeClient(config.load_config(control_plane.kubeconfig("admin"))) as client:
         yield client
 
 
@@ -123,7 +123,7 @@ async def test_an_unchanged_server_answers_304(client: KubeClient) -> None:
 async def test_a_group_whose_server_is_down_hides_no_other(tmp_path: Path) -> None:
     """Both in the aggregated form and in the one that servers of old speak."""
     with ControlPlane.start(tmp_path / "plane") as plane:
-        async with KubeClient(config.load(plane.kubeconfig("admin"))) as client:
+        async with KubeClient(config.load_config(plane.kubeconfig("admin"))) as client:
             services = ApiResource(
                 "apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False
             )

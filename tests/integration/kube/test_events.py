@@ -45,7 +45,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def admin(control_plane: ClusterAccess) -> AsyncIterator[KubeClient]:
-    async with KubeClient(config.load(control_plane.kubeconfig("admin"))) as client:
+    async with KubeClient(config.load_config(control_plane.kubeconfig("admin"))) as client:
         yield client
 
 
@@ -58,7 +58,7 @@ def proxy(control_plane: ClusterAccess) -> Iterator[FaultProxy]:
 @pytest.fixture
 async def through_proxy(control_plane: ClusterAccess, proxy: FaultProxy) -> AsyncIterator[KubeClient]:
     path = control_plane.kubeconfig("admin", server=f"https://{proxy.address}")
-    async with KubeClient(config.load(path)) as client:
+    async with KubeClient(config.load_config(path)) as client:
         yield client
 
 
@@ -236,7 +236,7 @@ async def test_who_may_not_write_events_says_so_in_the_log_and_goes_on(
     control_plane: ClusterAccess, admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
-    async with KubeClient(config.load(control_plane.kubeconfig("alice"))) as alice:
+    async with KubeClient(config.load_config(control_plane.kubeconfig("alice"))) as alice:
         with capture_logs() as lines:
             async with recording(alice, clock) as recorder:
                 recorder.normal(about, Reason.REF_RESOLVED, "first")

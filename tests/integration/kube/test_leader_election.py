@@ -135,7 +135,7 @@ def stack() -> Iterator[ExitStack]:
 async def stage(
     control_plane: ClusterAccess, namespace: str, admin_kubeconfig: Path, tmp_path: Path, stack: ExitStack
 ) -> AsyncIterator[Stage]:
-    async with KubeClient(config.load(admin_kubeconfig)) as client:
+    async with KubeClient(config.load_config(admin_kubeconfig)) as client:
         counter = {
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -104,7 +104,7 @@ def network(control_plane: ClusterAccess) -> Iterator[Network]:
 @pytest.fixture
 async def admin(admin_kubeconfig: Path) -> AsyncIterator[KubeClient]:
     """A client that goes past all faults."""
-    async with KubeClient(config.load(admin_kubeconfig)) as client:
+    async with KubeClient(config.load_config(admin_kubeconfig)) as client:
         yield client
 
 
@@ -167,7 +167,7 @@ async def watcher(
 ) -> AsyncIterator[Watcher]:
     chance = random.Random(seed)  # noqa: S311 - a history must be the same each time
     kubeconfig = plane.kubeconfig("admin", namespace=namespace, server=network.url)
-    async with KubeClient(config.load(kubeconfig)) as client, asyncio.TaskGroup() as group:
+    async with KubeClient(config.load_config(kubeconfig)) as client, asyncio.TaskGroup() as group:
         watcher = Watcher(client, namespace, chance, idle_timeout, longest_pause)
         running = group.create_task(watcher.reflector.run())
         yield watcher
@@ -417,7 +417,7 @@ async def test_a_server_that_has_forgotten_what_we_missed_is_listed_and_compared
     with ControlPlane.start(tmp_path / "plane") as plane, network_to(plane) as network:
         plane.create_namespace("shop")
         async with (
-            KubeClient(config.load(plane.kubeconfig("admin"))) as admin,
+            KubeClient(config.load_config(plane.kubeconfig("admin"))) as admin,
             # Patient enough not to have given up resuming by the time the server is back.
             watcher(plane, network, "shop", longest_pause=3.0) as watched,
         ):

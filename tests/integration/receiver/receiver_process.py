@@ -17,18 +17,18 @@ import msgspec
 
 from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.registry import KINDS, CustomResourceKind
-from stoker.api.to_intent import MODELS, intent_for, settle
+from stoker.api.to_intent import MODELS, intent_for, merge_spec
 from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.domain.clock import SystemClock
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import SECRETS
 from stoker.kube.config import config
-from stoker.kube.runtime.process import run
+from stoker.kube.runtime.process import run_process
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectChange
 from stoker.telemetry import logs
@@ -37,7 +37,7 @@ from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
 from stoker.webhooks.receiver.annotate import Annotator
 from stoker.webhooks.receiver.caller_auth import CallerKeys
-from stoker.webhooks.receiver.index import ReceiverIndex, known_of
+from stoker.webhooks.receiver.index import ReceiverIndex, indexed_resource
 from stoker.webhooks.receiver.keyring import CallerKeyring
 from stoker.webhooks.receiver.receiver import ReceiverOptions, WebhookReceiver
 
@@ -75,11 +75,13 @@ class Watched:
             if change.new is None:
                 self.index.forget(ResourceIdentity(SyncResourceKind(kind.name), *change.key))
             else:
-                self.index.put(known_of(intent_for(settle(change.new))))
+                self.index.put(indexed_resource(intent_for(merge_spec(change.new))))
             self.keyring.follow(self.index.keys())
 
         decode = msgspec.json.Decoder(kind.model).decode
-        return Reflector(self._client, rest(kind), namespace=namespace, keep=decode, on_change=on_change)
+        return Reflector(
+            self._client, rest_resource(kind), namespace=namespace, keep=decode, on_change=on_change
+        )
 
     async def _read(self, namespace: str, key: SecretKey) -> Secret:
         return await NamespaceSecretReader(self._client, namespace).value(key)
@@ -88,7 +90,7 @@ class Watched:
 async def serve(kubeconfig: Path, namespace: str, operator_key: Path | None) -> None:
     metrics = Metrics()
     async with (
-        KubeClient(config.load(kubeconfig)) as client,
+        KubeClient(config.load_config(kubeconfig)) as client,
         ProbeServer(ProcessHealth(), metrics, health_address="0", metrics_address="127.0.0.1:0") as probes,
     ):
         watched = Watched(client, namespace)
@@ -110,6 +112,6 @@ async def serve(kubeconfig: Path, namespace: str, operator_key: Path | None) -> 
 
 
 if __name__ == "__main__":
-    logs.configure(log_format="json")
+    logs.configure_logging(log_format="json")
     given = [Path(one) for one in sys.argv[3:]]
-    run(lambda: serve(Path(sys.argv[1]), sys.argv[2], given[0] if given else None))
+    run_process(lambda: serve(Path(sys.argv[1]), sys.argv[2], given[0] if given else None))

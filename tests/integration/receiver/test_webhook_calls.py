@@ -354,7 +354,7 @@ async def test_a_flood_costs_no_memory_and_the_signed_ones_get_through_with_one_
     push = {"ref": "refs/heads/main", "before": "0" * 40, "after": "a" * 40, "repository": {"name": "plant"}}
     changes = Counter[str]()
     answers = Counter[int]()
-    async with KubeClient(config.load(admin_kubeconfig)) as client:
+    async with KubeClient(config.load_config(admin_kubeconfig)) as client:
         watching = asyncio.create_task(_watch(client, serving, changes))
         await _flood(serving, answers, 0.5)  # until everything that is made once has been made
         before = _resident(serving.process.pid)

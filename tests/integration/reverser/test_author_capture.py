@@ -30,20 +30,20 @@ from stoker.kube.config import config
 from stoker.kube.runtime.process import ProcessGroup
 from stoker.reverser.authors.admission import PATH
 from stoker.reverser.authors.attribution import ObservedEvent
-from stoker.reverser.authors.facts import blob_name
+from stoker.reverser.authors.facts import object_blob_id
 from stoker.reverser.authors.process import AuthorCapture, AuthorCaptureOptions
 from stoker.reverser.authors.webhook_registration import WEBHOOK
-from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.manifest.render import render_object
+from stoker.reverser.manifest.sanitize import sanitize
 from stoker.reverser.selection.preset import PRESET, GroupResource
 from stoker.reverser.selection.rules import (
     ChangeOperation,
     DestinationRef,
     SelectionRule,
     preset_rules,
-    rules_of,
+    resource_rules,
 )
-from stoker.reverser.selection.selection import select
+from stoker.reverser.selection.selection import select_objects
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.processes import free_ports
@@ -79,14 +79,14 @@ def namespace(plane: ClusterAccess) -> str:
 
 @pytest.fixture
 async def admin(plane: ClusterAccess) -> AsyncIterator[KubeClient]:
-    async with KubeClient(config.load(plane.kubeconfig("admin"))) as client:
+    async with KubeClient(config.load_config(plane.kubeconfig("admin"))) as client:
         yield client
 
 
 def watch_rule(namespace: str, *resources: str) -> tuple[SelectionRule, ...]:
     spec = {"destinationRef": {"name": "d"}, "rules": [{"resources": list(resources)}]}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "WatchRule"}
-    return rules_of(
+    return resource_rules(
         msgspec.convert({**head, "metadata": {"name": "r", "namespace": namespace}, "spec": spec}, WatchRule)
     )
 
@@ -97,7 +97,9 @@ def cluster_rule(*resources: str) -> tuple[SelectionRule, ...]:
         "rules": [{"resources": list(resources), "scope": "Namespaced"}],
     }
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "ClusterWatchRule"}
-    return rules_of(msgspec.convert({**head, "metadata": {"name": "c"}, "spec": spec}, ClusterWatchRule))
+    return resource_rules(
+        msgspec.convert({**head, "metadata": {"name": "c"}, "spec": spec}, ClusterWatchRule)
+    )
 
 
 class Site:
@@ -147,7 +149,7 @@ class Site:
     async def select(self, *rules: SelectionRule) -> None:
         catalog = await Discovery(self.client).refresh()
         for one in self.replicas:
-            one.capture(select(rules, catalog), catalog)
+            one.capture(select_objects(rules, catalog), catalog)
 
     async def webhook(self) -> dict[str, Any]:
         found = await self.client.get(VALIDATING, CONFIGURATION, into=dict[str, Any])
@@ -206,7 +208,7 @@ async def make(plane: ClusterAccess, admin: KubeClient, namespace: str) -> Async
 @contextlib.asynccontextmanager
 async def as_user(kubeconfig: Path, **impersonated: str) -> AsyncIterator[Sending]:
     """Requests as somebody."""
-    async with KubeClient(config.load(kubeconfig)) as client:
+    async with KubeClient(config.load_config(kubeconfig)) as client:
 
         async def send(
             method: str, path: str, body: object = None, kind: str = JSON, **query: str
@@ -249,9 +251,9 @@ def seen(
         obj["metadata"]["uid"],
         before["metadata"]["resourceVersion"] if before is not None else "",
         operation,
-        blob_name(obj),
-        before_blob=blob_name(dict(before)) if before is not None else "",
-        content=rendered(sanitized(obj)),
+        object_blob_id(obj),
+        before_blob=object_blob_id(dict(before)) if before is not None else "",
+        content=render_object(sanitize(obj)),
     )
 
 
@@ -645,7 +647,7 @@ async def test_a_group_that_nobody_can_describe_stays_asked_about(
     rest = tuple(each for each in whole.served if each.resource.group != "apps")
     partial = KindCatalog(rest, (UnavailableGroupVersion("apps/v1", "its server is away"),))
     rules = watch_rule(namespace, "configmaps", "secrets", "deployments")
-    site.asked.capture(select(rules, partial), partial)
+    site.asked.capture(select_objects(rules, partial), partial)
     await eventually_async(lambda: site.asked.capturing.in_place, PATIENCE, "the rules are in place")
     resources = {each for rule in (await site.webhook())["rules"] for each in rule["resources"]}
     assert resources == {"configmaps", "secrets", "deployments", "deployments/scale"}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stoker.domain.deletion_guard import digest_of
+from stoker.domain.deletion_guard import deletions_digest
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of
 from stoker_testkit.wait_until import eventually
@@ -62,7 +62,7 @@ def test_more_orphans_than_the_budget_are_held_until_exactly_that_plan_is_approv
     site.follow_maps()
     first = site.start()
     message = site.until("GitDestination", "production", "DeletionHeld")
-    digest = digest_of(files)
+    digest = deletions_digest(files)
     assert digest in message
     assert "60 files" in message
     assert "gone-000" in message

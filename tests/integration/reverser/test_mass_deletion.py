@@ -11,7 +11,7 @@ import pytest
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker.reverser.writer.batch import QueueCapacity
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
@@ -95,7 +95,7 @@ def test_very_many_objects_that_went_while_nobody_looked_are_swept(
 def _fill(site: ReverserSite, count: int) -> None:
     async def create() -> None:
         numbers = iter(range(count))
-        async with KubeClient(load(site.cluster.kubeconfig()), user_agent="test") as client:
+        async with KubeClient(load_config(site.cluster.kubeconfig()), user_agent="test") as client:
 
             async def one_after_another() -> None:
                 for number in numbers:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.render import render_object
 from stoker_testkit.assets.cache import cache_root, pin
 from stoker_testkit.assets.go_toolchain import go_command
 from stoker_testkit.file_lock import locked
@@ -113,7 +113,7 @@ def _build(folder: Path, modules: dict[str, bytes], binary: Path) -> None:
 
 
 def read_back(reader: Path, objects: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
-    documents = b"".join(rendered(each) + b"\0" for each in objects)
+    documents = b"".join(render_object(each) + b"\0" for each in objects)
     said = subprocess.run([reader], input=documents, capture_output=True, check=True, timeout=60).stdout
     values = [json.loads(line) for line in said.splitlines()]
     return list(zip(values[::2], values[1::2], strict=True))
@@ -126,7 +126,9 @@ def check(reader: Path, objects: list[dict[str, Any]]) -> None:
         for parser, got in zip(("sigs.k8s.io/yaml", "yaml.v3"), read, strict=True)
         if not same(got, each)
     ]
-    assert not wrong, f"{len(wrong)} misread, the first: {wrong[0]}\n{rendered(wrong[0][0]).decode()[:2000]}"
+    assert not wrong, (
+        f"{len(wrong)} misread, the first: {wrong[0]}\n{render_object(wrong[0][0]).decode()[:2000]}"
+    )
 
 
 def same(one: Any, other: Any) -> bool:

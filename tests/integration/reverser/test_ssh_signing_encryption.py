@@ -9,7 +9,7 @@ from pathlib import Path
 import pyrage  # type: ignore[import-untyped]
 import pytest
 
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker.reverser.process import ReverserOptions, ReverserProcess
 from stoker.reverser.writer.batch import QueueCapacity
 from stoker_testkit.repositories.bare_repository import Repository
@@ -120,7 +120,7 @@ def test_a_full_disk_is_told_and_the_next_start_writes_everything(
 def cramped(site: ReverserSite, tmp_path: Path) -> ReverserOptions:
     """A reverser with room for three changes."""
     return ReverserOptions(
-        load(site.cluster.kubeconfig(), None),
+        load_config(site.cluster.kubeconfig(), None),
         site.namespace,
         tmp_path / "cramped",
         namespaces=(site.namespace,),

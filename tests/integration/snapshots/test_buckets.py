@@ -47,15 +47,21 @@ def prefix(request: pytest.FixtureRequest) -> str:
 def storage(request: pytest.FixtureRequest, prefix: str) -> BucketStorage:
     if request.param == "s3":
         s3: S3 = request.getfixturevalue("s3")
-        return bucket_storage.s3(s3.bucket(BUCKET, key_prefix=prefix), "site", s3.credentials, retries=0)
+        return bucket_storage.s3_storage(
+            s3.bucket(BUCKET, key_prefix=prefix), "site", s3.credentials, retries=0
+        )
     gcs: Gcs = request.getfixturevalue("gcs")
-    return bucket_storage.gcs(gcs.bucket(BUCKET, key_prefix=prefix), "site", gcs.credentials, retries=0)
+    return bucket_storage.gcs_storage(
+        gcs.bucket(BUCKET, key_prefix=prefix), "site", gcs.credentials, retries=0
+    )
 
 
 @pytest.fixture
 def s3_site(s3: S3, prefix: str, tmp_path: Path) -> SnapshotSite:
     bucket = s3.bucket(BUCKET, key_prefix=prefix)
-    return filled(SnapshotSite(tmp_path, bucket_storage.s3(bucket, "site", s3.credentials, retries=0)))
+    return filled(
+        SnapshotSite(tmp_path, bucket_storage.s3_storage(bucket, "site", s3.credentials, retries=0))
+    )
 
 
 def filled(site: SnapshotSite) -> SnapshotSite:
@@ -138,7 +144,7 @@ def test_objects_are_read_in_part_and_deleted_once(storage: BucketStorage) -> No
 def test_each_gateway_has_its_own_place_below_the_prefix(s3: S3, prefix: str, s3_site: SnapshotSite) -> None:
     other = SnapshotSite(
         s3_site.data.parent,
-        bucket_storage.s3(s3.bucket(BUCKET, key_prefix=prefix), "other", s3.credentials),
+        bucket_storage.s3_storage(s3.bucket(BUCKET, key_prefix=prefix), "other", s3.credentials),
         gateway="other",
     )
     taken = s3_site.take()
@@ -200,11 +206,16 @@ def test_wrong_credentials_and_a_missing_bucket_are_told_without_the_key(
 ) -> None:
     wrong = s3.credentials | {"secretAccessKey": Secret("wrong-and-hidden")}
     cases = [
-        (bucket_storage.s3(s3.bucket(BUCKET), "site", wrong, retries=0), "403"),
-        (bucket_storage.s3(s3.bucket("nowhere"), "site", s3.credentials, retries=0), "404 NoSuchBucket"),
+        (bucket_storage.s3_storage(s3.bucket(BUCKET), "site", wrong, retries=0), "403"),
+        (
+            bucket_storage.s3_storage(s3.bucket("nowhere"), "site", s3.credentials, retries=0),
+            "404 NoSuchBucket",
+        ),
     ]
     with Gcs.start() as stranger:
-        cases.append((bucket_storage.gcs(gcs.bucket(BUCKET), "site", stranger.credentials, retries=0), "401"))
+        cases.append(
+            (bucket_storage.gcs_storage(gcs.bucket(BUCKET), "site", stranger.credentials, retries=0), "401")
+        )
     for number, (storage, says) in enumerate(cases):
         site = filled(SnapshotSite(tmp_path / str(number), storage))
         for ask in (site.take, site.snapshots.listed, lambda storage=storage: storage.get("x", 0, 1)):
@@ -223,14 +234,14 @@ def test_what_a_crash_left_goes_when_it_is_old_enough_to_be_nobodys(
     s3_site.storage.put(left, [b"left"])
     s3_site.take()
     assert left in {one.name for one in s3_site.storage.listed()}, "somebody may still be writing the rest"
-    long_ago = time.time() - 2 * bucket_storage.LEFTOVERS_REST
+    long_ago = time.time() - 2 * bucket_storage.LEFTOVER_AGE_SECONDS
     os.utime(s3.objects / BUCKET / prefix / "site" / left, (long_ago, long_ago))
     s3_site.take()
     assert left not in {one.name for one in s3_site.storage.listed()}
 
 
 def test_an_upload_that_fails_is_given_up(gcs: Gcs) -> None:
-    storage = bucket_storage.gcs(gcs.bucket(BUCKET), "site", gcs.credentials)
+    storage = bucket_storage.gcs_storage(gcs.bucket(BUCKET), "site", gcs.credentials)
 
     def chunks() -> Iterator[bytes]:
         yield from (b"x" * PART, b"y" * PART)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.injection import environment_of
+from stoker.domain.injection import parse_environment
 from stoker.domain.protocol import SyncState
 from stoker_testkit.chart.helm import Helm
 from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
@@ -204,7 +204,7 @@ def test_the_usual_variables_turn_it_off(more: dict[str, str]) -> None:
     code = (
         "from stoker.telemetry import tracing;"
         f"tracing.begin('x', {{'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://127.0.0.1:1', **{more!r}}});"
-        "print(tracing.is_on())"
+        "print(tracing.is_tracing())"
     )
     assert _printed(code) == "False\n"
 
@@ -235,7 +235,7 @@ def test_the_chart_tells_all_processes_and_agents_where_the_collector_is(tmp_pat
         sorted(word.removeprefix("--agent-env=") for word in container["args"] if "--agent-env" in word)
         for container in pods.values()
     ]
-    assert [list(map("=".join, environment_of(words))) for words in given if words] == 2 * [
+    assert [list(map("=".join, parse_environment(words))) for words in given if words] == 2 * [
         [
             "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318",
             "OTEL_TRACES_SAMPLER_ARG=0.1",

@@ -21,7 +21,7 @@ from stoker.http_server.tls.rotation import CertificateLifetimes
 from stoker.http_server.tls.setup import SelfSignedCertificates
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import CRDS, SECRETS
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker.webhooks.admission.process import WebhookOptions, WebhookProcess
 from stoker_testkit.admission.webhook_manifests import SECRET, mutating, roles
 from stoker_testkit.admission.webhook_process import IMAGE, Admission
@@ -109,7 +109,7 @@ async def test_two_replicas_rotate_authority_and_certificate_without_one_refused
 ) -> None:
     account = kinds.service_account_kubeconfig(namespace, "stoker-webhook")
     settings = WebhookOptions(
-        config=load(account),
+        config=load_config(account),
         namespace=namespace,
         certificate=SelfSignedCertificates(
             SECRET, ("127.0.0.1",), (CaBundleTarget(MUTATING, admission.configuration),), TERMS
@@ -121,7 +121,7 @@ async def test_two_replicas_rotate_authority_and_certificate_without_one_refused
     )
     replicas = [WebhookProcess(settings), WebhookProcess(settings)]
     running = [asyncio.create_task(one.run()) for one in replicas]
-    async with KubeClient(load(kinds.kubeconfig())) as client:
+    async with KubeClient(load_config(kinds.kubeconfig())) as client:
         try:
             await eventually_async(lambda: all(one.port for one in replicas), 30, "both replicas listen")
             first = await material(client, namespace)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.desired_state import DesiredState, ReportAddress, direct
+from stoker.agent.desired_state import DesiredState, ReportAddress, build_direction
 from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.api.agent_spec import AgentSpec, agent_spec_of, decode, encode
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.codec import from_wire
-from stoker.api.to_intent import PodFacts, settle
+from stoker.api.to_intent import PodFacts, merge_spec
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import BinaryPolicy
@@ -41,7 +41,7 @@ def spec_of(spec: Mapping[str, object]) -> AgentSpec:
     git = {"repo": "https://git.example.test/p.git", "ref": "main"}
     meta = {"name": "line", "namespace": "plant", "generation": 7}
     wire = {"metadata": meta, "spec": {"git": git, "gateway": {"filesOnly": True}, **spec}}
-    return decode(encode(AgentSpec(settle(from_wire(wire, Stoker)).resource)))
+    return decode(encode(AgentSpec(merge_spec(from_wire(wire, Stoker)).resource)))
 
 
 def decided(
@@ -58,7 +58,7 @@ def decided(
         mapping = {"source": "a", "destination": "projects/a", "type": "dir"}
         wire = {"metadata": {"name": "p", "namespace": "plant"}, "spec": {"mappings": [mapping], **profile}}
         found = from_wire(wire, SyncProfile)
-    return direct(IDENTITY, AgentPaths(Path("/")), pod, metadata, known, found)
+    return build_direction(IDENTITY, AgentPaths(Path("/")), pod, metadata, known, found)
 
 
 def refused(*args: object, **kwargs: object) -> StokerError:
@@ -253,7 +253,7 @@ def test_the_resource_travels_whole_but_for_what_is_not_the_agents() -> None:
     read = decode(text)
     assert (read.cluster_name, read.alone, read.require_known_hosts) == ("east", False, True)
     assert encode(read) == text
-    said = direct(IDENTITY, AgentPaths(), POD, SAID, read, None)
+    said = build_direction(IDENTITY, AgentPaths(), POD, SAID, read, None)
     assert (said.intent.values.site_number, said.intent.policies.drift.mode) == ("42", DriftMode.OFF)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stoker.api.codegen.crd import schema_for
-from stoker.api.codegen.reference_page import rows
-from stoker.api.defaults import BUILT_IN, REPLACED_WHOLE, WHEN_WRITTEN, with_defaults
+from stoker.api.codegen.reference_page import field_rows
+from stoker.api.defaults import BUILT_IN_DEFAULTS, OPTIONAL_BLOCKS, UNMERGED_PATHS, with_defaults
 from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
 from stoker.api.kinds.stoker import StokerSpec
 from stoker.api.manifests.codec import from_wire, to_wire
@@ -20,16 +20,16 @@ GIT = {"repo": "https://git.example.com/a.git", "ref": "main"}
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_default_belongs_to_a_field_and_is_shown_with_it(kind: CustomResourceKind) -> None:
     properties: Any = schema_for(kind)["properties"]
-    described = {row.path: str(row.schema["description"]) for row in rows(properties["spec"], "")}
-    for path in BUILT_IN[kind.name]:
+    described = {row.path: str(row.schema["description"]) for row in field_rows(properties["spec"], "")}
+    for path in BUILT_IN_DEFAULTS[kind.name]:
         if path.startswith("agent.resources."):  # names inside a map, not fields
             continue
         assert "Default: " in described[path], path
 
 
 def test_blocks_that_are_treated_specially_exist() -> None:
-    fields = {row.path for kind in KINDS for row in rows(schema_for(kind)["properties"]["spec"], "")}  # type: ignore[index]
-    assert {*WHEN_WRITTEN, *REPLACED_WHOLE} <= fields
+    fields = {row.path for kind in KINDS for row in field_rows(schema_for(kind)["properties"]["spec"], "")}  # type: ignore[index]
+    assert {*OPTIONAL_BLOCKS, *UNMERGED_PATHS} <= fields
 
 
 def test_a_small_spec_gets_every_value_and_still_fits_its_type() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stoker.api.codegen.crd import schema_for
-from stoker.api.codegen.reference_page import rows
+from stoker.api.codegen.reference_page import field_rows
 from stoker.api.manifests.codec import to_wire
 from stoker.api.manifests.files import read_manifests
 from stoker.api.manifests.yaml import load_documents
@@ -41,7 +41,10 @@ def test_the_full_example_shows_every_field(kind: CustomResourceKind) -> None:
     }
     properties: Any = schema_for(kind)["properties"]
     fields = {
-        row.path for top in ("spec", "status") if top in properties for row in rows(properties[top], top)
+        row.path
+        for top in ("spec", "status")
+        if top in properties
+        for row in field_rows(properties[top], top)
     }
     assert fields - shown == set()
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from stoker.api.codegen.crd import crd_for, schema_for
-from stoker.api.defaults import BUILT_IN, with_defaults
+from stoker.api.defaults import BUILT_IN_DEFAULTS, with_defaults
 from stoker.api.field_docs import FieldStability
 from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.transform.template_language import render
+from stoker.engine.transform.template_language import render_path
 
 ROOT = Path(__file__).parents[3]
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -78,7 +78,7 @@ def test_a_field_is_what_was_asked_for(requirement: str) -> None:
         schema, required = field(kind, path)
         assert held_by(schema) == sorted_choices(holds), path
         assert required == (more == ["required"]), path
-        built_in = BUILT_IN[kind].get(path.removeprefix("spec."), schema.get("default"))
+        built_in = BUILT_IN_DEFAULTS[kind].get(path.removeprefix("spec."), schema.get("default"))
         default = json.dumps(built_in, separators=(",", ":"))
         assert default == (more[0] if more and not required else "null"), path
 
@@ -92,7 +92,7 @@ def test_an_agent_gets_its_share_of_cpu_and_memory_where_nobody_says_otherwise()
 
 
 def test_templates_know_the_site() -> None:
-    assert render("site{{.SiteNumber}}", TemplateValues(site_number="1")) == "site1"
+    assert render_path("site{{.SiteNumber}}", TemplateValues(site_number="1")) == "site1"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stoker.api.codegen.crd import crd_for, schema_for
-from stoker.api.codegen.reference_page import rows
+from stoker.api.codegen.reference_page import field_rows
 from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.api.schema import JsonSchema
 
@@ -39,7 +39,9 @@ def own(kind: CustomResourceKind) -> Iterator[tuple[str, JsonSchema]]:
 @by_kind
 def test_every_field_has_a_description(kind: CustomResourceKind) -> None:
     properties: Any = schema_for(kind)["properties"]
-    fields = [row for top in ("spec", "status") if top in properties for row in rows(properties[top], top)]
+    fields = [
+        row for top in ("spec", "status") if top in properties for row in field_rows(properties[top], top)
+    ]
     assert len(fields) > 3
     for row in fields:
         text = row.schema["description"]

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge
 from stoker.artifacts.limits import ArtifactLimits
-from stoker.artifacts.oci_manifest import LayerKind, chosen, layers_of, parsed
+from stoker.artifacts.oci_manifest import LayerKind, choose_manifest, manifest_layers, parse_manifest
 from stoker_testkit.services.oci_artifacts import (
     FLUX_CONTENT,
     Layer,
@@ -24,7 +24,10 @@ TITLE = "artifact oci://plant/site"
 
 
 def kinds(published: Published) -> list[LayerKind]:
-    return [kind for kind, _ in layers_of(parsed(published.manifest, TITLE), TITLE, ArtifactLimits())]
+    return [
+        kind
+        for kind, _ in manifest_layers(parse_manifest(published.manifest, TITLE), TITLE, ArtifactLimits())
+    ]
 
 
 def test_layers_are_taken_as_their_publishers_mean_them() -> None:
@@ -60,12 +63,14 @@ def test_other_layers_without_a_title_are_refused_by_their_media_type(media_type
 def test_an_index_is_taken_for_its_only_manifest() -> None:
     inner = flux({"a": "1"})
     assert (
-        chosen(parsed(index(inner, attested=True).manifest, TITLE), TITLE, ArtifactLimits()).digest
+        choose_manifest(
+            parse_manifest(index(inner, attested=True).manifest, TITLE), TITLE, ArtifactLimits()
+        ).digest
         == inner.digest
     )
     for members in ((), (inner, flux({"a": "2"}))):
         with pytest.raises(ArtifactRefused, match=f"index of {len(members)} manifests"):
-            chosen(parsed(index(*members).manifest, TITLE), TITLE, ArtifactLimits())
+            choose_manifest(parse_manifest(index(*members).manifest, TITLE), TITLE, ArtifactLimits())
 
 
 def test_what_is_no_manifest_is_refused() -> None:
@@ -83,7 +88,7 @@ def test_what_is_no_manifest_is_refused() -> None:
     ]
     for content in bad:
         with pytest.raises(ArtifactRefused):
-            parsed(content, TITLE)
+            parse_manifest(content, TITLE)
 
 
 @pytest.mark.parametrize(
@@ -93,21 +98,27 @@ def test_a_digest_that_is_none_never_becomes_part_of_an_address(digest: str) -> 
     good = json.loads(flux({"a": "1"}).manifest)
     good["layers"][0]["digest"] = digest
     with pytest.raises(ArtifactRefused, match="digest"):
-        layers_of(parsed(json.dumps(good).encode(), TITLE), TITLE, ArtifactLimits())
+        manifest_layers(parse_manifest(json.dumps(good).encode(), TITLE), TITLE, ArtifactLimits())
 
 
 def test_sizes_and_numbers_of_layers_are_bounded_by_what_they_say() -> None:
     with pytest.raises(ArtifactTooLarge, match="2 layers"):
-        layers_of(
-            parsed(oras({"a": "1", "b": "2", "c": "3"}).manifest, TITLE), TITLE, ArtifactLimits(layers=2)
+        manifest_layers(
+            parse_manifest(oras({"a": "1", "b": "2", "c": "3"}).manifest, TITLE),
+            TITLE,
+            ArtifactLimits(layers=2),
         )
     with pytest.raises(ArtifactTooLarge, match="10 bytes"):
-        layers_of(parsed(oras({"a": "1" * 11}).manifest, TITLE), TITLE, ArtifactLimits(packed=10))
+        manifest_layers(
+            parse_manifest(oras({"a": "1" * 11}).manifest, TITLE), TITLE, ArtifactLimits(packed=10)
+        )
     with pytest.raises(ArtifactRefused, match="no layer"):
-        layers_of(parsed(made_of().manifest, TITLE), TITLE, ArtifactLimits())
+        manifest_layers(parse_manifest(made_of().manifest, TITLE), TITLE, ArtifactLimits())
 
 
 def test_the_time_is_the_publishers_or_none() -> None:
-    assert parsed(flux({"a": "1"}, created="2026-01-01T00:00:00Z").manifest, TITLE).made_at == 1767225600
+    assert (
+        parse_manifest(flux({"a": "1"}, created="2026-01-01T00:00:00Z").manifest, TITLE).made_at == 1767225600
+    )
     for other in ("yesterday", "", "9999-12-31T00:00:00", "0001-01-01T00:00:00Z", "1960-01-01T00:00:00Z"):
-        assert parsed(flux({"a": "1"}, created=other).manifest, TITLE).made_at == 0
+        assert parse_manifest(flux({"a": "1"}, created=other).manifest, TITLE).made_at == 0

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge
-from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded
-from stoker.artifacts.tar import archived
+from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, UncheckedFile, bounded_files
+from stoker.artifacts.tar import archive_files
 from stoker.domain.errors import Retry, Stalled
 from stoker_testkit.services.oci_artifacts import special, tar
 
@@ -24,7 +24,7 @@ def unpacked(tmp_path: Path, content: bytes, limits: ArtifactLimits | None = Non
     limits = limits if limits is not None else ArtifactLimits()
     path = tmp_path / "archive"
     path.write_bytes(content)
-    files = bounded(archived(path, TITLE, ArtifactReadBudget(TITLE, limits)), TITLE, limits)
+    files = bounded_files(archive_files(path, TITLE, ArtifactReadBudget(TITLE, limits)), TITLE, limits)
     return {file.path: b"".join(file.chunks) for file in files}
 
 
@@ -46,7 +46,9 @@ def test_regular_files_come_out_whatever_way_they_are_packed(tmp_path: Path) -> 
 def test_files_that_nobody_takes_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "archive"
     path.write_bytes(tar({"a": b"1" * 1000, "b": b"2" * 1000}))
-    assert [file.name for file in archived(path, TITLE, ArtifactReadBudget(TITLE, ArtifactLimits()))] == [
+    assert [
+        file.name for file in archive_files(path, TITLE, ArtifactReadBudget(TITLE, ArtifactLimits()))
+    ] == [
         "a",
         "b",
     ]
@@ -122,11 +124,11 @@ def test_folders_that_files_need_are_counted_and_cost_little(tmp_path: Path) -> 
             yield UncheckedFile(name, 0, iter(()))
 
     with pytest.raises(ArtifactTooLarge, match="more than 4000 files and folders"):
-        list(bounded(deep(), TITLE, ArtifactLimits(files=2000)))
+        list(bounded_files(deep(), TITLE, ArtifactLimits(files=2000)))
     tracemalloc.start()
     try:
         with pytest.raises(ArtifactTooLarge):
-            for _ in bounded(deep(), TITLE, ArtifactLimits(files=10_000)):
+            for _ in bounded_files(deep(), TITLE, ArtifactLimits(files=10_000)):
                 pass
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
@@ -137,13 +139,13 @@ def test_reading_ends_when_nobody_waits_or_when_it_takes_too_long(tmp_path: Path
     path = tmp_path / "archive"
     path.write_bytes(tar({"a": b"1"}, *(special(f"{number}/", tarfile.DIRTYPE) for number in range(20))))
     reading = ArtifactReadBudget(TITLE, ArtifactLimits())
-    files = archived(path, TITLE, reading)
+    files = archive_files(path, TITLE, reading)
     next(files)
     reading.stop()
     with pytest.raises(Retry, match="given up"):
         next(files)
     with pytest.raises(Retry, match="within 0 s"):
-        next(archived(path, TITLE, ArtifactReadBudget(TITLE, ArtifactLimits(seconds=0.0))))
+        next(archive_files(path, TITLE, ArtifactReadBudget(TITLE, ArtifactLimits(seconds=0.0))))
 
 
 def test_a_file_that_claims_to_be_endless_costs_no_memory(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from stoker.cli.commands import cli
 from stoker.cli.exit_codes import ExitCode
-from stoker.telemetry.logs import configure
+from stoker.telemetry.logs import configure_logging
 
 STOKER = """\
 apiVersion: stoker.io/v1alpha1
@@ -88,7 +88,7 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     yield Desk(tmp_path)
-    configure(level="warning")
+    configure_logging(level="warning")
 
 
 BASE = {"--repo": "file:///nowhere", "--ref": "main", "--data-dir": "~/data", "--map": "a:projects"}

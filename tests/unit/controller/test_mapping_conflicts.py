@@ -6,7 +6,7 @@ import pytest
 
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.manifests.codec import from_wire
-from stoker.controller.mapping_conflicts import conflicts_in
+from stoker.controller.mapping_conflicts import mapping_conflicts
 
 
 def profile(*destinations: str) -> SyncProfile:
@@ -29,11 +29,11 @@ def profile(*destinations: str) -> SyncProfile:
 def test_the_same_place_is_the_same_place_however_it_is_written(
     destinations: tuple[str, ...], pairs: int
 ) -> None:
-    assert len(list(conflicts_in(profile(*destinations)))) == pairs
+    assert len(list(mapping_conflicts(profile(*destinations)))) == pairs
 
 
 def test_both_are_named_and_what_happens() -> None:
-    (said,) = conflicts_in(profile("a", "b", "a/"))
+    (said,) = mapping_conflicts(profile("a", "b", "a/"))
     assert (
         said == "mappings[0] (s0) and mappings[2] (s2) both own a: where both have a file, the later one wins"
     )

@@ -10,14 +10,14 @@ from stoker.controller.trace import TraceTracker
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.protocol import AgentMetadata
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.conditions import ConditionStamp, succeed
+from stoker.kube.runtime.conditions import ConditionStamp, mark_ready
 from stoker.kube.watch.store import ObjectKey
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 ASKED = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 DELIVERED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
-READY = SyncStatus(conditions=succeed((), Reason.GATEWAYS_SYNCED, "", at=ConditionStamp(1, NOW)))
+READY = SyncStatus(conditions=mark_ready((), Reason.GATEWAYS_SYNCED, "", at=ConditionStamp(1, NOW)))
 BUSY = SyncStatus()
 
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from stoker.dashboard.keep_serving import AGAIN_SECONDS, kept_open
+from stoker.dashboard.keep_serving import RETRY_SECONDS, serve_with_retries
 from stoker.dashboard.server import DashboardOptions, DashboardServer
 from stoker.domain.errors import Misconfigured
 from stoker_testkit.dashboard.fake_fleet_server import FakeActions, FakeAuth, FakeViewSource
@@ -39,12 +39,12 @@ async def test_a_port_that_was_taken_is_served_once_it_is_free(capfd: pytest.Cap
                 ports.append(dashboard.port)
                 await asyncio.Event().wait()
 
-        task = asyncio.create_task(kept_open(serve, clock))
+        task = asyncio.create_task(serve_with_retries(serve, clock))
         await eventually_async(lambda: bool(clock.alarms))
         assert ports == []
         assert "for the dashboard" in capfd.readouterr().err
     async with keeping(task):
-        await clock.advance(AGAIN_SECONDS - 1)
+        await clock.advance(RETRY_SECONDS - 1)
         assert ports == []
         await clock.advance(1)
         await eventually_async(lambda: bool(ports))
@@ -60,8 +60,8 @@ async def test_whatever_ends_it_it_is_opened_again(error: Exception | None) -> N
         if error is not None:
             raise error
 
-    async with keeping(asyncio.create_task(kept_open(serve, clock))):
+    async with keeping(asyncio.create_task(serve_with_retries(serve, clock))):
         await eventually_async(lambda: bool(clock.alarms))
         for turn in range(1, 4):
             assert begun == turn
-            await clock.advance(AGAIN_SECONDS)
+            await clock.advance(RETRY_SECONDS)

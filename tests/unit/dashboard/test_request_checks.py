@@ -6,14 +6,14 @@ import pytest
 
 from stoker.dashboard.interfaces import ActionRefused
 from stoker.dashboard.request_checks import (
-    bearer,
+    bearer_token,
     check_csrf,
     check_host,
     check_json,
     check_query,
     check_source,
     cookie_name,
-    name_of,
+    host_name,
 )
 
 OURS = frozenset({"plant.example.net"})
@@ -131,15 +131,15 @@ def test_nothing_is_said_behind_a_question_mark() -> None:
 
 
 def test_the_name_in_a_host_header() -> None:
-    assert name_of("[FE80::1]:80") == "fe80::1"
-    assert name_of("Here:80") == "here"
-    assert name_of("here") == "here"
+    assert host_name("[FE80::1]:80") == "fe80::1"
+    assert host_name("Here:80") == "here"
+    assert host_name("here") == "here"
 
 
 def test_a_bearer_token_is_taken_from_its_header_alone() -> None:
-    assert bearer({"Authorization": "Bearer  abc "}) == "abc"
-    assert bearer({"Authorization": "Basic abc"}) == ""
-    assert bearer({}) == ""
+    assert bearer_token({"Authorization": "Bearer  abc "}) == "abc"
+    assert bearer_token({"Authorization": "Basic abc"}) == ""
+    assert bearer_token({}) == ""
 
 
 @pytest.mark.parametrize(

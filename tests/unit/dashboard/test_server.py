@@ -18,7 +18,7 @@ from stoker.dashboard import sse
 from stoker.dashboard.interfaces import ActionRefused, VisibleScope, Visitor
 from stoker.dashboard.metrics import DashboardMetrics
 from stoker.dashboard.server import DashboardOptions, DashboardServer
-from stoker.dashboard.server_tls import secured
+from stoker.dashboard.server_tls import server_tls_context
 from stoker.dashboard.standalone.token_check import LocalAuth
 from stoker.dashboard.view_models import ActionBody, ChangesView, DashboardView
 from stoker.domain.clock import SystemClock
@@ -181,7 +181,7 @@ async def test_the_cookie_is_named_by_the_port_that_the_browser_knows(house: Hou
 async def test_a_newer_token_of_the_same_visitor_leaves_their_pages_open(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoker.dashboard.sessions.SIGHT_SECONDS", 0.0)
+    monkeypatch.setattr("stoker.dashboard.sessions.PERMISSION_RECHECK_SECONDS", 0.0)
     visit = await house.visit()
     first = await visit.get("/api/session", Authorization=f"Bearer {EDITOR}")
     async with visit.events() as events:
@@ -351,7 +351,7 @@ async def test_a_stream_says_goodbye_when_its_session_ends(house: House) -> None
 
 async def test_a_stream_that_is_left_is_closed_at_once(house: House) -> None:
     visit = await house.visit(EDITOR)
-    for _ in range(3 * sse.MOST_EACH):
+    for _ in range(3 * sse.MAX_STREAMS_PER_USER):
         async with visit.events() as events:
             await anext(events)
             assert house.dashboard.streams.open >= 1
@@ -361,7 +361,7 @@ async def test_a_stream_that_is_left_is_closed_at_once(house: House) -> None:
 async def test_a_right_that_was_taken_away_changes_the_picture(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoker.dashboard.sessions.SIGHT_SECONDS", 0.0)
+    monkeypatch.setattr("stoker.dashboard.sessions.PERMISSION_RECHECK_SECONDS", 0.0)
     visit = await house.visit(EDITOR)
     async with visit.events() as events:
         assert len((await anext(events)).data["resources"]) > 1
@@ -407,7 +407,7 @@ async def test_a_storm_becomes_few_events_and_none_is_lost(house: House) -> None
 
 
 async def test_silence_is_filled(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(sse, "KEEPALIVE_SECONDS", 0.05)
     visit = await house.visit(EDITOR)
     async with visit.client.get(f"{house.url}/api/events") as answer:
         assert answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
@@ -421,7 +421,7 @@ async def test_silence_is_filled(house: House, monkeypatch: pytest.MonkeyPatch) 
 async def test_silence_is_filled_although_others_are_busy(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.3)
+    monkeypatch.setattr(sse, "KEEPALIVE_SECONDS", 0.3)
     house.gate.sights[VIEWER] = VisibleScope(
         False, frozenset({"line"}), lambda action, namespace: False, False
     )
@@ -456,12 +456,13 @@ async def test_no_more_streams_open_at_once_than_one_after_the_other(
 
     monkeypatch.setattr(house.gate, "sight", slow)
     opening = [
-        asyncio.create_task(visit.client.get(f"{house.url}/api/events")) for _ in range(sse.MOST_EACH + 3)
+        asyncio.create_task(visit.client.get(f"{house.url}/api/events"))
+        for _ in range(sse.MAX_STREAMS_PER_USER + 3)
     ]
     await eventually_async(lambda: sum(one.done() for one in opening) == 3)
     may_answer.set()
     answers = await asyncio.gather(*opening)
-    assert sorted(one.status for one in answers) == [200] * sse.MOST_EACH + [429] * 3
+    assert sorted(one.status for one in answers) == [200] * sse.MAX_STREAMS_PER_USER + [429] * 3
     for one in answers:
         one.close()
     await eventually_async(lambda: house.dashboard.streams.open == 0)
@@ -472,7 +473,7 @@ async def test_however_many_pages_a_browser_opens_an_order_leaves_it(house: Hous
     connections = aiohttp.TCPConnector(limit_per_host=6)  # as browsers have over HTTP/1.1
     async with aiohttp.ClientSession(connector=connections, cookie_jar=visit.client.cookie_jar) as browser:
         pages = [asyncio.create_task(browser.get(f"{house.url}/api/events")) for _ in range(8)]
-        await eventually_async(lambda: house.dashboard.streams.open >= min(6, sse.MOST_EACH))
+        await eventually_async(lambda: house.dashboard.streams.open >= min(6, sse.MAX_STREAMS_PER_USER))
         stop = browser.post(f"{house.url}/api/actions", json={"action": "stop"}, headers={CSRF: visit.csrf})
         assert (await asyncio.wait_for(stop, 5)).status == 200
         for page in await asyncio.gather(*pages):
@@ -498,7 +499,7 @@ async def test_who_sees_the_same_shares_what_is_sent_and_keeps_their_name(house:
         open_ones = []
         for token in (EDITOR, VIEWER):
             visit = await house.visit(token)
-            for _ in range(sse.MOST_EACH):
+            for _ in range(sse.MAX_STREAMS_PER_USER):
                 events = await stack.enter_async_context(visit.events())
                 assert (await anext(events)).data["you"] == {"name": f"{token.split('-')[0]}@plant.example"}
                 open_ones.append(events)
@@ -519,7 +520,7 @@ async def test_who_sees_the_same_shares_what_is_sent_and_keeps_their_name(house:
 async def test_many_streams_are_sent_to_less_often(house: House) -> None:
     streams = house.dashboard.streams
     assert streams.calm == sse.CALM_SECONDS
-    streams.open = sse.MOST_STREAMS
+    streams.open = sse.MAX_STREAMS
     assert streams.calm == pytest.approx(1.024)
     streams.open = 0
 
@@ -536,7 +537,7 @@ async def test_the_server_ends_in_time_although_pages_are_open() -> None:
 async def test_it_is_served_by_tls_from_a_folder(tmp_path: Path) -> None:
     authority = Authority()
     authority.server().save(tmp_path, "tls")
-    async with secured(tmp_path, SystemClock()) as tls, House(tls=tls) as house:
+    async with server_tls_context(tmp_path, SystemClock()) as tls, House(tls=tls) as house:
         trusted = ssl.create_default_context(cadata=authority.pem.decode())
         async with DashboardClient(house.url.replace("http", "https")) as visit:
             said = await visit.ask("POST", "/api/session", json={"token": EDITOR}, ssl=trusted)

@@ -9,9 +9,9 @@ import pytest
 from stoker.dashboard.interfaces import ActionRefused, VisibleScope, Visitor
 from stoker.dashboard.sessions import (
     IDLE_SECONDS,
-    LONGEST_SECONDS,
-    SIGHT_LASTS,
-    SIGHT_SECONDS,
+    MAX_SESSION_SECONDS,
+    PERMISSION_RECHECK_SECONDS,
+    PERMISSION_TTL_SECONDS,
     DashboardSessions,
 )
 from stoker.domain.errors import Retry
@@ -90,7 +90,7 @@ async def test_none_lasts_for_ever_however_it_is_used(
     sessions: DashboardSessions, clock: ManualClock
 ) -> None:
     secret, session = sessions.begin(visitor())
-    for _ in range(int(LONGEST_SECONDS / 1800) - 1):
+    for _ in range(int(MAX_SESSION_SECONDS / 1800) - 1):
         await clock.advance(1800)
         assert sessions.keep(session)
     await clock.advance(1800)
@@ -190,7 +190,7 @@ async def test_rights_are_asked_again_after_a_while_and_once_for_many(
     _, session = sessions.begin(visitor())
     assert await asyncio.gather(*(sessions.sight(session) for _ in range(10))) == [ALL] * 10
     assert gate.asked == 1
-    await clock.advance(SIGHT_SECONDS)
+    await clock.advance(PERMISSION_RECHECK_SECONDS)
     assert await sessions.sight(session) == ONE
     assert gate.asked == 2
 
@@ -201,7 +201,7 @@ async def test_a_token_that_is_no_longer_good_ends_the_session(
     secret, session = sessions.begin(visitor())
     await sessions.sight(session)
     gate.answers = [ActionRefused(401, "gone")]
-    await clock.advance(SIGHT_SECONDS)
+    await clock.advance(PERMISSION_RECHECK_SECONDS)
     with pytest.raises(ActionRefused):
         await sessions.sight(session)
     assert session.ended.is_set()
@@ -222,15 +222,15 @@ async def test_a_refusal_that_is_not_about_the_token_ends_nothing(
 async def test_what_was_known_holds_for_a_while_where_nobody_can_be_asked(
     sessions: DashboardSessions, gate: Gate, clock: ManualClock
 ) -> None:
-    await clock.advance(SIGHT_LASTS)
+    await clock.advance(PERMISSION_TTL_SECONDS)
     _, session = sessions.begin(visitor())
     gate.answers = [ALL, Retry("away")]
     await sessions.sight(session)
-    await clock.advance(SIGHT_SECONDS)
+    await clock.advance(PERMISSION_RECHECK_SECONDS)
     assert await sessions.sight(session) == ALL
     assert await sessions.sight(session) == ALL
     assert gate.asked == 2, "a server that is away is not asked by every request"
-    await clock.advance(SIGHT_LASTS - SIGHT_SECONDS)
+    await clock.advance(PERMISSION_TTL_SECONDS - PERMISSION_RECHECK_SECONDS)
     with pytest.raises(Retry):
         await sessions.sight(session)
     assert not session.ended.is_set()

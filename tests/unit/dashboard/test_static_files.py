@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.dashboard.static_files import StaticFiles, is_same
+from stoker.dashboard.static_files import StaticFiles, etag_matches
 from stoker.domain.errors import Misconfigured
 
 ROOT = Path(__file__).parents[3]
@@ -48,9 +48,9 @@ def test_the_wheel_takes_them_along() -> None:
 
 
 def test_an_etag_is_found_among_others() -> None:
-    assert is_same('"a"', '"b", W/"a"')
-    assert not is_same('"a"', '"b"')
-    assert not is_same('"a"', "")
+    assert etag_matches('"a"', '"b", W/"a"')
+    assert not etag_matches('"a"', '"b"')
+    assert not etag_matches('"a"', "")
 
 
 def test_an_installation_without_a_page_is_told(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stoker.api.defaults import SYNC
-from stoker.domain.shards import MOST
+from stoker.domain.shards import MAX_SHARDS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "capacity.md").read_text()
@@ -46,8 +46,8 @@ def test_the_defaults_of_which_the_guide_speaks_are_those_of_the_chart() -> None
 def test_the_chart_allows_as_many_shards_as_the_command() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     shards = schema["properties"]["controller"]["properties"]["shards"]
-    assert (shards["minimum"], shards["maximum"]) == (1, MOST)
-    assert f"# 1 to {MOST}" in PAGE
+    assert (shards["minimum"], shards["maximum"]) == (1, MAX_SHARDS)
+    assert f"# 1 to {MAX_SHARDS}" in PAGE
 
 
 def test_the_tables_of_the_benchmark_have_their_place() -> None:

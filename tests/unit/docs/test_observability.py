@@ -283,7 +283,7 @@ def test_the_page_has_every_event() -> None:
 def _reasons_of_events() -> set[str]:
     """The reasons that stand in calls which make Events; those of errors are told as they come."""
     tellers = {"Told", "normal", "warning", "_say"}
-    found = {str(reason) for _, _, reason in events._WORTH_TELLING}
+    found = {str(reason) for _, _, reason in events._EVENT_TYPES}
     for file in (ROOT / "src" / "stoker").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and _name(node.func) in tellers:

@@ -6,7 +6,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.images import ImageRef, agent_image
-from stoker.domain.injection import minted_secret
+from stoker.domain.injection import minted_secret_name
 from stoker.domain.intent.delivery import ImagePolicy
 from stoker.domain.intent.intent import SyncResourceKind
 
@@ -45,5 +45,5 @@ def test_a_resource_with_a_broken_repository_is_refused() -> None:
 
 
 def test_the_minted_token_lies_in_a_secret_of_the_resource() -> None:
-    assert minted_secret(SyncResourceKind.STOKER, "plant") == "stoker-git-token-plant"
-    assert minted_secret(SyncResourceKind.IGNITION_SYNC, "plant") == "ignition-sync-git-token-plant"
+    assert minted_secret_name(SyncResourceKind.STOKER, "plant") == "stoker-git-token-plant"
+    assert minted_secret_name(SyncResourceKind.IGNITION_SYNC, "plant") == "ignition-sync-git-token-plant"

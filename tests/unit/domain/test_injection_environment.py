@@ -6,14 +6,14 @@ import pytest
 
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation, SidecarTemplate, environment_of
+from stoker.domain.injection import AgentInstallation, SidecarTemplate, parse_environment
 from stoker.domain.intent.delivery import SidecarMode
 
 
 def test_variables_are_sorted_and_the_last_one_counts() -> None:
     given = ["STOKER_B=2", "OTEL_A=x=y", "STOKER_B=3"]
-    assert environment_of(given) == (("OTEL_A", "x=y"), ("STOKER_B", "3"))
-    assert AgentInstallation(ImageRef.parse("stoker:1")).environment == environment_of([])
+    assert parse_environment(given) == (("OTEL_A", "x=y"), ("STOKER_B", "3"))
+    assert AgentInstallation(ImageRef.parse("stoker:1")).environment == parse_environment([])
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ def test_variables_are_sorted_and_the_last_one_counts() -> None:
 )
 def test_what_could_change_or_betray_an_agent_is_refused(given: str, why: str) -> None:
     with pytest.raises(Misconfigured, match=why) as caught:
-        environment_of([given])
+        parse_environment([given])
     assert "hunter2" not in caught.value.message
 
 
 def test_too_many_are_refused() -> None:
     with pytest.raises(Misconfigured, match="at most 32"):
-        environment_of([f"OTEL_{number}=x" for number in range(33)])
+        parse_environment([f"OTEL_{number}=x" for number in range(33)])
 
 
 def test_pods_that_were_made_before_there_were_any_are_as_good_as_new_ones() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.policies import MaintenanceWindowPolicy
-from stoker.domain.maintenance_windows import check, is_open, next_edge
+from stoker.domain.maintenance_windows import check_window, is_open, next_edge
 
 HOUR, MINUTE = 3600.0, 60.0
 BERLIN = "Europe/Berlin"
@@ -80,7 +80,7 @@ def test_a_window_opens_when_cron_says(cron: str, after: str, opens: str) -> Non
 )
 def test_what_is_no_cron_expression_is_refused_with_a_sentence(cron: str, says: str) -> None:
     with pytest.raises(InvalidValue, match="maintenanceWindows: ") as refused:
-        check(MaintenanceWindowPolicy(cron, HOUR))
+        check_window(MaintenanceWindowPolicy(cron, HOUR))
     assert says in refused.value.message
 
 
@@ -91,7 +91,7 @@ def test_a_day_of_the_week_beside_it_makes_an_impossible_date_possible() -> None
 @pytest.mark.parametrize("zone", ["Europe/Berln", "../etc/passwd", "Europe", "", "A\0B"])
 def test_a_zone_that_does_not_exist_is_refused(zone: str) -> None:
     with pytest.raises(InvalidValue, match="there is no time zone"):
-        check(MaintenanceWindowPolicy("0 2 * * *", HOUR, zone))
+        check_window(MaintenanceWindowPolicy("0 2 * * *", HOUR, zone))
 
 
 def test_a_system_without_zones_is_told_what_it_lacks() -> None:
@@ -99,10 +99,10 @@ def test_a_system_without_zones_is_told_what_it_lacks() -> None:
 import sys
 sys.modules["tzdata"] = None
 from stoker.domain.intent.policies import MaintenanceWindowPolicy
-from stoker.domain.maintenance_windows import check
-check(MaintenanceWindowPolicy("0 2 * * *", 60.0, "UTC"))
+from stoker.domain.maintenance_windows import check_window
+check_window(MaintenanceWindowPolicy("0 2 * * *", 60.0, "UTC"))
 try:
-    check(MaintenanceWindowPolicy("0 2 * * *", 60.0, "Asia/Tokyo"))
+    check_window(MaintenanceWindowPolicy("0 2 * * *", 60.0, "Asia/Tokyo"))
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -114,7 +114,7 @@ except Exception as error:
 
 def test_a_window_without_duration_is_refused() -> None:
     with pytest.raises(InvalidValue, match="never opens"):
-        check(MaintenanceWindowPolicy("0 2 * * *", 0.0))
+        check_window(MaintenanceWindowPolicy("0 2 * * *", 0.0))
 
 
 def test_without_windows_everything_may_be_changed_at_any_time() -> None:
@@ -252,7 +252,7 @@ def test_a_look_at_every_minute_finds_the_same(
     """Around the days on which clocks are changed, where a mistake would be."""
     windows = [MaintenanceWindowPolicy(" ".join(fields), duration, zone)]
     try:
-        check(windows[0])
+        check_window(windows[0])
     except InvalidValue:
         return
     now = at(day) + timedelta(minutes=minutes)

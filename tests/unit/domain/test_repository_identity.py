@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.domain.repository_identity import may_be_same, repository_of
+from stoker.domain.repository_identity import may_be_same, normalize_repository
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,19 @@ from stoker.domain.repository_identity import may_be_same, repository_of
     ],
 )
 def test_one_repository_has_many_spellings(url: str) -> None:
-    assert repository_of(url) == "git.example.com/a/b"
+    assert normalize_repository(url) == "git.example.com/a/b"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"])
 def test_an_address_has_many_spellings(host: str) -> None:
-    assert repository_of(f"https://{host}/a/b") == "127.0.0.1/a/b"
+    assert normalize_repository(f"https://{host}/a/b") == "127.0.0.1/a/b"
 
 
 @pytest.mark.parametrize(
     "url", ["https://git.example.com/a/c", "https://git.example.com:8443/a/b", "https://other.com/a/b"]
 )
 def test_other_repositories_are_told_apart(url: str) -> None:
-    assert repository_of(url) != "git.example.com/a/b"
+    assert normalize_repository(url) != "git.example.com/a/b"
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,13 @@ def test_other_repositories_are_told_apart(url: str) -> None:
     ],
 )
 def test_case_and_port_do_not_keep_two_destinations_apart(url: str, same: bool) -> None:
-    assert may_be_same(repository_of("https://git.example.com/a/b"), repository_of(url)) is same
+    assert may_be_same(normalize_repository("https://git.example.com/a/b"), normalize_repository(url)) is same
 
 
 def test_ipv6_hosts_are_compared_without_their_port() -> None:
-    one, other = repository_of("https://[2001:db8::1]:8443/a/b"), repository_of("https://[2001:DB8:0::1]/a/b")
+    one, other = (
+        normalize_repository("https://[2001:db8::1]:8443/a/b"),
+        normalize_repository("https://[2001:DB8:0::1]/a/b"),
+    )
     assert may_be_same(one, other)
-    assert not may_be_same(one, repository_of("https://[2001:db8::2]/a/b"))
+    assert not may_be_same(one, normalize_repository("https://[2001:db8::2]/a/b"))

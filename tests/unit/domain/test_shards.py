@@ -7,42 +7,48 @@ from collections import Counter
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.shards import ALL, MOST, Shard, owner_of
+from stoker.domain.shards import MAX_SHARDS, SINGLE_SHARD, Shard, shard_of_namespace
 
 NAMESPACES = [f"plant-{number:03}" for number in range(600)]
 
 
-@pytest.mark.parametrize("count", range(1, MOST + 1))
+@pytest.mark.parametrize("count", range(1, MAX_SHARDS + 1))
 def test_every_namespace_belongs_to_exactly_one_shard(count: int) -> None:
     shards = [Shard(index, count) for index in range(count)]
     for namespace in NAMESPACES:
-        assert [shard.index for shard in shards if shard.has(namespace)] == [owner_of(namespace, count)]
+        assert [shard.index for shard in shards if shard.has(namespace)] == [
+            shard_of_namespace(namespace, count)
+        ]
 
 
 def test_the_answer_is_the_same_in_every_process_and_version() -> None:
     """Two replicas, or two versions during an update, that disagreed would both work on a namespace."""
     found = [
-        owner_of(name, count) for name in ("plant-north", "plant-south", "default") for count in (2, 3, 5)
+        shard_of_namespace(name, count)
+        for name in ("plant-north", "plant-south", "default")
+        for count in (2, 3, 5)
     ]
     assert found == [0, 0, 3, 0, 0, 0, 1, 1, 4]
 
 
-@pytest.mark.parametrize("count", range(1, MOST))
+@pytest.mark.parametrize("count", range(1, MAX_SHARDS))
 def test_a_shard_more_takes_namespaces_and_moves_none_between_the_others(count: int) -> None:
-    moved = {name for name in NAMESPACES if owner_of(name, count) != owner_of(name, count + 1)}
-    assert moved == {name for name in NAMESPACES if owner_of(name, count + 1) == count}
+    moved = {
+        name for name in NAMESPACES if shard_of_namespace(name, count) != shard_of_namespace(name, count + 1)
+    }
+    assert moved == {name for name in NAMESPACES if shard_of_namespace(name, count + 1) == count}
     assert len(moved) < 1.5 * len(NAMESPACES) / (count + 1)
 
 
 def test_namespaces_are_spread_evenly() -> None:
-    shares = Counter(owner_of(name, 4) for name in NAMESPACES).values()
+    shares = Counter(shard_of_namespace(name, 4) for name in NAMESPACES).values()
     assert len(shares) == 4
     assert max(shares) < 1.25 * len(NAMESPACES) / 4
 
 
 def test_the_only_shard_has_everything() -> None:
-    assert Shard.parse("0/1") == ALL
-    assert all(ALL.has(name) for name in ("", *NAMESPACES))
+    assert Shard.parse("0/1") == SINGLE_SHARD
+    assert all(SINGLE_SHARD.has(name) for name in ("", *NAMESPACES))
 
 
 @pytest.mark.parametrize(

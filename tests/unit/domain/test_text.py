@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.domain.text import quoted, redacted
+from stoker.domain.text import quote_line, redact_secrets
 
 TOKEN = "t0ken-" + "abcdefghij" * 4
 
 
 @pytest.mark.parametrize("before", range(150, 205, 5))
 def test_a_secret_that_the_cut_goes_through_leaves_no_part(before: int) -> None:
-    said = quoted("x" * before + TOKEN + "y" * 500, 200, (TOKEN,))
+    said = quote_line("x" * before + TOKEN + "y" * 500, 200, (TOKEN,))
     assert len(said) == 200
     assert "t0ken" not in said
 
 
 def test_many_secrets_that_are_hidden_bring_no_part_of_another_into_view() -> None:
-    assert set(quoted((TOKEN + " ") * 200, 300, (TOKEN,)).split()) <= {"<secret>", "<secre…"} | {
+    assert set(quote_line((TOKEN + " ") * 200, 300, (TOKEN,)).split()) <= {"<secret>", "<secre…"} | {
         f"{'<secret>'[:length]}…" for length in range(9)
     }
 
@@ -32,8 +32,8 @@ def test_many_secrets_that_are_hidden_bring_no_part_of_another_into_view() -> No
     ],
 )
 def test_values_in_the_query_of_an_address_are_hidden(text: str, shown: str) -> None:
-    assert redacted(text) == shown
+    assert redact_secrets(text) == shown
 
 
 def test_the_longer_of_two_secrets_goes_first() -> None:
-    assert redacted("user:password", ("password", "user:password")) == "<secret>"
+    assert redact_secrets("user:password", ("password", "user:password")) == "<secret>"

@@ -24,9 +24,9 @@ from stoker.domain.intent.files import (
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
-from stoker.engine.layout.incremental_collisions import may_clash
+from stoker.engine.layout.incremental_collisions import may_collide
 from stoker.engine.layout.layout import Layout
-from stoker.engine.plan.ledger import STAT, Ledger, record, stat_of, version_of
+from stoker.engine.plan.ledger import STAT, Ledger, encode_record, recorded_stat, recorded_version
 from stoker.engine.transform.three_way_text_merge import merge3
 from stoker.engine.transform.transform import TransformSet
 
@@ -49,8 +49,8 @@ def ledger_of(laid: Layout, files: Files, *more: str) -> Ledger:
     """After a complete pass over these files; `more` are paths that it names besides."""
     desired = laid.map(tree(files))
     return Ledger(
-        {path: record(one) for path, one in desired.files.items()}
-        | dict.fromkeys(more, record(version("1"))),
+        {path: encode_record(one) for path, one in desired.files.items()}
+        | dict.fromkeys(more, encode_record(version("1"))),
         mappings=desired.delivered,
         folders=frozenset(desired.managed.folders),
         given=desired.given,
@@ -205,8 +205,8 @@ def test_a_mapping_for_a_file_says_nothing_of_a_longer_name() -> None:
 @pytest.mark.parametrize("folder", ["Line 1 (old)", "C++", "a.b[1]", "x|y"])
 def test_a_name_in_a_folder_whose_own_name_looks_like_a_pattern_is_noticed(folder: str) -> None:
     there = [f"{folder}/view", f"{folder}/other"]
-    assert may_clash([f"{folder}/View"], frozenset(), there)
-    assert not may_clash([f"{folder}/new"], frozenset(), there)
+    assert may_collide([f"{folder}/View"], frozenset(), there)
+    assert not may_collide([f"{folder}/new"], frozenset(), there)
 
 
 # --- managed and kept places --------------------------------------------------------------------------------
@@ -310,9 +310,9 @@ def test_a_place_that_is_held_is_at_its_own_commit_and_every_other_at_that_of_th
 @pytest.mark.parametrize("executable", [True, False])
 def test_what_the_ledger_keeps_of_a_file_is_what_was_written(executable: bool) -> None:
     stat = STAT.pack(1, 2, 3, 4, executable)
-    kept = record(version("1", executable=executable), stat)
-    assert version_of(kept) == version("1", executable=executable)
-    assert stat_of(kept) == stat
+    kept = encode_record(version("1", executable=executable), stat)
+    assert recorded_version(kept) == version("1", executable=executable)
+    assert recorded_stat(kept) == stat
     ledger = Ledger({"d/a": kept})
     assert ledger.version("d/a") == version("1", executable=executable)
     assert ledger.version("d/b") is None

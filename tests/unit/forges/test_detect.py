@@ -9,8 +9,8 @@ from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.forges import forge_for, kind_of
-from stoker.forges.detect import place_of
+from stoker.forges import forge_for, forge_kind
+from stoker.forges.detect import forge_place
 
 GITHUB, GITLAB, GITEA = ForgeKind.GITHUB, ForgeKind.GITLAB, ForgeKind.GITEA
 TOKEN = Secret("t0ken")
@@ -50,14 +50,14 @@ PLACES = [
 
 @pytest.mark.parametrize(("address", "kind"), KINDS.items())
 def test_public_forges_are_known_by_their_hosts(address: str, kind: ForgeKind | None) -> None:
-    assert kind_of(RepoUrl(address)) is kind
+    assert forge_kind(RepoUrl(address)) is kind
 
 
 @pytest.mark.parametrize(("kind", "repo", "url", "api", "project"), PLACES)
 def test_the_api_is_at_the_repositorys_host_or_where_it_was_said(
     kind: ForgeKind, repo: str, url: str, api: str, project: str
 ) -> None:
-    place = place_of(RepoUrl(repo), kind, url)
+    place = forge_place(RepoUrl(repo), kind, url)
     assert (place.api, place.project) == (api, project)
 
 
@@ -107,4 +107,4 @@ def test_a_token_that_cannot_be_sent_is_refused(token: str) -> None:
 
 
 def test_names_are_escaped_in_paths() -> None:
-    assert place_of(RepoUrl("https://git.example/a%20b/c;d"), GITLAB).quoted == "a%2520b/c%3Bd"
+    assert forge_place(RepoUrl("https://git.example/a%20b/c;d"), GITLAB).quoted == "a%2520b/c%3Bd"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.forges.errors import refusal
+from stoker.forges.errors import forge_refusal
 from stoker.http_client import ServiceResponse
 
 SAID = b'{"message": "canary", "errors": [{"message": "canary"}], "error": "canary", "canary": ["canary"]}'
@@ -16,7 +16,7 @@ SAID = b'{"message": "canary", "errors": [{"message": "canary"}], "error": "cana
 def test_a_refusal_says_the_status_and_nothing_of_the_body(
     status: int, headers: dict[str, str], body: bytes
 ) -> None:
-    error = refusal(ServiceResponse(status, body, headers), "forge.test", "a/b")
+    error = forge_refusal(ServiceResponse(status, body, headers), "forge.test", "a/b")
     assert "canary" not in error.message
     assert error.message.startswith("forge.test (a/b) ")
     assert f"(status {status})" in error.message

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from stoker.domain.git_objects import Blob, BlobId, FileVersion, blob_of
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveKind
 from stoker.engine.plan.plan import (
     RESOURCE_MANIFEST,
@@ -28,10 +28,10 @@ from stoker.engine.plan.plan import (
     WriteFile,
     deletion_order,
 )
-from stoker.fs.apply_plan import apply
+from stoker.fs.apply_plan import apply_plan
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import LedgerStore, locked
+from stoker.fs.find_changes import scan_folder
+from stoker.fs.ledger_store import LedgerStore, lock_folder
 from stoker_testkit.faults.failpoints import FailpointAction, arm
 
 MANAGED = "d"
@@ -94,7 +94,7 @@ def plan_for(desired: Contents, live: LiveDifferences, ledger: Ledger) -> SyncPl
         elif found.executable != version.executable:
             modes.append(SetFileMode(RelPath(path), version))
         elif there is not None and path in live.found:
-            remembered[path] = record(version, there.stat)
+            remembered[path] = encode_record(version, there.stat)
     return SyncPlan(
         clearings=tuple(DeleteFile(RelPath(path)) for path in sorted(clear)),
         writes=tuple(sorted(writes, key=lambda w: (w.path.name == RESOURCE_MANIFEST, w.path))),
@@ -125,13 +125,13 @@ def sync(folder: DataFolder, desired: Contents) -> None:
     def read(ids: Sequence[BlobId]) -> Iterator[Blob]:
         return (Blob(blob, len(contents[blob]), iter([contents[blob]])) for blob in ids)
 
-    with locked(folder):
+    with lock_folder(folder):
         book = LedgerStore.load(folder)
         ledger = book.ledger or Ledger()
-        live = scan(
+        live = scan_folder(
             folder, ledger, managed_folders=[MANAGED], compared=desired.keys() | ledger.intended.keys()
         )
-        applied = apply(folder, plan_for(desired, live, ledger), book, read)
+        applied = apply_plan(folder, plan_for(desired, live, ledger), book, read)
     if applied.errors:
         raise RuntimeError(f"done in part: {applied.errors}")
 

@@ -23,16 +23,16 @@ from stoker.domain.git_objects import Blob, BlobHash, BlobId, FileVersion, PathN
 from stoker.domain.intent.files import ExcludePolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.reverse_map import CapturablePaths, own_changes
-from stoker.engine.plan.ledger import STAT, Ledger, record, version_of
+from stoker.engine.layout.reverse_map import CapturablePaths, gateway_changes
+from stoker.engine.plan.ledger import STAT, Ledger, encode_record, recorded_version
 from stoker.engine.plan.plan import DeleteFile, LedgerFacts, SetFileMode, SyncPlan, WriteFile
 from stoker.fs import stat_stamp
-from stoker.fs.apply_plan import SYNC_EACH, ApplyResult, FileRules, SyncStopped, apply
+from stoker.fs.apply_plan import SYNC_EACH, ApplyResult, FileRules, SyncStopped, apply_plan
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
+from stoker.fs.find_changes import scan_folder
 from stoker.fs.ledger_store import JOURNAL, MANIFEST, LedgerStore
-from stoker.fs.stat_stamp import stamp, unseen
-from stoker.fs.stop_check import never
+from stoker.fs.stat_stamp import encode_stamp, unseen_stamp
+from stoker.fs.stop_check import never_stop
 from stoker_testkit.open_files import open_below
 
 
@@ -54,10 +54,10 @@ class Disk:
         return (Blob(blob, len(self.contents[blob]), iter([self.contents[blob]])) for blob in ids)
 
     def apply(
-        self, plan: SyncPlan, rules: FileRules | None = None, stopped: Callable[[], bool] = never
+        self, plan: SyncPlan, rules: FileRules | None = None, stopped: Callable[[], bool] = never_stop
     ) -> ApplyResult:
         book = LedgerStore.load(self.folder)
-        return apply(self.folder, plan, book, self.read, rules=rules or FileRules(), stopped=stopped)
+        return apply_plan(self.folder, plan, book, self.read, rules=rules or FileRules(), stopped=stopped)
 
     @property
     def ledger(self) -> Ledger:
@@ -113,7 +113,7 @@ def test_files_get_content_mode_and_a_place_in_the_ledger(disk: Disk, count: int
     modes = {n: stat.S_IMODE((disk.place / f"d/{n}").stat().st_mode) for n in range(3)}
     assert modes == {0: 0o644, 1: 0o755, 2: 0o644}
     ledger = disk.ledger
-    assert {path: version_of(kept) for path, kept in ledger.files.items()} == {
+    assert {path: recorded_version(kept) for path, kept in ledger.files.items()} == {
         write.path: write.version for write in writes
     }
     assert ledger.complete
@@ -121,7 +121,9 @@ def test_files_get_content_mode_and_a_place_in_the_ledger(disk: Disk, count: int
 
 
 def test_a_plan_without_actions_writes_the_ledger_once_and_then_nothing(disk: Disk) -> None:
-    plan = SyncPlan(remembered={"d/a": record(FileVersion(blob_of(b"1")))}, facts=LedgerFacts(commit="c"))
+    plan = SyncPlan(
+        remembered={"d/a": encode_record(FileVersion(blob_of(b"1")))}, facts=LedgerFacts(commit="c")
+    )
     assert disk.apply(plan) == ApplyResult()
     first = {path: path.stat() for path in disk.place.rglob("*")}
     assert disk.apply(plan) == ApplyResult()
@@ -135,7 +137,7 @@ def test_what_is_remembered_and_forgotten_is_in_the_ledger(disk: Disk) -> None:
     disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/x/b", b"1"))))
     (disk.place / "d/x/b").unlink()
     plan = SyncPlan(
-        remembered={"d/c": record(FileVersion(blob_of(b"c")))},
+        remembered={"d/c": encode_record(FileVersion(blob_of(b"c")))},
         forgotten=frozenset({"d/x/b"}),
         prunable=frozenset({"d"}),
     )
@@ -164,14 +166,14 @@ def test_the_stamps_of_a_new_folder_are_known_and_need_no_second_look(disk: Disk
     writes = tuple(disk.write(f"d/x/{n}", b"%d" % n) for n in range(3))
     with meanwhile("base.flush.after", lambda: time.sleep(0.05)):  # they are staged, and not yet live
         disk.apply(SyncPlan(writes=writes))
-    expected = {w.path: record(w.version, stamp((disk.place / w.path).stat())) for w in writes}
+    expected = {w.path: encode_record(w.version, encode_stamp((disk.place / w.path).stat())) for w in writes}
     assert disk.ledger.files == expected
-    assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
+    assert scan_folder(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
 
 
 def test_a_large_new_folder_appears_when_all_in_it_is_at_rest(disk: Disk) -> None:
     disk.apply(SyncPlan(writes=tuple(disk.write(f"d/{n}", b"%d" % n) for n in range(SYNC_EACH + 1))))
-    assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
+    assert scan_folder(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
 
 
 def test_the_stamps_of_renamed_files_are_those_after_the_rename(disk: Disk) -> None:
@@ -179,9 +181,9 @@ def test_the_stamps_of_renamed_files_are_those_after_the_rename(disk: Disk) -> N
     writes = tuple(disk.write(f"d/{n}", b"%d" % n) for n in range(3))
     with meanwhile("flush.after", lambda: time.sleep(0.05)):
         disk.apply(SyncPlan(writes=writes))
-    expected = {w.path: record(w.version, stamp((disk.place / w.path).stat())) for w in writes}
+    expected = {w.path: encode_record(w.version, encode_stamp((disk.place / w.path).stat())) for w in writes}
     assert disk.ledger.files == expected
-    assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
+    assert scan_folder(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new folder", "folder that is there"])
@@ -190,11 +192,11 @@ def test_no_stamp_is_trusted_of_a_file_that_is_not_at_rest(
 ) -> None:
     if there:
         (disk.place / "d").mkdir()
-    monkeypatch.setattr(stat_stamp, "FINE", 10**12)  # a clock that moves in steps of minutes
-    monkeypatch.setattr(stat_stamp, "COARSE", 10**12)
+    monkeypatch.setattr(stat_stamp, "FINE_TIMESTAMP_NS", 10**12)  # a clock that moves in steps of minutes
+    monkeypatch.setattr(stat_stamp, "COARSE_TIMESTAMP_NS", 10**12)
     write = disk.write("d/a", b"1", executable=True)
     disk.apply(SyncPlan(writes=(write,)))
-    assert disk.ledger.files == {"d/a": record(write.version, unseen(True))}
+    assert disk.ledger.files == {"d/a": encode_record(write.version, unseen_stamp(True))}
 
 
 def test_a_file_that_was_changed_at_once_again_is_read_by_the_next_walk(disk: Disk) -> None:
@@ -207,8 +209,8 @@ def test_a_file_that_was_changed_at_once_again_is_read_by_the_next_walk(disk: Di
 
     with meanwhile("flush.before", edit):
         disk.apply(SyncPlan(writes=(write,)))
-    assert disk.ledger.files == {"d/a": record(write.version, unseen(True))}
-    entry = scan(disk.folder, disk.ledger, managed_folders=["d"]).found["d/a"]
+    assert disk.ledger.files == {"d/a": encode_record(write.version, unseen_stamp(True))}
+    entry = scan_folder(disk.folder, disk.ledger, managed_folders=["d"]).found["d/a"]
     assert entry is not None
     assert entry.version == FileVersion(blob_of(b"2"), True)
 
@@ -218,7 +220,7 @@ def test_a_file_that_was_replaced_at_once_by_another_is_ours_as_we_wrote_it(disk
     write = disk.write("d/a", b"1")
     with meanwhile("flush.before", (disk.place / "d/a").unlink):
         disk.apply(SyncPlan(writes=(write,)))
-    assert disk.ledger.files == {"d/a": record(write.version, unseen(False))}
+    assert disk.ledger.files == {"d/a": encode_record(write.version, unseen_stamp(False))}
 
 
 @pytest.mark.parametrize("somebody", ["a folder", "a full folder"])
@@ -358,8 +360,10 @@ def test_a_mode_of_ours_is_intended_so_that_a_kill_makes_it_nobodys_edit(disk: D
     (killed,) = seen
     assert killed.version("d/a") != version
     assert (
-        own_changes(
-            {"d/a": record(version, unseen(True))}, killed, CapturablePaths(("d/**",), (), ExcludePolicy())
+        gateway_changes(
+            {"d/a": encode_record(version, unseen_stamp(True))},
+            killed,
+            CapturablePaths(("d/**",), (), ExcludePolicy()),
         )
         == {}
     )
@@ -499,7 +503,7 @@ def test_who_is_not_ready_keeps_everything_as_it_is(disk: Disk) -> None:
 
     plan = SyncPlan(writes=(disk.write("d/a", b"2", replaces=True),), deletions=deletes("d/old"))
     with pytest.raises(RuntimeError, match="no lock"):
-        apply(disk.folder, plan, LedgerStore.load(disk.folder), disk.read, ready=refuse)
+        apply_plan(disk.folder, plan, LedgerStore.load(disk.folder), disk.read, ready=refuse)
     assert (disk.place / "d/a").read_bytes() == b"1"
     assert (disk.place / "d/old").exists()
     assert disk.ledger == before
@@ -655,7 +659,7 @@ def test_the_pieces_of_a_file_that_failed_are_read_before_the_next(disk: Disk) -
             yield Blob(blob, len(content), chunks())
 
     with full_disk(50_000):
-        applied = apply(disk.folder, SyncPlan(writes=tuple(writes)), LedgerStore.load(disk.folder), read)
+        applied = apply_plan(disk.folder, SyncPlan(writes=tuple(writes)), LedgerStore.load(disk.folder), read)
     assert applied.added == ("d/b",)
 
 
@@ -702,7 +706,7 @@ def test_a_content_that_is_not_what_its_id_says_changes_nothing(disk: Disk) -> N
 def test_a_source_that_ends_too_early_changes_nothing(disk: Disk) -> None:
     plan = SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
     with pytest.raises(Retry, match="fewer contents") as failed:
-        apply(disk.folder, plan, LedgerStore.load(disk.folder), lambda ids: disk.read(ids[:1]))
+        apply_plan(disk.folder, plan, LedgerStore.load(disk.folder), lambda ids: disk.read(ids[:1]))
     assert failed.value.reason is Reason.GIT_FAILED
     assert not (disk.place / "d").exists()
 
@@ -710,7 +714,7 @@ def test_a_source_that_ends_too_early_changes_nothing(disk: Disk) -> None:
 def test_a_source_that_goes_on_too_long_changes_nothing(disk: Disk) -> None:
     plan = SyncPlan(writes=(disk.write("d/a", b"1"),))
     with pytest.raises(Retry, match="more contents") as failed:
-        apply(disk.folder, plan, LedgerStore.load(disk.folder), lambda ids: disk.read([*ids, *ids]))
+        apply_plan(disk.folder, plan, LedgerStore.load(disk.folder), lambda ids: disk.read([*ids, *ids]))
     assert failed.value.reason is Reason.GIT_FAILED
     assert not (disk.place / "d").exists()
 
@@ -805,7 +809,7 @@ def test_a_ledger_that_cannot_be_settled_is_not_hidden_and_nothing_is_lost(disk:
         (disk.place / JOURNAL).mkdir()
 
     with meanwhile("folder.rename.after", spoil), pytest.raises(Retry) as failed:
-        apply(disk.folder, plan, book, disk.read)
+        apply_plan(disk.folder, plan, book, disk.read)
     assert failed.value.reason is Reason.DATA_VOLUME_FAILED
     assert not book.unchanged_on_disk(disk.folder)
     (disk.place / JOURNAL).rmdir()
@@ -824,8 +828,8 @@ def test_the_bytes_of_a_large_file_are_never_all_in_memory(disk: Disk) -> None:
 
     tracemalloc.start()
     try:
-        applied = apply(disk.folder, SyncPlan(writes=(write,)), LedgerStore.load(disk.folder), read)
-        live = scan(disk.folder, Ledger(), managed_folders=["d"], compared=["d/big"])
+        applied = apply_plan(disk.folder, SyncPlan(writes=(write,)), LedgerStore.load(disk.folder), read)
+        live = scan_folder(disk.folder, Ledger(), managed_folders=["d"], compared=["d/big"])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -843,21 +847,24 @@ def written_bytes() -> int:
 
 def test_a_small_change_beside_a_large_ledger_writes_little_more_than_itself(disk: Disk) -> None:
     book = LedgerStore.load(disk.folder)
-    kept = {f"d/folder{n % 100}/file{n}.json": record(FileVersion(blob_of(b"%d" % n))) for n in range(10_000)}
+    kept = {
+        f"d/folder{n % 100}/file{n}.json": encode_record(FileVersion(blob_of(b"%d" % n)))
+        for n in range(10_000)
+    }
     book.settle(disk.folder, kept, (), LedgerFacts(), complete=True)
     for turn in range(3):
         writes = tuple(
             disk.write(f"d/folder{n}/file{n}.json", os.urandom(7_000), replaces=True) for n in range(16)
         )
         before = written_bytes()
-        applied = apply(
+        applied = apply_plan(
             disk.folder, SyncPlan(writes=writes, facts=LedgerFacts(commit=f"c{turn}")), book, disk.read
         )
         spent = written_bytes() - before
         assert applied.bytes_written == 16 * 7_000
         assert applied.bytes_written < spent < 1.1 * applied.bytes_written
         before = written_bytes()
-        apply(disk.folder, SyncPlan(facts=LedgerFacts(commit=f"c{turn}")), book, disk.read)
+        apply_plan(disk.folder, SyncPlan(facts=LedgerFacts(commit=f"c{turn}")), book, disk.read)
         assert written_bytes() == before
 
 
@@ -865,7 +872,7 @@ def test_progress_is_told(disk: Disk) -> None:
     told: list[tuple[str, int, int]] = []
     (disk.place / "d").mkdir()
     plan = SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
-    apply(
+    apply_plan(
         disk.folder, plan, LedgerStore.load(disk.folder), disk.read, progress=lambda *step: told.append(step)
     )
     assert told == [("staging", 1, 2), ("staging", 2, 2), ("publishing", 1, 2), ("publishing", 2, 2)]

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences
 from stoker.fs import clean_folders, stat_stamp
 from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
-from stoker.fs.stat_stamp import FINE, stamp
-from stoker.fs.stop_check import StopCheck, SyncStopped, never
+from stoker.fs.find_changes import scan_folder
+from stoker.fs.stat_stamp import FINE_TIMESTAMP_NS, encode_stamp
+from stoker.fs.stop_check import StopCheck, SyncStopped, never_stop
 
 SECOND = 1_000_000_000
 LONG_AGO = 1_600_000_000_123_456_789
@@ -37,13 +37,13 @@ def put(path: Path, content: str = "1") -> None:
 def remembered(data: Path, *paths: str) -> Ledger:
     """A ledger that has seen these files at rest."""
     version = {path: FileVersion(blob_of((data / path).read_bytes())) for path in paths}
-    return Ledger({path: record(version[path], stamp((data / path).stat())) for path in paths})
+    return Ledger({path: encode_record(version[path], encode_stamp((data / path).stat())) for path in paths})
 
 
 def wait_for_the_clock() -> None:
     """Until what is done now gets other times than what was done before, and that is at rest."""
     begun = time.time_ns()
-    while time.time_ns() - begun <= FINE:
+    while time.time_ns() - begun <= FINE_TIMESTAMP_NS:
         os.sched_yield()
 
 
@@ -54,8 +54,8 @@ class Walks:
         self._folder = folder
         self.visits = CleanFolderCache()
 
-    def walk(self, ledger: Ledger, *compared: str, stopped: StopCheck = never) -> LiveDifferences:
-        return scan(
+    def walk(self, ledger: Ledger, *compared: str, stopped: StopCheck = never_stop) -> LiveDifferences:
+        return scan_folder(
             self._folder,
             ledger,
             managed_folders=["d"],
@@ -66,7 +66,7 @@ class Walks:
 
     def fresh(self, ledger: Ledger, *compared: str) -> LiveDifferences:
         """What a walk without a memory sees."""
-        return scan(self._folder, ledger, managed_folders=["d"], compared=compared)
+        return scan_folder(self._folder, ledger, managed_folders=["d"], compared=compared)
 
 
 @pytest.fixture
@@ -139,7 +139,9 @@ def test_what_comes_while_a_folder_is_walked_is_found_by_the_next_walk(
     tmp_path: Path, walks: Walks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its times are those from before it was listed, so that nothing slips in between."""
-    monkeypatch.setattr(stat_stamp, "FINE", 0)  # otherwise the new times alone were reason enough
+    monkeypatch.setattr(
+        stat_stamp, "FINE_TIMESTAMP_NS", 0
+    )  # otherwise the new times alone were reason enough
     put(tmp_path / "d/p/sub/ours")
     ledger = remembered(tmp_path, "d/p/sub/ours")
     wait_for_the_clock()
@@ -193,7 +195,7 @@ def test_a_folder_that_changed_just_now_is_not_remembered(what: str) -> None:
 
 
 def test_only_so_many_folders_are_remembered_and_those_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clean_folders, "MOST", 2)
+    monkeypatch.setattr(clean_folders, "MAX_FOLDERS", 2)
     visits = CleanFolderCache()
     assert [visits.keep(name, times(), [], []) for name in ("a", "b", "c")] == [True, True, False]
     assert "c" not in visits

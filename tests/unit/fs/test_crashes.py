@@ -20,7 +20,7 @@ import pytest
 from stoker.domain import failpoints
 from stoker.engine.plan.ledger import Ledger
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
+from stoker.fs.find_changes import scan_folder
 from stoker.fs.ledger_store import JOURNAL, LedgerStore
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - durability costs nothing there
@@ -110,7 +110,7 @@ def assert_consistent(data: Path) -> None:
             assert there[f"{above}/view.json"].startswith(b"two")
     with DataFolder.opened(data) as folder:
         ledger = LedgerStore.load(folder).ledger or Ledger()
-        live = scan(folder, ledger, managed_folders=["d"])
+        live = scan_folder(folder, ledger, managed_folders=["d"])
     ours = ledger.files.keys() | ledger.intended.keys()
     assert ours <= ONE.keys() | TWO.keys()
     assert there.keys() <= ours
@@ -133,11 +133,11 @@ def assert_arrived(data: Path, wanted: dict[str, bytes]) -> None:
         assert not ledger.intended
         assert all(
             entry is not None and entry.version == ledger.version(path)
-            for path, entry in scan(folder, ledger, managed_folders=["d"]).found.items()
+            for path, entry in scan_folder(folder, ledger, managed_folders=["d"]).found.items()
         )
 
 
-@pytest.mark.parametrize("name", failpoints.DATA)
+@pytest.mark.parametrize("name", failpoints.DATA_FAILPOINTS)
 def test_a_kill_leaves_whole_files_and_the_next_pass_arrives(
     data: Path, processes: Processes, name: str
 ) -> None:
@@ -151,7 +151,7 @@ def test_a_kill_leaves_whole_files_and_the_next_pass_arrives(
     assert_arrived(data, TWO)
 
 
-TURNS = [f"{name}:{turn}" for name in failpoints.DATA for turn in (2, 3, 5, 8)]
+TURNS = [f"{name}:{turn}" for name in failpoints.DATA_FAILPOINTS for turn in (2, 3, 5, 8)]
 
 
 @pytest.mark.long
@@ -167,7 +167,7 @@ def test_a_kill_at_a_later_turn_does_so_too(data: Path, processes: Processes, fa
 # A folder that was emptied and cannot be removed stays, and nobody is told: there is nothing in it.
 DISKS = list(
     zip(
-        [name for name in failpoints.DATA if not name.startswith("rmdir.")],
+        [name for name in failpoints.DATA_FAILPOINTS if not name.startswith("rmdir.")],
         itertools.cycle(["enospc", "eio", "erofs"]),
         strict=False,
     )

@@ -20,12 +20,12 @@ from stoker.fs.data_folder import (
     CREATE,
     DataFolder,
     open_regular,
-    prune,
-    publish,
-    remove,
+    os_error_reason,
+    publish_file,
+    remove_empty_folder,
+    remove_file,
     set_mode,
     sync_volume,
-    why,
     write_all,
 )
 from stoker.fs.file_rules import FileRules
@@ -61,7 +61,7 @@ def write(folder: DataFolder, path: str, content: bytes) -> None:
             write_all(fd, content)
         finally:
             os.close(fd)
-        publish(staged, "0", live.enter(above), name)
+        publish_file(staged, "0", live.enter(above), name)
 
 
 def test_a_folder_that_is_missing_is_a_wrong_setting(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_no_path_passes_through_a_symlink(folder: DataFolder, data: Path, target
             pass
         with pytest.raises(OSError, match="symlink"), DirWalk(folder.fd) as descent:
             descent.enter(path.rpartition("/")[0])
-    assert not prune(folder.fd, "loop")
+    assert not remove_empty_folder(folder.fd, "loop")
     assert [path.name for path in (data.parent / "outside").iterdir()] == ["sentinel"]
     assert (data.parent / "outside/sentinel").read_text() == "untouched"
 
@@ -111,7 +111,7 @@ def test_a_symlink_in_the_place_of_a_file_is_neither_read_written_nor_removed(
     with pytest.raises(OSError, match="is a symlink"):
         write(folder, "link", b"evil")
     with pytest.raises(OSError, match="is a symlink"):
-        remove(folder.fd, "link")
+        remove_file(folder.fd, "link")
     for refused in (
         lambda: set_mode(folder.fd, "link", 0o755),
         lambda: folder.reading("link").__enter__(),
@@ -119,7 +119,7 @@ def test_a_symlink_in_the_place_of_a_file_is_neither_read_written_nor_removed(
         with pytest.raises(OSError, match="symbolic links") as error:
             refused()
         assert error.value.errno == errno.ELOOP
-        assert "never followed" in why(error.value)
+        assert "never followed" in os_error_reason(error.value)
     assert (data / "link").is_symlink()
     assert sentinel.read_text() == "untouched"
 
@@ -156,17 +156,17 @@ def test_only_empty_folders_are_pruned(folder: DataFolder, data: Path) -> None:
     (data / "empty").mkdir()
     (data / "full").mkdir()
     (data / "full/x").touch()
-    assert prune(folder.fd, "empty")
-    assert not prune(folder.fd, "full")
-    assert prune(folder.fd, "nowhere")
+    assert remove_empty_folder(folder.fd, "empty")
+    assert not remove_empty_folder(folder.fd, "full")
+    assert remove_empty_folder(folder.fd, "nowhere")
     assert not (data / "empty").exists()
 
 
 def test_a_file_that_is_gone_already_counts_as_removed(folder: DataFolder, data: Path) -> None:
-    remove(folder.fd, "nowhere")
+    remove_file(folder.fd, "nowhere")
     (data / "a").mkdir()
     with pytest.raises(OSError, match="not a regular file"):
-        remove(folder.fd, "a")
+        remove_file(folder.fd, "a")
 
 
 def test_a_volume_that_cannot_be_flushed_is_an_error() -> None:
@@ -176,7 +176,8 @@ def test_a_volume_that_cannot_be_flushed_is_an_error() -> None:
 
 def test_another_volume_below_the_data_folder_is_said_so() -> None:
     assert (
-        why(OSError(errno.EXDEV, os.strerror(errno.EXDEV))) == "lies on another volume than the data folder"
+        os_error_reason(OSError(errno.EXDEV, os.strerror(errno.EXDEV)))
+        == "lies on another volume than the data folder"
     )
 
 
@@ -247,7 +248,7 @@ def test_making_room_for_a_file_takes_nothing_away_behind_a_symlink(tmp_path: Pa
         folder.entered("d") as target,
         pytest.raises(NotADirectoryError),
     ):
-        publish(folder.fd, "staged", target, "place")
+        publish_file(folder.fd, "staged", target, "place")
     assert (tmp_path / "outside/empty").is_dir()
     assert (tmp_path / "d/place/link").is_symlink()
 

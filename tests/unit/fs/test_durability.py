@@ -20,7 +20,7 @@ from stoker.domain import failpoints
 from stoker.domain.git_objects import Blob, BlobId, FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.plan import DeleteFile, SyncPlan, WriteFile
-from stoker.fs.apply_plan import SYNC_EACH, apply
+from stoker.fs.apply_plan import SYNC_EACH, apply_plan
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import LedgerStore
 
@@ -50,7 +50,7 @@ class Volume:
     def apply(self, plan: SyncPlan, ready: Callable[[], None] | None = None) -> None:
         failpoints.listen(self._reached)
         try:
-            done = apply(self.folder, plan, LedgerStore.load(self.folder), self._read, ready=ready)
+            done = apply_plan(self.folder, plan, LedgerStore.load(self.folder), self._read, ready=ready)
         finally:
             failpoints.listen(None)
         assert not done.errors

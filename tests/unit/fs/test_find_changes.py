@@ -17,13 +17,13 @@ from stoker.domain.errors import Retry
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.protected_paths import SHIELD
-from stoker.engine.plan.ledger import UNSEEN, Ledger, record
+from stoker.engine.layout.protected_paths import PROTECTED_PATHS
+from stoker.engine.plan.ledger import UNSEEN_STAT, Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences
 from stoker.fs import find_changes
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
-from stoker.fs.stat_stamp import COARSE, stamp
+from stoker.fs.find_changes import scan_folder
+from stoker.fs.stat_stamp import COARSE_TIMESTAMP_NS, encode_stamp
 from stoker.fs.stop_check import SyncStopped
 
 
@@ -37,7 +37,7 @@ def scanned(
     digits: int = 40,
 ) -> LiveDifferences:
     with DataFolder.opened(data) as folder:
-        return scan(
+        return scan_folder(
             folder,
             ledger or Ledger(),
             managed_folders=folders,
@@ -60,7 +60,7 @@ def remembered(data: Path, *paths: str) -> Ledger:
     for path in paths:
         found = (data / path).stat()
         version = FileVersion(blob_of((data / path).read_bytes()), bool(found.st_mode & 0o100))
-        files[path] = record(version, stamp(found))
+        files[path] = encode_record(version, encode_stamp(found))
     return Ledger(files)
 
 
@@ -133,18 +133,19 @@ def test_an_edit_that_keeps_size_and_date_is_found(tmp_path: Path) -> None:
 
 def test_a_file_that_was_never_seen_at_rest_is_read_and_then_stamped(tmp_path: Path) -> None:
     put(tmp_path / "d/a", "1")
-    fresh = Ledger({"d/a": record(FileVersion(blob_of(b"1")))})
+    fresh = Ledger({"d/a": encode_record(FileVersion(blob_of(b"1")))})
     entry = scanned(tmp_path, ledger=fresh).found["d/a"]
     assert entry is not None
-    assert (entry.version, entry.stat) == (FileVersion(blob_of(b"1")), UNSEEN)  # it was written just now
-    deadline = time.time_ns() + 2 * COARSE
-    while entry.stat == UNSEEN:
+    assert (entry.version, entry.stat) == (FileVersion(blob_of(b"1")), UNSEEN_STAT)  # it was written just now
+    deadline = time.time_ns() + 2 * COARSE_TIMESTAMP_NS
+    while entry.stat == UNSEEN_STAT:
         assert time.time_ns() < deadline
         entry = scanned(tmp_path, ledger=fresh).found["d/a"]
         assert entry is not None
-    assert entry.stat == stamp((tmp_path / "d/a").stat())
+    assert entry.stat == encode_stamp((tmp_path / "d/a").stat())
     assert (
-        scanned(tmp_path, ledger=Ledger({"d/a": record(FileVersion(blob_of(b"1")), entry.stat)})).found == {}
+        scanned(tmp_path, ledger=Ledger({"d/a": encode_record(FileVersion(blob_of(b"1")), entry.stat)})).found
+        == {}
     )
 
 
@@ -198,7 +199,7 @@ def test_what_is_above_a_managed_folder_and_no_folder_stands_in_the_way(tmp_path
     put(tmp_path / "outside/P/x", "1")
     (tmp_path / "projects").symlink_to(tmp_path / "outside")
     put(tmp_path / "file", "1")
-    ledger = Ledger({"projects/P/x": record(FileVersion(blob_of(b"1")))})
+    ledger = Ledger({"projects/P/x": encode_record(FileVersion(blob_of(b"1")))})
     live = scanned(
         tmp_path, "projects/P/x", "file/a/b", ledger=ledger, folders=("projects/P", "file/a"), walk=walk
     )
@@ -239,7 +240,7 @@ def test_the_gateways_own_folders_are_not_listed(tmp_path: Path) -> None:
 
 def test_the_short_way_round_the_shield_lets_nothing_through() -> None:
     """A folder with a plain name, deep enough, is entered without asking: the shield must hold no such."""
-    for pattern in SHIELD.patterns:
+    for pattern in PROTECTED_PATHS.patterns:
         if pattern.startswith("**/"):
             assert not find_changes._PLAIN(pattern[3:].rstrip("/"))
         else:
@@ -313,13 +314,13 @@ def test_a_folder_that_cannot_be_entered_stops_the_pass_where_it_matters(tmp_pat
     said = "d/sub/ours failed: Permission denied" if mode else "d/sub failed: Permission denied"
     try:
         with without_privileges(tmp_path) as folder:
-            live = scan(folder, Ledger(), managed_folders=["d"])
+            live = scan_folder(folder, Ledger(), managed_folders=["d"])
             with pytest.raises(Retry, match=said) as failed:
-                scan(folder, Ledger(), managed_folders=["d"], compared=["d/sub/ours"])
+                scan_folder(folder, Ledger(), managed_folders=["d"], compared=["d/sub/ours"])
             with pytest.raises(Retry, match=said):
-                scan(folder, ledger, managed_folders=["d"])
+                scan_folder(folder, ledger, managed_folders=["d"])
             with pytest.raises(Retry, match=said):
-                scan(folder, ledger, compared=["d/sub/ours"], walk=False)
+                scan_folder(folder, ledger, compared=["d/sub/ours"], walk=False)
     finally:
         for name in ("d/sub", "d/theirs"):
             (tmp_path / name).chmod(0o755)
@@ -331,16 +332,16 @@ def test_a_managed_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None
     put(tmp_path / "d/a")
     (tmp_path / "d").chmod(0o000)
     with without_privileges(tmp_path) as folder, pytest.raises(Retry, match="/d failed"):
-        scan(folder, Ledger(), managed_folders=["d"])
+        scan_folder(folder, Ledger(), managed_folders=["d"])
     (tmp_path / "d").chmod(0o755)
 
 
 def test_a_file_that_cannot_be_read_differs_from_any_other(tmp_path: Path) -> None:
     put(tmp_path / "d/a", "1")
-    ledger = Ledger({"d/a": record(FileVersion(blob_of(b"1")))})
+    ledger = Ledger({"d/a": encode_record(FileVersion(blob_of(b"1")))})
     (tmp_path / "d/a").chmod(0o000)
     with without_privileges(tmp_path) as folder:
-        entry = scan(folder, ledger, managed_folders=["d"]).found["d/a"]
+        entry = scan_folder(folder, ledger, managed_folders=["d"]).found["d/a"]
     assert entry is not None
     assert entry.version is None
 
@@ -363,7 +364,7 @@ def test_an_empty_volume_has_nothing(tmp_path: Path) -> None:
 def test_it_stops_when_told(tmp_path: Path) -> None:
     put(tmp_path / "d/e/f", "1")
     with DataFolder.opened(tmp_path) as folder, pytest.raises(SyncStopped):
-        scan(folder, Ledger(), managed_folders=["d"], stopped=lambda: True)
+        scan_folder(folder, Ledger(), managed_folders=["d"], stopped=lambda: True)
 
 
 def test_untouched_files_are_not_remembered(tmp_path: Path) -> None:
@@ -372,10 +373,10 @@ def test_untouched_files_are_not_remembered(tmp_path: Path) -> None:
         put(tmp_path / name)
     ledger = remembered(tmp_path, *names)
     with DataFolder.opened(tmp_path) as folder:
-        scan(folder, ledger, managed_folders=["d"])
+        scan_folder(folder, ledger, managed_folders=["d"])
         tracemalloc.start()
         try:
-            assert scan(folder, ledger, managed_folders=["d"]).found == {}
+            assert scan_folder(folder, ledger, managed_folders=["d"]).found == {}
             assert tracemalloc.get_traced_memory()[1] < 100_000
         finally:
             tracemalloc.stop()
@@ -384,5 +385,5 @@ def test_untouched_files_are_not_remembered(tmp_path: Path) -> None:
 def test_paths_may_come_as_values_of_their_own(tmp_path: Path) -> None:
     put(tmp_path / "d/a", "1")
     with DataFolder.opened(tmp_path) as folder:
-        live = scan(folder, Ledger(), managed_folders={RelPath("d")}, compared={RelPath("d/a")})
+        live = scan_folder(folder, Ledger(), managed_folders={RelPath("d")}, compared={RelPath("d/a")})
     assert live.at("d/a", Ledger()) is not None

@@ -59,8 +59,8 @@ async def test_only_what_was_saved_is_read_again(copy: Path, monkeypatch: pytest
     source = FolderSource(copy)
     await source.resolve(HEAD)
     read: list[str] = []
-    real = folder_source._blob
-    monkeypatch.setattr(folder_source, "_blob", lambda fd, name: read.append(name) or real(fd, name))  # type: ignore[func-returns-value]
+    real = folder_source._hash_blob
+    monkeypatch.setattr(folder_source, "_hash_blob", lambda fd, name: read.append(name) or real(fd, name))  # type: ignore[func-returns-value]
     await source.resolve(HEAD)
     assert read == []
     (copy / "s/a").write_text("22")

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.git_objects import BlobId, FileVersion, blob_of
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.ledger import record
+from stoker.engine.plan.ledger import encode_record
 from stoker.engine.plan.plan import LedgerFacts
 from stoker.fs import journal
 from stoker.fs.journal import JournalFrames, JournalUnreadable, LedgerChange
-from stoker.fs.stat_stamp import unseen
+from stoker.fs.stat_stamp import unseen_stamp
 
 GENERATION = b"0123456789abcdef"
 
@@ -37,13 +37,13 @@ blobs = st.sampled_from([20, 32]).flatmap(lambda size: st.binary(min_size=size, 
 versions = st.builds(FileVersion, blobs.map(BlobId), st.booleans())
 stats = st.binary(min_size=32, max_size=32)
 records = st.builds(
-    lambda version, stat: record(version, stat + bytes([version.executable])), versions, stats
+    lambda version, stat: encode_record(version, stat + bytes([version.executable])), versions, stats
 )
 changes = st.builds(
     LedgerChange,
     files=st.dictionaries(paths, records, max_size=5),
     gone=st.lists(paths, max_size=3),
-    intended=st.dictionaries(paths, records.map(journal.packed), max_size=3),
+    intended=st.dictionaries(paths, records.map(journal.pack_version), max_size=3),
     facts=st.fixed_dictionaries(
         {},
         optional={
@@ -69,7 +69,10 @@ def test_a_base_gives_back_what_was_put_in(change: LedgerChange) -> None:
 
 @given(versions)
 def test_a_version_gives_back_what_was_put_in(version: FileVersion) -> None:
-    assert journal.unpacked(journal.packed(record(version, unseen(version.executable)))) == version
+    assert (
+        journal.unpack_version(journal.pack_version(encode_record(version, unseen_stamp(version.executable))))
+        == version
+    )
 
 
 def written(*steps: LedgerChange) -> bytes:
@@ -150,7 +153,7 @@ def test_random_bytes_are_no_ledger() -> None:
         assert JournalFrames(GENERATION).read(GENERATION + chance.randbytes(size)) == []
 
 
-GOOD = record(FileVersion(blob_of(b"1")))
+GOOD = encode_record(FileVersion(blob_of(b"1")))
 
 
 def in_a_base(change: LedgerChange) -> object:
@@ -178,7 +181,7 @@ OUT = "../../etc/passwd"
         LedgerChange({"d/a": GOOD + b"x"}),
         LedgerChange({}, gone=[OUT]),
         LedgerChange({}, gone=[""]),
-        LedgerChange({}, intended={OUT: journal.packed(GOOD)}),
+        LedgerChange({}, intended={OUT: journal.pack_version(GOOD)}),
         LedgerChange({}, intended={"x": b"1"}),
         LedgerChange({}, intended={"x": GOOD}),
         LedgerChange({}, facts={"folders": [OUT]}),
@@ -201,7 +204,9 @@ def test_a_ledger_with_the_right_checksum_leads_nowhere_else(
 
 def test_what_such_a_ledger_may_say_is_read() -> None:
     """So that the refusals are about what is wrong with the others."""
-    change = LedgerChange({"d/a": GOOD}, ["d/b"], {"d/c": journal.packed(GOOD)}, {"folders": ["d"]}, True)
+    change = LedgerChange(
+        {"d/a": GOOD}, ["d/b"], {"d/c": journal.pack_version(GOOD)}, {"folders": ["d"]}, True
+    )
     assert in_a_base(change) == (GENERATION, change)
     assert in_a_frame(change) == [change]
 
@@ -221,7 +226,7 @@ def test_what_such_a_ledger_may_say_is_read() -> None:
         {"files": {"d/a": GOOD + b"x"}},
         {"files": {"d/a": "text"}},
         {"gone": ["../x"]},
-        {"intended": {"../x": journal.packed(GOOD)}},
+        {"intended": {"../x": journal.pack_version(GOOD)}},
         {"intended": {"x": b""}},
         {"facts": {"folders": ["../.."]}},
         {"facts": {"folders": [""]}},

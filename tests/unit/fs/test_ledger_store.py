@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from stoker.domain.errors import Retry, Stalled, Wait
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.engine.plan.ledger import STAT, Ledger, encode_record
 from stoker.engine.plan.plan import LedgerFacts
 from stoker.fs import journal
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import JOURNAL, MANIFEST, SMALL, LedgerStore, locked
-from stoker.fs.stat_stamp import unseen
+from stoker.fs.ledger_store import JOURNAL, MANIFEST, SMALL, LedgerStore, lock_folder
+from stoker.fs.stat_stamp import unseen_stamp
 
 ONE, TWO, THREE = (FileVersion(blob_of(content)) for content in (b"1", b"2", b"3"))
 RUN = FileVersion(blob_of(b"2", digits=64), True)
 SEEN = STAT.pack(1, 2, 3, 4, 0)
-FILES = {"d/Línea 1": record(ONE, SEEN), "d/run": record(RUN, STAT.pack(1, 2, 3, 4, 1))}
+FILES = {"d/Línea 1": encode_record(ONE, SEEN), "d/run": encode_record(RUN, STAT.pack(1, 2, 3, 4, 1))}
 FACTS = LedgerFacts(
     commit="c" * 40,
     settings="s",
@@ -67,7 +67,7 @@ def sizes(place: Path) -> tuple[int, int]:
 
 def records(**versions: FileVersion) -> dict[str, bytes]:
     return {
-        path.replace("__", "/"): record(version, unseen(version.executable))
+        path.replace("__", "/"): encode_record(version, unseen_stamp(version.executable))
         for path, version in versions.items()
     }
 
@@ -95,7 +95,7 @@ def test_what_was_settled_is_loaded(folder: DataFolder, tmp_path: Path, book: Le
 
 def test_changes_are_added_to_the_journal(folder: DataFolder, tmp_path: Path, book: LedgerStore) -> None:
     manifest = (tmp_path / MANIFEST).stat()
-    new = {"d/new": record(THREE, SEEN)}
+    new = {"d/new": encode_record(THREE, SEEN)}
     book.settle(folder, new, ["d/run", "never/heard"], FACTS, complete=False)
     ledger = known(folder)
     assert ledger == book.ledger
@@ -109,7 +109,7 @@ def test_changes_are_added_to_the_journal(folder: DataFolder, tmp_path: Path, bo
 def test_the_files_of_a_ledger_go_on_with_the_book(folder: DataFolder, book: LedgerStore) -> None:
     before = book.ledger
     assert before is not None
-    book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
+    book.settle(folder, {"d/new": encode_record(THREE)}, (), FACTS, complete=True)
     assert "d/new" in before.files
     assert book.ledger is not None
     assert book.ledger.files is before.files
@@ -128,13 +128,13 @@ def test_an_intention_stands_until_it_is_settled(folder: DataFolder, book: Ledge
     assert ledger.kept == {"d/theirs"}
     assert ledger.mappings == {"s -> d", "t -> e"}
     assert ledger.commit == FACTS.commit
-    book.settle(folder, {"e/a": record(ONE)}, (), after, complete=False, done=False)
+    book.settle(folder, {"e/a": encode_record(ONE)}, (), after, complete=False, done=False)
     ledger = known(folder)
     assert ledger == book.ledger
     assert ledger.intended == {"e/b": RUN}
     assert ledger.commit == FACTS.commit
     assert ledger.folders == {"d", "e"}
-    book.settle(folder, {"e/b": record(RUN)}, FILES, after, complete=True)
+    book.settle(folder, {"e/b": encode_record(RUN)}, FILES, after, complete=True)
     ledger = known(folder)
     assert not ledger.intended
     assert ledger.commit == "new"
@@ -180,18 +180,18 @@ def test_nothing_is_written_when_nothing_changed(
 def test_newer_stat_data_alone_rides_with_the_next_change(
     folder: DataFolder, tmp_path: Path, book: LedgerStore
 ) -> None:
-    newer = record(ONE, STAT.pack(1, 2, 99, 4, 0))
+    newer = encode_record(ONE, STAT.pack(1, 2, 99, 4, 0))
     book.settle(folder, {"d/Línea 1": newer}, (), FACTS, complete=True)
     assert not (tmp_path / JOURNAL).exists()
     assert book.ledger is not None
     assert book.ledger.files["d/Línea 1"] == newer
     assert known(folder).files == FILES
-    book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
+    book.settle(folder, {"d/new": encode_record(THREE)}, (), FACTS, complete=True)
     assert known(folder).files["d/Línea 1"] == newer
 
 
 @pytest.mark.parametrize(
-    "kept", [record(TWO, SEEN), record(FileVersion(ONE.blob, True), STAT.pack(1, 2, 3, 4, 1))]
+    "kept", [encode_record(TWO, SEEN), encode_record(FileVersion(ONE.blob, True), STAT.pack(1, 2, 3, 4, 1))]
 )
 def test_another_version_is_written_at_once(folder: DataFolder, book: LedgerStore, kept: bytes) -> None:
     book.settle(folder, {"d/Línea 1": kept}, (), FACTS, complete=True)
@@ -207,7 +207,7 @@ def test_a_long_journal_becomes_a_new_manifest(folder: DataFolder, tmp_path: Pat
     first = (tmp_path / MANIFEST).stat().st_ino
     turns = 0
     while (tmp_path / MANIFEST).stat().st_ino == first:
-        kept = record(FileVersion(blob_of(b"%d" % turns)))
+        kept = encode_record(FileVersion(blob_of(b"%d" % turns)))
         book.settle(folder, {f"d/{turns}/{n}": kept for n in range(200)}, (), FACTS, complete=True)
         assert not (tmp_path / JOURNAL).exists() or (tmp_path / JOURNAL).stat().st_size <= SMALL
         turns += 1
@@ -224,8 +224,8 @@ def test_a_long_journal_becomes_a_new_manifest(folder: DataFolder, tmp_path: Pat
 
 def test_a_large_first_pass_is_one_manifest(folder: DataFolder, tmp_path: Path) -> None:
     book = LedgerStore.load(folder)
-    book.intend(folder, {f"d/{n}": record(ONE) for n in range(10_000)}, FACTS)
-    book.settle(folder, {f"d/{n}": record(ONE) for n in range(10_000)}, (), FACTS, complete=True)
+    book.intend(folder, {f"d/{n}": encode_record(ONE) for n in range(10_000)}, FACTS)
+    book.settle(folder, {f"d/{n}": encode_record(ONE) for n in range(10_000)}, (), FACTS, complete=True)
     assert not (tmp_path / JOURNAL).exists()
     assert known(folder) == book.ledger
     assert not known(folder).intended
@@ -234,14 +234,14 @@ def test_a_large_first_pass_is_one_manifest(folder: DataFolder, tmp_path: Path) 
 def test_what_another_process_wrote_is_noticed(folder: DataFolder, book: LedgerStore) -> None:
     assert book.unchanged_on_disk(folder)
     other = LedgerStore.load(folder)
-    other.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
+    other.settle(folder, {"d/new": encode_record(THREE)}, (), FACTS, complete=True)
     assert other.unchanged_on_disk(folder)
     assert not book.unchanged_on_disk(folder)
     with pytest.raises(Retry, match="another process"):
-        book.settle(folder, {"d/x": record(ONE)}, (), FACTS, complete=True)
+        book.settle(folder, {"d/x": encode_record(ONE)}, (), FACTS, complete=True)
     assert known(folder) == other.ledger
     with pytest.raises(Retry):  # and it does not forget that
-        book.settle(folder, {"d/x": record(ONE)}, (), FACTS, complete=True)
+        book.settle(folder, {"d/x": encode_record(ONE)}, (), FACTS, complete=True)
 
 
 def test_a_ledger_that_vanished_is_noticed(folder: DataFolder, tmp_path: Path, book: LedgerStore) -> None:
@@ -264,15 +264,15 @@ def test_what_a_killed_pass_left_of_a_new_manifest_is_overwritten(folder: DataFo
 def test_a_torn_tail_is_cut_off_and_then_nothing_is_taken_for_granted(
     folder: DataFolder, tmp_path: Path, book: LedgerStore
 ) -> None:
-    book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
+    book.settle(folder, {"d/new": encode_record(THREE)}, (), FACTS, complete=True)
     whole = (tmp_path / JOURNAL).read_bytes()
     with (tmp_path / JOURNAL).open("ab") as file:
         file.write(b"torn" * 1000)  # more than the next change needs
     torn = LedgerStore.load(folder)
     assert torn.ledger is not None
-    assert torn.ledger.files == FILES | {"d/new": record(THREE)}
+    assert torn.ledger.files == FILES | {"d/new": encode_record(THREE)}
     assert not torn.ledger.complete
-    torn.settle(folder, {"d/x": record(ONE)}, (), FACTS, complete=True)
+    torn.settle(folder, {"d/x": encode_record(ONE)}, (), FACTS, complete=True)
     assert (tmp_path / JOURNAL).read_bytes().startswith(whole)
     assert known(folder) == torn.ledger
     assert known(folder).complete
@@ -281,7 +281,7 @@ def test_a_torn_tail_is_cut_off_and_then_nothing_is_taken_for_granted(
 def test_the_journal_of_another_manifest_is_ignored(
     folder: DataFolder, tmp_path: Path, book: LedgerStore
 ) -> None:
-    book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
+    book.settle(folder, {"d/new": encode_record(THREE)}, (), FACTS, complete=True)
     other = (tmp_path / JOURNAL).read_bytes()
     (tmp_path / MANIFEST).unlink()
     again = LedgerStore.load(folder)
@@ -292,8 +292,8 @@ def test_the_journal_of_another_manifest_is_ignored(
     assert found.ledger is not None
     assert found.ledger.files == FILES
     assert not found.ledger.complete
-    found.settle(folder, {"d/x": record(ONE)}, (), FACTS, complete=True)
-    assert known(folder).files == FILES | {"d/x": record(ONE)}
+    found.settle(folder, {"d/x": encode_record(ONE)}, (), FACTS, complete=True)
+    assert known(folder).files == FILES | {"d/x": encode_record(ONE)}
 
 
 OLD = json.dumps({"format": 1, "files": {"d/a": [blob_of(b"1"), "644"]}, "intended": {}, "mappings": []})
@@ -303,14 +303,14 @@ OLD = json.dumps({"format": 1, "files": {"d/a": [blob_of(b"1"), "644"]}, "intend
 def test_one_that_cannot_be_read_counts_as_first_contact_and_is_named(
     folder: DataFolder, tmp_path: Path, book: LedgerStore, content: bytes
 ) -> None:
-    book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
+    book.settle(folder, {"d/new": encode_record(THREE)}, (), FACTS, complete=True)
     (tmp_path / MANIFEST).write_bytes(content)
     found = LedgerStore.load(folder)
     assert found.ledger is None
     assert [note.path for note in found.trouble] == [".sync-state/manifest"]
     assert found.unchanged_on_disk(folder)
-    found.settle(folder, {"d/x": record(ONE)}, (), FACTS, complete=True)
-    assert known(folder).files == {"d/x": record(ONE)}
+    found.settle(folder, {"d/x": encode_record(ONE)}, (), FACTS, complete=True)
+    assert known(folder).files == {"d/x": encode_record(ONE)}
 
 
 def test_one_that_is_larger_than_any_is_not_read(
@@ -334,7 +334,7 @@ def test_one_of_a_later_version_stops_the_pass(
 def test_a_symlink_in_its_place_is_not_followed(
     folder: DataFolder, tmp_path: Path, book: LedgerStore, name: str
 ) -> None:
-    book.settle(folder, {"d/new": record(THREE)}, (), FACTS, complete=True)
+    book.settle(folder, {"d/new": encode_record(THREE)}, (), FACTS, complete=True)
     outside = tmp_path / "outside"
     (tmp_path / name).rename(outside)
     (tmp_path / name).symlink_to(outside)
@@ -343,7 +343,7 @@ def test_a_symlink_in_its_place_is_not_followed(
         LedgerStore.load(folder)
     assert failed.value.reason is Reason.DATA_VOLUME_FAILED
     with pytest.raises(Retry):
-        book.settle(folder, {"d/x": record(ONE)}, (), FACTS, complete=True)
+        book.settle(folder, {"d/x": encode_record(ONE)}, (), FACTS, complete=True)
     assert outside.read_bytes() == before
 
 
@@ -354,23 +354,23 @@ def test_a_symlink_in_the_place_of_its_folder_is_not_followed(folder: DataFolder
         LedgerStore.load(folder)
     with pytest.raises(Retry, match="symlink"):
         LedgerStore().settle(folder, FILES, (), FACTS, complete=True)
-    with pytest.raises(Retry, match="symlink"), locked(folder):
+    with pytest.raises(Retry, match="symlink"), lock_folder(folder):
         pass
     assert list((tmp_path / "outside").iterdir()) == []
 
 
 def test_one_pass_at_a_time(folder: DataFolder) -> None:
-    with locked(folder):
-        with pytest.raises(Wait, match="another sync") as waiting, locked(folder):
+    with lock_folder(folder):
+        with pytest.raises(Wait, match="another sync") as waiting, lock_folder(folder):
             pass
         assert waiting.value.reason is Reason.SYNC_IN_PROGRESS
-    with locked(folder):
+    with lock_folder(folder):
         assert LedgerStore.load(folder).ledger is None
 
 
 def test_a_state_folder_that_is_open_to_others_is_closed(folder: DataFolder, tmp_path: Path) -> None:
     (tmp_path / ".sync-state").mkdir(mode=0o755)
-    with locked(folder):
+    with lock_folder(folder):
         assert stat.S_IMODE((tmp_path / ".sync-state").stat().st_mode) == 0o700
 
 
@@ -402,7 +402,10 @@ def test_memory_and_disk_always_agree(
         model: dict[str, FileVersion] = {}
         for number, (versions, gone, done) in enumerate(steps):
             facts = LedgerFacts(commit=str(number % 3), folders=frozenset({f"f{number % 2}"}))
-            kept = {path: record(version, unseen(version.executable)) for path, version in versions.items()}
+            kept = {
+                path: encode_record(version, unseen_stamp(version.executable))
+                for path, version in versions.items()
+            }
             if number % 2:
                 book.intend(folder, kept, facts)
             book.settle(folder, kept, gone, facts, complete=done, done=done)
@@ -418,8 +421,8 @@ def test_whatever_happens_to_the_bytes_on_disk_it_loads_or_is_named(
 ) -> None:
     """Any bit, any length: no crash, and no path that we did not write."""
     for number in range(4):
-        book.intend(folder, {f"d/{number}": record(THREE)}, FACTS)
-        book.settle(folder, {f"d/{number}": record(THREE)}, (), FACTS, complete=True)
+        book.intend(folder, {f"d/{number}": encode_record(THREE)}, FACTS)
+        book.settle(folder, {f"d/{number}": encode_record(THREE)}, (), FACTS, complete=True)
     paths = {*FILES, *(f"d/{number}" for number in range(4))}
     chance = random.Random(11)  # noqa: S311 - the same damage each time
     for name in (MANIFEST, JOURNAL):
@@ -443,8 +446,10 @@ def test_whatever_happens_to_the_bytes_on_disk_it_loads_or_is_named(
 
 def test_a_file_that_went_does_not_come_back_with_newer_stat_data(folder: DataFolder) -> None:
     book = LedgerStore.load(folder)
-    book.settle(folder, {"d/a": record(ONE), "d/b": record(ONE)}, (), LedgerFacts(), complete=True)
-    newer = record(ONE, SEEN)
+    book.settle(
+        folder, {"d/a": encode_record(ONE), "d/b": encode_record(ONE)}, (), LedgerFacts(), complete=True
+    )
+    newer = encode_record(ONE, SEEN)
     book.settle(
         folder, {"d/a": newer}, (), LedgerFacts(), complete=True
     )  # not written until something changes
@@ -456,8 +461,8 @@ def test_a_file_that_went_does_not_come_back_with_newer_stat_data(folder: DataFo
 
 def test_an_intention_ends_with_its_pass_even_if_nothing_came_of_it(folder: DataFolder) -> None:
     book = LedgerStore.load(folder)
-    book.settle(folder, {"d/a": record(ONE)}, (), LedgerFacts(), complete=False)
-    book.intend(folder, {"d/b": record(ONE)}, LedgerFacts())
+    book.settle(folder, {"d/a": encode_record(ONE)}, (), LedgerFacts(), complete=False)
+    book.intend(folder, {"d/b": encode_record(ONE)}, LedgerFacts())
     book.settle(folder, {}, (), LedgerFacts(), complete=False)
     for known in (book.ledger, LedgerStore.load(folder).ledger):
         assert known is not None

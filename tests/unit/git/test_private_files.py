@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.git.private_files import folder_for_one_call, install, private_folder, remove_left_overs
+from stoker.git.private_files import folder_for_one_call, install_script, private_folder, remove_leftovers
 from stoker.git.process.runner import GitRunner
 
 HOLDING = """
@@ -45,7 +45,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
         assert holder.stdout is not None
         folder = Path(holder.stdout.readline().strip())
         os.utime(folder, (time.time() - 60,) * 2)
-        remove_left_overs(home)
+        remove_leftovers(home)
         assert (folder / "key").exists()
         holder.send_signal(signal.SIGKILL)
         holder.wait()
@@ -59,6 +59,6 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
 def test_a_program_of_ours_is_put_right_when_somebody_changed_it(tmp_path: Path) -> None:
     path = tmp_path / "helper"
     for _ in range(2):
-        assert install(path, b"#!/bin/sh\n").read_bytes() == b"#!/bin/sh\n"
+        assert install_script(path, b"#!/bin/sh\n").read_bytes() == b"#!/bin/sh\n"
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
         path.write_bytes(b"evil")

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from stoker.domain.egress import EgressPolicy
-from stoker.http_client import EgressRefused, ServiceRequest, ServiceUnreachable, call, egress
+from stoker.http_client import EgressRefused, ServiceRequest, ServiceUnreachable, egress, send_request
 
 FORGE = "forge.example"
 CALLS = web.AppKey("calls", list[str])
@@ -54,7 +54,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Names:
 @pytest.fixture(autouse=True)
 def nothing_stays_enforced() -> Iterator[None]:
     yield
-    egress.enforce(None)
+    egress.set_egress_policy(None)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def service() -> AsyncIterator[TestServer]:
 
 
 def enforce(*allowed: str, cluster: tuple[str, ...] = ()) -> None:
-    egress.enforce(EgressPolicy.of(allowed, cluster, {"KUBERNETES_SERVICE_HOST": "172.20.0.1"}))
+    egress.set_egress_policy(EgressPolicy.of(allowed, cluster, {"KUBERNETES_SERVICE_HOST": "172.20.0.1"}))
 
 
 def asked(service: TestServer) -> list[str]:
@@ -84,7 +84,7 @@ def asked(service: TestServer) -> list[str]:
 
 
 async def test_a_command_of_a_person_connects_to_everything(service: TestServer) -> None:
-    assert (await call(ServiceRequest(str(service.make_url("/"))))).status == 200
+    assert (await send_request(ServiceRequest(str(service.make_url("/"))))).status == 200
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_command_of_a_person_connects_to_everything(service: TestServer)
 async def test_loopback_is_refused_however_it_is_written(service: TestServer, host: str) -> None:
     enforce()
     with pytest.raises(ServiceUnreachable):
-        await call(ServiceRequest(f"http://{host}:{service.port}/x?key=hidden"))
+        await send_request(ServiceRequest(f"http://{host}:{service.port}/x?key=hidden"))
     assert asked(service) == []
 
 
@@ -101,7 +101,7 @@ async def test_the_refusal_says_what_to_do_and_no_address(service: TestServer, n
     names.answers[FORGE] = [["127.0.0.2"]]
     enforce()
     with pytest.raises(EgressRefused) as caught:
-        await call(ServiceRequest(f"http://{FORGE}:{service.port}/x?key=hidden"))
+        await send_request(ServiceRequest(f"http://{FORGE}:{service.port}/x?key=hidden"))
     assert caught.value.message == (
         "forge.example leads to a loopback address and is not connected to; "
         "the installation can allow it with --egress-allow (chart value egress.allow)"
@@ -116,7 +116,7 @@ async def test_a_name_that_leads_to_metadata_or_the_cluster_is_refused(names: Na
     names.answers[FORGE] = [[address]]
     enforce(cluster=("10.96.0.0/12",))
     with pytest.raises(EgressRefused):
-        await call(ServiceRequest(f"http://{FORGE}/"))
+        await send_request(ServiceRequest(f"http://{FORGE}/"))
 
 
 async def test_a_short_name_that_is_a_service_is_refused(names: Names) -> None:
@@ -124,29 +124,29 @@ async def test_a_short_name_that_is_a_service_is_refused(names: Names) -> None:
     names.canonical["gitea"] = "gitea.stoker-system.svc.cluster.local"
     enforce()
     with pytest.raises(EgressRefused, match="leads to a Service"):
-        await call(ServiceRequest("http://gitea/"))
+        await send_request(ServiceRequest("http://gitea/"))
 
 
 async def test_the_checked_address_is_the_one_that_is_connected_to(service: TestServer, names: Names) -> None:
     names.answers[FORGE] = [["127.0.0.2"], ["127.0.0.1"]]
     enforce("127.0.0.2")
-    assert (await call(ServiceRequest(f"http://{FORGE}:{service.port}/"))).status == 200
+    assert (await send_request(ServiceRequest(f"http://{FORGE}:{service.port}/"))).status == 200
     assert names.asked == [FORGE], "resolved once"
     assert asked(service) == [f"{FORGE}:{service.port}"]
     with pytest.raises(EgressRefused):
-        await call(ServiceRequest(f"http://{FORGE}:{service.port}/"))
+        await send_request(ServiceRequest(f"http://{FORGE}:{service.port}/"))
 
 
 async def test_only_the_allowed_addresses_of_a_name_are_used(service: TestServer, names: Names) -> None:
     names.answers[FORGE] = [["127.0.0.1", "127.0.0.2"]]
     enforce("127.0.0.2")
-    assert (await call(ServiceRequest(f"http://{FORGE}:{service.port}/"))).status == 200
+    assert (await send_request(ServiceRequest(f"http://{FORGE}:{service.port}/"))).status == 200
 
 
 async def test_an_allowed_host_leads_anywhere(service: TestServer, names: Names) -> None:
     names.answers["gitea.git.svc"] = [["127.0.0.2"]]
     enforce("*.git.svc")
-    assert (await call(ServiceRequest(f"http://gitea.git.svc:{service.port}/"))).status == 200
+    assert (await send_request(ServiceRequest(f"http://gitea.git.svc:{service.port}/"))).status == 200
 
 
 async def test_services_of_the_resources_namespace_may_be_called(service: TestServer, names: Names) -> None:
@@ -156,9 +156,9 @@ async def test_services_of_the_resources_namespace_may_be_called(service: TestSe
     found = await egress.checked_addresses("filler.plant.svc", 80, services_of="plant")
     assert [one.address for one in found] == ["10.96.4.4"]
     with pytest.raises(EgressRefused, match="loopback"):
-        await call(ServiceRequest(f"http://filler.plant.svc:{service.port}/", services_of="plant"))
+        await send_request(ServiceRequest(f"http://filler.plant.svc:{service.port}/", services_of="plant"))
     with pytest.raises(EgressRefused, match="Service"):
-        await call(ServiceRequest(f"http://filler.plant.svc:{service.port}/"))
+        await send_request(ServiceRequest(f"http://filler.plant.svc:{service.port}/"))
 
 
 async def test_an_alias_of_the_own_namespace_leads_to_no_other(names: Names) -> None:
@@ -166,13 +166,13 @@ async def test_an_alias_of_the_own_namespace_leads_to_no_other(names: Names) -> 
     names.canonical["alias.plant.svc"] = "kubernetes.default.svc.cluster.local"
     enforce()
     with pytest.raises(EgressRefused, match="API server"):
-        await call(ServiceRequest("http://alias.plant.svc/", services_of="plant"))
+        await send_request(ServiceRequest("http://alias.plant.svc/", services_of="plant"))
 
 
 async def test_a_proxy_that_a_resource_names_is_checked_as_well(service: TestServer) -> None:
     enforce()
     with pytest.raises(EgressRefused):
-        await call(ServiceRequest(f"http://{FORGE}/", proxy=f"http://127.0.0.2:{service.port}"))
+        await send_request(ServiceRequest(f"http://{FORGE}/", proxy=f"http://127.0.0.2:{service.port}"))
     assert asked(service) == []
 
 
@@ -181,19 +181,19 @@ async def test_the_proxy_of_the_environment_is_used_and_the_host_is_judged_by_na
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://127.0.0.2:{service.port}")
     enforce()
-    assert (await call(ServiceRequest(f"http://{FORGE}/"))).status == 200
+    assert (await send_request(ServiceRequest(f"http://{FORGE}/"))).status == 200
     for host in ("169.254.169.254", "0xa9fea9fe", "2852039166", "kubernetes。default。svc", "gitea.git.svc"):
         with pytest.raises(EgressRefused):
-            await call(ServiceRequest(f"http://{host}/"))
+            await send_request(ServiceRequest(f"http://{host}/"))
     assert asked(service) == [FORGE]
 
 
 async def test_what_a_library_connects_to_is_resolved_and_checked_before(names: Names) -> None:
     names.answers[FORGE] = [["169.254.169.254"]]
-    await egress.demand_reachable(f"http://{FORGE}")
-    egress.demand_reachable_now(f"http://{FORGE}")
+    await egress.check_egress(f"http://{FORGE}")
+    egress.check_egress_blocking(f"http://{FORGE}")
     enforce()
     with pytest.raises(EgressRefused):
-        await egress.demand_reachable(f"http://{FORGE}")
+        await egress.check_egress(f"http://{FORGE}")
     with pytest.raises(EgressRefused):
-        egress.demand_reachable_now(f"http://{FORGE}")
+        egress.check_egress_blocking(f"http://{FORGE}")

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import Misconfigured
-from stoker.http_server.rate_limit import UNKNOWN, FailureRateLimiter, RateLimitLane, networks, source_of
+from stoker.http_server.rate_limit import (
+    UNKNOWN,
+    FailureRateLimiter,
+    RateLimitLane,
+    caller_address,
+    parse_networks,
+)
 from stoker_testkit.manual_clock import ManualClock
 
 PROOF, NONE = RateLimitLane.WITH_PROOF, RateLimitLane.WITHOUT_PROOF
@@ -89,7 +95,7 @@ def test_memory_does_not_follow_the_number_of_sources() -> None:
     assert len(limiter) == 50
 
 
-TRUSTED = networks(["10.0.0.0/8", "fd00::/8"])
+TRUSTED = parse_networks(["10.0.0.0/8", "fd00::/8"])
 
 
 @pytest.mark.parametrize(
@@ -113,13 +119,13 @@ TRUSTED = networks(["10.0.0.0/8", "fd00::/8"])
     ],
 )
 def test_a_proxy_is_believed_only_where_it_is_trusted(peer: str | None, forwarded: str, source: str) -> None:
-    assert source_of(peer, forwarded, TRUSTED) == source
+    assert caller_address(peer, forwarded, TRUSTED) == source
 
 
 def test_without_trusted_proxies_nobody_is_believed_about_another_address() -> None:
-    assert source_of("10.1.2.3", "198.51.100.1", ()) == "10.1.2.3"
+    assert caller_address("10.1.2.3", "198.51.100.1", ()) == "10.1.2.3"
 
 
 def test_a_network_that_is_none_is_refused() -> None:
     with pytest.raises(Misconfigured, match="trusted proxy"):
-        networks(["10.0.0.0/99"])
+        parse_networks(["10.0.0.0/99"])

@@ -18,7 +18,7 @@ from stoker.reverser.destinations import (
     DestinationPlan,
     RepoConfigRef,
     WatchRuleKey,
-    arrange,
+    arrange_destinations,
 )
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.secret_policy import SecretPolicy
@@ -64,7 +64,7 @@ def test_a_destination_carries_everything_that_its_worker_needs() -> None:
         push={"interval": "10s", "maxCommits": 4},
     )
     to = destination(batch={"maxFiles": 7, "maxWait": "0s"}, secretPolicy="Redact", prune="OnEvent")
-    arrangement = arrange(DeclaredConfig([repo], [to], [rule()]))
+    arrangement = arrange_destinations(DeclaredConfig([repo], [to], [rule()]))
     (made,) = arrangement.destinations.values()
     assert made.place == BranchKey("git.example.com/a/b", "main")
     assert made.config == RepoConfigRef("system", "repo")
@@ -84,7 +84,7 @@ def test_the_name_of_a_lease_is_short_and_follows_repository_and_branch() -> Non
 
 
 def test_a_branch_that_is_not_allowed_is_refused() -> None:
-    arrangement = arrange(DeclaredConfig([config()], [destination(branch="dev")], [rule()]))
+    arrangement = arrange_destinations(DeclaredConfig([config()], [destination(branch="dev")], [rule()]))
     assert refused(arrangement) is Reason.BRANCH_NOT_ALLOWED
     error = arrangement.refused_rules[WatchRuleKey("WatchRule", "system", "r")]
     assert isinstance(error, Stalled)
@@ -93,7 +93,9 @@ def test_a_branch_that_is_not_allowed_is_refused() -> None:
 
 
 def test_what_does_not_exist_yet_is_waited_for() -> None:
-    arrangement = arrange(DeclaredConfig([], [destination()], [rule(), rule("lost", to="nowhere")]))
+    arrangement = arrange_destinations(
+        DeclaredConfig([], [destination()], [rule(), rule("lost", to="nowhere")])
+    )
     assert refused(arrangement) is Reason.WAITING_DEPENDENCIES
     assert all(isinstance(each, Wait) for each in arrangement.refused_rules.values())
 
@@ -102,7 +104,7 @@ def test_what_does_not_fit_its_schema_stops_what_refers_to_it_and_its_secrets_st
     lost = frozenset({("GitRepoConfig", "system", "repo"), ("GitDestination", "system", "odd")})
     login = SecretRef("system", "login")
     rules = [rule(), rule("other", to="odd")]
-    arrangement = arrange(DeclaredConfig([], [destination()], rules, lost, frozenset({login})))
+    arrangement = arrange_destinations(DeclaredConfig([], [destination()], rules, lost, frozenset({login})))
     assert refused(arrangement) is Reason.INVALID_SPEC
     assert {each.reason for each in arrangement.refused_rules.values()} == {Reason.INVALID_SPEC}
     assert not arrangement.rules
@@ -116,7 +118,7 @@ def test_what_does_not_fit_its_schema_stops_what_refers_to_it_and_its_secrets_st
 def test_of_overlapping_folders_the_older_one_stays(folder: str, overlaps: bool) -> None:
     same = config("same", repoUrl="git@git.example.com:a/b")
     young = destination("young", made="2027", baseFolder=folder, repoRef={"name": "same"})
-    arrangement = arrange(DeclaredConfig([config(), same], [young, destination()]))
+    arrangement = arrange_destinations(DeclaredConfig([config(), same], [young, destination()]))
     assert DestinationRef("system", "prod") in arrangement.destinations
     assert (DestinationRef("system", "young") in arrangement.refused) is overlaps
 
@@ -139,7 +141,7 @@ def test_another_config_in_another_namespace_cannot_take_over_a_folder(url: str)
     theirs = config(namespace="shop", repoUrl=url)
     old = destination("old", "shop", made="2020")  # older, and it pointed elsewhere until now
     old = writing(old, "other.example.com/a/b")
-    arrangement = arrange(DeclaredConfig([config(), theirs], [old, writing(destination())]))
+    arrangement = arrange_destinations(DeclaredConfig([config(), theirs], [old, writing(destination())]))
     assert set(arrangement.destinations) == {DestinationRef("system", "prod")}
     error = arrangement.refused[DestinationRef("shop", "old")]
     assert error.reason is Reason.FOLDERS_OVERLAP
@@ -147,7 +149,7 @@ def test_another_config_in_another_namespace_cannot_take_over_a_folder(url: str)
 
 
 def test_the_folder_can_be_written_into_a_status() -> None:
-    (made,) = arrange(DeclaredConfig([config()], [destination()])).destinations.values()
+    (made,) = arrange_destinations(DeclaredConfig([config()], [destination()])).destinations.values()
     wire = msgspec.to_builtins(GitDestinationStatus(folder=made.folder))
     folder = {"repository": "git.example.com/a/b", "branch": "main", "baseFolder": "clusters/prod"}
     assert wire == {"folder": folder}
@@ -156,7 +158,7 @@ def test_the_folder_can_be_written_into_a_status() -> None:
 def test_of_two_that_never_wrote_the_older_one_stays() -> None:
     theirs = config(namespace="shop", repoUrl="ssh://git@git.example.com:2222/A/B.git")
     old = destination("old", "shop", made="2020")
-    arrangement = arrange(DeclaredConfig([config(), theirs], [destination(), old]))
+    arrangement = arrange_destinations(DeclaredConfig([config(), theirs], [destination(), old]))
     assert set(arrangement.destinations) == {DestinationRef("shop", "old")}
     assert (
         "GitDestination shop/old, which is older"
@@ -166,7 +168,9 @@ def test_of_two_that_never_wrote_the_older_one_stays() -> None:
 
 def test_folders_of_different_branches_do_not_meet() -> None:
     repo = config(allowedBranches=["main", "dev"])
-    arrangement = arrange(DeclaredConfig([repo], [destination(), destination("dev", branch="dev")]))
+    arrangement = arrange_destinations(
+        DeclaredConfig([repo], [destination(), destination("dev", branch="dev")])
+    )
     assert len(arrangement.places) == 2
 
 
@@ -174,47 +178,49 @@ def test_folders_of_different_branches_do_not_meet() -> None:
 def test_what_is_suspended_is_not_written(which: str) -> None:
     repo = config(suspend=which == "config")
     to = destination(suspend=which == "destination")
-    arrangement = arrange(DeclaredConfig([repo], [to], [rule()]))
+    arrangement = arrange_destinations(DeclaredConfig([repo], [to], [rule()]))
     assert refused(arrangement) is Reason.SUSPENDED
     assert not arrangement.destinations
 
 
 def test_a_suspended_destination_still_owns_its_folder() -> None:
     younger = destination("young", made="2027")
-    arrangement = arrange(DeclaredConfig([config()], [destination(suspend=True), younger]))
+    arrangement = arrange_destinations(DeclaredConfig([config()], [destination(suspend=True), younger]))
     assert refused(arrangement, "young") is Reason.FOLDERS_OVERLAP
 
 
 def test_a_repository_of_another_namespace_is_refused_until_its_owner_allows_it() -> None:
     far = destination("far", "shop", baseFolder="x", repoRef={"name": "repo", "namespace": "system"})
-    arrangement = arrange(DeclaredConfig([config()], [far]))
+    arrangement = arrange_destinations(DeclaredConfig([config()], [far]))
     error = arrangement.refused[DestinationRef("shop", "far")]
     assert error.reason is Reason.REPO_POLICY_DENIED
     assert "spec.allowedNamespaces" in error.message
-    assert not arrange(DeclaredConfig([config(allowedNamespaces=["shop"])], [far])).refused
-    assert not arrange(DeclaredConfig([config(allowedNamespaces=["*"])], [far])).refused
-    assert arrange(DeclaredConfig([config(allowedNamespaces=["bakery"])], [far])).refused
+    assert not arrange_destinations(DeclaredConfig([config(allowedNamespaces=["shop"])], [far])).refused
+    assert not arrange_destinations(DeclaredConfig([config(allowedNamespaces=["*"])], [far])).refused
+    assert arrange_destinations(DeclaredConfig([config(allowedNamespaces=["bakery"])], [far])).refused
 
 
 def test_it_is_not_told_whether_a_repository_of_another_namespace_exists() -> None:
     far = destination("far", "shop", baseFolder="x", repoRef={"name": "repo", "namespace": "system"})
-    (there,) = arrange(DeclaredConfig([config()], [far])).refused.values()
-    (missing,) = arrange(DeclaredConfig([], [far])).refused.values()
+    (there,) = arrange_destinations(DeclaredConfig([config()], [far])).refused.values()
+    (missing,) = arrange_destinations(DeclaredConfig([], [far])).refused.values()
     assert (there.message, there.reason) == (missing.message, missing.reason)
 
 
 def test_a_rule_of_another_namespace_is_refused_until_the_destination_allows_it() -> None:
-    arrangement = arrange(DeclaredConfig([config()], [destination()], [rule(namespace="shop")]))
+    arrangement = arrange_destinations(DeclaredConfig([config()], [destination()], [rule(namespace="shop")]))
     (error,) = arrangement.refused_rules.values()
     assert error.reason is Reason.DESTINATION_POLICY_DENIED
     assert "spec.allowedNamespaces" in error.message
     for allowed in ("shop", "*"):
         to = destination(allowedNamespaces=[allowed])
-        assert not arrange(DeclaredConfig([config()], [to], [rule(namespace="shop")])).refused_rules
+        assert not arrange_destinations(
+            DeclaredConfig([config()], [to], [rule(namespace="shop")])
+        ).refused_rules
 
 
 def test_a_destination_without_words_about_secrets_writes_none() -> None:
-    (made,) = arrange(DeclaredConfig([config()], [destination()])).destinations.values()
+    (made,) = arrange_destinations(DeclaredConfig([config()], [destination()])).destinations.values()
     assert made.policy is SecretPolicy.EXCLUDE
 
 
@@ -222,7 +228,7 @@ def test_the_budget_and_the_approvals_of_held_deletions_are_read() -> None:
     to = destination(deletionBudget={"files": 7})
     head = msgspec.structs.replace(to.metadata, annotations={"configbutler.ai/approved-plan": "aa, bb"})
     to = msgspec.structs.replace(to, metadata=head)
-    (made,) = arrange(DeclaredConfig([config()], [to])).destinations.values()
+    (made,) = arrange_destinations(DeclaredConfig([config()], [to])).destinations.values()
     assert made.budget == DeletionLimits(files=7, percent=50)
     assert made.approvals == ("aa", "bb")
 
@@ -234,12 +240,12 @@ def test_a_cluster_rule_may_name_any_namespace() -> None:
     }
     body = {**HEAD, "kind": "ClusterWatchRule", "metadata": {"name": "c"}, "spec": spec}
     stated = DeclaredConfig([config()], [destination()], [msgspec.convert(body, ClusterWatchRule)])
-    assert not arrange(stated).refused_rules
+    assert not arrange_destinations(stated).refused_rules
 
 
 @pytest.mark.parametrize(
     "spec", [{"commit": {"template": "{{.Wrong}}"}}, {"baseFolder": "."}], ids=["template", "no folder"]
 )
 def test_a_spec_that_cannot_be_meant_is_refused(spec: dict[str, Any]) -> None:
-    (error,) = arrange(DeclaredConfig([config()], [destination(**spec)])).refused.values()
+    (error,) = arrange_destinations(DeclaredConfig([config()], [destination(**spec)])).refused.values()
     assert isinstance(error, Stalled)

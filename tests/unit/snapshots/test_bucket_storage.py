@@ -19,7 +19,7 @@ KEYS = {"accessKeyId": Secret("AKIA"), "secretAccessKey": Secret("hush-hush")}
 Make = Callable[..., BucketStorage]
 
 
-@pytest.mark.parametrize("make", [bucket_storage.s3, bucket_storage.gcs])
+@pytest.mark.parametrize("make", [bucket_storage.s3_storage, bucket_storage.gcs_storage])
 def test_without_the_library_it_says_what_to_install(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "obstore"]:
         monkeypatch.delitem(sys.modules, name)
@@ -38,21 +38,21 @@ def test_without_the_library_it_says_what_to_install(make: Make, monkeypatch: py
 @pytest.mark.parametrize(
     ("make", "credentials", "says"),
     [
-        (bucket_storage.s3, {"accessKeyId": Secret("AKIA")}, "has no secretAccessKey"),
-        (bucket_storage.s3, {}, "has no accessKeyId"),
+        (bucket_storage.s3_storage, {"accessKeyId": Secret("AKIA")}, "has no secretAccessKey"),
+        (bucket_storage.s3_storage, {}, "has no accessKeyId"),
         (
-            bucket_storage.s3,
+            bucket_storage.s3_storage,
             KEYS | {"secretAccessKey": Secret("hush\n-hush")},
             "secretAccessKey .* is not one line",
         ),
-        (bucket_storage.gcs, {}, "has no serviceAccount.json"),
-        (bucket_storage.gcs, {"serviceAccount.json": Secret(b"\xff")}, "is no text"),
+        (bucket_storage.gcs_storage, {}, "has no serviceAccount.json"),
+        (bucket_storage.gcs_storage, {"serviceAccount.json": Secret(b"\xff")}, "is no text"),
         (
-            bucket_storage.gcs,
+            bucket_storage.gcs_storage,
             {"serviceAccount.json": Secret('{"private_key": "hush-hush"}')},
             "cannot be used",
         ),
-        (bucket_storage.gcs, {"serviceAccount.json": Secret("hush-hush")}, "cannot be used"),
+        (bucket_storage.gcs_storage, {"serviceAccount.json": Secret("hush-hush")}, "cannot be used"),
     ],
 )
 def test_credentials_that_are_none_are_named_and_not_shown(
@@ -64,7 +64,7 @@ def test_credentials_that_are_none_are_named_and_not_shown(
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("make", [bucket_storage.s3, bucket_storage.gcs])
+@pytest.mark.parametrize("make", [bucket_storage.s3_storage, bucket_storage.gcs_storage])
 def test_a_bucket_has_a_name_and_its_prefix_leads_nowhere_else(make: Make) -> None:
     with pytest.raises(Misconfigured, match="none is named"):
         make(SnapshotBucketPolicy(), "site")
@@ -73,7 +73,7 @@ def test_a_bucket_has_a_name_and_its_prefix_leads_nowhere_else(make: Make) -> No
             make(SnapshotBucketPolicy("plant", key_prefix=prefix), "site")
 
 
-@pytest.mark.parametrize("make", [bucket_storage.s3, bucket_storage.gcs])
+@pytest.mark.parametrize("make", [bucket_storage.s3_storage, bucket_storage.gcs_storage])
 @pytest.mark.parametrize(
     "endpoint", ["ftp://x", "minio:9000", "https://", "https://me:hush@minio", "https://x/?hush"]
 )
@@ -84,10 +84,10 @@ def test_an_endpoint_is_a_plain_address(make: Make, endpoint: str) -> None:
 
 
 def test_where_it_lies_is_told_with_prefix_and_gateway() -> None:
-    assert bucket_storage.s3(
+    assert bucket_storage.s3_storage(
         SnapshotBucketPolicy("plant", key_prefix="a/b/"), "Line 1", KEYS
     ).where.startswith("s3://plant/a/b/Line_1-")
     assert (
-        bucket_storage.s3(SnapshotBucketPolicy("plant", endpoint="https://minio:9000"), "site").where
+        bucket_storage.s3_storage(SnapshotBucketPolicy("plant", endpoint="https://minio:9000"), "site").where
         == "s3://plant/site"
     )

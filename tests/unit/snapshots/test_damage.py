@@ -21,7 +21,7 @@ from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
 from stoker.snapshots.manifest import FORMAT, MAGIC, MAX_BYTES, SealedManifest, encode
 from stoker.snapshots.stable_read import LARGE
-from stoker.snapshots.storage import PIECE
+from stoker.snapshots.storage import CHUNK_BYTES
 from stoker.snapshots.types import PackCodec, PackLocation, SnapshotFile, SnapshotManifest, SnapshotOrigin
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
@@ -146,7 +146,9 @@ def test_no_later_snapshot_leans_on_a_pack_that_is_cut_off(site: SnapshotSite) -
     assert site.restored(anew.id) == site.files()
 
 
-@pytest.mark.parametrize("content", [b"0123456789" * LARGE, NOISE(PIECE + LARGE)], ids=["text", "noise"])
+@pytest.mark.parametrize(
+    "content", [b"0123456789" * LARGE, NOISE(CHUNK_BYTES + LARGE)], ids=["text", "noise"]
+)
 def test_a_large_content_is_never_handed_on_as_a_whole_when_it_is_not(tmp_path: Path, content: bytes) -> None:
     site = SnapshotSite(tmp_path, clock=lambda: 1_770_890_400.0)
     site.write("large", content)
@@ -326,7 +328,7 @@ def test_bytes_that_nobody_of_us_wrote_are_no_manifest(data: bytes) -> None:
 
 def test_a_manifest_that_is_too_large_is_not_read_whole(site: SnapshotSite) -> None:
     with (site.store / f"{ID}.manifest").open("r+b") as file:
-        file.truncate(MAX_BYTES + 10 * PIECE)
+        file.truncate(MAX_BYTES + 10 * CHUNK_BYTES)
     assert "larger than any that we write" in refused(site)
 
 

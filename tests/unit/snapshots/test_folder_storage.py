@@ -92,7 +92,7 @@ def test_a_volume_is_not_filled_to_the_last_byte(site: SnapshotSite, monkeypatch
     site.take()
     before = {path.name: path.read_bytes() for path in site.store.iterdir()}
     site.write("a", b"two")
-    monkeypatch.setattr(folder_storage, "KEEP_FREE", 1 << 60)
+    monkeypatch.setattr(folder_storage, "MIN_FREE_BYTES", 1 << 60)
     monkeypatch.setattr(folder_storage, "KEEP_PART", 1)
     with pytest.raises(Retry, match="No space left on device") as caught:
         site.take()

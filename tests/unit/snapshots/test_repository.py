@@ -13,7 +13,7 @@ from stoker.domain.errors import Retry, Stalled
 from stoker.domain.git_objects import blob_of
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
-from stoker.snapshots.stable_read import LARGE, steady, whole
+from stoker.snapshots.stable_read import LARGE, read_stable, read_whole
 from stoker.snapshots.types import ScannedFile, SnapshotOrigin
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
@@ -325,7 +325,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
     def read(fd: int, size: int) -> bytes:
         nonlocal turns
         turns += 1
-        found = whole(fd, size)
+        found = read_whole(fd, size)
         if turns == 1:
             place.write_bytes(b"two")
             os.utime(place, (1, 1))
@@ -333,7 +333,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
 
     fd = os.open(place, os.O_RDONLY)
     try:
-        assert steady(fd, read)[0] == b"two"
+        assert read_stable(fd, read)[0] == b"two"
     finally:
         os.close(fd)
     assert turns == 2

@@ -26,9 +26,9 @@ log = logs.get_logger("tests.logs")
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     lines = io.StringIO()
-    logs.configure(level="debug", log_format="json", stream=lines)
+    logs.configure_logging(level="debug", log_format="json", stream=lines)
     yield lines
-    logs.configure()
+    logs.configure_logging()
 
 
 def events(stream: io.StringIO) -> list[dict[str, object]]:
@@ -54,19 +54,19 @@ def test_a_line_is_an_event_with_keys(stream: io.StringIO) -> None:
 def test_time_is_utc_with_milliseconds() -> None:
     lines = io.StringIO()
     moment = datetime(2031, 2, 3, 4, 5, 6, 7_999, tzinfo=UTC)
-    logs.configure(log_format="json", stream=lines, clock=ManualClock(moment))
+    logs.configure_logging(log_format="json", stream=lines, clock=ManualClock(moment))
     log.info("x")
-    logs.configure()
+    logs.configure_logging()
     assert only(lines)["timestamp"] == "2031-02-03T04:05:06.007Z"
 
 
 def test_below_the_threshold_nothing_is_written() -> None:
     lines = io.StringIO()
-    logs.configure(level="warning", log_format="json", stream=lines)
+    logs.configure_logging(level="warning", log_format="json", stream=lines)
     log.info("quiet")
     logging.getLogger("some.library").info("quiet too")
     log.warning("loud")
-    logs.configure()
+    logs.configure_logging()
     assert [event["event"] for event in events(lines)] == ["loud"]
 
 
@@ -76,7 +76,7 @@ def test_below_the_threshold_nothing_is_written() -> None:
 )
 def test_an_unknown_setting_is_refused_by_name(level: str, log_format: logs.LogFormat, words: str) -> None:
     with pytest.raises(Misconfigured, match=words):
-        logs.configure(level=level, log_format=log_format)
+        logs.configure_logging(level=level, log_format=log_format)
 
 
 def test_one_id_rides_on_every_line_of_a_pass(stream: io.StringIO) -> None:
@@ -164,9 +164,9 @@ def test_values_are_bounded(stream: io.StringIO) -> None:
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_no_line_has_more_bytes_than_a_collector_takes(letter: str, log_format: logs.LogFormat) -> None:
     lines = io.StringIO()
-    logs.configure(log_format=log_format, stream=lines)
+    logs.configure_logging(log_format=log_format, stream=lines)
     log.info("huge", **{f"key{i}": letter * 7000 for i in range(9)})
-    logs.configure()
+    logs.configure_logging()
     (line,) = lines.getvalue().splitlines()
     assert len(line.encode()) <= logs.MAX_LINE + len("  [tests.logs]")
 
@@ -214,13 +214,13 @@ def test_hostile_text_cannot_steer_a_terminal() -> None:
     formats: tuple[logs.LogFormat, ...] = ("json", "console")
     for log_format in formats:
         lines = io.StringIO()
-        logs.configure(log_format=log_format, stream=lines)
+        logs.configure_logging(log_format=log_format, stream=lines)
         log.info("branch \x1b[2J", name="\x9b31m\u202egnp.exe\r\nfake line")
         try:
             raise ValueError("\x1b]0;title\x07")
         except ValueError:
             log.exception("bad")
-        logs.configure()
+        logs.configure_logging()
         text = lines.getvalue()
         assert not {"\x1b", "\x9b", "\u202e", "\r", "\x07"} & set(text)
         assert "fake line" not in [line.strip() for line in text.splitlines()]
@@ -228,15 +228,15 @@ def test_hostile_text_cannot_steer_a_terminal() -> None:
 
 def test_a_closed_stream_loses_the_line_and_nothing_else() -> None:
     lines = io.StringIO()
-    logs.configure(stream=lines)
+    logs.configure_logging(stream=lines)
     lines.close()
     log.error("into the void")
     heard = io.StringIO()
-    logs.configure(stream=heard)
+    logs.configure_logging(stream=heard)
     log.error("heard again")
     assert "heard again" in heard.getvalue()
     assert "into the void" not in heard.getvalue()
-    logs.configure()
+    logs.configure_logging()
 
 
 SPEAKER = """
@@ -244,7 +244,7 @@ from stoker.telemetry import logs
 log = logs.get_logger("speaker")
 log.info("before")
 log.warning("early", password="c4n4ry-S3cr3t")
-logs.configure(log_format="auto")
+logs.configure_logging(log_format="auto")
 log.info("after", files=3, note="two words")
 log.error("bad")
 """
@@ -253,7 +253,7 @@ log.error("bad")
 LIBRARY = """
 import logging, warnings
 from stoker.telemetry import logs
-logs.configure(log_format="json")
+logs.configure_logging(log_format="json")
 warnings.warn("deprecated: https://user:c4n4ry-S3cr3t@host")
 logging.getLogger("some.library").warning("only %s of %s", "one")
 """

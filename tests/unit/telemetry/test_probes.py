@@ -285,7 +285,7 @@ class _Reader(web.Server):
 @pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
 async def test_a_caller_that_hangs_up_is_no_error_and_a_mistake_is_one(reset: bool) -> None:
     lines = io.StringIO()
-    logs.configure(level="debug", log_format="json", stream=lines)
+    logs.configure_logging(level="debug", log_format="json", stream=lines)
     reader = _Reader()
     server = await asyncio.get_running_loop().create_server(reader, "127.0.0.1", 0)
     async with server:

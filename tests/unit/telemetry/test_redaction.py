@@ -68,13 +68,13 @@ HIDING_PLACES: dict[str, object] = {
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_no_value_shows_a_secret(where: str, log_format: logs.LogFormat) -> None:
     lines = io.StringIO()
-    logs.configure(level="debug", log_format=log_format, stream=lines)
+    logs.configure_logging(level="debug", log_format=log_format, stream=lines)
     log.info("planted", **{where: HIDING_PLACES[where]})
     log.info("nested", outer={"inner": [{where: HIDING_PLACES[where]}]})
     with logs.bind_pass(**{where: HIDING_PLACES[where]}):
         log.warning("bound")
         logging.getLogger("some.library").error("foreign")
-    logs.configure()
+    logs.configure_logging()
     text = lines.getvalue()
     assert len(text.splitlines()) == 4
     assert CANARY not in text
@@ -84,11 +84,11 @@ def test_no_value_shows_a_secret(where: str, log_format: logs.LogFormat) -> None
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_no_event_text_and_no_foreign_argument_shows_a_secret(log_format: logs.LogFormat) -> None:
     lines = io.StringIO()
-    logs.configure(level="debug", log_format=log_format, stream=lines)
+    logs.configure_logging(level="debug", log_format=log_format, stream=lines)
     address = f"https://user:{CANARY}@host/x"
     log.info(f"cloning {address}")
     logging.getLogger("aiohttp.client").warning("cannot reach %s with %r", address, Secret(CANARY))
-    logs.configure()
+    logs.configure_logging()
     assert len(lines.getvalue().splitlines()) == 2
     assert CANARY not in lines.getvalue()
 
@@ -99,7 +99,7 @@ def test_no_exception_shows_a_secret_wherever_it_stands_in_the_chain(log_format:
         raise OSError(f"cannot reach {address}")
 
     lines = io.StringIO()
-    logs.configure(log_format=log_format, stream=lines)
+    logs.configure_logging(log_format=log_format, stream=lines)
     try:
         try:
             fail(f"https://user:{CANARY}@host/x")
@@ -108,7 +108,7 @@ def test_no_exception_shows_a_secret_wherever_it_stands_in_the_chain(log_format:
     except ExceptionGroup:
         log.exception("pass.failed")
         logging.getLogger("asyncio").exception("Task exception was never retrieved")
-    logs.configure()
+    logs.configure_logging()
     text = lines.getvalue()
     assert "cannot reach https://<secret>@host/x" in text
     assert CANARY not in text

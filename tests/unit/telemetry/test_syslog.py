@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.audit.audit_export import ADDRESS, AUTHORITY, FACILITY, exporting, shipper_for
+from stoker.agent.audit.audit_export import (
+    FACILITY,
+    SYSLOG_ADDRESS_VARIABLE,
+    SYSLOG_CA_VARIABLE,
+    exporter_for,
+    shipper_for,
+)
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.telemetry.log_shipper import LogShipper
-from stoker.telemetry.syslog import INFO, LARGEST, SyslogAddress, SyslogTransport, message_of
+from stoker.telemetry.syslog import INFO, MAX_MESSAGE_BYTES, SyslogAddress, SyslogTransport, syslog_message
 from stoker_testkit.certificates import Authority
 from stoker_testkit.services.syslog_server import SyslogServer
 from stoker_testkit.wait_until import eventually
@@ -28,7 +34,7 @@ RECORD: dict[str, Any] = {
 
 
 def built(record: dict[str, Any] = RECORD) -> bytes:
-    return message_of(record, facility=13, severity=INFO, host="gateway-0", process=7, kind="audit")
+    return syslog_message(record, facility=13, severity=INFO, host="gateway-0", process=7, kind="audit")
 
 
 def test_a_message_is_what_the_rfc_says() -> None:
@@ -43,7 +49,7 @@ def test_a_message_is_what_the_rfc_says() -> None:
 
 def test_a_record_that_is_too_large_loses_names_of_projects_and_says_so() -> None:
     message = built({**RECORD, "projectsSynced": ["p" * 200] * 64})
-    assert len(message) <= LARGEST
+    assert len(message) <= MAX_MESSAGE_BYTES
     assert b'"cut":true' in message
     assert message.endswith(b"}")
 
@@ -68,17 +74,17 @@ def test_an_address_is_understood(address: str, server: SyslogAddress) -> None:
 )
 def test_what_is_no_address_is_refused_at_the_start(address: str) -> None:
     with pytest.raises(Misconfigured, match=r"is none of unix:/PATH, udp://HOST:PORT"):
-        shipper_for({ADDRESS: address})
+        shipper_for({SYSLOG_ADDRESS_VARIABLE: address})
 
 
 def test_what_else_is_wrong_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="facility 'mail' is none of user"):
-        shipper_for({ADDRESS: "udp://siem", FACILITY: "mail"})
+        shipper_for({SYSLOG_ADDRESS_VARIABLE: "udp://siem", FACILITY: "mail"})
     with pytest.raises(Misconfigured, match="No such file"):
-        shipper_for({ADDRESS: "tls://siem", AUTHORITY: str(tmp_path / "gone.pem")})
+        shipper_for({SYSLOG_ADDRESS_VARIABLE: "tls://siem", SYSLOG_CA_VARIABLE: str(tmp_path / "gone.pem")})
     broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
     with pytest.raises(InvalidValue, match="cannot be read"):
-        shipper_for({ADDRESS: "tls://siem", AUTHORITY: broken})
+        shipper_for({SYSLOG_ADDRESS_VARIABLE: "tls://siem", SYSLOG_CA_VARIABLE: broken})
     assert shipper_for({}) is None
 
 
@@ -89,7 +95,11 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Syslog
     tls = pair if request.param == "tls" else None
     with SyslogServer.start(request.param, tls=tls, path=tmp_path / "log") as server:
         shipper = shipper_for(
-            {ADDRESS: server.address, FACILITY: "local3", AUTHORITY: authority.pem.decode()}
+            {
+                SYSLOG_ADDRESS_VARIABLE: server.address,
+                FACILITY: "local3",
+                SYSLOG_CA_VARIABLE: authority.pem.decode(),
+            }
         )
         assert shipper is not None
         yield server, shipper
@@ -98,7 +108,7 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Syslog
 
 def test_records_arrive_by_every_way(way: tuple[SyslogServer, LogShipper]) -> None:
     server, shipper = way
-    export = exporting(shipper, "gateway-0")
+    export = exporter_for(shipper, "gateway-0")
     export(RECORD)
     export({**RECORD, "result": "ScanFailed"})
     eventually(lambda: len(server.messages) == 2, message=lambda: f"two messages; {server.complaints}")
@@ -114,7 +124,7 @@ def test_a_server_that_was_away_gets_what_happened_meanwhile(monkeypatch: pytest
     monkeypatch.setattr("stoker.telemetry.log_shipper.FIRST_PAUSE", 0.02)
     server = SyslogServer.start("tcp")
     shipper = LogShipper(SyslogAddress.parse(server.address))
-    export = exporting(shipper)
+    export = exporter_for(shipper)
     export({**RECORD, "commit": "0"})
     eventually(lambda: len(server.messages) == 1)
     server.stop()
@@ -129,7 +139,7 @@ def test_a_server_that_was_away_gets_what_happened_meanwhile(monkeypatch: pytest
 
 def test_what_finds_no_room_is_counted_and_nobody_waits(capsys: pytest.CaptureFixture[str]) -> None:
     shipper = LogShipper(SyslogAddress.parse("tcp://127.0.0.1:1"), capacity=3)
-    export = exporting(shipper)
+    export = exporter_for(shipper)
     for _ in range(50):
         export(RECORD)
     assert 46 <= shipper.dropped <= 47, "three wait, and one may be in the hands of the thread"
@@ -147,9 +157,11 @@ def test_what_finds_no_room_is_counted_and_nobody_waits(capsys: pytest.CaptureFi
 def test_a_server_that_nobody_vouches_for_gets_nothing(tmp_path: Path) -> None:
     pair = Authority("stranger").server().save(tmp_path, "siem")
     with SyslogServer.start("tls", tls=pair) as server:
-        shipper = shipper_for({ADDRESS: server.address, AUTHORITY: Authority().pem.decode()})
+        shipper = shipper_for(
+            {SYSLOG_ADDRESS_VARIABLE: server.address, SYSLOG_CA_VARIABLE: Authority().pem.decode()}
+        )
         assert shipper is not None
-        exporting(shipper)(RECORD)
+        exporter_for(shipper)(RECORD)
         eventually(lambda: server.complaints)
         shipper.close(grace=0.0)
         assert (server.messages, shipper.sent, shipper.dropped) == ([], 0, 1)

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.domain.traces import traceparent_in
+from stoker.domain.traces import valid_traceparent
 from stoker.telemetry import tracing
 from stoker_testkit.services.otlp_collector import TraceCollector
 from stoker_testkit.wait_until import eventually
@@ -43,11 +43,11 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[TraceCollector]:
     ],
 )
 def test_what_is_no_traceparent_is_none(text: str | None) -> None:
-    assert traceparent_in(text) == ""
+    assert valid_traceparent(text) == ""
 
 
 def test_a_traceparent_is_one() -> None:
-    assert traceparent_in(GIVEN) == GIVEN
+    assert valid_traceparent(GIVEN) == GIVEN
 
 
 def test_spans_stand_below_each_other_and_below_what_came_from_elsewhere(collector: TraceCollector) -> None:

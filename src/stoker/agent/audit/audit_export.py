@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stoker.domain.errors import Misconfigured
-from stoker.telemetry.syslog import INFO, WARNING, SyslogAddress, SyslogTransport, message_of
+from stoker.telemetry.syslog import INFO, WARNING, SyslogAddress, SyslogTransport, syslog_message
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 AuditExport: TypeAlias = Callable[[Mapping[str, Any]], None]
 
-ADDRESS = "STOKER_AUDIT_SYSLOG"
+SYSLOG_ADDRESS_VARIABLE = "STOKER_AUDIT_SYSLOG"
 FACILITY = "STOKER_AUDIT_SYSLOG_FACILITY"
-AUTHORITY = "STOKER_AUDIT_SYSLOG_CA"
+SYSLOG_CA_VARIABLE = "STOKER_AUDIT_SYSLOG_CA"
 """Certificates in PEM form, or the path of a file that holds them."""
 SUCCESS = "success"
 KIND = "audit"
@@ -34,7 +34,7 @@ KIND = "audit"
 
 def shipper_for(environment: Mapping[str, str]) -> LogShipper | None:
     """What sends, as the environment says it; None where it names no server."""
-    address = environment.get(ADDRESS, "").strip()
+    address = environment.get(SYSLOG_ADDRESS_VARIABLE, "").strip()
     if not address:
         return None
     from stoker.telemetry.log_shipper import LogShipper  # noqa: PLC0415 - most agents send nothing
@@ -42,19 +42,19 @@ def shipper_for(environment: Mapping[str, str]) -> LogShipper | None:
     server = SyslogAddress.parse(address, environment.get(FACILITY, "").strip() or "audit")
     if server.via is not SyslogTransport.TLS:
         return LogShipper(server)
-    authority = _authority(environment.get(AUTHORITY, ""))
-    context = partial(_context, authority)
+    authority = _read_ca_bundle(environment.get(SYSLOG_CA_VARIABLE, ""))
+    context = partial(_tls_context, authority)
     context()  # what cannot be read is told at the start and not at the first record
     return LogShipper(server, tls=context)
 
 
-def demand_usable(environment: Mapping[str, str]) -> None:
+def check_export_settings(environment: Mapping[str, str]) -> None:
     """What every agent would be told, judged where a person sees it; a path is a file of the agent's own."""
-    authority = environment.get(AUTHORITY, "")
-    shipper_for({**environment, AUTHORITY: authority if "-----BEGIN " in authority else ""})
+    authority = environment.get(SYSLOG_CA_VARIABLE, "")
+    shipper_for({**environment, SYSLOG_CA_VARIABLE: authority if "-----BEGIN " in authority else ""})
 
 
-def exporting(shipper: LogShipper, host: str = "") -> AuditExport:
+def exporter_for(shipper: LogShipper, host: str = "") -> AuditExport:
     """Hands records to a shipper; `host` is what the log server knows this place by."""
     name, process = host or socket.gethostname(), os.getpid()
 
@@ -62,13 +62,15 @@ def exporting(shipper: LogShipper, host: str = "") -> AuditExport:
         severity = INFO if record.get("result") == SUCCESS else WARNING
         facility = shipper.server.facility
         shipper.offer(
-            message_of(record, facility=facility, severity=severity, host=name, process=process, kind=KIND)
+            syslog_message(
+                record, facility=facility, severity=severity, host=name, process=process, kind=KIND
+            )
         )
 
     return export
 
 
-def _authority(text: str) -> bytes | None:
+def _read_ca_bundle(text: str) -> bytes | None:
     if not text.strip():
         return None
     if "-----BEGIN " in text:
@@ -79,10 +81,10 @@ def _authority(text: str) -> bytes | None:
         with Path(text.strip()).open("rb") as file:
             return file.read(MAX_CA_BYTES + 1)
     except OSError as error:
-        raise Misconfigured(f"{AUTHORITY} names {text.strip()[:200]!r}: {error.strerror}") from None
+        raise Misconfigured(f"{SYSLOG_CA_VARIABLE} names {text.strip()[:200]!r}: {error.strerror}") from None
 
 
-def _context(authority: bytes | None) -> SSLContext:
-    from stoker.http_client.tls import context_with  # noqa: PLC0415
+def _tls_context(authority: bytes | None) -> SSLContext:
+    from stoker.http_client.tls import client_tls_context  # noqa: PLC0415
 
-    return context_with(authority)
+    return client_tls_context(authority)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "audit.jsonl"
 MAX_BYTES = 10 << 20
-MOST_PROJECTS = 64
+MAX_PROJECTS = 64
 SUCCESS = "success"
 WEBHOOK, POLLING, MANUAL = "webhook", "polling", "manual"
 
@@ -104,7 +104,7 @@ class AuditLog:
             "commit": commit,
             "ref": ref,
             "filesChanged": files_changed,
-            "projectsSynced": list(projects[:MOST_PROJECTS]),
+            "projectsSynced": list(projects[:MAX_PROJECTS]),
             "duration": duration,
             "result": str(result),
             "scanResult": scan_result,
@@ -146,6 +146,6 @@ def _result(report: SyncReport, gate: str) -> str:
         return (gate or Reason.DRY_RUN) if report.plan.actions else SUCCESS
     if report.result is SyncResult.DONE:
         return SUCCESS
-    from stoker.agent.status.fields import standing  # noqa: PLC0415 - the words of a status, for what went wrong
+    from stoker.agent.status.fields import sync_status  # noqa: PLC0415 - the words of a status, for what went wrong
 
-    return standing(report)[1]
+    return sync_status(report)[1]

@@ -16,19 +16,19 @@ from pathlib import Path
 
 from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.hooks import SyncChange
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.record_files import keep_report
+from stoker.fs.record_files import store_report
 
-SHELF = "diffs"
-MOST_REPORTS = 10
-MOST_CHANGES = 5000
-MOST_SUMS = 1000
-MOST_BYTES = 64 << 20
+DIFF_FOLDER = "diffs"
+MAX_REPORTS = 10
+MAX_CHANGES = 5000
+MAX_CHECKSUMS = 1000
+MAX_CHECKSUM_BYTES = 64 << 20
 
 
 class DiffFiles:
@@ -50,12 +50,12 @@ class DiffFiles:
         going = [write.path for write in plan.writes if write.replaces]
         going += [*(one.path for one in plan.modes), *(one.path for one in plan.removals)]
         self._from = change.before.commit if change.before is not None else ""
-        self._before = await in_thread(lambda _: checksums(self._data_dir, going)) if going else {}
+        self._before = await run_in_thread(lambda _: checksums(self._data_dir, going)) if going else {}
         yield
 
     async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         try:
-            await in_thread(lambda _: self._write(change, applied))
+            await run_in_thread(lambda _: self._write(change, applied))
         except (OSError, StokerError) as error:
             from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - one sync alone has no log
 
@@ -67,7 +67,7 @@ class DiffFiles:
         if not any(kinds.values()):
             return
         changes = sorted((str(path), word) for word, paths in kinds.items() for path in paths)
-        listed = changes[:MOST_CHANGES]
+        listed = changes[:MAX_CHANGES]
         after = checksums(self._data_dir, [path for path, word in listed if word != "deleted"])
         projects = {path.split("/", 2)[1] for path, _ in changes if path.startswith("projects/")}
         now = self._clock.now()
@@ -97,7 +97,7 @@ class DiffFiles:
         stamp = f"{now:%Y%m%d-%H%M%S}.{now.microsecond // 1000:03}"
         name = f"{_file_name(self._gateway.name)}-diff-{stamp}.json"
         content = json.dumps(report, ensure_ascii=False, indent=1).encode(errors="surrogateescape")
-        keep_report(self._data_dir, SHELF, name, content + b"\n", most=MOST_REPORTS)
+        store_report(self._data_dir, DIFF_FOLDER, name, content + b"\n", most=MAX_REPORTS)
 
 
 def checksums(data_dir: Path, paths: Iterable[str]) -> dict[str, str]:
@@ -105,10 +105,10 @@ def checksums(data_dir: Path, paths: Iterable[str]) -> dict[str, str]:
     import hashlib  # noqa: PLC0415 - only who changes something needs it
 
     found: dict[str, str] = {}
-    left = MOST_BYTES
+    left = MAX_CHECKSUM_BYTES
     with DataFolder.opened(data_dir) as folder:
         for path in paths:
-            if len(found) >= MOST_SUMS or left <= 0:
+            if len(found) >= MAX_CHECKSUMS or left <= 0:
                 break
             try:
                 with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:

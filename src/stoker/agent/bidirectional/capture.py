@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager
 
 from stoker.agent.bidirectional import holds, state
 from stoker.agent.bidirectional.compose import ChangeComposer, ComposedChanges
-from stoker.agent.bidirectional.local_changes import UNREAD, LocalChanges
-from stoker.agent.bidirectional.outbox_packing import ChangeTooLarge, packed
+from stoker.agent.bidirectional.local_changes import UNREAD_VERSION, LocalChanges
+from stoker.agent.bidirectional.outbox_packing import ChangeTooLarge, pack_changes
 from stoker.agent.bidirectional.outbox_sender import OutboxSender
 from stoker.agent.bidirectional.significance import ChangeSignificance
 from stoker.agent.bidirectional.state import CaptureState, SentChanges
@@ -27,9 +27,9 @@ from stoker.agent.bidirectional.types import CaptureStep, OutboxAddress, Outgoin
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.hooks import NoiseFilter, SyncChange
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.clock import Clock, rfc3339
-from stoker.domain.deletion_guard import digest_of
+from stoker.domain.deletion_guard import deletions_digest
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.git_objects import FileVersion, HeldPath, PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
@@ -38,7 +38,7 @@ from stoker.domain.protocol import ChangeSet, ChangeSetReply, GatewayChangesRepo
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.layout.reverse_map import CapturablePaths
-from stoker.engine.plan.guards import why_held
+from stoker.engine.plan.guards import held_deletions_reason
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.apply_plan import ApplyResult
@@ -114,7 +114,7 @@ class ChangeCapture:
     def passed(self, report: SyncReport) -> None:
         """A pass came to its end; what it left alone because of us is told."""
         if report.applied is not None:
-            self._standing.held = len(holds.ours(report.plan.held))
+            self._standing.held = len(holds.captured_holds(report.plan.held))
         self.say()
 
     def say(self) -> None:
@@ -124,7 +124,7 @@ class ChangeCapture:
 
     def still_held(self, held: Sequence[HeldPath]) -> bool:
         memory = self._memory or CaptureState()
-        return holds.still_held(held, self._changes, self._holds, memory.has)
+        return holds.are_still_held(held, self._changes, self._holds, memory.has)
 
     async def check_sent(self) -> None:
         """Whether what is on its way still is; an agent before this one may have been cut off."""
@@ -150,7 +150,7 @@ class ChangeCapture:
             await self._judge(raw, ledger, folder)
             self._changes = self._meaning.of(raw, ledger)
             undone = self._sight.undone((await self._remembered()).recorded, ledger)
-            ids = {path: holds.id_of(version) for path, version in raw.items()}
+            ids = {path: holds.version_id(version) for path, version in raw.items()}
             terms = f"{self._settings} {ledger.commit}"  # what was in the way may be gone with another commit
             await self._update(lambda memory: memory.under(terms).knowing(ids, undone))
             undecided = self._meaning.undecided(raw, ledger)
@@ -190,7 +190,7 @@ class ChangeCapture:
             return ()
         self._changes = self._cleared = await self._now(change, ledger)
         memory = await self._remembered()
-        held = holds.held_in(change.plan, self._changes, ledger, self._holds, memory.has)
+        held = holds.held_paths(change.plan, self._changes, ledger, self._holds, memory.has)
         if held:
             self.poked.set()
         return held
@@ -201,7 +201,7 @@ class ChangeCapture:
         ledger = change.before
         if ledger is not None and not change.initial and self._may():
             now, before = await self._now(change, ledger), self._cleared
-            touched = holds.touched(change.plan)
+            touched = holds.paths_changed_by(change.plan)
             new = [
                 path for path in touched if path in now and (path not in before or before[path] != now[path])
             ]
@@ -226,12 +226,12 @@ class ChangeCapture:
     async def _now(self, change: SyncChange, ledger: Ledger) -> dict[str, FileVersion | None]:
         """The changes, with what the plan is about looked at now; the pass holds the reader."""
         with DataFolder.opened(self._keeper.job.data_dir) as folder:
-            await self._sight.check(folder, ledger, holds.touched(change.plan))
+            await self._sight.check(folder, ledger, holds.paths_changed_by(change.plan))
             raw = self._sight.changes(ledger)
             undecided = self._meaning.undecided(raw, ledger)
             if undecided:
                 await self._meaning.judge(undecided, folder, self._keeper.reader)
-        return {**self._meaning.of(raw, ledger), **dict.fromkeys(self._sight.unread, UNREAD)}
+        return {**self._meaning.of(raw, ledger), **dict.fromkeys(self._sight.unread, UNREAD_VERSION)}
 
     async def _judge(self, raw: _CapturedVersions, ledger: Ledger, folder: DataFolder) -> None:
         undecided = self._meaning.undecided(raw, ledger)
@@ -259,12 +259,14 @@ class ChangeCapture:
         ready = {
             path: version
             for path, version in {**undone, **self._changes}.items()
-            if not memory.has(path, holds.id_of(version)) and path not in undecided
+            if not memory.has(path, holds.version_id(version)) and path not in undecided
         }
         ready = self._standing.sorted(ready, memory, ledger.commit)
         gone = [path for path, version in ready.items() if version is None]
         released = memory.unused(self._approved)
-        self._standing.unapproved = why_held(gone, ledger, self._keeper.job.files.deletion, released)
+        self._standing.unapproved = held_deletions_reason(
+            gone, ledger, self._keeper.job.files.deletion, released
+        )
         if memory.sent is not None or not ready or self._standing.too_many or self._standing.unapproved:
             return None
         composed = await self._composed(folder, ledger, ready)
@@ -273,16 +275,16 @@ class ChangeCapture:
             name, self._postal.gateway, composed.commit, composed.files, rfc3339(self._clock.now())
         )
         try:
-            sent, chunks = await in_thread(lambda _: packed(whole))
+            sent, chunks = await run_in_thread(lambda _: pack_changes(whole))
         except ChangeTooLarge as unfit:
-            self._standing.refuse(unfit.path, holds.id_of(ready[unfit.path]), unfit.message)
+            self._standing.refuse(unfit.path, holds.version_id(ready[unfit.path]), unfit.message)
             self.poked.set()
             return None
         if not sent.files:
             return None
-        files = {one.path: holds.id_of(ready[one.path]) for one in sent.files}
+        files = {one.path: holds.version_id(ready[one.path]) for one in sent.files}
         log.info("changes.made", id=name, files=len(files), commit=sent.base_commit.short)
-        used = frozenset(one.text for one in self._approved if one.digest == digest_of(gone))
+        used = frozenset(one.text for one in self._approved if one.digest == deletions_digest(gone))
         await self._update(lambda memory: memory.sending(SentChanges(name, files), used))
         return OutgoingChangeSet(name, chunks)
 
@@ -294,7 +296,7 @@ class ChangeCapture:
         async with self._source(commit):
             composed = await composer.compose(ready, commit, self._policy.max_file_bytes)
         for path, why in composed.refused.items():
-            self._standing.refuse(path, holds.id_of(ready[path]), why)
+            self._standing.refuse(path, holds.version_id(ready[path]), why)
             log.warning("changes.refused", path=path, why=why)
         self._sight.unread.update(composed.moving)
         return composed
@@ -302,7 +304,7 @@ class ChangeCapture:
     async def _remembered(self) -> CaptureState:
         if self._memory is None:
             with DataFolder.opened(self._keeper.job.data_dir) as folder:
-                loaded = await in_thread(lambda _: state.load(folder))
+                loaded = await run_in_thread(lambda _: state.load(folder))
             self._memory = self._memory or loaded
         return self._memory
 
@@ -315,5 +317,5 @@ class ChangeCapture:
             return False
         async with self._saving:
             with DataFolder.opened(self._keeper.job.data_dir) as folder:
-                await in_thread(lambda _: state.save(folder, self._memory or now))
+                await run_in_thread(lambda _: state.save(folder, self._memory or now))
         return True

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from stoker.agent.bidirectional.significance import LocalVersions, read
+from stoker.agent.bidirectional.significance import LocalVersions, read_live_file
 from stoker.agent.sync.contents import MAX_SHAPED
 from stoker.agent.sync.jobs import SyncJob
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import BlobId, FileVersion, blob_of
 from stoker.domain.protocol import ChangeAction, ChangedFile
@@ -25,14 +25,14 @@ from stoker.domain.protocol.changes import PLAIN, PROGRAM
 from stoker.domain.refs import CommitId
 from stoker.engine.layout.desired_files import ContentTransform
 from stoker.engine.layout.layout import Layout
-from stoker.engine.layout.reverse_map import RepositoryOrigin, RepositoryOrigins, commit_of
+from stoker.engine.layout.reverse_map import RepositoryOrigin, RepositoryOrigins, file_commit
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
 from stoker.engine.transform.three_way_text_merge import merge3
 from stoker.engine.transform.transform import TransformSet
 from stoker.fs.data_folder import DataFolder
 
-AT_ONCE = 8 << 20
+MAX_BATCH_BYTES = 8 << 20
 """Bytes; what is more goes with the next set: all of it is in memory at once, and a set has 16 MiB."""
 
 
@@ -57,18 +57,18 @@ class ChangeComposer:
 
     def commit_for(self, changes: LocalVersions) -> CommitId:
         """The commit that most of them were made from."""
-        counted = Counter(commit_of(self._ledger, path) for path in changes)
+        counted = Counter(file_commit(self._ledger, path) for path in changes)
         return CommitId(max(counted, key=lambda commit: (counted[commit], commit)))
 
     async def compose(self, changes: LocalVersions, commit: CommitId, largest: int) -> ComposedChanges:
         """Those of the changes that were made from this commit."""
-        now = {path: it for path, it in changes.items() if commit_of(self._ledger, path) == commit}
+        now = {path: it for path, it in changes.items() if file_commit(self._ledger, path) == commit}
         layout = await self._layout(commit)
         origins = RepositoryOrigins(layout, self._ledger, now)
         answers = await self._reader.look_up(commit, origins.questions())
         found = origins.found(answers)
         texts = await self._texts(found, now)
-        files, refused, moving = await in_thread(lambda _: self._files(now, found, texts, largest))
+        files, refused, moving = await run_in_thread(lambda _: self._files(now, found, texts, largest))
         return ComposedChanges(commit, tuple(files), refused, frozenset(moving))
 
     async def _layout(self, commit: CommitId) -> Layout:
@@ -88,7 +88,7 @@ class ChangeComposer:
             return {}
         blobs = sorted(wanted)
         await self._reader.complete(blobs)
-        return await in_thread(
+        return await run_in_thread(
             lambda _: {
                 str(one.id): b"".join(one.chunks)
                 for one in self._reader.contents(blobs)
@@ -109,7 +109,7 @@ class ChangeComposer:
         size, folder = 0, ""
         for path in sorted(changes):
             above = path.rpartition("/")[0]
-            if size > AT_ONCE and (above != folder or size > 2 * AT_ONCE):
+            if size > MAX_BATCH_BYTES and (above != folder or size > 2 * MAX_BATCH_BYTES):
                 break
             folder = above
             try:
@@ -144,7 +144,7 @@ class ChangeComposer:
             return ChangedFile(path, origin.path, ChangeAction.DELETED, base)
         content = self._content(path, version, largest)
         if origin.recipe is not None and ours is not None:
-            content = _carried_over(content, texts.get(base), origin.recipe, ours.blob)
+            content = _merge_gateway_change(content, texts.get(base), origin.recipe, ours.blob)
         blob = blob_of(content, digits=len(version.blob))
         before = _mode(ours) if ours is not None else ""
         return ChangedFile(
@@ -152,7 +152,7 @@ class ChangeComposer:
         )
 
     def _content(self, path: str, version: FileVersion, largest: int) -> bytes:
-        content = read(self._folder, path, largest)
+        content = read_live_file(self._folder, path, largest)
         if content is None:
             if self._is_larger(path, largest):
                 raise InvalidValue(f"is larger than {largest} bytes")
@@ -177,7 +177,7 @@ class _FileStillChanging(Exception):
     """It is not what was seen a moment ago."""
 
 
-def _carried_over(live: bytes, text: bytes | None, recipe: ContentTransform, ours: str) -> bytes:
+def _merge_gateway_change(live: bytes, text: bytes | None, recipe: ContentTransform, ours: str) -> bytes:
     """The repository's text with what somebody changed in what we made of it."""
     if text is None:
         raise InvalidValue("is shaped on its way, and the text that it is made from cannot be had")

@@ -15,17 +15,17 @@ from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, DeleteFile, PlanAction, SetFileMode, SyncPlan
 
-UNRECORDED = "somebody changed it on the gateway, and git does not have that yet"
-UNDER_REVIEW = "its change on the gateway is in a pull request that is open"
+UNRECORDED_CHANGE_MESSAGE = "somebody changed it on the gateway, and git does not have that yet"
+UNDER_REVIEW_MESSAGE = "its change on the gateway is in a pull request that is open"
 _PROGRAM = "+x"
 
 
-def touched(plan: SyncPlan) -> tuple[str, ...]:
+def paths_changed_by(plan: SyncPlan) -> tuple[str, ...]:
     """What a plan would write, delete, or make executable or not."""
     return tuple(str(action.path) for action in plan.actions)
 
 
-def held_in(
+def held_paths(
     plan: SyncPlan,
     changes: Mapping[str, FileVersion | None],
     ledger: Ledger,
@@ -38,46 +38,46 @@ def held_in(
         path = str(action.path)
         why = ""
         if path in holds:
-            why = UNDER_REVIEW
+            why = UNDER_REVIEW_MESSAGE
         elif path in changes:
-            blob = id_of(changes[path])
-            if not is_recorded(path, blob) and not _is_same(action, changes[path]):
-                why = UNRECORDED
+            blob = version_id(changes[path])
+            if not is_recorded(path, blob) and not _is_already_applied(action, changes[path]):
+                why = UNRECORDED_CHANGE_MESSAGE
         if why:
-            place = _place(path, ledger)
+            place = _hold_place(path, ledger)
             found.setdefault(place, HeldPath(place, why, reason=Reason.CHANGE_HELD))
     return tuple(found.values())
 
 
-def still_held(
+def are_still_held(
     held: Iterable[HeldPath],
     changes: Mapping[str, FileVersion | None],
     holds: Collection[str],
     is_recorded: Callable[[str, str], bool],
 ) -> bool:
     """Whether every place would be held again."""
-    reasons = [*holds, *_unrecorded(changes, is_recorded)]
+    reasons = [*holds, *_unrecorded_paths(changes, is_recorded)]
     return all(any(one.covers(path) for path in reasons) for one in held)
 
 
-def ours(held: Iterable[HeldPath]) -> tuple[HeldPath, ...]:
+def captured_holds(held: Iterable[HeldPath]) -> tuple[HeldPath, ...]:
     return tuple(one for one in held if one.reason == Reason.CHANGE_HELD)
 
 
-def id_of(version: FileVersion | None) -> str:
+def version_id(version: FileVersion | None) -> str:
     """What lies there in one word: its blob id, and whether it may be executed; empty for nothing."""
     if version is None:
         return ""
     return f"{version.blob}{_PROGRAM}" if version.executable else str(version.blob)
 
 
-def _unrecorded(
+def _unrecorded_paths(
     changes: Mapping[str, FileVersion | None], is_recorded: Callable[[str, str], bool]
 ) -> Iterator[str]:
-    return (path for path, version in changes.items() if not is_recorded(path, id_of(version)))
+    return (path for path, version in changes.items() if not is_recorded(path, version_id(version)))
 
 
-def _is_same(action: PlanAction, there: FileVersion | None) -> bool:
+def _is_already_applied(action: PlanAction, there: FileVersion | None) -> bool:
     if isinstance(action, DeleteFile):
         return there is None
     if isinstance(action, SetFileMode):  # the content is right already
@@ -85,6 +85,6 @@ def _is_same(action: PlanAction, there: FileVersion | None) -> bool:
     return there is not None and there == action.version
 
 
-def _place(path: str, ledger: Ledger) -> str:
+def _hold_place(path: str, ledger: Ledger) -> str:
     folder = RelPath.known(path).parent
     return str(folder) if folder and f"{folder}/{RESOURCE_MANIFEST}" in ledger.files else path

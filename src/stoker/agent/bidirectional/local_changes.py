@@ -11,25 +11,25 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from stoker.agent.bidirectional.holds import id_of
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.bidirectional.holds import version_id
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.reverse_map import CapturablePaths, own_changes
-from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.engine.layout.reverse_map import CapturablePaths, gateway_changes
+from stoker.engine.plan.ledger import STAT, Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveKind
 from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.exec_bit_support import keeps_modes
-from stoker.fs.find_changes import scan
+from stoker.fs.exec_bit_support import supports_modes
+from stoker.fs.find_changes import scan_folder
 from stoker.fs.stop_check import StopCheck
 from stoker.fs.watch.paths import ChangedPaths
 
-UNREAD = FileVersion(str.__new__(BlobId, "unread"))
+UNREAD_VERSION = FileVersion(str.__new__(BlobId, "unread"))
 """Stands for a content that could not be read, and is therefore nobody's to overwrite."""
 
-MOST_MODES = 50
+MAX_MODE_CHANGES = 50
 """Files of which only the rights are otherwise; more are a script's doing, over everything, and no edit."""
 
 
@@ -50,9 +50,9 @@ class LocalChanges:
         self._walked = False
 
     def changes(self, ledger: Ledger) -> dict[str, FileVersion | None]:
-        found = own_changes(self._seen, ledger, self.allowed, modes=bool(self.modes))
-        alone = [path for path, version in found.items() if _is_as_we_wrote(version, ledger.version(path))]
-        if len(alone) > MOST_MODES:
+        found = gateway_changes(self._seen, ledger, self.allowed, modes=bool(self.modes))
+        alone = [path for path, version in found.items() if _has_same_content(version, ledger.version(path))]
+        if len(alone) > MAX_MODE_CHANGES:
             for path in alone:
                 del found[path]
         return found
@@ -66,7 +66,7 @@ class LocalChanges:
                 continue
             if ours is None and blob:
                 found[path] = None
-            elif ours is not None and id_of(ours) != blob and path in self._touched:
+            elif ours is not None and version_id(ours) != blob and path in self._touched:
                 found[path] = ours
         return found
 
@@ -78,7 +78,7 @@ class LocalChanges:
 
     async def walk(self, folder: DataFolder, ledger: Ledger) -> None:
         """Everything in the allowed places."""
-        await in_thread(lambda stop: self._walk(folder, ledger, stop.is_set))
+        await run_in_thread(lambda stop: self._walk(folder, ledger, stop.is_set))
         self._walked = True
 
     async def look(self, folder: DataFolder, ledger: Ledger, noticed: ChangedPaths) -> None:
@@ -90,7 +90,7 @@ class LocalChanges:
             paths.update(path for path in ledger.files if path.startswith(inside) and self._is_one(path))
             paths.update(path for path in self._seen if path.startswith(inside))
         if paths:
-            await in_thread(lambda stop: self._look(folder, ledger, paths, stop.is_set))
+            await run_in_thread(lambda stop: self._look(folder, ledger, paths, stop.is_set))
 
     async def check(self, folder: DataFolder, ledger: Ledger, paths: Iterable[str]) -> None:
         """These paths, as far as they are allowed, now."""
@@ -107,11 +107,11 @@ class LocalChanges:
         self._learn(folder)
         roots = [root for one in self.allowed.roots for root in ([one] if one else self._top(folder))]
         known = self._known(ledger, roots)
-        live = scan(
+        live = scan_folder(
             folder,
             known,
             managed_folders=roots,
-            digits=_digits(ledger),
+            digits=_blob_id_digits(ledger),
             visits=self._visits,
             stopped=stopped,
         )
@@ -120,13 +120,18 @@ class LocalChanges:
 
     def _learn(self, folder: DataFolder) -> None:
         if self.modes is None:
-            self.modes = keeps_modes(folder)
+            self.modes = supports_modes(folder)
 
     def _look(self, folder: DataFolder, ledger: Ledger, paths: Collection[str], stopped: StopCheck) -> None:
         self._learn(folder)
         known = self._known(ledger, None)
-        live = scan(
-            folder, known, compared=frozenset(paths), walk=False, digits=_digits(ledger), stopped=stopped
+        live = scan_folder(
+            folder,
+            known,
+            compared=frozenset(paths),
+            walk=False,
+            digits=_blob_id_digits(ledger),
+            stopped=stopped,
         )
         self.unread.difference_update(paths)
         self._take(folder, ledger, live, stopped)
@@ -144,12 +149,12 @@ class LocalChanges:
         }
         found = dict(live.found)
         if strangers:
-            more = scan(
+            more = scan_folder(
                 folder,
                 self._known(ledger, None),
                 compared=strangers,
                 walk=False,
-                digits=_digits(ledger),
+                digits=_blob_id_digits(ledger),
                 stopped=stopped,
             )
             found.update({path: entry for path, entry in more.found.items() if path in strangers})
@@ -159,7 +164,7 @@ class LocalChanges:
             if entry is None or entry.kind is LiveKind.FOLDER:
                 self._gone(path, ledger)
             elif entry.kind is LiveKind.FILE and entry.version is not None:
-                self._is(path, record(entry.version, entry.stat), ledger)
+                self._is(path, encode_record(entry.version, entry.stat), ledger)
             elif entry.kind is LiveKind.FILE:
                 self.unread.add(path)
             else:  # a link or a device is nobody's content: it is neither sent nor taken for a deletion
@@ -208,10 +213,10 @@ class LocalChanges:
         return [name for name in names if self.allowed.enters(name) or self._is_one(name)]
 
 
-def _is_as_we_wrote(version: FileVersion | None, ours: FileVersion | None) -> bool:
+def _has_same_content(version: FileVersion | None, ours: FileVersion | None) -> bool:
     """Whether nothing but its rights is otherwise."""
     return version is not None and ours is not None and version.blob == ours.blob
 
 
-def _digits(ledger: Ledger) -> int:
+def _blob_id_digits(ledger: Ledger) -> int:
     return len(ledger.commit) or 40

@@ -36,12 +36,12 @@ class ChangeTooLarge(Stalled):
         self.path = path
 
 
-def packed(changes: ChangeSet) -> tuple[ChangeSet, tuple[bytes, ...]]:
+def pack_changes(changes: ChangeSet) -> tuple[ChangeSet, tuple[bytes, ...]]:
     """As many whole folders as fit, or as many files of the first one, and their chunks."""
     pieces = [tuple(some) for _, some in groupby(changes.files, key=_folder)]
     while pieces:
         now = replace(changes, files=tuple(one for some in pieces for one in some))
-        chunks = _chunks(now)
+        chunks = _encode_within_limit(now)
         if chunks is not None:
             return now, chunks
         if len(now.files) == 1:
@@ -52,8 +52,8 @@ def packed(changes: ChangeSet) -> tuple[ChangeSet, tuple[bytes, ...]]:
     return changes, ()
 
 
-def _chunks(changes: ChangeSet) -> tuple[bytes, ...] | None:
-    if not _fits(changes.files):
+def _encode_within_limit(changes: ChangeSet) -> tuple[bytes, ...] | None:
+    if not _fits_in_outbox(changes.files):
         return None
     try:
         return encode(changes)
@@ -65,5 +65,5 @@ def _folder(one: ChangedFile) -> str:
     return one.path.rpartition("/")[0]
 
 
-def _fits(files: Sequence[ChangedFile]) -> bool:
+def _fits_in_outbox(files: Sequence[ChangedFile]) -> bool:
     return len(files) <= MAX_SET_FILES and unpacked_size(files) + MAX_LINE <= MAX_UNPACKED

@@ -17,11 +17,11 @@ from typing import TypeVar
 import msgspec
 
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.publisher import LONGEST_MANAGER, manager_for
+from stoker.agent.status.publisher import MAX_MANAGER_LENGTH, manager_for
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, Retry, StokerError
-from stoker.domain.protocol import CHANGE_MAPS, changes_map
-from stoker.domain.protocol.change_set_codec import ChangeSetChunk, chunk_key, complete
+from stoker.domain.protocol import CHANGE_MAPS, changes_map_name
+from stoker.domain.protocol.change_set_codec import ChangeSetChunk, chunk_key, is_complete
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
@@ -81,7 +81,7 @@ class OutboxSender:
         full: set[str] = set()
         try:
             while waiting:
-                where = _placed(waiting, room, full)
+                where = _assign_chunks(waiting, room, full)
                 waiting = []
                 for name, some in where.items():
                     whole = {**placed.get(name, {}), **some}
@@ -107,7 +107,7 @@ class OutboxSender:
             if mine.fullmatch(name)
         ]
         try:
-            return complete(map(ChangeSetChunk.parse, chunks))
+            return is_complete(map(ChangeSetChunk.parse, chunks))
         except InvalidValue:
             return False
 
@@ -127,7 +127,7 @@ class OutboxSender:
         """Those that are there."""
         found: dict[str, _OutboxMap] = {}
         for number in range(CHANGE_MAPS):
-            name = changes_map(self._identity.door, self._identity.resource, number)
+            name = changes_map_name(self._identity.door, self._identity.resource, number)
             try:
                 found[name] = await self._client.get(
                     CONFIG_MAPS, name, self._identity.namespace, into=_OutboxMap
@@ -165,10 +165,10 @@ class OutboxSender:
 
 def changes_manager(pod: str) -> str:
     """The field manager of what a pod's agent sends, which is another than that of its report."""
-    return f"{manager_for(pod)[: LONGEST_MANAGER - len(_SUFFIX)]}{_SUFFIX}"
+    return f"{manager_for(pod)[: MAX_MANAGER_LENGTH - len(_SUFFIX)]}{_SUFFIX}"
 
 
-def _placed(
+def _assign_chunks(
     chunks: Sequence[tuple[str, bytes]], room: Mapping[str, int], full: set[str]
 ) -> dict[str, dict[str, bytes]]:
     """Each chunk in the first map that has room for it; raises if one finds none."""

@@ -18,7 +18,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.protocol import GatewayChangesReport
 
 
-def made_of(direction: DesiredState) -> object:
+def capture_inputs(direction: DesiredState) -> object:
     """As long as it stays the same, so does what is opened."""
     policies = direction.intent.policies
     if not policies.bidirectional.enabled:

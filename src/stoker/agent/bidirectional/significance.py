@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from stoker.agent.sync.hooks import NoiseFilter
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.paths import RelPath
@@ -22,9 +22,9 @@ from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.data_folder import DataFolder
 
-LARGEST = 1 << 20
-MOST = 10_000
-TRIES = 3
+MAX_COMPARED_BYTES = 1 << 20
+MAX_COMPARED_FILES = 10_000
+MAX_ATTEMPTS = 3
 
 LocalVersions = Mapping[str, FileVersion | None]
 _ContentPair = tuple[str, str, str]
@@ -43,7 +43,7 @@ class ChangeSignificance:
         if self._noise is None or not changes:
             return {}
         asked = (path for paths in self._noise.doubtful(changes).values() for path in paths)
-        pairs = {path: _pair(path, changes, ledger) for path in asked}
+        pairs = {path: _content_pair(path, changes, ledger) for path in asked}
         return {path: pair for path, pair in pairs.items() if pair not in self._verdicts}
 
     def of(self, changes: LocalVersions, ledger: Ledger) -> dict[str, FileVersion | None]:
@@ -53,7 +53,7 @@ class ChangeSignificance:
         quiet = {
             path
             for paths in self._noise.doubtful(changes).values()
-            if all(self._verdicts.get(_pair(path, changes, ledger), False) for path in paths)
+            if all(self._verdicts.get(_content_pair(path, changes, ledger), False) for path in paths)
             for path in paths
         }
         return {path: version for path, version in changes.items() if path not in quiet}
@@ -65,18 +65,18 @@ class ChangeSignificance:
         noise = self._noise
         if noise is None:
             return
-        if len(self._verdicts) > MOST:
+        if len(self._verdicts) > MAX_COMPARED_FILES:
             self._verdicts.clear()
             self._tries.clear()
-        before = await _contents(reader, {pair[1] for pair in pairs.values() if pair[1]})
-        self._verdicts.update(await in_thread(lambda _: _verdicts(pairs, before, folder, noise)))
+        before = await _read_source_blobs(reader, {pair[1] for pair in pairs.values() if pair[1]})
+        self._verdicts.update(await run_in_thread(lambda _: _compare_pairs(pairs, before, folder, noise)))
         for pair in pairs.values():
             self._tries[pair] += pair not in self._verdicts
-            if self._tries[pair] >= TRIES:
+            if self._tries[pair] >= MAX_ATTEMPTS:
                 self._verdicts[pair] = False
 
 
-def _verdicts(
+def _compare_pairs(
     pairs: Mapping[str, _ContentPair], before: Mapping[str, bytes], folder: DataFolder, noise: NoiseFilter
 ) -> dict[_ContentPair, bool]:
     verdicts: dict[_ContentPair, bool] = {}
@@ -84,18 +84,18 @@ def _verdicts(
         _, ours, theirs = pair
         if ours and ours not in before:
             continue
-        after = read(folder, path, LARGEST) if theirs else None
+        after = read_live_file(folder, path, MAX_COMPARED_BYTES) if theirs else None
         same = not theirs or after is not None
         verdicts[pair] = same and noise.means_nothing(RelPath.known(path).name, before.get(ours), after)
     return verdicts
 
 
-def _pair(path: str, changes: LocalVersions, ledger: Ledger) -> _ContentPair:
+def _content_pair(path: str, changes: LocalVersions, ledger: Ledger) -> _ContentPair:
     ours, theirs = ledger.version(path), changes[path]
     return path, ours.blob if ours is not None else "", theirs.blob if theirs is not None else ""
 
 
-async def _contents(reader: SourceReader | None, blobs: Collection[str]) -> dict[str, bytes]:
+async def _read_source_blobs(reader: SourceReader | None, blobs: Collection[str]) -> dict[str, bytes]:
     """Those of the contents that the source has, and that are not too large."""
     if reader is None:
         return {}
@@ -116,12 +116,16 @@ async def _read_all(reader: SourceReader, blobs: list[BlobId]) -> dict[str, byte
     if not blobs:
         return {}
     await reader.complete(blobs)
-    return await in_thread(
-        lambda _: {str(one.id): b"".join(one.chunks) for one in reader.contents(blobs) if one.size <= LARGEST}
+    return await run_in_thread(
+        lambda _: {
+            str(one.id): b"".join(one.chunks)
+            for one in reader.contents(blobs)
+            if one.size <= MAX_COMPARED_BYTES
+        }
     )
 
 
-def read(folder: DataFolder, path: str, at_most: int) -> bytes | None:
+def read_live_file(folder: DataFolder, path: str, at_most: int) -> bytes | None:
     """What lies there; None if nothing does that can be read, or more than that."""
     try:
         with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:

@@ -19,12 +19,12 @@ from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.protocol import ChangeSetReply, ChangeSetResult
 from stoker.engine.layout.protected_paths import STATE
 from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all
-from stoker.fs.lock import state_folder, unusable
+from stoker.fs.lock import state_folder, unusable_folder_error
 
 NAME = "captured.json"
-LARGEST = 16 << 20
+MAX_STATE_BYTES = 16 << 20
 _NEW = f"{NAME}.new"
-_EDITION = 1
+_STATE_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ class CaptureState:
         taken = {path: blob for path, blob in self.sent.files.items() if path not in out}
         return replace(
             self,
-            recorded={**_without(self.recorded, out), **taken},
+            recorded={**_drop_paths(self.recorded, out), **taken},
             refused={
-                **_without(self.refused, taken),
+                **_drop_paths(self.refused, taken),
                 **{path: RefusedChange(blob, why) for path, blob in out.items() if answer.id != answer.over},
             },
             sent=None,
@@ -118,7 +118,7 @@ class CaptureState:
         """Before we write these: found as we left them, they must not be taken for somebody's answer."""
         if not any(path in self.recorded for path in paths):
             return self
-        return replace(self, recorded=_without(self.recorded, paths))
+        return replace(self, recorded=_drop_paths(self.recorded, paths))
 
     def under(self, settings: str) -> CaptureState:
         return self if settings == self.settings else replace(self, settings=settings, refused={})
@@ -135,7 +135,7 @@ class CaptureState:
 def load(folder: DataFolder) -> CaptureState:
     try:
         with folder.entered(STATE) as state, os.fdopen(open_regular(state, NAME), "rb") as file:
-            return _parsed(json.loads(file.read(LARGEST)))
+            return _from_json(json.loads(file.read(MAX_STATE_BYTES)))
     except FileNotFoundError:
         return CaptureState()
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
@@ -144,7 +144,7 @@ def load(folder: DataFolder) -> CaptureState:
 
 def save(folder: DataFolder, captured: CaptureState) -> None:
     """Durably, and as a whole or not at all."""
-    content = json.dumps(_plain(captured), separators=(",", ":")).encode()
+    content = json.dumps(_to_json(captured), separators=(",", ":")).encode()
     try:
         with state_folder(folder) as state:
             with suppress(FileNotFoundError):
@@ -158,12 +158,12 @@ def save(folder: DataFolder, captured: CaptureState) -> None:
             os.rename(_NEW, NAME, src_dir_fd=state, dst_dir_fd=state)
             os.fsync(state)
     except OSError as error:
-        raise unusable(folder, error) from error
+        raise unusable_folder_error(folder, error) from error
 
 
-def _plain(it: CaptureState) -> dict[str, Any]:
+def _to_json(it: CaptureState) -> dict[str, Any]:
     return {
-        "edition": _EDITION,
+        "edition": _STATE_VERSION,
         "settings": it.settings,
         "recorded": dict(it.recorded),
         "refused": {path: [one.blob, one.why] for path, one in it.refused.items()},
@@ -176,20 +176,20 @@ def _plain(it: CaptureState) -> dict[str, Any]:
     }
 
 
-def _parsed(said: Mapping[str, Any]) -> CaptureState:
-    if said["edition"] != _EDITION:
+def _from_json(said: Mapping[str, Any]) -> CaptureState:
+    if said["edition"] != _STATE_VERSION:
         raise ValueError("another edition")
     sent = said["sent"]
     return CaptureState(
         settings=str(said["settings"]),
-        recorded=_texts(said["recorded"]),
+        recorded=_string_entries(said["recorded"]),
         refused={
             str(path): RefusedChange(str(blob), str(why)) for path, (blob, why) in said["refused"].items()
         },
         sent=None
         if sent is None
         else SentChanges(
-            str(sent["id"]), _texts(sent["files"]), frozenset(map(str, sent.get("approvals", ())))
+            str(sent["id"]), _string_entries(sent["files"]), frozenset(map(str, sent.get("approvals", ())))
         ),
         last_id=str(said["lastId"]),
         over=str(said.get("over", "")),
@@ -197,9 +197,9 @@ def _parsed(said: Mapping[str, Any]) -> CaptureState:
     )
 
 
-def _texts(said: Mapping[Any, Any]) -> dict[str, str]:
+def _string_entries(said: Mapping[Any, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in said.items()}
 
 
-def _without(entries: Mapping[str, Any], paths: Collection[str]) -> dict[str, Any]:
+def _drop_paths(entries: Mapping[str, Any], paths: Collection[str]) -> dict[str, Any]:
     return {path: it for path, it in entries.items() if path not in paths}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from stoker.agent.bidirectional.holds import id_of
+from stoker.agent.bidirectional.holds import version_id
 from stoker.agent.bidirectional.state import CaptureState
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import FileVersion
@@ -46,7 +46,7 @@ class CaptureStatus:
         can = {
             path: version
             for path, version in candidates.items()
-            if self._why(path, id_of(version), memory) is None
+            if self._why(path, version_id(version), memory) is None
         }
         self._open = len(can)
         return can
@@ -55,7 +55,9 @@ class CaptureStatus:
         self, changes: Mapping[str, FileVersion | None], memory: CaptureState, holds: Collection[str]
     ) -> GatewayChangesReport:
         left = {
-            path: blob for path, version in changes.items() if not memory.has(path, blob := id_of(version))
+            path: blob
+            for path, version in changes.items()
+            if not memory.has(path, blob := version_id(version))
         }
         refused = {path: why for path, blob in left.items() if (why := self._why(path, blob, memory))}
         pending = [path for path in left if path not in refused]

@@ -19,11 +19,11 @@ from stoker.fs.watch.paths import ChangedPaths, PathWatch
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
-COMPARE = 300.0
-COMPARE_BLIND = 60.0
+COMPARE_SECONDS = 300.0
+UNWATCHED_COMPARE_SECONDS = 60.0
 """Seconds, where the kernel will not watch everything."""
-TOO_EARLY = 2.0
-PATIENCE = 10
+RETRY_SECONDS = 2.0
+MAX_DEBOUNCE_FACTOR = 10
 """How many quiet times a file may be written on and on before it is looked at all the same."""
 
 log = get_logger(__name__)
@@ -39,13 +39,13 @@ class CaptureLoop:
         clock: Clock,
         *,
         debounce: float,
-        compare: float = COMPARE,
+        compare: float = COMPARE_SECONDS,
         backoff: Backoff | None = None,
     ) -> None:
         self.capturing = capturing
         self._clock = clock
         self._debounce = debounce
-        self._compare = min(compare, COMPARE)
+        self._compare = min(compare, COMPARE_SECONDS)
         self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=60.0)
         self.notices = PathWatch(root, capturing.allowed.enters, capturing.allowed.takes, self._heard)
         self._told = asyncio.Event()
@@ -110,9 +110,9 @@ class CaptureLoop:
                 pause = max(self._debounce, self._backoff.delay(self._failures))
                 self._retry_at = self._clock.monotonic() + pause
             elif not step.done:
-                self._retry_at = self._clock.monotonic() + TOO_EARLY
+                self._retry_at = self._clock.monotonic() + RETRY_SECONDS
         if noticed.everything:
-            every = min(self._compare, COMPARE_BLIND) if self.notices.blind else self._compare
+            every = min(self._compare, UNWATCHED_COMPARE_SECONDS) if self.notices.blind else self._compare
             self._next = self._clock.monotonic() + every
 
     def _failed(self, what: str) -> None:
@@ -144,7 +144,7 @@ class CaptureLoop:
         began = self._clock.monotonic()
         while self._told.is_set():
             now = self._clock.monotonic()
-            quiet_at = min(self._last + self._debounce, began + PATIENCE * self._debounce)
+            quiet_at = min(self._last + self._debounce, began + MAX_DEBOUNCE_FACTOR * self._debounce)
             if now >= quiet_at:
                 return
             await self._clock.sleep(quiet_at - now)

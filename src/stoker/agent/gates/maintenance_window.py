@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stoker.domain.intent.policies import MaintenanceWindowPolicy
 
 
-def waiting_for_window(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> SyncWait | None:
+def wait_for_window(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> SyncWait | None:
     """What a change has to wait for; None: nothing."""
     if not windows:
         return None

@@ -26,9 +26,9 @@ from stoker.fs.apply_plan import ApplyResult
 if TYPE_CHECKING:
     from stoker.http_client import ServiceResponse
 
-MOST_PATHS = 5000
-LONGEST_REASON = 300
-_COME_BACK = frozenset({408, 425, 429})
+MAX_PATHS = 5000
+MAX_REASON_LENGTH = 300
+_RETRY_STATUSES = frozenset({408, 425, 429})
 """Refusals that are about the moment and not about the change."""
 
 
@@ -51,25 +51,25 @@ class ValidationHook:
         return ()
 
     async def _ask(self, change: SyncChange) -> None:
-        from stoker.http_client import ServiceRequest, ServiceUnreachable, call  # noqa: PLC0415 - few ask anybody
+        from stoker.http_client import ServiceRequest, ServiceUnreachable, send_request  # noqa: PLC0415 - few ask anybody
 
         request = ServiceRequest(
             self._validation.webhook_url,
             "POST",
             {"Content-Type": "application/json"},
-            json.dumps(question(change, self._gateway)).encode(),
+            json.dumps(request_body(change, self._gateway)).encode(),
             timeout=self._validation.webhook_timeout,
         )
         try:
-            answer = await call(request)
+            answer = await send_request(request)
         except ServiceUnreachable as error:
             raise Retry(
                 f"the validation webhook did not agree: {error.message}", reason=Reason.VALIDATION_REJECTED
             ) from None
-        judge(answer, request.host)
+        check_answer(answer, request.host)
 
 
-def question(change: SyncChange, gateway: GatewayRef) -> dict[str, object]:
+def request_body(change: SyncChange, gateway: GatewayRef) -> dict[str, object]:
     """What the service is told; of very many files the first, and how many there are."""
     plan = change.plan
     added = [write.path for write in plan.writes if not write.replaces]
@@ -85,22 +85,22 @@ def question(change: SyncChange, gateway: GatewayRef) -> dict[str, object]:
         "gateway": gateway.name,
         "namespace": gateway.namespace,
         "resource": gateway.resource,
-        "changedFiles": list(islice(files, MOST_PATHS)),
+        "changedFiles": list(islice(files, MAX_PATHS)),
         "planDigest": plan.digest,
         "counts": {word: len(paths) for word, paths in kinds.items()}
         | {"total": sum(map(len, kinds.values()))},
     }
 
 
-def judge(answer: ServiceResponse, host: str) -> None:
+def check_answer(answer: ServiceResponse, host: str) -> None:
     """Raises unless it agrees."""
-    if answer.status >= 500 or answer.status in _COME_BACK:
+    if answer.status >= 500 or answer.status in _RETRY_STATUSES:
         raise Retry(
             f"the validation webhook did not agree: {host} answers {answer.status}; nothing was changed",
             after=answer.wait,
             reason=Reason.VALIDATION_REJECTED,
         )
-    said = _said(answer.body)
+    said = _parse_answer(answer.body)
     if answer.ok and said is None:
         raise Stalled(
             f"the validation webhook did not agree: {host} answers {answer.status}, and not with JSON",
@@ -111,14 +111,14 @@ def judge(answer: ServiceResponse, host: str) -> None:
         return
     reason = said.get("reason") or said.get("message")
     why = (
-        one_line(reason[:2000], LONGEST_REASON)
+        one_line(reason[:2000], MAX_REASON_LENGTH)
         if isinstance(reason, str)
         else f"{host} answers {answer.status} without a reason"
     )
     raise Stalled(f"the validation webhook refuses the commit: {why}", reason=Reason.VALIDATION_REJECTED)
 
 
-def _said(body: bytes) -> dict[str, object] | None:
+def _parse_answer(body: bytes) -> dict[str, object] | None:
     """None: it may be the page of a proxy that somebody must log in to."""
     if not body.strip():
         return {}

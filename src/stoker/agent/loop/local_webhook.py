@@ -18,7 +18,7 @@ from aiohttp import web
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.secrets import Secret
-from stoker.http_server.request_signatures import MAX_BODY, authentic, read_capped
+from stoker.http_server.request_signatures import MAX_BODY, is_authentic, read_capped
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import QuietHandler, parse_address
@@ -79,7 +79,7 @@ class LocalWebhookServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._shut():
-            return _text(429, "too many failures")
+            return _text_response(429, "too many failures")
         if request.path != _PATH or request.method != "POST":
             return self._refused(404, "not found")
         if (request.content_length or 0) > MAX_BODY:
@@ -90,7 +90,7 @@ class LocalWebhookServer:
         if not self._known(request.headers, body):
             return self._refused(401, "unauthorized")
         self._nudge("webhook")
-        return _text(202, "accepted")
+        return _text_response(202, "accepted")
 
     async def _body(self, request: web.BaseRequest) -> bytes | None:
         try:
@@ -105,11 +105,11 @@ class LocalWebhookServer:
         except StokerError as error:
             log.warning("webhook.secret_unreadable", error=error.message)
             return False
-        return any(authentic(headers, body, secret) for secret in secrets if secret)
+        return any(is_authentic(headers, body, secret) for secret in secrets if secret)
 
     def _refused(self, status: int, text: str) -> web.Response:
         self._failures.append(self._clock.monotonic())
-        response = _text(status, text)
+        response = _text_response(status, text)
         response.force_close()
         return response
 
@@ -124,5 +124,5 @@ class _LocalWebhookHttpServer(web.Server):
         return QuietHandler.for_connection(self, lingering_time=0.0)
 
 
-def _text(status: int, text: str) -> web.Response:
+def _text_response(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=f"{text}\n", headers=_HEADERS)

@@ -33,12 +33,12 @@ from stoker.telemetry.health import Heartbeat
 from stoker.telemetry.logs import bind_pass, get_logger
 
 GRACE = 30.0
-HOLD_LOOK = 5.0
+HOLD_CHECK_SECONDS = 5.0
 """Seconds until it is looked again whether a held place is free."""
 JITTER = 0.1
-LONGEST_REST = 60.0
-LONGEST_PAUSE = 3600.0
-STUCK_AFTER = 7200.0
+MAX_RETRY_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 3600.0
+STUCK_SECONDS = 7200.0
 
 log = get_logger(__name__)
 
@@ -102,7 +102,7 @@ class SyncLoop:
         """What the last look was for."""
         self._failures = 0
         self._story = LogDedup()
-        self.heartbeat = Heartbeat(self._clock, STUCK_AFTER)
+        self.heartbeat = Heartbeat(self._clock, STUCK_SECONDS)
 
     def nudge(self, by: str) -> None:
         """Look now, or as soon as the pass that runs is over."""
@@ -197,11 +197,11 @@ class SyncLoop:
         if report.result not in (SyncResult.DONE, SyncResult.HELD, SyncResult.WAITING):
             raise _RepeatSync("something was left undone, which is tried again, ever more seldom")
         self._failures = 0
-        return min(HOLD_LOOK, now.interval) if report.result is SyncResult.HELD else now.interval
+        return min(HOLD_CHECK_SECONDS, now.interval) if report.result is SyncResult.HELD else now.interval
 
     def _drift_found(self, drift: DriftedFiles) -> None:
         if self._meter is not None:
-            self._meter.drifted(_files(drift))
+            self._meter.drifted(_drifted_file_count(drift))
         self._story.drifted(drift)
 
     def _failed(self, error: StokerError) -> None:
@@ -221,10 +221,10 @@ class SyncLoop:
 
     def _pause(self, error: StokerError) -> float:
         if isinstance(error, Wait):  # nothing failed, so it does not become more seldom
-            return min(max(self._backoff.delay(1), error.after), LONGEST_PAUSE)
+            return min(max(self._backoff.delay(1), error.after), MAX_PAUSE_SECONDS)
         pause = self._backoff.delay(self._failures)
         after = error.after if isinstance(error, Retry) else None
-        return pause if after is None else min(max(pause, after), LONGEST_PAUSE)
+        return pause if after is None else min(max(pause, after), MAX_PAUSE_SECONDS)
 
     def _in(self, interval: float) -> float:
         """A little early by chance, so that many gateways do not ask one server all at once."""
@@ -237,7 +237,7 @@ class SyncLoop:
     async def _rest(self) -> None:
         moment = self._clock.monotonic()
         due = min(self._next_look, self._next_drift, moment + self._until_opened())
-        pause = min(max(due, self._not_before) - moment, LONGEST_REST)
+        pause = min(max(due, self._not_before) - moment, MAX_RETRY_SECONDS)
         if pause > 0:
             await self._first_of(self._clock.sleep(pause), self._wake.wait())
 
@@ -264,7 +264,7 @@ class SyncLoop:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _files(drift: DriftedFiles) -> int:
+def _drifted_file_count(drift: DriftedFiles) -> int:
     return len(drift.modified) + len(drift.missing) + len(drift.extra)
 
 

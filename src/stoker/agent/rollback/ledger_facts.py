@@ -40,19 +40,19 @@ def facts_of(ledger: Ledger) -> LedgerFacts:
     return LedgerFacts(**{name: getattr(ledger, name) for name in _KINDS})
 
 
-def written(ledger: Ledger, foreign: tuple[str, ...], owner: str = "") -> bytes:
+def encode_facts(ledger: Ledger, foreign: tuple[str, ...], owner: str = "") -> bytes:
     said = {"facts": plain_facts(facts_of(ledger), None), "foreign": list(foreign), "owner": owner}
     return zlib.compress(json.dumps(said).encode(), 1)
 
 
-def read(data: bytes, snapshot_id: str) -> SnapshotLedgerFacts:
+def decode_facts(data: bytes, snapshot_id: str) -> SnapshotLedgerFacts:
     """Raises for what we did not write."""
     try:
         inflating = zlib.decompressobj()
         text = inflating.decompress(data, MAX_BYTES)
         if inflating.unconsumed_tail or not inflating.eof:
             raise ValueError("it is larger than anything that we write")
-        return _checked(json.loads(text))
+        return _check_facts(json.loads(text))
     except (ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
         raise Stalled(
             f"snapshot {snapshot_id} does not say what its files were at: {error}",
@@ -60,24 +60,24 @@ def read(data: bytes, snapshot_id: str) -> SnapshotLedgerFacts:
         ) from None
 
 
-def _checked(said: dict[str, object]) -> SnapshotLedgerFacts:
-    told, foreign, owner = said["facts"], _listed(said["foreign"]), said.get("owner", "")
+def _check_facts(said: dict[str, object]) -> SnapshotLedgerFacts:
+    told, foreign, owner = said["facts"], _string_list(said["foreign"]), said.get("owner", "")
     if not isinstance(owner, str):
         raise ValueError("its owner is no text")
     if not isinstance(told, dict) or not told.keys() <= _KINDS.keys():
         raise ValueError("a fact is unknown")
     for name, value in told.items():
         if _KINDS[name] is frozenset:
-            _listed(value)
+            _string_list(value)
         elif not isinstance(value, _KINDS[name]):
             raise ValueError(f"{name} is not of type {_KINDS[name].__name__}")
-    for paths in (foreign, *(_listed(told.get(name, [])) for name in _PATHS)):
+    for paths in (foreign, *(_string_list(told.get(name, [])) for name in _PATHS)):
         if "" in paths or not RelPath.all_of(paths):
             raise ValueError("a path leads out of its place")
     return SnapshotLedgerFacts(with_facts(LedgerFacts(), told), frozenset(foreign), owner)
 
 
-def _listed(value: object) -> list[str]:
+def _string_list(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ValueError("a list holds something else than texts")
     return value

@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from stoker.agent.rollback.restore import RestoreResult
     from stoker.snapshots.types import Snapshot
 
-NOWHERE = CommitId("0" * 40)
+NO_COMMIT = CommitId("0" * 40)
 """The commit of what lay there before the first sync."""
 
 
-def stayed(
+def pinned_report(
     pin: state.RollbackPin, done: RestoreResult | None, notes: Sequence[PathNote], ref: GitRef
 ) -> SyncReport:
     """A turn at a folder that somebody went back with."""
-    commit = NOWHERE
+    commit = NO_COMMIT
     with suppress(InvalidValue):
         commit, ref = CommitId(pin.commit), GitRef(pin.ref)
     plan, applied = (done.change.plan, done.applied) if done is not None else (SyncPlan(), ApplyResult())
     return SyncReport(commit, ref, plan, applied=applied, unverified=tuple(notes))
 
 
-def taken(snapshot: Snapshot) -> SnapshotReport:
+def snapshot_report(snapshot: Snapshot) -> SnapshotReport:
     when = datetime.fromtimestamp(snapshot.taken_at, UTC)
     return SnapshotReport(snapshot.id, snapshot.size, rfc3339(when))
 
 
-def quarantined(note: state.QuarantineRecord | None) -> QuarantineReport | None:
+def quarantine_report(note: state.QuarantineRecord | None) -> QuarantineReport | None:
     return None if note is None else QuarantineReport(note.commit, note.reason, note.message, note.since)

@@ -25,11 +25,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from stoker.agent.rollback.ledger_facts import SnapshotLedgerFacts, read
-from stoker.agent.sync.apply import carried
+from stoker.agent.rollback.ledger_facts import SnapshotLedgerFacts, decode_facts
+from stoker.agent.sync.apply import apply_change
 from stoker.agent.sync.hooks import NoiseFilter, SyncChange, SyncHook
 from stoker.agent.sync.jobs import SyncJob
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
 from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
@@ -38,27 +38,27 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
-from stoker.engine.layout.protected_paths import SHIELD, ProtectedPaths
+from stoker.engine.layout.protected_paths import PROTECTED_PATHS, ProtectedPaths
 from stoker.engine.match.globs import PathBatch
 from stoker.engine.plan.approvals import unused, using
-from stoker.engine.plan.guards import held_deletions
-from stoker.engine.plan.ledger import STAT, UNSEEN, Ledger
+from stoker.engine.plan.guards import held_deletions_error
+from stoker.engine.plan.ledger import STAT, UNSEEN_STAT, Ledger
 from stoker.engine.plan.live import LiveDifferences
 from stoker.engine.plan.plan import LedgerFacts, SyncPlan
-from stoker.engine.plan.planner import plan as plan_for
+from stoker.engine.plan.planner import make_plan as plan_for
 from stoker.fs.apply_plan import ApplyResult, FileRules
 from stoker.fs.data_folder import DataFolder, open_regular
-from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import LedgerStore, locked
-from stoker.fs.stop_check import StopCheck, go_on
+from stoker.fs.find_changes import scan_folder
+from stoker.fs.ledger_store import LedgerStore, lock_folder
+from stoker.fs.stop_check import StopCheck, raise_if_stopped
 from stoker.snapshots.repository import SnapshotRepository
-from stoker.snapshots.types import SnapshotFile, SnapshotManifest, SnapshotOrigin, corrupt
+from stoker.snapshots.types import SnapshotFile, SnapshotManifest, SnapshotOrigin, corrupt_snapshot
 from stoker.telemetry.logs import get_logger
 
-NOWHERE = "0" * 40
-_NOBODYS = DeletionPolicy(orphans=OrphanPolicy.OWNED)
-_LOOK_AGAIN = 5.0
-_NAMED = 5
+NO_COMMIT = "0" * 40
+_KEEP_FOREIGN_FILES = DeletionPolicy(orphans=OrphanPolicy.OWNED)
+_HOLD_CHECK_SECONDS = 5.0
+_MAX_NAMED = 5
 
 log = get_logger(__name__)
 
@@ -81,7 +81,7 @@ class RestoreResult(NamedTuple):
     unverified: tuple[PathNote, ...] = ()
 
 
-async def restored(
+async def restore_snapshot(
     job: SyncJob,
     snapshots: SnapshotRepository,
     snapshot_id: str,
@@ -99,40 +99,44 @@ async def restored(
     `copied`: a hook takes a copy of what is there. Raises with everything as it was, except where the
     volume itself fails (`Retry`).
     """
-    opened = await in_thread(lambda _: snapshots.open(snapshot_id))
+    opened = await run_in_thread(lambda _: snapshots.open(snapshot_id))
     manifest = opened.manifest
-    said = read(manifest.extra, snapshot_id)
-    _refuse_shielded(manifest)
+    said = decode_facts(manifest.extra, snapshot_id)
+    _refuse_protected_paths(manifest)
     if said.owner and said.owner != owner:
         raise Stalled(
             f"snapshot {snapshot_id} is one of {said.owner}, and not of this gateway",
             reason=Reason.ROLLBACK_FAILED,
         )
     if whole:
-        await in_thread(lambda stop: snapshots.verify(snapshot_id, go_on=lambda: go_on(stop.is_set)))
+        await run_in_thread(
+            lambda stop: snapshots.verify(snapshot_id, go_on=lambda: raise_if_stopped(stop.is_set))
+        )
     async with AsyncExitStack() as around:
         if capture is not None:
             await around.enter_async_context(capture.beside_passes())
         folder = around.enter_context(DataFolder.opened(job.data_dir))
-        around.enter_context(locked(folder))
-        book = await in_thread(lambda _: LedgerStore.load(folder))
-        plan = await in_thread(
-            lambda stop: _planned(folder, book.ledger or Ledger(), manifest, said, whole, noise, stop.is_set)
+        around.enter_context(lock_folder(folder))
+        book = await run_in_thread(lambda _: LedgerStore.load(folder))
+        plan = await run_in_thread(
+            lambda stop: _plan_restore(
+                folder, book.ledger or Ledger(), manifest, said, whole, noise, stop.is_set
+            )
         )
         released = unused(approved, book.ledger)
-        held = held_deletions(plan, book.ledger, job.files.deletion, released) if whole else None
+        held = held_deletions_error(plan, book.ledger, job.files.deletion, released) if whole else None
         if held is not None:
             raise held
         plan = using(plan, approved, book.ledger, plan.digest)
-        change = _change(job, plan, manifest.origin, book.ledger)
+        change = _restore_change(job, plan, manifest.origin, book.ledger)
         if plan.actions:
-            await _refuse_held(hooks, change)
+            await _refuse_held_paths(hooks, change)
         if plan.actions and capture is not None:
-            plan = await _spared(capture, change, whole=whole, copied=copied)
+            plan = await _without_gateway_changes(capture, change, whole=whole, copied=copied)
             change, hooks = replace(change, plan=plan), (*hooks, capture)
         paths = [str(write.path) for write in plan.writes] + [str(mode.path) for mode in plan.modes]
         modes = {path: manifest.files[path].mode for path in paths}
-        applied, notes = await carried(
+        applied, notes = await apply_change(
             change,
             folder,
             book,
@@ -150,7 +154,7 @@ async def restored(
     return RestoreResult(snapshot_id, manifest.origin, change, applied, notes)
 
 
-def _planned(
+def _plan_restore(
     folder: DataFolder,
     ledger: Ledger,
     manifest: SnapshotManifest,
@@ -160,18 +164,20 @@ def _planned(
     stopped: StopCheck,
 ) -> SyncPlan:
     """What it takes to have the snapshot's files again; raises where something stands in the way."""
-    ledger = _doubted(ledger, noise)
+    ledger = _distrust_stat_stamps(ledger, noise)
     looked_at = {*manifest.files, *ledger.files, *ledger.intended}
-    live = scan(folder, ledger, compared=looked_at, walk=False, digits=manifest.digits, stopped=stopped)
-    facts = _careful(said.facts, ledger)
-    wanted = manifest.files if whole else _changed(manifest, said, ledger, live)
+    live = scan_folder(
+        folder, ledger, compared=looked_at, walk=False, digits=manifest.digits, stopped=stopped
+    )
+    facts = _keep_deletion_safety(said.facts, ledger)
+    wanted = manifest.files if whole else _files_changed_since(manifest, said, ledger, live)
     desired = DesiredFiles(
         files={path: kept.version for path, kept in wanted.items()},
         managed=ManagedPaths(folders=frozenset(map(RelPath.known, facts.folders))),
         protection=ProtectedPaths(ExcludePolicy()),
         kept=frozenset(manifest.left_out),
     )
-    plan = plan_for(desired, live, ledger, _NOBODYS)
+    plan = plan_for(desired, live, ledger, _KEEP_FOREIGN_FILES)
     if plan.conflicts:
         first = plan.conflicts[0]
         raise Stalled(
@@ -188,7 +194,7 @@ def _planned(
     )
 
 
-def _careful(facts: LedgerFacts, ledger: Ledger) -> LedgerFacts:
+def _keep_deletion_safety(facts: LedgerFacts, ledger: Ledger) -> LedgerFacts:
     """What the snapshot says, except that what may lie there by now stays as safe as it is.
 
     A folder that was `owned` since, or that holds one that was, may be full of files that were welcome.
@@ -204,7 +210,7 @@ def _careful(facts: LedgerFacts, ledger: Ledger) -> LedgerFacts:
     )
 
 
-def _changed(
+def _files_changed_since(
     manifest: SnapshotManifest, said: SnapshotLedgerFacts, ledger: Ledger, live: LiveDifferences
 ) -> Mapping[str, SnapshotFile]:
     """What of a snapshot a sync can have changed: ours, and what it took for ours or took away."""
@@ -218,54 +224,60 @@ def _changed(
     return {path: kept for path, kept in manifest.files.items() if may_be(path)}
 
 
-def _doubted(ledger: Ledger, noise: NoiseFilter | None) -> Ledger:
+def _distrust_stat_stamps(ledger: Ledger, noise: NoiseFilter | None) -> Ledger:
     """Without trust in stamps where the ledger knows what was meant and not what lies there."""
     if noise is None:
         return ledger
     doubtful = [path for path in ledger.files if noise.doubtful([path])]
-    unseen = {path: _unseen(ledger.files[path]) for path in doubtful}
+    unseen = {path: _without_stamp(ledger.files[path]) for path in doubtful}
     return replace(ledger, files={**ledger.files, **unseen})
 
 
-def _unseen(kept: bytes) -> bytes:
-    return UNSEEN[:-1] + kept[STAT.size - 1 :]
+def _without_stamp(kept: bytes) -> bytes:
+    return UNSEEN_STAT[:-1] + kept[STAT.size - 1 :]
 
 
-def _refuse_shielded(manifest: SnapshotManifest) -> None:
+def _refuse_protected_paths(manifest: SnapshotManifest) -> None:
     """Nobody takes copies of the gateway's own places; a snapshot that holds one is not ours."""
-    found = SHIELD.matching(PathBatch(manifest.files))
+    found = PROTECTED_PATHS.matching(PathBatch(manifest.files))
     if found:
-        raise corrupt(f"snapshot {manifest.id} holds {min(found)}, a place that the gateway keeps for itself")
+        raise corrupt_snapshot(
+            f"snapshot {manifest.id} holds {min(found)}, a place that the gateway keeps for itself"
+        )
 
 
-async def _refuse_held(hooks: Sequence[SyncHook], change: SyncChange) -> None:
+async def _refuse_held_paths(hooks: Sequence[SyncHook], change: SyncChange) -> None:
     held = [place for hook in hooks for place in await hook.hold(change)]
     if held:
-        raise _waits(held[0])
+        raise _held_error(held[0])
 
 
-async def _spared(capture: RestoreCapture, change: SyncChange, *, whole: bool, copied: bool) -> SyncPlan:
+async def _without_gateway_changes(
+    capture: RestoreCapture, change: SyncChange, *, whole: bool, copied: bool
+) -> SyncPlan:
     """The plan without what somebody changed on the gateway; all of it where that is copied before."""
     held = await capture.hold(change)
     if not whole:
-        for one in held[:_NAMED]:
+        for one in held[:_MAX_NAMED]:
             log.warning("rollback.left_alone", place=one.place, why=one.why)
         return change.plan.holding(held, change.before)
     if held and not copied:
-        raise _waits(held[0])
+        raise _held_error(held[0])
     return change.plan
 
 
-def _waits(held: HeldPath) -> Wait:
+def _held_error(held: HeldPath) -> Wait:
     return Wait(
         f"{held.place}: {held.why}; nothing is put back before it is free",
-        after=_LOOK_AGAIN,
+        after=_HOLD_CHECK_SECONDS,
         reason=held.reason,
     )
 
 
-def _change(job: SyncJob, plan: SyncPlan, origin: SnapshotOrigin, ledger: Ledger | None) -> SyncChange:
-    commit, ref = CommitId(NOWHERE), job.source.ref
+def _restore_change(
+    job: SyncJob, plan: SyncPlan, origin: SnapshotOrigin, ledger: Ledger | None
+) -> SyncChange:
+    commit, ref = CommitId(NO_COMMIT), job.source.ref
     with suppress(InvalidValue):  # what was there before the first sync has neither
         commit, ref = CommitId(origin.commit), GitRef(origin.ref)
     return SyncChange(commit, ref, plan, initial=False, before=ledger)

@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from stoker.agent.rollback.report import stayed
-from stoker.agent.rollback.restore import RestoreCapture, RestoreResult, restored
+from stoker.agent.rollback.report import pinned_report
+from stoker.agent.rollback.restore import RestoreCapture, RestoreResult, restore_snapshot
 from stoker.agent.rollback.snapshot_hook import AvailableSnapshots, SnapshotHook
 from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackPin, RollbackRecords
-from stoker.agent.rollback.storage import SnapshotLocation, local_only
+from stoker.agent.rollback.storage import SnapshotLocation, local_rollback_policy
 from stoker.agent.sync.hooks import NoiseFilter, SyncHook
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.shell_hooks import ShellHooks
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Stalled, StokerError
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.delivery import RollbackTrigger
@@ -40,7 +40,7 @@ from stoker.snapshots.repository import SnapshotRepository
 from stoker.telemetry.logs import get_logger
 
 # These do not become better by waiting: the request is answered, once and for all.
-_FOR_GOOD = frozenset({Reason.SNAPSHOT_CORRUPT, Reason.SNAPSHOT_NOT_FOUND, Reason.ROLLBACK_FAILED})
+_PERMANENT_REASONS = frozenset({Reason.SNAPSHOT_CORRUPT, Reason.SNAPSHOT_NOT_FOUND, Reason.ROLLBACK_FAILED})
 
 log = get_logger(__name__)
 
@@ -192,19 +192,19 @@ class FolderRollback:
         try:
             done = await self._restored(job, snapshot_id, whole=True, approved=approved)
         except Stalled as error:
-            if error.reason in _FOR_GOOD and not by:
+            if error.reason in _PERMANENT_REASONS and not by:
                 self._notes.keep(
                     RollbackPin(request, snapshot_id, reason=error.reason, message=error.message)
                 )
             raise
-        reached("rollback.settle.before")
+        reach_failpoint("rollback.settle.before")
         pin = RollbackPin(request, snapshot_id, done.origin.commit, done.origin.ref, by=by)
         self._notes.keep(pin)
         self._notes.prove()
         quarantine = self._notes.quarantine
         if quarantine is not None and not quarantine.restored:
             self._notes.keep(replace(quarantine, restored=True))
-        reached("rollback.settle.after")
+        reach_failpoint("rollback.settle.after")
         log.info("rollback.done", snapshot=snapshot_id, commit=done.origin.commit[:8])
         return pin, done
 
@@ -222,7 +222,7 @@ class FolderRollback:
         notes = done.unverified if done is not None else ()
         if self._attendant is not None and (done is None or not done.change.plan.actions):
             notes = await self._attendant.settle()
-        report = stayed(pin, done, notes, job.source.ref)
+        report = pinned_report(pin, done, notes, job.source.ref)
         return pin, report.lasting(self._clock.monotonic() - started)
 
     def pin(self, commit: CommitId, ref: str) -> None:
@@ -241,7 +241,7 @@ class FolderRollback:
 
     def stores(self) -> tuple[SnapshotRepository, ...]:
         """Where snapshots may lie: as the resource says, and on the data volume; for a thread."""
-        near = local_only(self._policy)
+        near = local_rollback_policy(self._policy)
         far = (near.storage, near.claim_name) != (self._policy.storage, self._policy.claim_name)
         places = [self._policy, near] if far else [self._policy]
         return tuple(self._place.snapshots(one) for one in places)
@@ -268,7 +268,7 @@ class FolderRollback:
 
     async def _finish(self, job: SyncJob, quarantine: QuarantineRecord) -> None:
         """The way back of a commit that is in quarantine already."""
-        reached("rollback.restore.before")
+        reach_failpoint("rollback.restore.before")
         try:
             done = await self._restored(job, quarantine.snapshot, whole=False)
         except Stalled as error:
@@ -276,11 +276,11 @@ class FolderRollback:
                 f"{quarantine.message}, and what was there before could not be put back: {error.message}",
                 reason=Reason.ROLLBACK_FAILED,
             ) from error
-        reached("rollback.restore.after")
-        reached("rollback.settle.before")
+        reach_failpoint("rollback.restore.after")
+        reach_failpoint("rollback.settle.before")
         self._notes.keep(replace(quarantine, restored=True))
         self._notes.prove()
-        reached("rollback.settle.after")
+        reach_failpoint("rollback.settle.after")
         log.warning(
             "rollback.done",
             snapshot=quarantine.snapshot,
@@ -292,10 +292,10 @@ class FolderRollback:
     async def _restored(
         self, job: SyncJob, snapshot_id: str, *, whole: bool, approved: Collection[PlanApproval] = ()
     ) -> RestoreResult:
-        stores, mine = await in_thread(lambda _: self.stores()), self._snapshotter
+        stores, mine = await run_in_thread(lambda _: self.stores()), self._snapshotter
         copied = whole and self._policy.enabled
         restore = partial(
-            restored,
+            restore_snapshot,
             job,
             snapshot_id=snapshot_id,
             hooks=self._hooks(job, copied=copied),
@@ -329,10 +329,10 @@ class FolderRollback:
         return tuple(sorted(failures)) if isinstance(failures, dict) else ()
 
     def _blame(self, failing_before: Collection[str]) -> tuple[str, str] | None:
-        from stoker.agent.rollback.triggers import blame  # noqa: PLC0415 - only who has a gateway needs it
+        from stoker.agent.rollback.triggers import triggered_failure  # noqa: PLC0415 - only who has a gateway needs it
 
         failures = self._attendant.failures if self._attendant is not None else None
         if not isinstance(failures, dict):
             return None
-        found = blame(failures, self.triggers, failing_before)
+        found = triggered_failure(failures, self.triggers, failing_before)
         return None if found is None else (found.reason, f"{found.place}: {found.why}")

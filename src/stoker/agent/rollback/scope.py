@@ -1,6 +1,6 @@
 """Which files a snapshot holds, and which of them are not ours.
 
-`managed` is what the ledger knows and what the plan is about to touch; `all` is
+`managed_files` is what the ledger knows and what the plan is about to touch; `all` is
 everything that a sync could ever reach: never the gateway's own places, which no
 restore would write, nor our own. A file whose stamp is still the ledger's is not
 read: the ledger knows its content. Where a difference may have been taken for
@@ -17,13 +17,13 @@ from typing import NamedTuple
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.protected_paths import SHIELD
+from stoker.engine.layout.protected_paths import PROTECTED_PATHS
 from stoker.engine.match.globs import PathBatch
-from stoker.engine.plan.ledger import Ledger, version_of
-from stoker.fs.data_folder import ENTER, DataFolder, why
+from stoker.engine.plan.ledger import Ledger, recorded_version
+from stoker.fs.data_folder import OPEN_FOLDER_FLAGS, DataFolder, os_error_reason
 from stoker.fs.folder_cursor import DirWalk
-from stoker.fs.stat_stamp import stamp
-from stoker.fs.stop_check import StopCheck, go_on
+from stoker.fs.stat_stamp import encode_stamp
+from stoker.fs.stop_check import StopCheck, raise_if_stopped
 from stoker.snapshots.types import ScannedFile
 
 OwnershipDoubt = Callable[[str], bool]
@@ -37,52 +37,56 @@ class SnapshotFileSet(NamedTuple):
     foreign: tuple[str, ...]
 
 
-def managed(
+def managed_files(
     folder: DataFolder, ledger: Ledger, touched: Collection[str], doubt: OwnershipDoubt, stopped: StopCheck
 ) -> SnapshotFileSet:
     """What we wrote, and what is about to be written or deleted."""
     paths = ledger.files.keys() | set(touched)
-    found = tuple(_looked_up(folder, ledger, paths - SHIELD.matching(PathBatch(paths)), doubt, stopped))
+    found = tuple(
+        _look_up_files(folder, ledger, paths - PROTECTED_PATHS.matching(PathBatch(paths)), doubt, stopped)
+    )
     return SnapshotFileSet(found, tuple(one.path for one in found if one.path not in ledger.files))
 
 
-def everything(
+def all_reachable_files(
     folder: DataFolder, ledger: Ledger, doubt: OwnershipDoubt, stopped: StopCheck
 ) -> SnapshotFileSet:
     """All that a sync could reach."""
     try:
-        found = sorted(_walked(folder.fd, "", ledger, doubt, stopped))
+        found = sorted(_walk_files(folder.fd, "", ledger, doubt, stopped))
     except OSError as error:
-        raise Retry(f"{folder.place} {why(error)}", reason=Reason.SNAPSHOT_FAILED) from error
+        raise Retry(f"{folder.place} {os_error_reason(error)}", reason=Reason.SNAPSHOT_FAILED) from error
     return SnapshotFileSet(tuple(found), tuple(one.path for one in found if one.path not in ledger.files))
 
 
-def _looked_up(
+def _look_up_files(
     folder: DataFolder, ledger: Ledger, paths: Collection[str], doubt: OwnershipDoubt, stopped: StopCheck
 ) -> Iterator[ScannedFile]:
     with DirWalk(folder.fd) as descent:
         for path in sorted(paths):
-            go_on(stopped)
+            raise_if_stopped(stopped)
             above, _, name = path.rpartition("/")
             try:
                 there = os.stat(name, dir_fd=descent.enter(above), follow_symlinks=False)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                raise Retry(f"{folder.place / path} {why(error)}", reason=Reason.SNAPSHOT_FAILED) from error
+                raise Retry(
+                    f"{folder.place / path} {os_error_reason(error)}", reason=Reason.SNAPSHOT_FAILED
+                ) from error
             if stat.S_ISREG(there.st_mode):
-                yield _found(path, there, ledger, doubt)
+                yield _found_file(path, there, ledger, doubt)
 
 
-def _walked(
+def _walk_files(
     fd: int, place: str, ledger: Ledger, doubt: OwnershipDoubt, stopped: StopCheck
 ) -> Iterator[ScannedFile]:
-    go_on(stopped)
+    raise_if_stopped(stopped)
     folders: list[str] = []
     with os.scandir(fd) as entries:
         for entry in entries:
             path = f"{place}/{entry.name}" if place else entry.name
-            if not _is_ours_to_reach(path):
+            if not _is_reachable(path):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
@@ -92,28 +96,28 @@ def _walked(
             except FileNotFoundError:  # it went while we were looking
                 continue
             if stat.S_ISREG(there.st_mode):
-                yield _found(path, there, ledger, doubt)
+                yield _found_file(path, there, ledger, doubt)
     for name in folders:
         try:
-            below = os.open(name, ENTER, dir_fd=fd)
+            below = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=fd)
         except (FileNotFoundError, NotADirectoryError):
             continue
         try:
-            yield from _walked(below, f"{place}/{name}" if place else name, ledger, doubt, stopped)
+            yield from _walk_files(below, f"{place}/{name}" if place else name, ledger, doubt, stopped)
         finally:
             os.close(below)
 
 
-def _is_ours_to_reach(path: str) -> bool:
+def _is_reachable(path: str) -> bool:
     try:
         RelPath(path)
     except InvalidValue:
         return False
-    return not SHIELD.matches(path)
+    return not PROTECTED_PATHS.matches(path)
 
 
-def _found(path: str, there: os.stat_result, ledger: Ledger, doubt: OwnershipDoubt) -> ScannedFile:
+def _found_file(path: str, there: os.stat_result, ledger: Ledger, doubt: OwnershipDoubt) -> ScannedFile:
     kept = ledger.files.get(path)
-    known = kept is not None and kept.startswith(stamp(there)) and not doubt(path)
-    blob = version_of(kept).blob if kept is not None and known else None
+    known = kept is not None and kept.startswith(encode_stamp(there)) and not doubt(path)
+    blob = recorded_version(kept).blob if kept is not None and known else None
     return ScannedFile(path, there.st_size, stat.S_IMODE(there.st_mode) & 0o777, blob)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stoker.ignition.sync.gateway_hook import GatewayHook
 
 
-def make(
+def open_rollback(
     policy: SnapshotPolicy | None,
     triggers: Collection[RollbackTrigger],
     *,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stoker.agent.desired_state import DesiredState
 from stoker.agent.identity import AgentPaths
-from stoker.agent.rollback.setup import make
+from stoker.agent.rollback.setup import open_rollback
 from stoker.agent.sidecar.mounted_secrets import MountedSecrets
 from stoker.domain.clock import Clock
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stoker.ignition.sync.gateway_hook import GatewayHook
 
 
-def undoing_for(
+def sidecar_rollback(
     direction: DesiredState,
     places: AgentPaths,
     secrets: MountedSecrets,
@@ -26,7 +26,7 @@ def undoing_for(
     clock: Clock,
 ) -> FolderRollback | None:
     """None where nothing asks for it."""
-    return make(
+    return open_rollback(
         direction.intent.policies.snapshots,
         direction.auto_rollback,
         data_dir=places.data,

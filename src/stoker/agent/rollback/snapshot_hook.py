@@ -19,13 +19,13 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
 from stoker.agent.rollback import scope
-from stoker.agent.rollback.ledger_facts import written
+from stoker.agent.rollback.ledger_facts import encode_facts
 from stoker.agent.rollback.state import RollbackProbation, RollbackRecords
-from stoker.agent.rollback.storage import SnapshotLocation, local_only
+from stoker.agent.rollback.storage import SnapshotLocation, local_rollback_policy
 from stoker.agent.sync.hooks import NoiseFilter, SyncChange
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.policies import SnapshotPolicy as Policy
 from stoker.domain.intent.policies import SnapshotScope
@@ -34,7 +34,7 @@ from stoker.engine.plan.ledger import Ledger
 from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.data_folder import DataFolder, open_regular
 from stoker.fs.folder_cursor import DirWalk
-from stoker.fs.stop_check import go_on
+from stoker.fs.stop_check import raise_if_stopped
 from stoker.snapshots.repository import SnapshotRepository
 from stoker.snapshots.types import Snapshot, SnapshotOrigin
 from stoker.telemetry.logs import get_logger
@@ -64,7 +64,7 @@ class SnapshotHook:
         noise: NoiseFilter | None = None,
     ) -> None:
         """`on_probation`: changes are taken back by themselves; `failing` is what already fails."""
-        self.policy = policy if policy.enabled else local_only(policy)
+        self.policy = policy if policy.enabled else local_rollback_policy(policy)
         self.kept: AvailableSnapshots | None = None
         """None until a copy was taken by this process."""
         self.taken = ""
@@ -97,7 +97,7 @@ class SnapshotHook:
 
     async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         if self.taken and not applied.errors:
-            count = await in_thread(lambda _: self._prune())
+            count = await run_in_thread(lambda _: self._prune())
             if self.kept is not None and count is not None:
                 self.kept = replace(self.kept, count=count)
         return ()
@@ -121,19 +121,19 @@ class SnapshotHook:
         """The copy from before a change that broke off, if there is one; who goes back takes a new one."""
         if not before.intended or self._wanted:
             return ""
-        newest = await in_thread(lambda _: self.snapshots().newest())
+        newest = await run_in_thread(lambda _: self.snapshots().newest())
         return newest.id if newest is not None and newest.origin == _origin(before) else ""
 
     async def _copy(self, change: SyncChange, before: Ledger) -> str:
-        reached("snapshot.take.before")
+        reach_failpoint("snapshot.take.before")
         try:
-            taken, count = await in_thread(lambda stop: self._take(change, before, stop))
+            taken, count = await run_in_thread(lambda stop: self._take(change, before, stop))
         except OSError as error:
             raise Retry(
                 f"no snapshot could be taken: {error.strerror or error}; nothing was changed",
                 reason=Reason.SNAPSHOT_FAILED,
             ) from error
-        reached("snapshot.take.after")
+        reach_failpoint("snapshot.take.after")
         if taken is None:
             return ""
         self.kept = AvailableSnapshots(taken, count)
@@ -145,9 +145,9 @@ class SnapshotHook:
         touched = {str(action.path) for action in plan.actions}
         with DataFolder.opened(self._place.data_dir) as folder, DirWalk(folder.fd) as descent:
             if self.policy.scope is SnapshotScope.ALL:
-                covered = scope.everything(folder, before, self._doubt, stop.is_set)
+                covered = scope.all_reachable_files(folder, before, self._doubt, stop.is_set)
             else:
-                covered = scope.managed(folder, before, touched, self._doubt, stop.is_set)
+                covered = scope.managed_files(folder, before, touched, self._doubt, stop.is_set)
             if not covered.files:
                 return None, 0
 
@@ -161,11 +161,11 @@ class SnapshotHook:
                 opened,
                 scope=self.policy.scope,
                 origin=_origin(before),
-                extra=written(before, covered.foreign, self._place.owner_at(self.policy)),
+                extra=encode_facts(before, covered.foreign, self._place.owner_at(self.policy)),
                 digits=len(before.commit) or len(change.commit),
                 strict=self.policy.scope is SnapshotScope.MANAGED,
                 reuse=True,
-                go_on=lambda: go_on(stop.is_set),
+                go_on=lambda: raise_if_stopped(stop.is_set),
             )
             return taken, len(snapshots.listed())
 

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.reasons import Reason
 from stoker.ignition.sync.state_files import StateFiles
 
 PROBATION, QUARANTINE, PIN = "probation.json", "quarantine.json", "rollback.json"
-LONGEST = 2000
+MAX_TEXT_LENGTH = 2000
 HAND = "hand"
 
 
@@ -89,13 +89,13 @@ class RollbackRecords:
         return any(note is not None for note in (self.probation, self.quarantine, self.pin))
 
     def keep(self, note: RollbackProbation | QuarantineRecord | RollbackPin) -> None:
-        self._marks.write(_NAMES[type(note)], json.dumps(_bounded(asdict(note))).encode())
+        self._marks.write(_NAMES[type(note)], json.dumps(_bound_note(asdict(note))).encode())
 
     def intend(self, quarantine: QuarantineRecord) -> None:
         """Before the first file goes back: from now on the way back is finished, whoever has to do it."""
-        reached("rollback.intend.before")
+        reach_failpoint("rollback.intend.before")
         self.keep(quarantine)
-        reached("rollback.intend.after")
+        reach_failpoint("rollback.intend.after")
 
     def prove(self) -> None:
         """The gateway shows what it should."""
@@ -135,6 +135,6 @@ _NAMES = {RollbackProbation: PROBATION, QuarantineRecord: QUARANTINE, RollbackPi
 _TYPES: dict[str, type] = {"str": str, "bool": bool, "tuple[str, ...]": tuple}
 
 
-def _bounded(note: dict[str, Any]) -> dict[str, Any]:
+def _bound_note(note: dict[str, Any]) -> dict[str, Any]:
     """A sentence may quote a gateway; a list may name as many places as there are."""
-    return {name: it[:LONGEST] if isinstance(it, str | tuple) else it for name, it in note.items()}
+    return {name: it[:MAX_TEXT_LENGTH] if isinstance(it, str | tuple) else it for name, it in note.items()}

@@ -76,7 +76,11 @@ class SnapshotLocation:
     def _bucket(self, policy: Policy) -> ObjectStorage:
         from stoker.snapshots import bucket_storage  # noqa: PLC0415 - an object store's client, for those who have one
 
-        opened = bucket_storage.s3 if policy.storage is SnapshotStorageKind.S3 else bucket_storage.gcs
+        opened = (
+            bucket_storage.s3_storage
+            if policy.storage is SnapshotStorageKind.S3
+            else bucket_storage.gcs_storage
+        )
         prefix = "/".join(filter(None, (policy.bucket.key_prefix, self.owner)))
         return opened(replace(policy.bucket, key_prefix=prefix), self.gateway, self._credentials(policy))
 
@@ -98,7 +102,7 @@ def owner_of(namespace: str, kind: str, resource: str) -> str:
     return "/".join(map(safe_name, (namespace, kind, resource)))
 
 
-def local_only(policy: Policy) -> Policy:
+def local_rollback_policy(policy: Policy) -> Policy:
     """For whoever wants no snapshots and must be able to take a change back all the same."""
     return replace(
         policy, scope=SnapshotScope.MANAGED, storage=SnapshotStorageKind.PVC, claim_name="", retention_count=1

@@ -28,7 +28,7 @@ class RollbackCause(NamedTuple):
     why: str
 
 
-def blame(
+def triggered_failure(
     failures: Mapping[str, tuple[GatewayFailure, str]],
     triggers: Collection[RollbackTrigger],
     failing_before: Collection[str],

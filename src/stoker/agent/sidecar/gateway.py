@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stoker.ignition.sync.gateway_hook import GatewayHook
 
 HOST = "127.0.0.1"
-NOT_ASKED = (
+FILES_ONLY_NOTE = (
     "spec.gateway is missing or has filesOnly: files are written without asking the gateway, "
     "and nothing is scanned"
 )
@@ -52,7 +52,7 @@ def files_only_for(direction: DesiredState) -> FilesOnlyHook | None:
     return FilesOnlyHook(direction.job.data_dir / STATE, direction.intent.policies.ignition)
 
 
-def attendant_for(
+def gateway_attendant(
     direction: DesiredState,
     secrets: MountedSecrets,
     clock: Clock,

@@ -18,18 +18,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 
 LARGE = 500
 """Files after whose change it is worth to read the ledger anew."""
 SOON = 3.0
 
-_USED_IN_PASSES = (
+_SYNC_MODULES = (
     "stoker.engine.transform.json_check",
     "stoker.ignition.sync.gateway_hook",
     "stoker.ignition.content.noise",
 )
-_LIGHTLY = {
+_LEAN_IMPORT_ENVIRONMENT = {
     # aiohttp reads all authorities of the system when imported; our connections have their own contexts.
     "SSL_CERT_FILE": os.devnull,
     # A list of a few signals, for which the whole run-time library of C++ would be loaded.
@@ -37,10 +37,10 @@ _LIGHTLY = {
 }
 
 
-def import_lightly() -> None:
+def import_aiohttp_lean() -> None:
     """Before anything imports aiohttp, in a process that is to be small; who wants an authority names it."""
-    before = {name: os.environ.get(name) for name in _LIGHTLY}
-    os.environ.update(_LIGHTLY)
+    before = {name: os.environ.get(name) for name in _LEAN_IMPORT_ENVIRONMENT}
+    os.environ.update(_LEAN_IMPORT_ENVIRONMENT)
     try:
         import_module("aiohttp")
     finally:
@@ -51,11 +51,11 @@ def import_lightly() -> None:
                 os.environ[name] = value
 
 
-async def settle_in() -> None:
+async def preload_modules() -> None:
     """Have everything that stays before anything that goes."""
-    for name in _USED_IN_PASSES:
+    for name in _SYNC_MODULES:
         import_module(name)
-    await in_thread(lambda _: None)
+    await run_in_thread(lambda _: None)
     gc.collect()
 
 

@@ -23,7 +23,7 @@ from stoker.domain.secrets import Secret
 MAX_BYTES = 1 << 20
 
 # The link that the kubelet moves when a Secret changes.
-_SWAPPED = "..data"
+_KUBELET_DATA_LINK = "..data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class MountedSecrets:
         """Reads a gateway's key at each request and checks its form; nobody keeps it (R-AGENT-18)."""
 
         def read() -> Secret:
-            from stoker.ignition.client.api_key import checked  # noqa: PLC0415 - only who asks a gateway needs it
+            from stoker.ignition.client.api_key import check_api_key  # noqa: PLC0415 - only who asks a gateway needs it
 
             if wanted is None:
                 return Secret("")
-            return checked(self.line(wanted), f"the API key in Secret {wanted.name}")
+            return check_api_key(self.line(wanted), f"the API key in Secret {wanted.name}")
 
         return read
 
@@ -84,7 +84,7 @@ class MountedSecrets:
         mounts = [self.places.git_credentials, self.places.api_key, self.places.metadata_key]
         with suppress(OSError):  # a pod without other Secrets has no such folder
             mounts += sorted(self.places.secrets.iterdir())
-        return tuple(stamp_of(mount / _SWAPPED) or stamp_of(mount) for mount in mounts)
+        return tuple(stamp_of(mount / _KUBELET_DATA_LINK) or stamp_of(mount) for mount in mounts)
 
     def stamp(self, wanted: SecretKey | None) -> FileStamp | None:
         """The same for one key; None where it is not mounted."""

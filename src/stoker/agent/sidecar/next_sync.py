@@ -16,16 +16,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from stoker.agent.audit.audit_log import MANUAL, POLLING, AuditLog
 from stoker.agent.bidirectional.outbox_sender import OutboxSender
 from stoker.agent.bidirectional.setup import ExclusiveSync, open_capture
-from stoker.agent.bidirectional.setup import made_of as what_capture_is_made_of
+from stoker.agent.bidirectional.setup import capture_inputs as what_capture_is_made_of
 from stoker.agent.bidirectional.watch import CaptureLoop
-from stoker.agent.desired_state import DesiredState, ReportAddress, address_for, direct, profile_named_by
+from stoker.agent.desired_state import (
+    DesiredState,
+    ReportAddress,
+    build_direction,
+    profile_name,
+    report_address,
+)
 from stoker.agent.gates.setup import gates_for
 from stoker.agent.identity import AgentIdentity, AgentPaths, check_pod
 from stoker.agent.loop.change_log_lines import ChangeLogHook
 from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.loop.loop import SyncableFolder, SyncAssignment
-from stoker.agent.rollback.sidecar_setup import undoing_for
-from stoker.agent.sidecar.gateway import NOT_ASKED, attendant_for, files_only_for, gateway_stamp
+from stoker.agent.rollback.sidecar_setup import sidecar_rollback
+from stoker.agent.sidecar.gateway import FILES_ONLY_NOTE, files_only_for, gateway_attendant, gateway_stamp
 from stoker.agent.sidecar.informers import AgentInformers
 from stoker.agent.sidecar.memory_release import MemoryTrimmer
 from stoker.agent.sidecar.metadata_order import MetadataOrder
@@ -56,7 +62,7 @@ if TYPE_CHECKING:
     from stoker.agent.sync.sync_report import SyncReport
     from stoker.ignition.sync.gateway_hook import GatewayHook
 
-LOOK_FOR_MAP = 30.0
+MAP_POLL_SECONDS = 30.0
 """Seconds until a missing map is looked for again, should nobody tell of it."""
 IDLE = 3600.0
 
@@ -164,7 +170,7 @@ class SyncAssigner:
             return SyncAssignment(_NOTHING, IDLE, paused=True)
         self._board.addressed(self._address(pod, data), may_create=True)
         metadata = self._parsed(data)
-        profile = await self._observed.profile(profile_named_by(pod))
+        profile = await self._observed.profile(profile_name(pod))
         direction = self._direction(ObservedState(pod, metadata, profile))
         await self._seed(direction)
         self._board.directed(direction)
@@ -179,7 +185,7 @@ class SyncAssigner:
             return SyncAssignment(_NOTHING, period, paused=True)
         self._claim_folder(direction)
         held = await self._hold(direction)
-        alone = NOT_ASKED if direction.access.files_only else ""
+        alone = FILES_ONLY_NOTE if direction.access.files_only else ""
         self._board.remark(await self._pair(direction, metadata, held.attendant) or alone)
         turn = SyncTurn(
             direction,
@@ -195,7 +201,7 @@ class SyncAssigner:
         if held.capture is not None:
             await held.capture.capturing.told(direction.changes, direction.approved)
             kept = ExclusiveSync(turn, held.capture.capturing)
-        return SyncAssignment(kept, _until_settled(period, held.attendant), direction.intent.policies.drift)
+        return SyncAssignment(kept, _next_sync_delay(period, held.attendant), direction.intent.policies.drift)
 
     def _check(self, pod: PodFacts) -> None:
         try:
@@ -215,7 +221,7 @@ class SyncAssigner:
             self._board.addressed(self._address(pod, {}), may_create=False)
             raise Wait(
                 f"metadata map {name} is not there; what is on disk stays as it is",
-                after=LOOK_FOR_MAP,
+                after=MAP_POLL_SECONDS,
                 reason=Reason.METADATA_NOT_FOUND,
             )
         if seen.uid != self._map_uid:
@@ -233,14 +239,14 @@ class SyncAssigner:
 
     def _address(self, pod: PodFacts, data: dict[str, str]) -> ReportAddress:
         try:
-            return address_for(self._identity, pod, AgentMetadata.parse(data))
+            return report_address(self._identity, pod, AgentMetadata.parse(data))
         except InvalidValue:
             return ReportAddress(self._identity.status_map(), status_key(self._identity.gateway or pod.name))
 
     def _direction(self, seen: ObservedState) -> DesiredState:
         if self._decided is None or self._decided[0] != seen:
             spec = agent_spec_of(seen.metadata, self._identity.owner)
-            made = direct(self._identity, self._places, seen.pod, seen.metadata, spec, seen.profile)
+            made = build_direction(self._identity, self._places, seen.pod, seen.metadata, spec, seen.profile)
             self._decided = seen, made
         return self._decided[1]
 
@@ -272,9 +278,9 @@ class SyncAssigner:
         if self._held is not None and self._held.made_of == made_of:
             return self._held
         await self.aclose()
-        attendant = attendant_for(direction, self._secrets, self._clock, self._answered)
-        files_only, noise, job = files_only_for(direction), _noise(), direction.job
-        undoing = undoing_for(
+        attendant = gateway_attendant(direction, self._secrets, self._clock, self._answered)
+        files_only, noise, job = files_only_for(direction), _gateway_noise(), direction.job
+        undoing = sidecar_rollback(
             direction, self._places, self._secrets, attendant, files_only, noise, self._clock
         )
         if files_only is not None:
@@ -360,7 +366,7 @@ class _NoSync:
 _NOTHING = _NoSync()
 
 
-def _until_settled(period: float, attendant: GatewayHook | None) -> float:
+def _next_sync_delay(period: float, attendant: GatewayHook | None) -> float:
     """Sooner than the period where the gateway still has something to do."""
     due = attendant.settle_in if attendant is not None else None
     return period if due is None else min(period, max(1.0, due))
@@ -370,7 +376,7 @@ def _awaits_first_boot(attendant: GatewayHook | None) -> bool:
     return attendant is not None and attendant.awaits_first_boot
 
 
-def _noise() -> NoiseFilter:
+def _gateway_noise() -> NoiseFilter:
     from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415 - it knows what only a gateway does
 
     return ResourceNoise()

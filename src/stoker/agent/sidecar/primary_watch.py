@@ -24,9 +24,9 @@ from stoker.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from stoker.ignition.sync.redundancy import PrimaryHealth, PrimaryReport
 
-LOOK_AGAIN = 5.0
+POLL_SECONDS = 5.0
 
-_DOWN = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_FAULTED})
+_DOWN_REASONS = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_FAULTED})
 
 log = get_logger(__name__)
 
@@ -49,7 +49,12 @@ class RedundancyGate:
         policy = direction.intent.policies.ignition
         if direction.commit is None or (policy.redundancy_role is RedundancyRole.STANDALONE and not said):
             return ""
-        from stoker.ignition.sync.redundancy import BackupAction, PrimaryHealth, RedundancyState, decide  # noqa: PLC0415 - few are pairs
+        from stoker.ignition.sync.redundancy import (  # noqa: PLC0415 - few are pairs
+            BackupAction,
+            PrimaryHealth,
+            RedundancyState,
+            decide_redundancy,
+        )
 
         self._watch = self._watch or PrimaryHealth()
         primary = None
@@ -66,13 +71,13 @@ class RedundancyGate:
             primary=primary,
             failed_checks=self._watch.failed_checks,
         )
-        decision = decide(pair)
+        decision = decide_redundancy(pair)
         if (decision.course is BackupAction.PROMOTE) != self._promoted:
             self._promoted = not self._promoted
             say, event = (log.warning, "promoted") if self._promoted else (log.info, "demoted")
             say(f"redundancy.{event}", primary=policy.peer_gateway, why=decision.why)
         if decision.course is BackupAction.WAIT:
-            raise Wait(decision.why, after=LOOK_AGAIN, reason=decision.reason)
+            raise Wait(decision.why, after=POLL_SECONDS, reason=decision.reason)
         return decision.why if decision.warning else ""
 
     async def _primary(self, peer: str, metadata: AgentMetadata) -> PrimaryReport | None:
@@ -84,7 +89,7 @@ class RedundancyGate:
         if report is None:
             return None
         return PrimaryReport(
-            report.synced_commit, report.applied is not False, _moment(report), report.reason in _DOWN
+            report.synced_commit, report.applied is not False, _moment(report), report.reason in _DOWN_REASONS
         )
 
     def _count(self, primary: PrimaryReport | None, period: float) -> None:

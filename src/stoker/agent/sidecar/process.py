@@ -19,7 +19,7 @@ from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.loop.loop import SyncLoop
 from stoker.agent.loop.metrics import SyncMetrics
 from stoker.agent.sidecar.informers import AgentInformers
-from stoker.agent.sidecar.memory_release import settle_in
+from stoker.agent.sidecar.memory_release import preload_modules
 from stoker.agent.sidecar.next_sync import SyncAssigner
 from stoker.agent.sidecar.shutdown_clock import ShutdownClock
 from stoker.agent.sidecar.startup import StartupGate
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stoker.agent.audit.audit_export import AuditExport
     from stoker.telemetry.log_shipper import LogShipper
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 
 log = get_logger(__name__)
 
@@ -78,7 +78,7 @@ class AgentProcess:
             metrics_address=settings.metrics_address,
         )
         async with probes, KubeClient(settings.config, clock=clock, user_agent="stoker-agent") as client:
-            await settle_in()
+            await preload_modules()
             publisher = StatusPublisher(client, identity, clock)
 
             def changed(by: str) -> None:
@@ -107,8 +107,8 @@ class AgentProcess:
             parts = [
                 ProcessPart("observing", observed.run),
                 ProcessPart("publishing", publisher.run, publisher.stop),
-                ProcessPart("looking", lambda: _look(assigner, watcher.nudge, clock)),
-                ProcessPart("watching", watcher.run, _stopping(watcher, waits)),
+                ProcessPart("looking", lambda: _watch_mounted_files(assigner, watcher.nudge, clock)),
+                ProcessPart("watching", watcher.run, _stop_sync_on_shutdown(watcher, waits)),
             ]
             try:
                 await self._live(ProcessGroup(parts, clock=clock), startup)
@@ -136,10 +136,10 @@ class AgentProcess:
         shipper = self._settings.shipper
         if shipper is None:
             return None
-        from stoker.agent.audit.audit_export import exporting  # noqa: PLC0415 - most agents send nothing
+        from stoker.agent.audit.audit_export import exporter_for  # noqa: PLC0415 - most agents send nothing
 
         self._metrics.collect_from(shipper.readings)
-        return exporting(shipper, self._settings.identity.pod)
+        return exporter_for(shipper, self._settings.identity.pod)
 
     def _meter(self) -> SyncMetrics:
         identity = self._settings.identity
@@ -160,18 +160,20 @@ class AgentProcess:
         self._health.ready.add("initial sync", startup.why_not)
 
 
-async def _look(assigner: SyncAssigner, nudge: Callable[[str], None], clock: Clock) -> None:
+async def _watch_mounted_files(assigner: SyncAssigner, nudge: Callable[[str], None], clock: Clock) -> None:
     """Notice what the kubelet writes anew: annotations, labels, secrets."""
     seen = assigner.stamps()
     while True:
-        await clock.sleep(LOOK_SECONDS)
+        await clock.sleep(POLL_SECONDS)
         found = assigner.stamps()
         if found != seen:
             seen = found
             nudge("podinfo")
 
 
-def _stopping(watcher: SyncLoop, waits: ShutdownClock) -> Callable[[], Coroutine[object, object, None]]:
+def _stop_sync_on_shutdown(
+    watcher: SyncLoop, waits: ShutdownClock
+) -> Callable[[], Coroutine[object, object, None]]:
     async def stop() -> None:
         watcher.stop()
         waits.hurry()

@@ -18,14 +18,14 @@ from stoker.agent.identity import AgentPaths
 from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.fs.ledger_store import MANIFEST
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 
 MARKER = ".stoker-initial-sync-done"
-BUDGET = 300.0
-LOOK_SECONDS = 1.0
+INITIAL_SYNC_SECONDS = 300.0
+POLL_SECONDS = 1.0
 
 log = get_logger(__name__)
 
@@ -39,7 +39,7 @@ class StartupGate:
         self._clock = clock
         self._began = clock.monotonic()
         self._trouble = "no sync has been done yet"
-        self.budget = BUDGET
+        self.budget = INITIAL_SYNC_SECONDS
         """What the resource says, as soon as it is known."""
         self.done = asyncio.Event()
         if self._marker.exists():
@@ -80,15 +80,15 @@ class StartupGate:
         """Wait until the gateway may start; for who is asked by no probe."""
         while self.why_not() is not None:
             with suppress(TimeoutError):
-                async with deadline(self._clock, LOOK_SECONDS):
+                async with deadline(self._clock, POLL_SECONDS):
                     await self.done.wait()
 
     def _finish(self, how: str) -> None:
         log.info("startup.over", how=how, seconds=round(self._clock.monotonic() - self._began, 3))
-        reached("startup.mark.before")
+        reach_failpoint("startup.mark.before")
         try:
             _touch(self._marker)
-            reached("startup.mark.after")
+            reach_failpoint("startup.mark.after")
         except OSError as error:
             # Without it a restarted container would skip one scan, which the next change makes up for.
             log.warning("startup.unmarked", path=str(self._marker), error=error.strerror)

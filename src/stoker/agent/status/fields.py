@@ -31,7 +31,7 @@ MAX_IN_HISTORY = 3
 SUCCESS = "success"
 
 # The gateway is on its way: nothing has gone wrong.
-ON_ITS_WAY = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
+STARTING_REASONS = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
 _PROJECTS = "projects/"
 LOCKED = "held"
 """What the attendant says of a scan lock that is as it should be."""
@@ -58,25 +58,25 @@ class GatewayOutcomeFields(Protocol):
     def warnings(self) -> tuple[str, ...]: ...
 
 
-def wanted(report: GatewayReport) -> tuple[str, ...]:
+def report_subject(report: GatewayReport) -> tuple[str, ...]:
     """What a report is about: with another one, nothing of before is an answer."""
     return report.commit, report.ref, report.sync_profile_name, report.service_path
 
 
-def standing(report: SyncReport) -> tuple[SyncState, str, str]:
+def sync_status(report: SyncReport) -> tuple[SyncState, str, str]:
     """Status, reason and sentence of a pass that wrote."""
     if report.result is SyncResult.HELD:
         first = next((one for one in report.plan.held if _is_designer(one)), report.plan.held[0])
         names = ", ".join(sorted({one.place for one in report.plan.held if one.reason == first.reason}))
         return SyncState.SYNCING, first.reason, f"{names}: {first.why}"
     if report.result is SyncResult.PARTIAL:
-        told = [*words(report.errors), *words(report.plan.conflicts)]
+        told = [*note_lines(report.errors), *note_lines(report.plan.conflicts)]
         return SyncState.ERROR, Reason.SYNC_PARTIAL, told[0] if told else ""
     if report.result is SyncResult.UNVERIFIED:
         word, colon, _ = report.unverified[0].why.partition(":")
         reason = Reason(word) if colon and word in tuple(Reason) else Reason.NOT_VERIFIED
-        status = SyncState.SYNCING if reason in ON_ITS_WAY else SyncState.ERROR
-        return status, reason, next(words(report.unverified))
+        status = SyncState.SYNCING if reason in STARTING_REASONS else SyncState.ERROR
+        return status, reason, next(note_lines(report.unverified))
     return SyncState.SYNCED, "", ""
 
 
@@ -91,7 +91,7 @@ def pending_plan(plan: SyncPlan, why: str) -> PendingPlanReport:
     )
 
 
-def clearing_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlanReport:
+def orphan_deletion_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlanReport:
     """The plan that deletes these files of others, once it is approved."""
     plan = SyncPlan(orphans_kept=tuple(RelPath.known(path) for path in kept))
     return PendingPlanReport(plan.digest, Reason.ORPHANS_KEPT, str(report.commit), files_deleted=len(kept))
@@ -107,7 +107,7 @@ def _is_designer(held: HeldPath) -> bool:
     return held.reason is Reason.DESIGNER_SESSION_ACTIVE
 
 
-def diff_of(report: SyncReport, before: str) -> DiffReport:
+def sync_diff(report: SyncReport, before: str) -> DiffReport:
     """What a pass changed, without contents."""
     done = report.done
     kinds = {"added": done.added, "modified": done.modified, "deleted": done.deleted}
@@ -125,7 +125,7 @@ def diff_of(report: SyncReport, before: str) -> DiffReport:
     )
 
 
-def entry_of(report: SyncReport, reason: str, diff: DiffReport | None = None) -> HistoryEntryReport:
+def history_entry(report: SyncReport, reason: str, diff: DiffReport | None = None) -> HistoryEntryReport:
     return HistoryEntryReport(
         timestamp="",
         commit=str(report.commit),
@@ -138,7 +138,7 @@ def entry_of(report: SyncReport, reason: str, diff: DiffReport | None = None) ->
     )
 
 
-def checksums_of(files: Mapping[str, bytes]) -> ChecksumReport:
+def content_checksums(files: Mapping[str, bytes]) -> ChecksumReport:
     """One digest over everything that was written, by path and content."""
     digest = hashlib.sha256()
     for path in sorted(files):
@@ -146,6 +146,6 @@ def checksums_of(files: Mapping[str, bytes]) -> ChecksumReport:
     return ChecksumReport(f"sha256:{digest.hexdigest()}", len(files))
 
 
-def words(notes: Iterable[PathNote]) -> Iterator[str]:
+def note_lines(notes: Iterable[PathNote]) -> Iterator[str]:
     """One line for each."""
     return (f"{note.path}: {note.why}" for note in notes)

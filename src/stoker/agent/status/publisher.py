@@ -24,7 +24,7 @@ from stoker.agent.sidecar.informers import AgentConfigMap
 from stoker.agent.status.status_report import AddressedReport
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import StokerError
-from stoker.domain.protocol import GatewayReport, SyncState, labels_of
+from stoker.domain.protocol import GatewayReport, SyncState, resource_labels
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
@@ -38,8 +38,8 @@ HEARTBEAT = 300.0
 SYNCING_AFTER = 1.0
 """A pass that is over sooner is not told while it runs."""
 WRITE_SECONDS = 10.0
-LAST_WRITE_SECONDS = 5.0
-LONGEST_MANAGER = 128
+FINAL_REPORT_SECONDS = 5.0
+MAX_MANAGER_LENGTH = 128
 
 log = get_logger(__name__)
 
@@ -75,7 +75,9 @@ class StatusPublisher:
 
     def offer(self, posting: AddressedReport) -> None:
         """The newest report; one that was not written yet is forgotten."""
-        if self._latest is None or _calm(posting.report) != _calm(self._latest.report):
+        if self._latest is None or _without_heartbeat(posting.report) != _without_heartbeat(
+            self._latest.report
+        ):
             self._offered_at = self._clock.monotonic()
         self._latest = posting
         self._traceparent = tracing.traceparent()
@@ -111,7 +113,7 @@ class StatusPublisher:
                 await self._write(WRITE_SECONDS)
         if self._latest is not None:
             self.again()
-            await self._write(LAST_WRITE_SECONDS)
+            await self._write(FINAL_REPORT_SECONDS)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -190,7 +192,7 @@ class StatusPublisher:
         return True
 
     async def _put(self, name: str, data: dict[str, str]) -> None:
-        labels = labels_of(self._identity.door, self._identity.resource)
+        labels = resource_labels(self._identity.door, self._identity.resource)
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -219,10 +221,10 @@ class StatusPublisher:
 def manager_for(pod: str) -> str:
     """The field manager of a pod's agent: short enough, and no other pod's."""
     name = f"stoker-agent-{pod}"
-    if len(name) <= LONGEST_MANAGER:
+    if len(name) <= MAX_MANAGER_LENGTH:
         return name
-    return f"{name[: LONGEST_MANAGER - 9]}-{hashlib.sha256(pod.encode()).hexdigest()[:8]}"
+    return f"{name[: MAX_MANAGER_LENGTH - 9]}-{hashlib.sha256(pod.encode()).hexdigest()[:8]}"
 
 
-def _calm(report: GatewayReport) -> GatewayReport:
+def _without_heartbeat(report: GatewayReport) -> GatewayReport:
     return report.without_heartbeat()

@@ -34,7 +34,7 @@ from stoker.domain.protocol import (
     SyncState,
 )
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.guards import APPROVABLE, HeldPlan
+from stoker.engine.plan.guards import APPROVABLE_REASONS, HeldPlan
 from stoker.engine.plan.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class CurrentReport:
 
     def seed(self, earlier: GatewayReport) -> None:
         """What an agent before this one reported, as far as it stays true."""
-        self.report = replace(self.report, **{name: getattr(earlier, name) for name in _LASTING})
+        self.report = replace(self.report, **{name: getattr(earlier, name) for name in _CARRIED_FIELDS})
 
     def addressed(self, address: ReportAddress, *, may_create: bool) -> None:
         self._address, self._may_create = address, may_create
@@ -109,7 +109,9 @@ class CurrentReport:
             terminating_ack=False,
             rollback=self._asked_back(direction.rollback),
         )
-        if before.sync_status is SyncState.SYNCED and fields.wanted(self.report) != fields.wanted(before):
+        if before.sync_status is SyncState.SYNCED and fields.report_subject(
+            self.report
+        ) != fields.report_subject(before):
             # It was synced to something else.
             self.report = replace(self.report, sync_status=SyncState.PENDING)
 
@@ -136,7 +138,7 @@ class CurrentReport:
         said = replace(
             said,
             waits_until=report.waits.when if report.waits is not None else "",
-            skipped=tuple(fields.words(report.skipped.notes)),
+            skipped=tuple(fields.note_lines(report.skipped.notes)),
             skipped_total=report.skipped.total,
         )
         said = self._planned(said, report) if report.applied is None else self._applied(said, report, ledger)
@@ -148,7 +150,7 @@ class CurrentReport:
 
     def failed(self, error: StokerError, attended: fields.GatewayOutcomeFields | None = None) -> None:
         """A turn ended with an error; what is on disk is as it was."""
-        waits = isinstance(error, Wait) or error.reason in fields.ON_ITS_WAY
+        waits = isinstance(error, Wait) or error.reason in fields.STARTING_REASONS
         status = SyncState.PENDING if waits else SyncState.ERROR
         held = (
             attended.held if attended is not None and error.reason is Reason.DESIGNER_SESSION_ACTIVE else ()
@@ -182,12 +184,12 @@ class CurrentReport:
     def copied(self, standing: RollbackState) -> None:
         """What there is to go back to; told with what comes next."""
         self._snapshot = standing.taken
-        self.report = replace(self.report, quarantine=going_back.quarantined(standing.quarantine))
+        self.report = replace(self.report, quarantine=going_back.quarantine_report(standing.quarantine))
         if standing.kept is not None:
             last = standing.kept.last
             self.report = replace(
                 self.report,
-                last_snapshot=going_back.taken(last) if last is not None else None,
+                last_snapshot=going_back.snapshot_report(last) if last is not None else None,
                 snapshots_kept=standing.kept.count,
             )
 
@@ -195,13 +197,13 @@ class CurrentReport:
         self, pin: RollbackPin, report: SyncReport, attended: fields.GatewayOutcomeFields | None
     ) -> None:
         """The files are at a snapshot, and stay there while somebody wants it."""
-        status, reason, message = fields.standing(report)
+        status, reason, message = fields.sync_status(report)
         said = replace(
             self._gateway_said(self.report, attended),
             sync_status=status,
             reason=reason or Reason.ROLLED_BACK,
             error_message=message,
-            errors=tuple(fields.words(report.unverified)),
+            errors=tuple(fields.note_lines(report.unverified)),
             held_projects=(),
             pending_plan=None,
             waits_until="",
@@ -210,7 +212,7 @@ class CurrentReport:
             rollback=self._went_back(_SUCCEEDED, f"the files are at snapshot {pin.snapshot}"),
         )
         if report.files_changed:
-            entry = replace(fields.entry_of(report, Reason.ROLLED_BACK), snapshot_id=pin.snapshot)
+            entry = replace(fields.history_entry(report, Reason.ROLLED_BACK), snapshot_id=pin.snapshot)
             said = replace(
                 said,
                 synced_at=rfc3339(self._clock.now()),
@@ -282,7 +284,7 @@ class CurrentReport:
         what = report.stalled or report.waits
         why = what.reason if what is not None else self._gate or Reason.DRY_RUN
         # No approval releases what the source does not give at all, though its reason is the same.
-        releasable = why not in APPROVABLE or isinstance(what, HeldPlan)
+        releasable = why not in APPROVABLE_REASONS or isinstance(what, HeldPlan)
         held_for = why if releasable else self._gate or Reason.DRY_RUN
         return replace(
             said,
@@ -303,7 +305,7 @@ class CurrentReport:
     def _applied(self, said: GatewayReport, report: SyncReport, ledger: Ledger | None) -> GatewayReport:
         # While a place is held, the same report comes again and again, for the same pass.
         repeated, self._waiting = report is self._waiting, report if report.plan.held else None
-        status, reason, message = fields.standing(report)
+        status, reason, message = fields.sync_status(report)
         whole = report.result in (SyncResult.DONE, SyncResult.UNVERIFIED)
         kept = tuple(sorted(ledger.kept)) if ledger is not None else ()
         waiting = ledger.awaiting_approval if ledger is not None else ()
@@ -312,9 +314,9 @@ class CurrentReport:
             sync_status=status,
             reason=reason,
             error_message=message,
-            errors=tuple(fields.words(report.errors or report.unverified)),
+            errors=tuple(fields.note_lines(report.errors or report.unverified)),
             held_projects=fields.held_projects(report.plan.held),
-            pending_plan=fields.clearing_plan(report, waiting) if waiting else None,
+            pending_plan=fields.orphan_deletion_plan(report, waiting) if waiting else None,
             orphans_kept=kept[: fields.MAX_LISTED],
             orphans_kept_total=len(kept),
         )
@@ -326,7 +328,7 @@ class CurrentReport:
         self, said: GatewayReport, report: SyncReport, ledger: Ledger | None, *, whole: bool
     ) -> GatewayReport:
         done = report.done
-        diff = fields.diff_of(report, said.synced_commit)
+        diff = fields.sync_diff(report, said.synced_commit)
         return replace(
             said,
             files_added=len(done.added),
@@ -338,11 +340,11 @@ class CurrentReport:
             synced_at=rfc3339(self._clock.now()),
             synced_commit=str(report.commit) if whole else said.synced_commit,
             synced_ref=str(report.ref) if whole else said.synced_ref,
-            checksums=fields.checksums_of(ledger.files) if ledger is not None else said.checksums,
+            checksums=fields.content_checksums(ledger.files) if ledger is not None else said.checksums,
             diff=diff,
             history=self._with_entry(
                 said,
-                replace(fields.entry_of(report, said.reason, diff), snapshot_id=self._snapshot),
+                replace(fields.history_entry(report, said.reason, diff), snapshot_id=self._snapshot),
                 always=True,
             ),
         )
@@ -373,7 +375,7 @@ class CurrentReport:
 
 _PENDING, _SUCCEEDED, _FAILED = "Pending", "Succeeded", "Failed"
 
-_LASTING = (
+_CARRIED_FIELDS = (
     "synced_at",
     "synced_commit",
     "synced_ref",

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from stoker.agent.sync.contents import ContentDerivation, PlanContents
 from stoker.agent.sync.diff import diff_lines
 from stoker.agent.sync.hooks import SyncChange, SyncHook
-from stoker.agent.sync.threads import in_thread
-from stoker.domain.failpoints import reached
+from stoker.agent.sync.threads import run_in_thread
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import BlobId, PathNote
 from stoker.engine.source_protocol import SourceReader
-from stoker.fs.apply_plan import ApplyResult, BlobReader, FileRules, StagingProgress, SyncStopped, apply
+from stoker.fs.apply_plan import ApplyResult, BlobReader, FileRules, StagingProgress, SyncStopped, apply_plan
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import LedgerStore
 from stoker.telemetry import tracing
 
-_LOOK_SECONDS = 0.1
+_STOP_CHECK_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class PlanExecution:
     ) -> tuple[ApplyResult, tuple[PathNote, ...]]:
         """What came of it, and what the hooks could not verify; the caller holds the lock."""
         contents = await self._contents()
-        return await carried(self.change, self.folder, self.book, contents, rules, hooks, progress)
+        return await apply_change(self.change, self.folder, self.book, contents, rules, hooks, progress)
 
     async def rehearse(self, *, diff: bool) -> tuple[str, ...]:
         """Read what would be written; raises what would stop it. The lines that would change, if asked."""
         contents, writes = await self._contents(), self.change.plan.writes
         if diff:
-            return await in_thread(lambda _: tuple(diff_lines(self.folder, self.change.plan, contents)))
-        await in_thread(lambda _: _read_all(contents, [write.version.blob for write in writes]))
+            return await run_in_thread(lambda _: tuple(diff_lines(self.folder, self.change.plan, contents)))
+        await run_in_thread(lambda _: _prefetch_blobs(contents, [write.version.blob for write in writes]))
         return ()
 
     async def _contents(self) -> PlanContents:
@@ -65,7 +65,7 @@ class PlanExecution:
         return contents
 
 
-async def carried(
+async def apply_change(
     change: SyncChange,
     folder: DataFolder,
     book: LedgerStore,
@@ -77,7 +77,7 @@ async def carried(
 ) -> tuple[ApplyResult, tuple[PathNote, ...]]:
     """The change with its hooks around it, wherever its contents come from; `then` is done before `after`."""
     plan = change.plan
-    reached("carry.before")
+    reach_failpoint("carry.before")
     if not plan.actions:
         hooks = ()
     async with AsyncExitStack() as around:
@@ -94,9 +94,9 @@ async def carried(
                 if not hooks:
                     return
                 # A thread knows nothing of the pass; what hooks log has to carry its id all the same.
-                _wait_for(context.run(asyncio.run_coroutine_threadsafe, enter(), loop), stop)
+                _wait_for_hooks(context.run(asyncio.run_coroutine_threadsafe, enter(), loop), stop)
 
-            applied = apply(
+            applied = apply_plan(
                 folder,
                 plan,
                 book,
@@ -111,22 +111,22 @@ async def carried(
             return applied
 
         with tracing.laps("files.stage") as laps:
-            applied = await in_thread(carry)
-        reached("carry.after")
+            applied = await run_in_thread(carry)
+        reach_failpoint("carry.after")
         notes = [note for hook in hooks for note in await hook.after(change, applied)]
     return applied, tuple(notes)
 
 
-def _read_all(contents: PlanContents, blobs: Collection[BlobId]) -> None:
+def _prefetch_blobs(contents: PlanContents, blobs: Collection[BlobId]) -> None:
     for blob in contents(tuple(blobs)):
         for _ in blob.chunks:
             pass
 
 
-def _wait_for(entering: Future[None], stop: threading.Event) -> None:
+def _wait_for_hooks(entering: Future[None], stop: threading.Event) -> None:
     """Until the hooks are entered, unless the pass is told to stop meanwhile."""
     while not entering.done():
-        wait([entering], _LOOK_SECONDS)
+        wait([entering], _STOP_CHECK_SECONDS)
         if stop.is_set():
             entering.cancel()
             raise SyncStopped("the sync was stopped")

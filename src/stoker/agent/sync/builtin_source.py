@@ -34,7 +34,7 @@ class BuiltinSource:
         asked = self.source.contents([blob for blob in blobs if blob not in builtin_files.IDS])
         for blob in blobs:
             if blob in builtin_files.IDS:
-                content = builtin_files.content_of(blob)
+                content = builtin_files.builtin_content(blob)
                 yield Blob(blob, len(content), iter((content,)))
             else:
                 yield next(asked)

@@ -19,14 +19,14 @@ from stoker.domain.reasons import Reason
 from stoker.engine.layout.desired_files import ContentTransform
 from stoker.engine.plan.plan import WriteFile
 from stoker.engine.source_protocol import SourceReader
-from stoker.engine.transform.json_quick_check import surely_json
+from stoker.engine.transform.json_quick_check import is_surely_json
 from stoker.engine.transform.templates import MAX_BYTES
 
 MAX_SHAPED = MAX_BYTES
 """A larger file is not templated, normalized, patched or checked: nobody writes such a one by hand."""
 FEW = 64
 """Up to so many JSON files a quick glance at each is cheaper than loading the parser that checks them."""
-_NAMED = 5
+_MAX_NAMED = 5
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _MAX_POINTER = 1024
 
@@ -46,7 +46,7 @@ class LfsPointersFound(StokerError):
         self.blobs = blobs
 
 
-def derive(
+def derive_blob_ids(
     reader: SourceReader, wanted: Mapping[str, tuple[BlobId, ContentTransform]]
 ) -> tuple[dict[str, BlobId], dict[BlobId, ContentDerivation]]:
     """The id of each file's content after its recipe, and how to make it again; for a worker thread."""
@@ -54,7 +54,7 @@ def derive(
     derived: dict[BlobId, ContentDerivation] = {}
     sources = [source for source, _ in wanted.values()]
     for (path, (source, recipe)), blob in zip(wanted.items(), reader.contents(sources), strict=True):
-        made = _shaped(blob, recipe, path)
+        made = _transform_blob(blob, recipe, path)
         results[path] = blob_of(made, digits=len(source))
         if results[path] != source:
             derived[results[path]] = ContentDerivation(source, recipe)
@@ -89,7 +89,7 @@ class PlanContents:
         if self._pointers:
             raise LfsPointersFound(frozenset(self._pointers))
         if self._broken:
-            raise _broken(self._broken)
+            raise _transform_error(self._broken)
 
     def source(self, blob: BlobId) -> BlobId:
         made = self._derived.get(blob)
@@ -100,7 +100,9 @@ class PlanContents:
         path = self._checked.get(wanted)
         if made is None and (path is None or blob.size > MAX_SHAPED) and blob.size > _MAX_POINTER:
             return blob
-        content = b"".join(blob.chunks) if made is None else _shaped(blob, made.recipe, path or wanted)
+        content = (
+            b"".join(blob.chunks) if made is None else _transform_blob(blob, made.recipe, path or wanted)
+        )
         if len(content) <= _MAX_POINTER and content.startswith(_POINTER):
             self._pointers.add(wanted)
         elif path is not None and (why := self._why_not_json(content)) is not None:
@@ -108,19 +110,19 @@ class PlanContents:
         return Blob(wanted, len(content), iter((content,)))
 
     def _why_not_json(self, content: bytes) -> str | None:
-        if len(self._checked) <= FEW and surely_json(content):
+        if len(self._checked) <= FEW and is_surely_json(content):
             return None
-        return _checker()(content)
+        return _load_json_check()(content)
 
 
 @cache
-def _checker() -> Callable[[bytes], str | None]:
-    from stoker.engine.transform.json_check import why_not_json  # noqa: PLC0415 - a parser, for those who write much
+def _load_json_check() -> Callable[[bytes], str | None]:
+    from stoker.engine.transform.json_check import json_problem  # noqa: PLC0415 - a parser, for those who write much
 
-    return why_not_json
+    return json_problem
 
 
-def _shaped(blob: Blob, recipe: ContentTransform, name: str) -> bytes:
+def _transform_blob(blob: Blob, recipe: ContentTransform, name: str) -> bytes:
     if blob.size > MAX_SHAPED:
         raise InvalidValue(
             f"{name} has {blob.size} bytes; a file of more than {MAX_SHAPED} is not templated or patched"
@@ -128,9 +130,9 @@ def _shaped(blob: Blob, recipe: ContentTransform, name: str) -> bytes:
     return recipe.apply(b"".join(blob.chunks))
 
 
-def _broken(broken: Mapping[str, str]) -> Stalled:
-    named = "; ".join(f"{path} is not JSON: {why}" for path, why in sorted(broken.items())[:_NAMED])
-    more = f"; and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
+def _transform_error(broken: Mapping[str, str]) -> Stalled:
+    named = "; ".join(f"{path} is not JSON: {why}" for path, why in sorted(broken.items())[:_MAX_NAMED])
+    more = f"; and {len(broken) - _MAX_NAMED} more" if len(broken) > _MAX_NAMED else ""
     return Stalled(
         f"{named}{more}; nothing was changed (mend it in the repository, or exclude it)",
         reason=Reason.CONFIG_SYNTAX_ERROR,

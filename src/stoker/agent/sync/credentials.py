@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stoker.git.signature.policy import TrustedKeysReader
     from stoker.git.signature.verify import TrustedKeys
 
-MINTED = "token"
+MINTED_KEY = "token"
 """The key under which a controller puts the short-lived token of a GitHub App (C-027)."""
 
 
@@ -50,14 +50,18 @@ def access_reader(
 
     `pushes`: the token of a GitHub App may write; otherwise it only reads.
     """
-    app = _as_app(source, secrets, pushes=pushes) if source.auth.kind is GitAuthKind.GITHUB_APP else None
+    app = (
+        _app_access_reader(source, secrets, pushes=pushes)
+        if source.auth.kind is GitAuthKind.GITHUB_APP
+        else None
+    )
 
     async def read() -> RepoAccess:
-        if app is not None and not _minted(source, secrets):
+        if app is not None and not _is_token_minted(source, secrets):
             return await app()
         return RepoAccess(
             _login(source, secrets, username or TOKEN_USER),
-            ca=_bytes(secrets, source.ca),
+            ca=_secret_bytes(secrets, source.ca),
             proxy=source.proxy,
             require_known_hosts=require_known_hosts,
         )
@@ -72,7 +76,9 @@ def keys_reader(source: SourceIntent, secrets: SecretLookup) -> TrustedKeysReade
     async def read() -> TrustedKeys:
         from stoker.git.signature.verify import TrustedKeys  # noqa: PLC0415 - most ask for no signatures
 
-        return TrustedKeys(_bytes(secrets, policy.allowed_signers), _bytes(secrets, policy.gpg_keys))
+        return TrustedKeys(
+            _secret_bytes(secrets, policy.allowed_signers), _secret_bytes(secrets, policy.gpg_keys)
+        )
 
     return read
 
@@ -82,22 +88,22 @@ def _login(source: SourceIntent, secrets: SecretLookup, username: str) -> GitLog
     if auth.secret is None or auth.kind is GitAuthKind.NONE:
         return None
     if auth.kind is GitAuthKind.GITHUB_APP:
-        return GitPassword(TOKEN_USER, secrets.line(SecretKey(auth.secret.name, MINTED)))
+        return GitPassword(TOKEN_USER, secrets.line(SecretKey(auth.secret.name, MINTED_KEY)))
     if auth.kind is GitAuthKind.TOKEN:
         return GitPassword(username, secrets.line(auth.secret))
     if auth.kind is GitAuthKind.BASIC:
         name = secrets.line(SecretKey(auth.secret.name, "username"))
         return GitPassword(name.reveal(), secrets.line(auth.secret))
-    return GitSshKey(Secret(secrets.read(auth.secret)), _bytes(secrets, auth.known_hosts))
+    return GitSshKey(Secret(secrets.read(auth.secret)), _secret_bytes(secrets, auth.known_hosts))
 
 
-def _minted(source: SourceIntent, secrets: SecretLookup) -> bool:
+def _is_token_minted(source: SourceIntent, secrets: SecretLookup) -> bool:
     """Whether somebody else has already turned the app's key into a token; then the key is not needed."""
     secret = source.auth.secret
-    return secret is not None and secret.key != MINTED and secrets.has(SecretKey(secret.name, MINTED))
+    return secret is not None and secret.key != MINTED_KEY and secrets.has(SecretKey(secret.name, MINTED_KEY))
 
 
-def _as_app(source: SourceIntent, secrets: SecretLookup, *, pushes: bool) -> RepoAccessReader:
+def _app_access_reader(source: SourceIntent, secrets: SecretLookup, *, pushes: bool) -> RepoAccessReader:
     from stoker.git.auth.github_app import (  # noqa: PLC0415 - few log in this way
         GitHubApp,
         GitHubAppTokens,
@@ -111,10 +117,12 @@ def _as_app(source: SourceIntent, secrets: SecretLookup, *, pushes: bool) -> Rep
         if auth.secret is None or auth.app_id is None or auth.installation_id is None:
             raise Misconfigured("a GitHub App needs its id, its installation's id and its private key")
         app = GitHubApp(auth.app_id, auth.installation_id, Secret(secrets.read(auth.secret)))
-        return await tokens.access(app, source.url, rights, ca=_bytes(secrets, source.ca), proxy=source.proxy)
+        return await tokens.access(
+            app, source.url, rights, ca=_secret_bytes(secrets, source.ca), proxy=source.proxy
+        )
 
     return read
 
 
-def _bytes(secrets: SecretLookup, key: SecretKey | None) -> bytes | None:
+def _secret_bytes(secrets: SecretLookup, key: SecretKey | None) -> bytes | None:
     return None if key is None else secrets.read(key)

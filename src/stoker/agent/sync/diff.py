@@ -20,27 +20,27 @@ DiffBlobReader = Callable[[Sequence[BlobId]], Iterator[Blob]]
 
 def diff_lines(folder: DataFolder, plan: SyncPlan, contents: DiffBlobReader) -> Iterator[str]:
     """The lines, file by file in the order of the plan; for a worker thread."""
-    from stoker.engine.plan.unified_diff import unified  # noqa: PLC0415 - few ask for the lines
+    from stoker.engine.plan.unified_diff import unified_diff  # noqa: PLC0415 - few ask for the lines
 
     blobs = contents([write.version.blob for write in plan.writes])
     for write, blob in zip(plan.writes, blobs, strict=True):
-        old = _live(folder, write.path) if write.replaces else b""
-        new = _content(blob)
+        old = _read_live_file(folder, write.path) if write.replaces else b""
+        new = _decode_text(blob)
         if old is None or new is None:
             yield f"{write.path}: too large to be shown"
         else:
-            yield from unified(write.path, old if write.replaces else None, new)
+            yield from unified_diff(write.path, old if write.replaces else None, new)
     for change in plan.modes:
         yield f"{change.path}: mode {change.version.mode:o}"
     for delete in plan.removals:
-        gone = _live(folder, delete.path)
+        gone = _read_live_file(folder, delete.path)
         if gone is None:
             yield f"{delete.path}: deleted, too large to be shown"
         else:
-            yield from unified(delete.path, gone, None)
+            yield from unified_diff(delete.path, gone, None)
 
 
-def _content(blob: Blob) -> bytes | None:
+def _decode_text(blob: Blob) -> bytes | None:
     if blob.size <= MAX_BYTES:
         return b"".join(blob.chunks)
     for _ in blob.chunks:
@@ -48,7 +48,7 @@ def _content(blob: Blob) -> bytes | None:
     return None
 
 
-def _live(folder: DataFolder, path: str) -> bytes | None:
+def _read_live_file(folder: DataFolder, path: str) -> bytes | None:
     try:
         with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
             content = file.read(MAX_BYTES + 1)

@@ -15,27 +15,27 @@ from typing import TypeAlias
 from stoker.agent.sync.builtin_source import BuiltinSource
 from stoker.agent.sync.hooks import NoiseFilter, SyncHook
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
-from stoker.agent.sync.noise_filter import noiseless
+from stoker.agent.sync.noise_filter import drift_without_noise
 from stoker.agent.sync.run import SyncPass
 from stoker.agent.sync.shell_hooks import ShellHooks
 from stoker.agent.sync.sync_report import DriftCheck, SyncReport
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.engine.plan.drift import FolderDrift, drift
-from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, DriftIgnoreRules
+from stoker.engine.plan.drift import FolderDrift, find_drift
+from stoker.engine.plan.drift_ignore import NO_DRIFT_IGNORED, DriftIgnoreRules
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.live import content_in
+from stoker.engine.plan.live import entry_content
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.apply_plan import StagingProgress
 from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
-from stoker.fs.ledger_store import LedgerStore, locked
+from stoker.fs.find_changes import scan_folder
+from stoker.fs.ledger_store import LedgerStore, lock_folder
 
-EVERYTHING = SyncOptions()
+FULL_SYNC = SyncOptions()
 
 DriftFilter: TypeAlias = Callable[[FolderDrift, Ledger, DataFolder], Awaitable[FolderDrift]]
 
@@ -68,13 +68,13 @@ class FolderSync:
         """The commit that the ref means now."""
         return await self._reader.resolve(self.job.source.ref)
 
-    async def sync(self, wish: SyncOptions = EVERYTHING) -> SyncReport:
+    async def sync(self, wish: SyncOptions = FULL_SYNC) -> SyncReport:
         """Bring the data folder to what the ref means now; raises when a guard or the source stops it."""
         started = self._clock.monotonic()
         if self._unrestored:  # what waits to be restored is only found by looking
             wish = wish._replace(walk=True)
         commit = wish.commit if wish.commit is not None else await self.resolve()
-        with DataFolder.opened(self.job.data_dir) as folder, _alone(folder, wish):
+        with DataFolder.opened(self.job.data_dir) as folder, _sync_lock(folder, wish):
             book, visits = self._open(folder), self._visits
             this = SyncPass(
                 self.job,
@@ -101,7 +101,7 @@ class FolderSync:
 
     async def verify(self) -> DriftCheck:
         """What is not as the last pass left it, and means something."""
-        return await verify(self.job.data_dir, self._quieted, self._ignored)
+        return await verify_folder(self.job.data_dir, self._quieted, self._ignored)
 
     async def changed_contents(self) -> dict[str, str]:
         """What every file of ours holds that is not as we left it; empty for one that is gone."""
@@ -109,8 +109,8 @@ class FolderSync:
             ledger = self._open(folder).ledger
             if ledger is None:
                 return {}
-            live = await in_thread(
-                lambda stop: scan(
+            live = await run_in_thread(
+                lambda stop: scan_folder(
                     folder,
                     ledger,
                     managed_folders=ledger.folders,
@@ -118,7 +118,7 @@ class FolderSync:
                     stopped=stop.is_set,
                 )
             )
-        return {path: content_in(live.found[path]) for path in ledger.files if path in live.found}
+        return {path: entry_content(live.found[path]) for path in ledger.files if path in live.found}
 
     @property
     def ledger(self) -> Ledger | None:
@@ -150,7 +150,9 @@ class FolderSync:
                 return found
         if self._noise is None:
             return found
-        return await noiseless(found, self._noise, ledger=ledger, folder=folder, reader=self._reader)
+        return await drift_without_noise(
+            found, self._noise, ledger=ledger, folder=folder, reader=self._reader
+        )
 
     def _open(self, folder: DataFolder) -> LedgerStore:
         if self._book is None or not self._book.unchanged_on_disk(folder):
@@ -158,8 +160,8 @@ class FolderSync:
         return self._book
 
 
-async def verify(
-    data_dir: Path, quieted: DriftFilter | None = None, ignored: DriftIgnoreRules = NOTHING_IGNORED
+async def verify_folder(
+    data_dir: Path, quieted: DriftFilter | None = None, ignored: DriftIgnoreRules = NO_DRIFT_IGNORED
 ) -> DriftCheck:
     """What is not as the last pass left it: told by the folder alone, whatever it was kept at.
 
@@ -175,17 +177,17 @@ async def verify(
                 reason=Reason.NEVER_SYNCED,
             )
         digits = len(ledger.commit) or 40
-        live = await in_thread(
-            lambda stop: scan(
+        live = await run_in_thread(
+            lambda stop: scan_folder(
                 folder, ledger, managed_folders=ledger.folders, digits=digits, stopped=stop.is_set
             )
         )
-        found = drift(ledger, ignored.without(live, ledger))
+        found = find_drift(ledger, ignored.without(live, ledger))
         if quieted is not None and found.modified:
             found = await quieted(found, ledger, folder)
     return DriftCheck(ledger.commit, found, book.trouble)
 
 
-def _alone(folder: DataFolder, wish: SyncOptions) -> AbstractContextManager[None]:
+def _sync_lock(folder: DataFolder, wish: SyncOptions) -> AbstractContextManager[None]:
     """A dry run leaves no trace, so it takes no lock."""
-    return nullcontext() if wish.dry_run else locked(folder)
+    return nullcontext() if wish.dry_run else lock_folder(folder)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.git_objects import Blob, BlobId
 from stoker.engine.plan.plan import SyncPlan, WriteFile
 from stoker.engine.source_protocol import SourceReader
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from stoker.ignition.content.modules import ModuleFile
 
 _FOLDER = "user-lib/modules/"
-_IN_MEMORY = 4 << 20
+_MAX_IN_MEMORY_BYTES = 4 << 20
 
 
-async def in_install_order(
+async def sort_modules(
     plan: SyncPlan, listed: Sequence[str], reader: SourceReader, made: Mapping[BlobId, object]
 ) -> SyncPlan:
     """The plan with its modules in order; `made` are contents that the source does not have as such."""
@@ -38,30 +38,35 @@ async def in_install_order(
     modules = {str(write.path): write for write in plan.writes if is_module(write.path)}
     if len(modules) < 2:
         return plan
-    described = await _described([one for one in modules.values() if one.version.blob not in made], reader)
+    described = await _describe_modules(
+        [one for one in modules.values() if one.version.blob not in made], reader
+    )
     order = iter(install_order(modules, listed, described))
     writes = tuple(modules[next(order)] if str(one.path) in modules else one for one in plan.writes)
     return replace(plan, writes=writes)
 
 
-async def _described(writes: Sequence[WriteFile], reader: SourceReader) -> dict[str, ModuleFile]:
+async def _describe_modules(writes: Sequence[WriteFile], reader: SourceReader) -> dict[str, ModuleFile]:
     blobs = [write.version.blob for write in writes]
     await reader.complete(set(blobs))
 
     def read() -> dict[str, ModuleFile]:
         pairs = zip(writes, reader.contents(blobs), strict=True)
-        return {str(write.path): _read(blob) for write, blob in pairs}
+        return {str(write.path): _read_module(blob) for write, blob in pairs}
 
-    return await in_thread(lambda _: read())
+    return await run_in_thread(lambda _: read())
 
 
-def _read(blob: Blob) -> ModuleFile:
+def _read_module(blob: Blob) -> ModuleFile:
     import tempfile  # noqa: PLC0415
 
     from stoker.ignition.content.module_file import read_module  # noqa: PLC0415
     from stoker.ignition.content.modules import ModuleFile  # noqa: PLC0415
 
-    with suppress(OSError), tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:  # it may find no room
+    with (
+        suppress(OSError),
+        tempfile.SpooledTemporaryFile(_MAX_IN_MEMORY_BYTES) as file,
+    ):  # it may find no room
         for chunk in blob.chunks:
             file.write(chunk)
         return read_module(file)

@@ -18,19 +18,19 @@ from typing import NamedTuple, Protocol
 
 from stoker.agent.sync.contents import ContentDerivation, PlanContents
 from stoker.agent.sync.hooks import NoiseFilter
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import Blob, BlobId
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.drift import FolderDrift
-from stoker.engine.plan.drift_ignore import DriftIgnoreRules, same_but_for
-from stoker.engine.plan.ledger import Ledger, stat_of
+from stoker.engine.plan.drift_ignore import DriftIgnoreRules, equal_except_pointers
+from stoker.engine.plan.ledger import Ledger, recorded_stat
 from stoker.engine.plan.live import LiveDifferences
 from stoker.engine.plan.plan import SyncPlan, WriteFile
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.data_folder import DataFolder
 
-LARGEST = 1 << 20
+MAX_COMPARED_BYTES = 1 << 20
 
 
 class NoiseContext(NamedTuple):
@@ -53,15 +53,20 @@ async def without_ignored(plan: SyncPlan, ignored: DriftIgnoreRules, around: Noi
         and (found := ignored.pointers(write.path))
     }
     writes = [write for write in plan.writes if write.path in pointers] if pointers else []
-    stats = stats_of(writes, around.live, around.ledger)
+    stats = live_stat_stamps(writes, around.live, around.ledger)
     writes = [write for write in writes if write.path in stats]
     if not writes:
         return plan
     contents = PlanContents.of(around.reader, around.derived, writes)
     await around.reader.complete({contents.source(write.version.blob) for write in writes})
-    silent = await in_thread(
+    silent = await run_in_thread(
         lambda _: frozenset(
-            _alike(writes, contents, around.folder, lambda path, *both: same_but_for(pointers[path], *both))
+            _equivalent_paths(
+                writes,
+                contents,
+                around.folder,
+                lambda path, *both: equal_except_pointers(pointers[path], *both),
+            )
         )
     )
     return plan.adopting({path: stats[path] for path in silent}) if silent else plan
@@ -82,21 +87,26 @@ async def without_noise(plan: SyncPlan, noise: NoiseFilter, around: NoiseContext
         if replaced.keys() >= {*paths} and place not in broken_off
     }
     writes = [
-        write for some in doubtful.values() for write in some if write.path in stats_of(some, live, ledger)
+        write
+        for some in doubtful.values()
+        for write in some
+        if write.path in live_stat_stamps(some, live, ledger)
     ]
     if not writes:
         return plan
     contents = PlanContents.of(reader, derived, writes)
     await reader.complete({contents.source(write.version.blob) for write in writes})
-    silent = await in_thread(
+    silent = await run_in_thread(
         lambda _: frozenset(
-            _alike(writes, contents, folder, lambda path, *both: noise.means_nothing(path.name, *both))
+            _equivalent_paths(
+                writes, contents, folder, lambda path, *both: noise.means_nothing(path.name, *both)
+            )
         )
     )
     adopted: dict[str, bytes] = {}
     for some in doubtful.values():
         if all(write.path in silent for write in some):
-            adopted |= stats_of(some, live, ledger)
+            adopted |= live_stat_stamps(some, live, ledger)
     return plan.adopting(adopted) if adopted else plan
 
 
@@ -110,7 +120,7 @@ class EarlierContents(Protocol):
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]: ...
 
 
-async def noiseless(
+async def drift_without_noise(
     drift: FolderDrift, noise: NoiseFilter, *, ledger: Ledger, folder: DataFolder, reader: EarlierContents
 ) -> FolderDrift:
     """The drift without what the gateway does to its own resources all day."""
@@ -130,14 +140,14 @@ async def noiseless(
     try:
         async with reader.held():
             await reader.complete(frozenset(wanted.values()))
-            silent = await in_thread(lambda _: frozenset(_unchanged(wanted, reader, folder, same)))
+            silent = await run_in_thread(lambda _: frozenset(_unchanged_paths(wanted, reader, folder, same)))
     except StokerError:  # what cannot be compared is told
         return drift
     quiet = {path for paths in groups.values() if silent.issuperset(paths) for path in paths}
     return replace(drift, modified=tuple(path for path in drift.modified if path not in quiet))
 
 
-async def unignored(
+async def drift_without_ignored(
     drift: FolderDrift,
     ignored: DriftIgnoreRules,
     *,
@@ -155,18 +165,18 @@ async def unignored(
         return drift
 
     def same(path: str, ours: bytes, theirs: bytes) -> bool:
-        return same_but_for(ignored.pointers(path), ours, theirs)
+        return equal_except_pointers(ignored.pointers(path), ours, theirs)
 
     try:
         async with reader.held():
             await reader.complete(frozenset(wanted.values()))
-            quiet = await in_thread(lambda _: frozenset(_unchanged(wanted, reader, folder, same)))
+            quiet = await run_in_thread(lambda _: frozenset(_unchanged_paths(wanted, reader, folder, same)))
     except StokerError:  # what cannot be compared is told
         return drift
     return replace(drift, modified=tuple(path for path in drift.modified if path not in quiet))
 
 
-def stats_of(writes: Iterable[WriteFile], live: LiveDifferences, ledger: Ledger) -> dict[str, bytes]:
+def live_stat_stamps(writes: Iterable[WriteFile], live: LiveDifferences, ledger: Ledger) -> dict[str, bytes]:
     """How each file lies there now; those whose mode would change as well are left out."""
     found: dict[str, bytes] = {}
     for write in writes:
@@ -175,11 +185,11 @@ def stats_of(writes: Iterable[WriteFile], live: LiveDifferences, ledger: Ledger)
             continue
         kept = ledger.files.get(write.path)
         known = kept is not None and write.path not in live.found
-        found[write.path] = stat_of(kept) if known and kept is not None else there.stat
+        found[write.path] = recorded_stat(kept) if known and kept is not None else there.stat
     return found
 
 
-def _alike(
+def _equivalent_paths(
     writes: Collection[WriteFile],
     contents: PlanContents,
     folder: DataFolder,
@@ -189,27 +199,27 @@ def _alike(
     blobs = contents([write.version.blob for write in writes])
     for write, blob in zip(writes, blobs, strict=True):
         after = b"".join(blob.chunks)
-        before = _live(folder, write.path)
-        if before is not None and len(after) <= LARGEST and same(write.path, before, after):
+        before = _read_live_file(folder, write.path)
+        if before is not None and len(after) <= MAX_COMPARED_BYTES and same(write.path, before, after):
             yield write.path
 
 
-def _unchanged(
+def _unchanged_paths(
     wanted: Mapping[str, BlobId],
     reader: EarlierContents,
     folder: DataFolder,
     same: Callable[[str, bytes, bytes], bool],
 ) -> Iterable[str]:
     for path, blob in zip(wanted, reader.contents(list(wanted.values())), strict=True):
-        ours, theirs = b"".join(blob.chunks), _live(folder, path)
+        ours, theirs = b"".join(blob.chunks), _read_live_file(folder, path)
         if theirs is not None and same(path, ours, theirs):
             yield path
 
 
-def _live(folder: DataFolder, path: str) -> bytes | None:
+def _read_live_file(folder: DataFolder, path: str) -> bytes | None:
     try:
         with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
-            content = file.read(LARGEST + 1)
+            content = file.read(MAX_COMPARED_BYTES + 1)
     except OSError:
         return None
-    return content if len(content) <= LARGEST else None
+    return content if len(content) <= MAX_COMPARED_BYTES else None

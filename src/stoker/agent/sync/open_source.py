@@ -14,7 +14,7 @@ from stoker.domain.intent.source import GitAuthKind
 from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.apply_plan import StagingProgress
-from stoker.git.auth.credentials import RepoAccess, RepoAccessReader, always, credentials_of
+from stoker.git.auth.credentials import RepoAccess, RepoAccessReader, credentials_of, fixed_access
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.signature.policy import CommitRules, TrustedKeysReader
@@ -40,13 +40,13 @@ def open_keeper(
             raise Misconfigured(
                 f"the source asks for {job.source.auth.kind} authentication and no credentials were given"
             )
-        access = always(RepoAccess())
+        access = fixed_access(RepoAccess())
     runner = GitRunner(job.cache_dir)
     rules = CommitRules(job.source.signatures.mode, keys, job.source.allow_rewrite)
     remote = Remote(runner, job.source.url, access)
     reader: SourceReader
     if job.source.url.is_artifact:
-        reader = _imported(remote, access, job.cache_dir, clock, rules)
+        reader = _open_artifact_source(remote, access, job.cache_dir, clock, rules)
     elif shared is not None:
         reader = SharedVolumeSource(runner, shared, clock, (rules.check,))
     else:
@@ -54,7 +54,7 @@ def open_keeper(
     return FolderSync(job, reader, hooks=hooks, noise=noise, clock=clock, progress=progress)
 
 
-def _imported(
+def _open_artifact_source(
     remote: Remote, access: RepoAccessReader, cache: Path, clock: Clock, rules: CommitRules
 ) -> SourceReader:
     """A registry or a bucket; whoever follows a repository loads nothing of it."""

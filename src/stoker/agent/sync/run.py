@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stoker.agent.sync.apply import PlanExecution
-from stoker.agent.sync.contents import ContentDerivation, LfsPointersFound, derive
+from stoker.agent.sync.contents import ContentDerivation, LfsPointersFound, derive_blob_ids
 from stoker.agent.sync.hooks import NoiseFilter, SyncChange, SyncHook
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
-from stoker.agent.sync.module_order import in_install_order
+from stoker.agent.sync.module_order import sort_modules
 from stoker.agent.sync.noise_filter import NoiseContext, without_ignored, without_noise
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.sync.threads import in_thread
+from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.git_objects import BlobId, RefusedEntryKind
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
@@ -38,22 +38,22 @@ from stoker.domain.refs import CommitId
 from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.approvals import named_as_used, unused, using, withdrawn
-from stoker.engine.plan.drift import FolderDrift, drift
-from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, DriftIgnoreRules
-from stoker.engine.plan.guards import stale_approval, why_stalled
+from stoker.engine.plan.drift import FolderDrift, find_drift
+from stoker.engine.plan.drift_ignore import NO_DRIFT_IGNORED, DriftIgnoreRules
+from stoker.engine.plan.guards import plan_objection, stale_approval_error
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.live import LiveDifferences, content_in
+from stoker.engine.plan.live import LiveDifferences, entry_content
 from stoker.engine.plan.plan import LedgerFacts, SyncPlan
-from stoker.engine.plan.planner import plan as plan_for
+from stoker.engine.plan.planner import make_plan as plan_for
 from stoker.engine.plan.skipped import SkippedContent
 from stoker.engine.source_protocol import SourceReader
 from stoker.engine.transform.transform import TransformSet
 from stoker.fs.apply_plan import ApplyResult, FileRules, StagingProgress
 from stoker.fs.clean_folders import CleanFolderCache
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.find_changes import scan
+from stoker.fs.find_changes import scan_folder
 from stoker.fs.ledger_store import LedgerStore
-from stoker.fs.staging import discard
+from stoker.fs.staging import discard_staging
 from stoker.telemetry import tracing
 
 # Only where everything is mapped is the real time asked for; what does not count for the settings needs none.
@@ -84,7 +84,7 @@ class SyncPass:
     noise: NoiseFilter | None = None
     pointers: frozenset[BlobId] = frozenset()
     """Contents that only point at content elsewhere, as far as they were met; they are not delivered."""
-    ignored: DriftIgnoreRules = NOTHING_IGNORED
+    ignored: DriftIgnoreRules = NO_DRIFT_IGNORED
 
     async def run(self) -> SyncReport:
         if not self.wish.dry_run and (gone := withdrawn(self.wish.approved, self._ledger)):
@@ -98,8 +98,8 @@ class SyncPass:
                 if not self.wish.dry_run:
                     # A pass may have been killed and its commit taken back: nobody else would clear it.
                     with suppress(OSError):  # whoever has something to stage says what is wrong there
-                        discard(self.folder)
-                found = drift(self._ledger or Ledger(), live_now)
+                        discard_staging(self.folder)
+                found = find_drift(self._ledger or Ledger(), live_now)
                 plan = self._nothing(live_now, found.extra)
                 report = self._report(plan, found)
                 if (stale := self._stale(plan)) is None:
@@ -142,7 +142,7 @@ class SyncPass:
         if not ledger.files.keys().isdisjoint(live.found):
             return False
         # On first contact a file of others is remembered as one that was there before.
-        extra = drift(ledger, live).extra
+        extra = find_drift(ledger, live).extra
         return not extra if self.wish.first_contact else not any(map(ledger.mirrors, extra))
 
     def _nothing(self, live: LiveDifferences, extra: Collection[str]) -> SyncPlan:
@@ -191,7 +191,7 @@ class SyncPass:
         desired = desired.refusing(self.pointers, RefusedEntryKind.LFS_POINTER)
         live = self.ignored.without(live, self._ledger or Ledger(), desired)
         plan = await self._quieted(self._plan(desired, live), live, derived)
-        plan = await in_install_order(plan, self.job.module_order, self.reader, derived)
+        plan = await sort_modules(plan, self.job.module_order, self.reader, derived)
         if plan.orphans_kept and plan.digest in self._approved:
             plan = plan.with_orphans()
         report = replace(
@@ -213,18 +213,18 @@ class SyncPass:
         return layout.map_changes(changes, answers, ledger, drifted=lost)
 
     async def _all(self, layout: Layout) -> DesiredFiles:
-        if _uses_time(self.job.files):
+        if _uses_commit_time(self.job.files):
             made = await self.reader.committed_at(self.commit)
             layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, made))
         tree = await self.reader.tree(self.commit)
-        return await in_thread(lambda _: layout.map(tree))
+        return await run_in_thread(lambda _: layout.map(tree))
 
     async def _look(self, desired: DesiredFiles | None) -> LiveDifferences:
         """What is not as the ledger says, where it matters for what is desired."""
         ledger = self._ledger or Ledger()
         managed = desired.managed if desired is not None else ManagedPaths()
-        return await in_thread(
-            lambda stop: scan(
+        return await run_in_thread(
+            lambda stop: scan_folder(
                 self.folder,
                 ledger,
                 managed_folders=managed.folders | ledger.folders,
@@ -250,7 +250,7 @@ class SyncPass:
             return desired, {}
         wanted = {path: (desired.files[path].blob, recipe) for path, recipe in desired.recipes.items()}
         await self.reader.complete({blob for blob, _ in wanted.values()})
-        results, derived = await in_thread(lambda _: derive(self.reader, wanted))
+        results, derived = await run_in_thread(lambda _: derive_blob_ids(self.reader, wanted))
         return desired.derived(results), derived
 
     async def _quieted(
@@ -268,7 +268,7 @@ class SyncPass:
         ledger = self._ledger
         if ledger is None or not live.walked:
             return FolderDrift()
-        found, kept = drift(ledger, live), plan.facts.kept.union(plan.orphans_kept)
+        found, kept = find_drift(ledger, live), plan.facts.kept.union(plan.orphans_kept)
         return replace(
             found,
             modified=tuple(path for path in found.modified if path not in plan.remembered),
@@ -283,7 +283,7 @@ class SyncPass:
         if self.wish.dry_run:
             return await self._rehearse(carrying, report)
         if self._is_another(plan):
-            report = replace(report, applied=None, stalled=report.stalled or _not_approved(plan))
+            report = replace(report, applied=None, stalled=report.stalled or _plan_not_approved(plan))
             return await self._rehearse(carrying, report)
         if report.stalled is not None:
             raise report.stalled
@@ -330,7 +330,7 @@ class SyncPass:
 
     def _stale(self, plan: SyncPlan) -> Stalled | None:
         """Why an approval for this sync alone does not count; None where none was given."""
-        return stale_approval(plan, self._approved) if self.wish.approval_must_match else None
+        return stale_approval_error(plan, self._approved) if self.wish.approval_must_match else None
 
     def _changed_by_people(self, plan: SyncPlan, live: LiveDifferences, ledger: Ledger) -> frozenset[str]:
         """What somebody changed since the gateway's first boot, and git did not: it stays, as drift."""
@@ -340,18 +340,18 @@ class SyncPass:
             + [(str(one.path), one.version) for one in plan.modes]
             if path in live.found
             and ledger.version(path) == version
-            and content_in(live.found[path]) != self.wish.made_by_boot.get(path)
+            and entry_content(live.found[path]) != self.wish.made_by_boot.get(path)
         )
 
     def _why_stalled(self, plan: SyncPlan, desired: DesiredFiles) -> Stalled | None:
-        stalled = why_stalled(plan, desired, self._ledger, self.job.files.deletion, self._approved)
+        stalled = plan_objection(plan, desired, self._ledger, self.job.files.deletion, self._approved)
         stalled = named_as_used(stalled, self.wish.approved) or self._stale(plan)
         if stalled is not None or self.job.binaries is BinaryPolicy.ALLOW:
             return stalled
-        from stoker.ignition.content.binaries import why_refused  # noqa: PLC0415 - few ask for it
+        from stoker.ignition.content.binaries import binary_refusal  # noqa: PLC0415 - few ask for it
 
         signed = self.job.source.signatures.mode is not SignatureMode.NONE  # or it would not have come so far
-        return why_refused([write.path for write in plan.writes], self.job.binaries, signed=signed)
+        return binary_refusal([write.path for write in plan.writes], self.job.binaries, signed=signed)
 
     def _report(self, plan: SyncPlan, found: FolderDrift) -> SyncReport:
         return SyncReport(
@@ -364,14 +364,14 @@ class SyncPass:
         )
 
 
-def _not_approved(plan: SyncPlan) -> Stalled:
+def _plan_not_approved(plan: SyncPlan) -> Stalled:
     return Stalled(
         f"plan {plan.digest} is not the one that was approved; nothing was changed",
         reason=Reason.PLAN_PENDING,
     )
 
 
-def _uses_time(files: FilesIntent) -> bool:
+def _uses_commit_time(files: FilesIntent) -> bool:
     """Whether a content may name the time of the commit, which has to be asked for."""
     texts = [files.transforms.system_name or "", *(one.value_template for one in files.transforms.fields)]
     texts += [value for patch in files.transforms.patches for _, value in patch.values]

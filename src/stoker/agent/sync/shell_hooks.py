@@ -20,13 +20,13 @@ from pathlib import Path
 
 from stoker.agent.sync.hooks import SyncChange
 from stoker.domain.errors import Retry, Stalled
-from stoker.domain.git_objects import HeldPath, PathNote, shown
+from stoker.domain.git_objects import HeldPath, PathNote, printable_name
 from stoker.domain.reasons import Reason
 from stoker.fs.apply_plan import ApplyResult
 
 PRE, POST = "pre-sync.sh", "post-sync.sh"
 TIMEOUT = 300.0
-MAX_SAID = 2000
+MAX_OUTPUT_LENGTH = 2000
 
 
 class ShellHooks:
@@ -66,7 +66,7 @@ class ShellHooks:
         script = self._find(name)
         if script is None:
             return None
-        from stoker.kube.client.deadlines import timing_out  # noqa: PLC0415 - few have scripts
+        from stoker.kube.client.deadlines import timeout_scope  # noqa: PLC0415 - few have scripts
 
         try:
             process = await asyncio.create_subprocess_exec(
@@ -82,7 +82,7 @@ class ShellHooks:
             return f"cannot be run: {error.strerror}; does its first line name a program, as #!/bin/sh does?"
         actions = "".join(f"{action}\n" for action in change.plan.actions).encode()
         try:
-            async with timing_out(asyncio.timeout(self._timeout)):
+            async with timeout_scope(asyncio.timeout(self._timeout)):
                 said, _ = await process.communicate(actions)
         except TimeoutError:
             return f"did not end within {self._timeout:g} s"
@@ -92,7 +92,9 @@ class ShellHooks:
             await process.wait()
         if process.returncode == 0:
             return None
-        words = shown(said[-MAX_SAID:].decode(errors="replace").strip()) or "it said nothing"
+        words = (
+            printable_name(said[-MAX_OUTPUT_LENGTH:].decode(errors="replace").strip()) or "it said nothing"
+        )
         return f"ended with {process.returncode}: {words}"
 
     def _find(self, name: str) -> Path | None:
@@ -105,7 +107,7 @@ class ShellHooks:
                 continue
             except OSError as error:
                 raise Stalled(f"hook {script} {error.strerror}", reason=Reason.HOOK_FAILED) from error
-            why = _why_not(found)
+            why = _hook_file_problem(found)
             if why is not None:
                 raise Stalled(f"hook {script} {why}, so it is not run", reason=Reason.HOOK_FAILED)
             return script
@@ -123,7 +125,7 @@ class ShellHooks:
         }
 
 
-def _why_not(found: os.stat_result) -> str | None:
+def _hook_file_problem(found: os.stat_result) -> str | None:
     if not stat.S_ISREG(found.st_mode):
         return "is not a file"
     if found.st_uid not in (0, os.geteuid()):

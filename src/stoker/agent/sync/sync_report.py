@@ -131,18 +131,18 @@ class SyncReport:
             "added": list(done.added),
             "modified": list(done.modified),
             "deleted": list(done.deleted),
-            "skipped": _listed(self.plan.skipped),
-            "errors": _listed(self.errors),
-            "conflicts": _listed(self.plan.conflicts),
+            "skipped": _notes_as_json(self.plan.skipped),
+            "errors": _notes_as_json(self.errors),
+            "conflicts": _notes_as_json(self.plan.conflicts),
             "orphansKept": list(self.plan.orphans_kept),
             "notOurs": list(self.plan.not_ours),
-            "unverified": _listed(self.unverified),
+            "unverified": _notes_as_json(self.unverified),
             "held": [{"path": one.place, "message": one.why, "user": one.user} for one in self.plan.held],
             "drift": drift_as_json(self.drift),
             "durationSeconds": round(self.duration_seconds, 3),
             "bytesWritten": done.bytes_written,
             "planDigest": self.plan.digest if self.plan.needs_digest else None,
-            "stalled": None if self.stalled is None else _as_json(self.stalled),
+            "stalled": None if self.stalled is None else _error_as_json(self.stalled),
             "waits": None if self.waits is None else self.waits.as_json(),
         }
 
@@ -152,10 +152,10 @@ class SyncReport:
         for word, paths in (("added", done.added), ("modified", done.modified), ("deleted", done.deleted)):
             yield from (f"{word} {path}" for path in paths)
         for word, notes in (("skipped", self.plan.skipped), ("conflict", self.plan.conflicts)):
-            yield from _cut([f"{word} {note.path}: {note.why}" for note in notes])
+            yield from _truncate_lines([f"{word} {note.path}: {note.why}" for note in notes])
         kept = "not written by us" if self.applied is not None else "not written by us; approval deletes it"
-        yield from _cut([f"kept {path}: {kept}" for path in self.plan.orphans_kept])
-        yield from _cut([f"kept {path}: not written by us" for path in self.plan.not_ours])
+        yield from _truncate_lines([f"kept {path}: {kept}" for path in self.plan.orphans_kept])
+        yield from _truncate_lines([f"kept {path}: not written by us" for path in self.plan.not_ours])
         yield from (f"held {one.place}: {one.why}" for one in self.plan.held)
         yield from (f"error {note.path}: {note.why}" for note in self.errors)
         yield from (f"not verified {note.path}: {note.why}" for note in self.unverified)
@@ -213,7 +213,7 @@ class DriftCheck:
         return not self.drift and not self.trouble
 
     def as_json(self) -> dict[str, object]:
-        return {"commit": self.commit, **drift_as_json(self.drift), "errors": _listed(self.trouble)}
+        return {"commit": self.commit, **drift_as_json(self.drift), "errors": _notes_as_json(self.trouble)}
 
     def lines(self) -> Iterator[str]:
         for word, paths in self.drift.kinds.items():
@@ -227,14 +227,14 @@ def drift_as_json(drift: FolderDrift) -> dict[str, object]:
     return {word: list(paths) for word, paths in drift.kinds.items()}
 
 
-def _as_json(error: Stalled) -> dict[str, object]:
+def _error_as_json(error: Stalled) -> dict[str, object]:
     return {"reason": error.reason.value, "message": error.message}
 
 
-def _listed(notes: Iterable[PathNote]) -> list[dict[str, str]]:
+def _notes_as_json(notes: Iterable[PathNote]) -> list[dict[str, str]]:
     return [{"path": note.path, "message": note.why} for note in notes]
 
 
-def _cut(lines: list[str], at_most: int = 20) -> list[str]:
+def _truncate_lines(lines: list[str], at_most: int = 20) -> list[str]:
     more = len(lines) - at_most
     return lines if more <= 0 else [*lines[:at_most], f"… and {more} more of these"]

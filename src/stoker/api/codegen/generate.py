@@ -18,7 +18,7 @@ from textwrap import indent
 import yaml
 
 from stoker.api.codegen.crd import crd_for
-from stoker.api.codegen.reference_page import GENERATED, page
+from stoker.api.codegen.reference_page import GENERATED, reference_page
 from stoker.api.registry import KINDS, CustomResourceKind
 
 
@@ -55,7 +55,7 @@ def crd_template(kind: CustomResourceKind) -> str:
     )
 
 
-def generated(root: Path) -> dict[Path, str]:
+def generated_files(root: Path) -> dict[Path, str]:
     """Every generated file below a root, and what it must hold."""
     files = {}
     for kind in KINDS:
@@ -65,13 +65,13 @@ def generated(root: Path) -> dict[Path, str]:
         name = f"{kind.group}_{kind.plural}.yaml"
         files[root / "config" / "crd" / name] = crd_yaml(kind)
         files[root / "charts" / "stoker" / "templates" / "crds" / name] = crd_template(kind)
-        files[root / "docs" / "spec" / f"{kind.singular}.md"] = page(kind, minimal, full)
+        files[root / "docs" / "spec" / f"{kind.singular}.md"] = reference_page(kind, minimal, full)
     return files
 
 
-def stale(root: Path) -> list[Path]:
+def stale_files(root: Path) -> list[Path]:
     """Generated files that are missing, differ, or belong to no kind any more."""
-    files = generated(root)
+    files = generated_files(root)
     wrong = {path for path, text in files.items() if not path.is_file() or path.read_text() != text}
     for folder in {path.parent for path in files}:
         left_over = set(folder.glob("*")) - files.keys()
@@ -91,11 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     if options.check:
-        wrong = stale(options.root)
+        wrong = stale_files(options.root)
         for path in wrong:
             sys.stderr.write(f"{path.relative_to(options.root)} is out of date: run make generate\n")
         return 1 if wrong else 0
-    for path, text in generated(options.root).items():
+    for path, text in generated_files(options.root).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return 0

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from stoker.api.codegen.crd import schema_for
-from stoker.api.defaults import BUILT_IN
+from stoker.api.defaults import BUILT_IN_DEFAULTS
 from stoker.api.registry import CATEGORY, CustomResourceKind
-from stoker.api.schema import JsonSchema, shown
+from stoker.api.schema import JsonSchema, format_default
 
 GENERATED = (
     "Generated from the types in src/stoker/api by `python -m stoker.api.codegen.generate`; do not edit."
@@ -25,7 +25,7 @@ class FieldRow:
     required: bool
 
 
-def page(kind: CustomResourceKind, minimal: str, full: str) -> str:
+def reference_page(kind: CustomResourceKind, minimal: str, full: str) -> str:
     """The page as it stands in docs/spec."""
     schema = schema_for(kind)
     parts = [
@@ -48,22 +48,22 @@ def page(kind: CustomResourceKind, minimal: str, full: str) -> str:
         parts.append("## Annotations\n\n" + _table(("Annotation", "Meaning"), kind.annotations.items()))
     parts += [
         "## Columns of kubectl get\n\n" + _columns(kind),
-        "## What is refused\n\n" + "\n".join(_refusals(schema)),
+        "## What is refused\n\n" + "\n".join(_rule_messages(schema)),
         f"## Every field\n\n```yaml\n{full.strip()}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def rows(schema: JsonSchema, path: str) -> Iterator[FieldRow]:
+def field_rows(schema: JsonSchema, path: str) -> Iterator[FieldRow]:
     """Every field below a path, outer ones first."""
     properties = cast("dict[str, JsonSchema]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
     for name, below in properties.items():
         at = f"{path}.{name}" if path else name
         yield FieldRow(at, below, name in required)
-        yield from rows(below, at)
+        yield from field_rows(below, at)
         if "items" in below:
-            yield from rows(cast("JsonSchema", below["items"]), f"{at}[]")
+            yield from field_rows(cast("JsonSchema", below["items"]), f"{at}[]")
 
 
 def _facts(kind: CustomResourceKind) -> str:
@@ -80,7 +80,7 @@ def _facts(kind: CustomResourceKind) -> str:
 def _fields(kind: CustomResourceKind, schema: JsonSchema, top: str) -> str:
     properties = cast("dict[str, JsonSchema]", schema["properties"])
     cells = []
-    for row in rows(properties[top], ""):
+    for row in field_rows(properties[top], ""):
         name = f"**`{row.path}`**" if row.required else f"`{row.path}`"
         default = _default(kind, row, top)
         text = str(row.schema["description"]).removesuffix(f" Default: {default}.")
@@ -90,9 +90,9 @@ def _fields(kind: CustomResourceKind, schema: JsonSchema, top: str) -> str:
 
 def _default(kind: CustomResourceKind, row: FieldRow, top: str) -> str:
     if "default" in row.schema:
-        return shown(cast("bool | str", row.schema["default"]))
-    built_in = BUILT_IN[kind.name]
-    return shown(built_in[row.path]) if top == "spec" and row.path in built_in else ""
+        return format_default(cast("bool | str", row.schema["default"]))
+    built_in = BUILT_IN_DEFAULTS[kind.name]
+    return format_default(built_in[row.path]) if top == "spec" and row.path in built_in else ""
 
 
 def _type(schema: JsonSchema) -> str:
@@ -147,7 +147,7 @@ def _columns(kind: CustomResourceKind) -> str:
     return _table(("Column", "Shows", "Meaning"), cells)
 
 
-def _refusals(schema: JsonSchema) -> Iterator[str]:
+def _rule_messages(schema: JsonSchema) -> Iterator[str]:
     """The sentence of every rule, with the fields that it is about."""
     fields: dict[str, list[str]] = {}
     for path, rule in _rules(schema, ""):

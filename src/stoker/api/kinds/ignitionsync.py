@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.field_docs import FieldRule, about, declared
+from stoker.api.field_docs import FieldRule, declared_default, describe
 from stoker.api.kinds.policies import InheritableSpec
 from stoker.api.kinds.resource import CustomResource, LabelledResource
 from stoker.api.kinds.sync import COMPLETE, SyncSpec
@@ -21,14 +21,14 @@ ALLOWED_NAMESPACES = f"{GROUP}/allowed-namespaces"
 """Annotation of a base: namespaces that may inherit from it, separated by commas, or `*` (C-131)."""
 
 _SharedField = Annotated[
-    SharedContentSpec | None, about("Content that every gateway gets, switched on part by part.")
+    SharedContentSpec | None, describe("Content that every gateway gets, switched on part by part.")
 ]
 _AdditionalFilesField = Annotated[
-    AdditionalFiles | None, about("Further files and folders for every gateway.")
+    AdditionalFiles | None, describe("Further files and folders for every gateway.")
 ]
 _StorageField = Annotated[
     SharedStorageSpec | None,
-    about("Keep one clone on a shared volume. Left out: each agent keeps its own.", stability="stable"),
+    describe("Keep one clone on a shared volume. Left out: each agent keeps its own.", stability="stable"),
 ]
 
 
@@ -75,7 +75,7 @@ class IgnitionSyncSpec(SyncSpec):
 
     inherits_from: Annotated[
         NamespacedRef | None,
-        about(
+        describe(
             "An IgnitionSyncBase that supplies what is left out here. Lists of both are joined, maps merged, "
             "single values of this resource win."
         ),
@@ -88,12 +88,12 @@ class IgnitionSyncSpec(SyncSpec):
 class IgnitionSync(LabelledResource):
     """Keeps the gateways that name it in step with a git repository."""
 
-    api_version: Literal["sync.ignition.io/v1alpha1"] = declared("sync.ignition.io/v1alpha1")
-    kind: Literal["IgnitionSync"] = declared("IgnitionSync")
-    spec: Annotated[IgnitionSyncSpec, about("What to deliver to which gateways, and how.")]
-    status: Annotated[SyncStatus | None, about("How far the sync has come; written by the controller.")] = (
-        None
-    )
+    api_version: Literal["sync.ignition.io/v1alpha1"] = declared_default("sync.ignition.io/v1alpha1")
+    kind: Literal["IgnitionSync"] = declared_default("IgnitionSync")
+    spec: Annotated[IgnitionSyncSpec, describe("What to deliver to which gateways, and how.")]
+    status: Annotated[
+        SyncStatus | None, describe("How far the sync has come; written by the controller.")
+    ] = None
 
 
 class IgnitionSyncBaseSpec(InheritableSpec):
@@ -101,7 +101,7 @@ class IgnitionSyncBaseSpec(InheritableSpec):
 
     git: Annotated[
         GitAccessSpec | None,
-        about("How to reach the git server; repository and ref stay with each resource."),
+        describe("How to reach the git server; repository and ref stay with each resource."),
     ] = None
     storage: _StorageField = None
     shared: _SharedField = None
@@ -111,6 +111,6 @@ class IgnitionSyncBaseSpec(InheritableSpec):
 class IgnitionSyncBase(CustomResource):
     """Settings that IgnitionSync resources inherit through spec.inheritsFrom."""
 
-    api_version: Literal["sync.ignition.io/v1alpha1"] = declared("sync.ignition.io/v1alpha1")
-    kind: Literal["IgnitionSyncBase"] = declared("IgnitionSyncBase")
-    spec: Annotated[IgnitionSyncBaseSpec, about("The settings that are inherited.")]
+    api_version: Literal["sync.ignition.io/v1alpha1"] = declared_default("sync.ignition.io/v1alpha1")
+    kind: Literal["IgnitionSyncBase"] = declared_default("IgnitionSyncBase")
+    spec: Annotated[IgnitionSyncBaseSpec, describe("The settings that are inherited.")]

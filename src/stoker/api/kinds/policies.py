@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from stoker.api.field_docs import Block, about, nullable
+from stoker.api.field_docs import Block, describe, describe_nullable
 from stoker.api.scalars import GlobList
 from stoker.api.spec.bidirectional import BidirectionalSpec
 from stoker.api.spec.content import NormalizeSpec
@@ -31,23 +31,23 @@ class InheritableSpec(Block):
 
     gateway: Annotated[
         GatewaySpec | None,
-        about(
+        describe(
             "How agents reach their gateways; annotations on a pod win for that gateway.", stability="stable"
         ),
     ] = None
-    polling: Annotated[PollingSpec | None, about("How often the ref is looked at without being asked.")] = (
-        None
-    )
-    webhook: Annotated[WebhookSpec | None, about("Who may ask for a sync over HTTP.")] = None
+    polling: Annotated[
+        PollingSpec | None, describe("How often the ref is looked at without being asked.")
+    ] = None
+    webhook: Annotated[WebhookSpec | None, describe("Who may ask for a sync over HTTP.")] = None
     exclude_patterns: Annotated[
         GlobList | None,
-        about(
+        describe(
             "Files that are never synced, as globs; a trailing / means the folder and everything below it."
         ),
     ] = None
     orphans: Annotated[
         Literal["mirror", "owned"] | None,
-        about(
+        describe(
             "Which files that git does not have are deleted below managed paths. owned: only those that a "
             "sync wrote; what others put there stays and counts as drift. mirror: all of them. A mapping can "
             "say it for its destination."
@@ -55,30 +55,37 @@ class InheritableSpec(Block):
     ] = None
     deletion_budget: Annotated[
         DeletionBudgetSpec | None,
-        about(
+        describe(
             "How much one sync may delete. Above either limit it stalls until its plan is approved; up to 10 "
             "files the percentage is not looked at."
         ),
     ] = None
-    normalize: Annotated[NormalizeSpec | None, about("Values that differ per gateway.")] = None
-    validation: Annotated[ValidationSpec | None, about("Checks before anything is written.")] = None
-    ignition: Annotated[IgnitionSpec | None, about("Behaviour towards people and peers on the gateway.")] = (
+    normalize: Annotated[NormalizeSpec | None, describe("Values that differ per gateway.")] = None
+    validation: Annotated[ValidationSpec | None, describe("Checks before anything is written.")] = None
+    ignition: Annotated[
+        IgnitionSpec | None, describe("Behaviour towards people and peers on the gateway.")
+    ] = None
+    drift: Annotated[DriftSpec | None, describe("What happens when somebody else changes synced files.")] = (
         None
     )
-    drift: Annotated[DriftSpec | None, about("What happens when somebody else changes synced files.")] = None
     maintenance_windows: Annotated[
-        MaintenanceWindowList | None, about("When gateways may be changed. None: at any time.")
+        MaintenanceWindowList | None, describe("When gateways may be changed. None: at any time.")
     ] = None
     snapshots: Annotated[
-        SnapshotSpec | None, nullable("Copies of the files before each sync.", stability="experimental")
+        SnapshotSpec | None,
+        describe_nullable("Copies of the files before each sync.", stability="experimental"),
     ] = None
     bidirectional: Annotated[
         BidirectionalSpec | None,
-        nullable("Changes on gateways that flow back to git.", stability="experimental"),
+        describe_nullable("Changes on gateways that flow back to git.", stability="experimental"),
     ] = None
-    rate_limit: Annotated[RateLimitSpec | None, about("How many gateways sync at once and how fast.")] = None
-    approval: Annotated[ApprovalSpec | None, about("Whether a person has to agree to a new commit.")] = None
-    alerting: Annotated[AlertingSpec | None, about("Who is told about what goes wrong.")] = None
-    agent: Annotated[AgentContainerSpec | None, about("The container that is put beside each gateway.")] = (
+    rate_limit: Annotated[RateLimitSpec | None, describe("How many gateways sync at once and how fast.")] = (
         None
     )
+    approval: Annotated[ApprovalSpec | None, describe("Whether a person has to agree to a new commit.")] = (
+        None
+    )
+    alerting: Annotated[AlertingSpec | None, describe("Who is told about what goes wrong.")] = None
+    agent: Annotated[
+        AgentContainerSpec | None, describe("The container that is put beside each gateway.")
+    ] = None

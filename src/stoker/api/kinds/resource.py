@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from stoker.api.field_docs import Block, FieldRule, about
+from stoker.api.field_docs import Block, FieldRule, describe
 from stoker.api.meta import ConditionList, ObjectMeta
 from stoker.api.scalars import ObservedGeneration
 
@@ -19,11 +19,11 @@ class ConditionedStatus(Block):
     """A status that consists of conditions."""
 
     observed_generation: Annotated[
-        ObservedGeneration | None, about("Generation of the spec that this status speaks about.")
+        ObservedGeneration | None, describe("Generation of the spec that this status speaks about.")
     ] = None
-    conditions: Annotated[ConditionList | None, about("The state in single aspects; Ready sums them up.")] = (
-        None
-    )
+    conditions: Annotated[
+        ConditionList | None, describe("The state in single aspects; Ready sums them up.")
+    ] = None
 
 
 # The name stands in labels of pods and in names of ConfigMaps (C-073).

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Block, FieldRule, about, declared, entries, items
+from stoker.api.field_docs import Block, FieldRule, declared_default, describe, list_bounds, map_bounds
 from stoker.api.kinds.resource import ConditionedStatus, CustomResource, LabelledResource
 from stoker.api.kinds.sync import COMPLETE, SyncSpec
 from stoker.api.scalars import (
@@ -32,12 +32,12 @@ class StokerSpec(SyncSpec):
 class Stoker(LabelledResource):
     """Keeps the gateways that name it in step with a git repository, each by the profile that it names."""
 
-    api_version: Literal["stoker.io/v1alpha1"] = declared("stoker.io/v1alpha1")
-    kind: Literal["Stoker"] = declared("Stoker")
-    spec: Annotated[StokerSpec, about("What to deliver to which gateways, and how.")]
-    status: Annotated[SyncStatus | None, about("How far the sync has come; written by the controller.")] = (
-        None
-    )
+    api_version: Literal["stoker.io/v1alpha1"] = declared_default("stoker.io/v1alpha1")
+    kind: Literal["Stoker"] = declared_default("Stoker")
+    spec: Annotated[StokerSpec, describe("What to deliver to which gateways, and how.")]
+    status: Annotated[
+        SyncStatus | None, describe("How far the sync has come; written by the controller.")
+    ] = None
 
 
 class MappingSpec(Block):
@@ -45,29 +45,29 @@ class MappingSpec(Block):
 
     source: Annotated[
         RelativePath,
-        about("Path in the repository; fields such as {{.Vars.line}} and {{.Namespace}} are allowed."),
+        describe("Path in the repository; fields such as {{.Vars.line}} and {{.Namespace}} are allowed."),
     ]
     destination: Annotated[
-        DestinationPath, about("Path below the gateway's data folder; the same fields are allowed.")
+        DestinationPath, describe("Path below the gateway's data folder; the same fields are allowed.")
     ]
     type: Annotated[
         Literal["dir", "file"] | None,
-        about("Whether the source must be a folder or a file; left out: what it is at the commit."),
+        describe("Whether the source must be a folder or a file; left out: what it is at the commit."),
     ] = None
     required: Annotated[
         bool | None,
-        about(
+        describe(
             "Whether a missing source is an error. If not, the mapping is skipped and nothing is deleted for "
             "it."
         ),
     ] = None
     template: Annotated[
         bool | None,
-        about("Fill in fields such as {{.GatewayName}} inside the files, too; binary files are refused."),
+        describe("Fill in fields such as {{.GatewayName}} inside the files, too; binary files are refused."),
     ] = None
     orphans: Annotated[
         Literal["mirror", "owned"] | None,
-        about(
+        describe(
             "What happens to files of others below the destination, where it is not as spec.orphans says. "
             "owned: they stay. mirror: they are deleted."
         ),
@@ -79,12 +79,12 @@ class PatchSpec(Block):
 
     file: Annotated[
         RelativePath,
-        about("The file, or a glob of files, below the gateway's data folder; fields are allowed."),
+        describe("The file, or a glob of files, below the gateway's data folder; fields are allowed."),
     ]
     set: Annotated[
         Annotated[
             dict[str, ValueTemplate],
-            entries(
+            map_bounds(
                 64,
                 FieldRule(
                     "size(self) > 0 && self.all(path, size(path) > 0)",
@@ -93,7 +93,7 @@ class PatchSpec(Block):
                 ),
             ),
         ],
-        about(
+        describe(
             'Path of each value, such as .system.name, .ports[0] or .["a.b"], and the value with fields such '
             "as {{.GatewayName}}. What stands there keeps its type where the value can be read so; a missing "
             "last key is added. They are set in the order of their paths."
@@ -104,62 +104,62 @@ class PatchSpec(Block):
 class DeploymentModeSpec(Block):
     """An overlay that goes over the last of the mappings."""
 
-    source: Annotated[RelativePath, about("Folder in the repository; fields are allowed.")]
+    source: Annotated[RelativePath, describe("Folder in the repository; fields are allowed.")]
     destination: Annotated[
-        DestinationPath | None, about("Path below the gateway's data folder; fields are allowed.")
+        DestinationPath | None, describe("Path below the gateway's data folder; fields are allowed.")
     ] = None
 
 
 class ProfileDependency(Block):
     """A profile whose gateways must be synced first."""
 
-    profile_name: Annotated[ObjectName, about("Name of a SyncProfile in the same namespace.")]
+    profile_name: Annotated[ObjectName, describe("Name of a SyncProfile in the same namespace.")]
 
 
 class SyncProfileSpec(Block):
     """Which files of the repository go where on a gateway."""
 
     mappings: Annotated[
-        Annotated[tuple[MappingSpec, ...], items(256, least=1)],
-        about("Files and folders in their order; what comes later lies over what comes earlier."),
+        Annotated[tuple[MappingSpec, ...], list_bounds(256, least=1)],
+        describe("Files and folders in their order; what comes later lies over what comes earlier."),
     ]
     deployment_mode: Annotated[
-        DeploymentModeSpec | None, about("An overlay for this deployment mode; it is the last mapping.")
+        DeploymentModeSpec | None, describe("An overlay for this deployment mode; it is the last mapping.")
     ] = None
     patches: Annotated[
-        Annotated[tuple[PatchSpec, ...], items(64)] | None,
-        about("Values to set in JSON and YAML files, in this order."),
+        Annotated[tuple[PatchSpec, ...], list_bounds(64)] | None,
+        describe("Values to set in JSON and YAML files, in this order."),
     ] = None
-    vars: Annotated[Variables | None, about("Values for templates, known there as {{.Vars.name}}.")] = None
+    vars: Annotated[Variables | None, describe("Values for templates, known there as {{.Vars.name}}.")] = None
     exclude_patterns: Annotated[
         GlobList | None,
-        about(
+        describe(
             "Files that are never synced, added to those of the Stoker and the built-in ones.",
             stability="experimental",
         ),
     ] = None
     depends_on: Annotated[
-        Annotated[tuple[ProfileDependency, ...], items(32, keyed_by=("profileName",))] | None,
-        about("Profiles whose gateways must be synced before those of this one; circles are refused."),
+        Annotated[tuple[ProfileDependency, ...], list_bounds(32, keyed_by=("profileName",))] | None,
+        describe("Profiles whose gateways must be synced before those of this one; circles are refused."),
     ] = None
     sync_period: Annotated[
         Annotated[int, Meta(ge=1, le=86400)] | None,
-        about(
+        describe(
             "Seconds between two looks of the agent when it hears nothing; an annotation on the pod wins.",
             stability="experimental",
         ),
     ] = None
     dry_run: Annotated[
         bool | None,
-        about("Compute and report what would change, and write nothing.", stability="experimental"),
+        describe("Compute and report what would change, and write nothing.", stability="experimental"),
     ] = None
-    paused: Annotated[bool | None, about("True stops the gateways that use this profile.")] = None
+    paused: Annotated[bool | None, describe("True stops the gateways that use this profile.")] = None
 
 
 class SyncProfileStatus(ConditionedStatus):
     """Who uses the profile."""
 
-    gateway_count: Annotated[Count | None, about("How many gateways name this profile.")] = None
+    gateway_count: Annotated[Count | None, describe("How many gateways name this profile.")] = None
 
 
 class SyncProfile(CustomResource):
@@ -174,9 +174,9 @@ class SyncProfile(CustomResource):
         ),
     )
 
-    api_version: Literal["stoker.io/v1alpha1"] = declared("stoker.io/v1alpha1")
-    kind: Literal["SyncProfile"] = declared("SyncProfile")
-    spec: Annotated[SyncProfileSpec, about("Which files of the repository go where on a gateway.")]
-    status: Annotated[SyncProfileStatus | None, about("Who uses the profile; written by the controller.")] = (
-        None
-    )
+    api_version: Literal["stoker.io/v1alpha1"] = declared_default("stoker.io/v1alpha1")
+    kind: Literal["SyncProfile"] = declared_default("SyncProfile")
+    spec: Annotated[SyncProfileSpec, describe("Which files of the repository go where on a gateway.")]
+    status: Annotated[
+        SyncProfileStatus | None, describe("Who uses the profile; written by the controller.")
+    ] = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from stoker.api.field_docs import FieldRule, about, nullable, text
+from stoker.api.field_docs import FieldRule, describe, describe_nullable, text_bounds
 from stoker.api.kinds.policies import InheritableSpec
 from stoker.api.spec.delivery import AutoRollbackSpec, DeploymentSpec, RollbackSpec
 from stoker.api.spec.git import GitSourceSpec
@@ -36,26 +36,29 @@ class SyncSpec(InheritableSpec):
         ),
     )
 
-    git: Annotated[GitSourceSpec, about("Where the content comes from.", stability="stable")]
+    git: Annotated[GitSourceSpec, describe("Where the content comes from.", stability="stable")]
     site_number: Annotated[
-        Annotated[str, text(63)] | None, about("Number of the site; templates know it as {{.SiteNumber}}.")
+        Annotated[str, text_bounds(63)] | None,
+        describe("Number of the site; templates know it as {{.SiteNumber}}."),
     ] = None
-    paused: Annotated[bool | None, about("True stops every sync of this resource.")] = None
-    rollback: Annotated[RollbackSpec | None, about("A request to go back to a snapshot or a commit.")] = None
+    paused: Annotated[bool | None, describe("True stops every sync of this resource.")] = None
+    rollback: Annotated[RollbackSpec | None, describe("A request to go back to a snapshot or a commit.")] = (
+        None
+    )
     deployment: Annotated[
         DeploymentSpec | None,
-        nullable("The order in which gateways get a new commit.", stability="experimental"),
+        describe_nullable("The order in which gateways get a new commit.", stability="experimental"),
     ] = None
     auto_rollback: Annotated[
         AutoRollbackSpec | None,
-        about("Another way to write deployment.autoRollback.", stability="experimental"),
+        describe("Another way to write deployment.autoRollback.", stability="experimental"),
     ] = None
     webhook_namespaces: Annotated[
-        NamespaceList | None, about("Another way to write webhook.allowedNamespaces.")
+        NamespaceList | None, describe("Another way to write webhook.allowedNamespaces.")
     ] = None
 
 
-def _verifies(spec: SyncSpec) -> bool:
+def _verifies_signatures(spec: SyncSpec) -> bool:
     verify, auth = spec.git.verify, spec.git.auth
     return bool(verify and verify.mode in ("commit", "tag")) or bool(auth and auth.gpg_key)
 
@@ -85,7 +88,7 @@ def _bucket_of(spec: SyncSpec, kind: str) -> str | None:
     return (block.bucket if block else None) or ""
 
 
-def _captures_drift_without_a_way_back(spec: SyncSpec) -> bool:
+def _captures_drift_without_bidirectional(spec: SyncSpec) -> bool:
     captures = spec.drift is not None and spec.drift.mode == "capture"
     return captures and not (spec.bidirectional and spec.bidirectional.enabled)
 
@@ -94,7 +97,7 @@ def is_artifact(spec: SyncSpec) -> bool:
     return spec.git.repo.startswith(("oci://", "s3://"))
 
 
-def _opens_artifact(spec: SyncSpec) -> bool:
+def _has_artifact_login(spec: SyncSpec) -> bool:
     """A login that a registry or a bucket understands."""
     auth = spec.git.auth
     if auth is None or not is_artifact(spec):
@@ -130,14 +133,16 @@ COMPLETE: tuple[FieldRule, ...] = (
         " || self.git.?verify.?gpgKeysSecretRef.hasValue()"
         " || self.git.?auth.?gpgKey.hasValue()",
         "git.verify needs allowedSignersSecretRef or gpgKeysSecretRef when its mode is commit or tag",
-        lambda it: not _verifies(it) or _has_verification_keys(it),
+        lambda it: not _verifies_signatures(it) or _has_verification_keys(it),
         at="git",
     ),
     FieldRule(
         "self.?ignition.?binaryPolicy.orValue('allow') != 'requireSigned'"
         " || self.git.?verify.?mode.orValue('none') != 'none' || self.git.?auth.?gpgKey.hasValue()",
         "ignition.binaryPolicy requireSigned needs git.verify.mode commit or tag",
-        lambda it: not it.ignition or it.ignition.binary_policy != "requireSigned" or _verifies(it),
+        lambda it: (
+            not it.ignition or it.ignition.binary_policy != "requireSigned" or _verifies_signatures(it)
+        ),
         at="ignition",
     ),
     FieldRule(
@@ -150,7 +155,7 @@ COMPLETE: tuple[FieldRule, ...] = (
     FieldRule(
         "self.?drift.?mode.orValue('report') != 'capture' || self.?bidirectional.?enabled.orValue(false)",
         "drift.mode capture needs bidirectional.enabled",
-        lambda it: not _captures_drift_without_a_way_back(it),
+        lambda it: not _captures_drift_without_bidirectional(it),
         at="drift",
     ),
     FieldRule(
@@ -164,7 +169,7 @@ COMPLETE: tuple[FieldRule, ...] = (
         f"!{_ARTIFACT} || !(self.git.?auth.?sshKey.hasValue() || self.git.?auth.?githubApp.hasValue()"
         " || (self.git.repo.startsWith('s3://') && self.git.?auth.?token.hasValue()))",
         "git.auth takes basic or token for a registry (oci://) and basic for a bucket (s3://)",
-        _opens_artifact,
+        _has_artifact_login,
         at="git",
     ),
     FieldRule(
@@ -172,7 +177,7 @@ COMPLETE: tuple[FieldRule, ...] = (
         " && !self.git.?auth.?gpgKey.hasValue())",
         "git.verify checks signatures of git, which a registry (oci://) or a bucket (s3://) has not; pin an "
         "artifact by its digest in git.ref",
-        lambda it: not is_artifact(it) or not _verifies(it),
+        lambda it: not is_artifact(it) or not _verifies_signatures(it),
         at="git",
     ),
     _needs_bucket("s3"),

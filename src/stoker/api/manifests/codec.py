@@ -28,7 +28,7 @@ def decode(raw: bytes, into: type[B]) -> B:
     try:
         return cast("B", _decoder(into).decode(raw))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise InvalidValue(f"{into.__name__}: {explained(error)}") from None
+        raise InvalidValue(f"{into.__name__}: {explain_error(error)}") from None
 
 
 def from_wire(value: Mapping[str, object], into: type[B]) -> B:
@@ -36,7 +36,7 @@ def from_wire(value: Mapping[str, object], into: type[B]) -> B:
     try:
         return msgspec.convert(value, into)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidValue(f"{into.__name__}: {explained(error)}") from None
+        raise InvalidValue(f"{into.__name__}: {explain_error(error)}") from None
 
 
 def encode(value: Block) -> bytes:
@@ -49,17 +49,17 @@ def to_wire(value: Block) -> dict[str, object]:
     return cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(value)))
 
 
-def explained(error: Exception) -> str:
+def explain_error(error: Exception) -> str:
     """msgspec's message with the field first: `spec.git.ref: expected text`."""
     if isinstance(error, RecursionError):
         return "is nested too deeply"
     found = _AT.fullmatch(str(error))
     if not found:
-        return _lowered(str(error))
-    return f"{found['path'] or 'the object'}: {_lowered(found['what'])}"
+        return _lower_first_letter(str(error))
+    return f"{found['path'] or 'the object'}: {_lower_first_letter(found['what'])}"
 
 
-def _lowered(sentence: str) -> str:
+def _lower_first_letter(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from stoker.api.kinds.resource import CustomResource
-from stoker.api.manifests.codec import explained
+from stoker.api.manifests.codec import explain_error
 from stoker.api.manifests.validate import broken_rules, unknown_fields
 from stoker.api.manifests.yaml import YamlValue, load_documents
 from stoker.api.registry import CustomResourceKind, kind_for
@@ -26,12 +26,12 @@ _SHOWN_PROBLEMS = 10
 def read_manifests(data: bytes, file: str, *, strict: bool = True) -> tuple[CustomResource, ...]:
     """Every resource of a file, in its order. `strict` refuses fields that the kind does not have."""
     return tuple(
-        _decoded(document, f"{file}, document {number}", strict=strict)
-        for number, document in enumerate(_documents(data, file), start=1)
+        _decode_document(document, f"{file}, document {number}", strict=strict)
+        for number, document in enumerate(_parse_documents(data, file), start=1)
     )
 
 
-def _documents(data: bytes, file: str) -> Iterator[YamlValue]:
+def _parse_documents(data: bytes, file: str) -> Iterator[YamlValue]:
     try:
         yield from load_documents(data)
     except InvalidValue as error:
@@ -43,14 +43,14 @@ def decode_manifest(
 ) -> CustomResource:
     """The one resource of a manifest."""
     if isinstance(manifest, Mapping):
-        return _decoded(manifest, file, strict=strict)
+        return _decode_document(manifest, file, strict=strict)
     found = read_manifests(manifest, file, strict=strict)
     if len(found) != 1:
         raise InvalidValue(f"{file}: holds {len(found)} documents where one is expected")
     return found[0]
 
 
-def _decoded(document: object, where: str, *, strict: bool) -> CustomResource:
+def _decode_document(document: object, where: str, *, strict: bool) -> CustomResource:
     if not isinstance(document, Mapping):
         raise InvalidValue(f"{where}: is not an object with apiVersion, kind, metadata and spec")
     kind = _kind_of(document, where)
@@ -60,12 +60,12 @@ def _decoded(document: object, where: str, *, strict: bool) -> CustomResource:
     try:
         resource = msgspec.convert(document, kind.model)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise _refusal(where, [*problems, explained(error)]) from None
+        raise _manifest_error(where, [*problems, explain_error(error)]) from None
     problems += [str(problem) for problem in broken_rules(resource)]
     if not _NAME.fullmatch(resource.metadata.name):
         problems.append("metadata.name: must be lower-case letters, digits, '-' and '.'")
     if problems:
-        raise _refusal(where, problems)
+        raise _manifest_error(where, problems)
     return resource
 
 
@@ -79,7 +79,7 @@ def _kind_of(document: Mapping[str, object], where: str) -> CustomResourceKind:
         raise InvalidValue(f"{where}: {error.message}") from None
 
 
-def _refusal(where: str, problems: list[str]) -> InvalidValue:
+def _manifest_error(where: str, problems: list[str]) -> InvalidValue:
     more = len(problems) - _SHOWN_PROBLEMS
     shown = problems[:_SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
     return InvalidValue(f"{where}: {'; '.join(shown)}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.inspect import DictType, StructType, Type, VarTupleType
 
-from stoker.api.schema import SchemaNode, fields_of, rules_of, unwrapped
+from stoker.api.schema import SchemaNode, fields_of, rules_of, unwrap_type
 
 # Written by the server and read back by `kubectl get -o yaml`; harmless in a file.
 _SERVER_METADATA = frozenset({"managedFields", "selfLink", "deletionGracePeriodSeconds"})
@@ -35,29 +35,31 @@ def broken_rules(block: msgspec.Struct, path: str = "") -> Iterator[ManifestProb
     """Every rule that an object breaks, outermost first."""
     for rule in rules_of(type(block)):
         if not rule.holds(block):
-            yield ManifestProblem(_joined(path, rule.at), rule.says)
+            yield ManifestProblem(_join_path(path, rule.at), rule.says)
     for one in fields_of(type(block)):
         value = getattr(block, one.name)
         if value is not None:
-            yield from _in_value(unwrapped(one.type), value, _joined(path, one.encode_name))
+            yield from _broken_rules_in_value(unwrap_type(one.type), value, _join_path(path, one.encode_name))
 
 
-def _in_value(node: SchemaNode, value: object, path: str) -> Iterator[ManifestProblem]:
+def _broken_rules_in_value(node: SchemaNode, value: object, path: str) -> Iterator[ManifestProblem]:
     for rule in node.rules:
         if not rule.holds(value):
             yield ManifestProblem(path, rule.says)
     if isinstance(value, msgspec.Struct):
         yield from broken_rules(value, path)
     elif isinstance(value, tuple) and isinstance(node.type, VarTupleType):
-        yield from _repeated(node, value, path)
+        yield from _duplicate_items(node, value, path)
         for index, item in enumerate(value):
-            yield from _in_value(unwrapped(node.type.item_type), item, f"{path}[{index}]")
+            yield from _broken_rules_in_value(unwrap_type(node.type.item_type), item, f"{path}[{index}]")
     elif isinstance(value, dict) and isinstance(node.type, DictType):
         for name, item in value.items():
-            yield from _in_value(unwrapped(node.type.value_type), item, _joined(path, str(name)))
+            yield from _broken_rules_in_value(
+                unwrap_type(node.type.value_type), item, _join_path(path, str(name))
+            )
 
 
-def _repeated(node: SchemaNode, value: tuple[object, ...], path: str) -> Iterator[ManifestProblem]:
+def _duplicate_items(node: SchemaNode, value: tuple[object, ...], path: str) -> Iterator[ManifestProblem]:
     """Items that a set or a map by keys may hold only once."""
     kind = node.extra.get("x-kubernetes-list-type")
     keys = node.extra.get("x-kubernetes-list-map-keys")
@@ -76,9 +78,9 @@ def unknown_fields(model: type[msgspec.Struct], raw: Mapping[str, object], path:
     """Paths of fields that the type does not have, as the server would have pruned them."""
     known = {one.encode_name: one for one in fields_of(model)}
     for name, value in raw.items():
-        at = _joined(path, str(name))
+        at = _join_path(path, str(name))
         if name in known:
-            yield from _unknown_in(unwrapped(known[name].type).type, value, at)
+            yield from _unknown_in(unwrap_type(known[name].type).type, value, at)
         elif not (path == "metadata" and name in _SERVER_METADATA):
             yield at
 
@@ -88,11 +90,11 @@ def _unknown_in(type_: Type, value: object, path: str) -> Iterator[str]:
         yield from unknown_fields(type_.cls, value, path)
     elif isinstance(type_, VarTupleType) and isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _unknown_in(unwrapped(type_.item_type).type, item, f"{path}[{index}]")
+            yield from _unknown_in(unwrap_type(type_.item_type).type, item, f"{path}[{index}]")
     elif isinstance(type_, DictType) and isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _unknown_in(unwrapped(type_.value_type).type, item, _joined(path, str(name)))
+            yield from _unknown_in(unwrap_type(type_.value_type).type, item, _join_path(path, str(name)))
 
 
-def _joined(path: str, name: str) -> str:
+def _join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path and name else path or name

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from stoker.api.manifests.yaml_scalars import YamlScalar, key, scalar
+from stoker.api.manifests.yaml_scalars import YamlScalar, key_as_text, parse_plain_scalar
 from stoker.domain.errors import InvalidValue
 
 MAX_BYTES = 3 << 20
@@ -53,7 +53,7 @@ def load_documents(data: bytes) -> Iterator[YamlValue]:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             yield from reader.take(event)
     except yaml.YAMLError as error:
-        raise InvalidValue(_explained(error)) from None
+        raise InvalidValue(_explain_yaml_error(error)) from None
 
 
 class _YamlReader:
@@ -99,7 +99,7 @@ class _YamlReader:
             raise InvalidValue(f"line {_line(event)}: the tag {event.tag[:80]} is not allowed")
         plain = event.implicit[0]
         try:
-            value = scalar(event.value) if plain else event.value
+            value = parse_plain_scalar(event.value) if plain else event.value
         except InvalidValue as error:
             raise InvalidValue(f"line {_line(event)}: {error.message}") from None
         if event.anchor:
@@ -146,7 +146,7 @@ class _YamlReader:
             parent.value.append(value)
         elif parent.key is None and not parent.merging:
             parent.merging = merges
-            parent.key = None if merges else _name(parent.value, value, line)
+            parent.key = None if merges else _key_text(parent.value, value, line)
         elif parent.key is None:
             parent.merged += _merge_sources(value, line)
             parent.merging = False
@@ -155,10 +155,10 @@ class _YamlReader:
             parent.key = None
 
 
-def _name(parent: dict[str, YamlValue], value: YamlValue, line: int) -> str:
+def _key_text(parent: dict[str, YamlValue], value: YamlValue, line: int) -> str:
     if isinstance(value, (list, dict)):
         raise InvalidValue(f"line {line}: a list or map cannot be the name of a field")
-    name = key(value)
+    name = key_as_text(value)
     if name in parent:
         raise InvalidValue(f"line {line}: the field {name[:80]!r} occurs twice")
     return name
@@ -176,7 +176,7 @@ def _line(event: yaml.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark is not None else 0
 
 
-def _explained(error: yaml.YAMLError) -> str:
+def _explain_yaml_error(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "cannot be read as YAML"
     return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)

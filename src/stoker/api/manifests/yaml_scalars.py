@@ -13,29 +13,29 @@ from stoker.domain.errors import InvalidValue
 
 YamlScalar = str | int | float | bool | None
 
-_WORDS: dict[str, YamlScalar] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_SCALAR_WORDS: dict[str, YamlScalar] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 for _yes, _no in (("y", "n"), ("yes", "no"), ("true", "false"), ("on", "off")):
     for _style in (str.lower, str.capitalize, str.upper):
-        _WORDS[_style(_yes)] = True
-        _WORDS[_style(_no)] = False
+        _SCALAR_WORDS[_style(_yes)] = True
+        _SCALAR_WORDS[_style(_no)] = False
 
 _INTEGER = re.compile(
     r"[-+]?(0b_*[01][01_]*|0o?_*[0-7][0-7_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0_*|[1-9][0-9_]*)"
 )
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_NO_NUMBER = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_LONGEST_NUMBER = 64
-_LARGEST_INTEGER = (1 << 63) - 1
-_SMALLEST_INTEGER = -(1 << 63)
+_INF_OR_NAN = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_MAX_NUMBER_LENGTH = 64
+_MAX_INTEGER = (1 << 63) - 1
+_MIN_INTEGER = -(1 << 63)
 
 
-def scalar(word: str) -> YamlScalar:
+def parse_plain_scalar(word: str) -> YamlScalar:
     """The value of a word that stands without quotes."""
-    if word in _WORDS:
-        return _WORDS[word]
+    if word in _SCALAR_WORDS:
+        return _SCALAR_WORDS[word]
     if word[0] not in "+-.0123456789":
         return word
-    if _NO_NUMBER.fullmatch(word):
+    if _INF_OR_NAN.fullmatch(word):
         raise InvalidValue(f"{word} is not a number that a manifest can hold")
     if _INTEGER.fullmatch(word):
         return _integer(word)
@@ -44,7 +44,7 @@ def scalar(word: str) -> YamlScalar:
     return word
 
 
-def key(value: YamlScalar) -> str:
+def key_as_text(value: YamlScalar) -> str:
     """A value as the name of a field; names are always text in JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -52,20 +52,20 @@ def key(value: YamlScalar) -> str:
 
 
 def _integer(word: str) -> int:
-    if len(word) > _LONGEST_NUMBER:
+    if len(word) > _MAX_NUMBER_LENGTH:
         raise InvalidValue(f"a number of {len(word)} digits is too large")
     digits = word.replace("_", "")
     sign = -1 if digits.startswith("-") else 1
     digits = digits.lstrip("+-")
     octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
     value = sign * (int(digits, 8) if octal else int(digits, 0))
-    if not _SMALLEST_INTEGER <= value <= _LARGEST_INTEGER:
+    if not _MIN_INTEGER <= value <= _MAX_INTEGER:
         raise InvalidValue(f"{word} does not fit into 64 bits")
     return value
 
 
 def _float(word: str) -> float:
-    if len(word) > _LONGEST_NUMBER:
+    if len(word) > _MAX_NUMBER_LENGTH:
         raise InvalidValue(f"a number of {len(word)} digits is too large")
     value = float(word.replace("_", ""))
     if value in (float("inf"), float("-inf")):

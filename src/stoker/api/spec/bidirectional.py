@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from stoker.api.field_docs import Block, FieldRule, about, items, text
+from stoker.api.field_docs import Block, FieldRule, describe, list_bounds, text_bounds
 from stoker.api.meta import SecretKeyRef
 from stoker.api.scalars import BranchTemplate, Duration, GlobList, HttpUrl, Limit, SizeQuantity
 
@@ -14,11 +14,13 @@ from stoker.api.scalars import BranchTemplate, Duration, GlobList, HttpUrl, Limi
 class GuardrailSpec(Block):
     """What never flows back."""
 
-    max_file_size: Annotated[SizeQuantity | None, about("Largest file that is sent to git.")] = None
-    max_files_per_pr: Annotated[Limit | None, about("Most files in one pull request.")] = msgspec.field(
+    max_file_size: Annotated[SizeQuantity | None, describe("Largest file that is sent to git.")] = None
+    max_files_per_pr: Annotated[Limit | None, describe("Most files in one pull request.")] = msgspec.field(
         default=None, name="maxFilesPerPR"
     )
-    exclude_patterns: Annotated[GlobList | None, about("Files that are never sent to git, as globs.")] = None
+    exclude_patterns: Annotated[GlobList | None, describe("Files that are never sent to git, as globs.")] = (
+        None
+    )
 
 
 class ForgeSpec(Block):
@@ -33,44 +35,48 @@ class ForgeSpec(Block):
         ),
     )
 
-    type: Annotated[Literal["github", "gitlab", "gitea"], about("What kind of service it is.")]
+    type: Annotated[Literal["github", "gitlab", "gitea"], describe("What kind of service it is.")]
     url: Annotated[
-        HttpUrl | None, about("Address of the service; left out: that of the host in git.repo.")
+        HttpUrl | None, describe("Address of the service; left out: that of the host in git.repo.")
     ] = None
     token_secret_ref: Annotated[
         SecretKeyRef | None,
-        about("Token that may open pull requests. Left out: the credentials of git.auth."),
+        describe("Token that may open pull requests. Left out: the credentials of git.auth."),
     ] = None
 
 
 class BidirectionalSpec(Block):
     """How changes on a gateway become commits or pull requests."""
 
-    enabled: Annotated[bool | None, about("Whether anything flows back.")] = None
+    enabled: Annotated[bool | None, describe("Whether anything flows back.")] = None
     watch_paths: Annotated[
-        GlobList | None, about("What may flow back, as globs below the data folder; nothing else ever does.")
+        GlobList | None,
+        describe("What may flow back, as globs below the data folder; nothing else ever does."),
     ] = None
     target_branch: Annotated[
-        BranchTemplate | None, about("Branch that changes are pushed to, with fields such as {{.Namespace}}.")
+        BranchTemplate | None,
+        describe("Branch that changes are pushed to, with fields such as {{.Namespace}}."),
     ] = None
-    debounce: Annotated[Duration | None, about("Quiet time after the last change before it is sent.")] = None
-    create_pr: Annotated[bool | None, about("Whether a pull request is opened for the branch.")] = (
+    debounce: Annotated[Duration | None, describe("Quiet time after the last change before it is sent.")] = (
+        None
+    )
+    create_pr: Annotated[bool | None, describe("Whether a pull request is opened for the branch.")] = (
         msgspec.field(default=None, name="createPR")
     )
     pr_labels: Annotated[
-        Annotated[tuple[Annotated[str, text(128, least=1)], ...], items(32)] | None,
-        about("Labels of the pull request."),
+        Annotated[tuple[Annotated[str, text_bounds(128, least=1)], ...], list_bounds(32)] | None,
+        describe("Labels of the pull request."),
     ] = None
     conflict_strategy: Annotated[
         Literal["gitWins", "gatewayWins", "manual"] | None,
-        about(
+        describe(
             "When both sides changed a file. gitWins: git overwrites the gateway, the change stays in its "
             "pull "
             "request. gatewayWins: syncs of that file wait for the pull request. manual: a person decides."
         ),
     ] = None
-    guardrails: Annotated[GuardrailSpec | None, about("What never flows back.")] = None
+    guardrails: Annotated[GuardrailSpec | None, describe("What never flows back.")] = None
     forge: Annotated[
         ForgeSpec | None,
-        about("The service that holds pull requests; left out: told from git.repo where possible."),
+        describe("The service that holds pull requests; left out: told from git.repo where possible."),
     ] = None

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from stoker.api.field_docs import Block, about, items, text
+from stoker.api.field_docs import Block, describe, list_bounds, text_bounds
 from stoker.api.scalars import DestinationPath, JsonPathText, RelativePath, ValueTemplate
 
 
 class SharedExternalResources(Block):
     """Resources for the collection `external`."""
 
-    enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
-    source: Annotated[RelativePath | None, about("Folder in the repository.")] = None
+    enabled: Annotated[bool | None, describe("Whether this part is synced.")] = None
+    source: Annotated[RelativePath | None, describe("Folder in the repository.")] = None
     create_fallback: Annotated[
         bool | None,
-        about("Where the folder is missing, make a minimal collection that holds only config-mode.json."),
+        describe("Where the folder is missing, make a minimal collection that holds only config-mode.json."),
     ] = None
 
 
 class SharedScripts(Block):
     """Script libraries for the gateway's project."""
 
-    enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
-    source: Annotated[RelativePath | None, about("Folder in the repository.")] = None
+    enabled: Annotated[bool | None, describe("Whether this part is synced.")] = None
+    source: Annotated[RelativePath | None, describe("Folder in the repository.")] = None
     dest_path: Annotated[
         DestinationPath | None,
-        about(
+        describe(
             "Folder below projects/{projectName}/, where {projectName} is the last part of the service path."
         ),
     ] = None
@@ -35,21 +35,23 @@ class SharedScripts(Block):
 class SharedUdts(Block):
     """Tag type definitions; an annotation on the pod picks the tag provider."""
 
-    enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
-    source: Annotated[RelativePath | None, about("Folder in the repository.")] = None
+    enabled: Annotated[bool | None, describe("Whether this part is synced.")] = None
+    source: Annotated[RelativePath | None, describe("Folder in the repository.")] = None
 
 
-_ModuleFileName = Annotated[str, text(255, least=1)]
+_ModuleFileName = Annotated[str, text_bounds(255, least=1)]
 
 
 class SharedModules(Block):
     """Module files for user-lib/modules; the gateway has to restart to load them."""
 
-    enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
-    source: Annotated[RelativePath | None, about("Folder in the repository that holds .modl files.")] = None
+    enabled: Annotated[bool | None, describe("Whether this part is synced.")] = None
+    source: Annotated[RelativePath | None, describe("Folder in the repository that holds .modl files.")] = (
+        None
+    )
     order: Annotated[
-        Annotated[tuple[_ModuleFileName, ...], items(64)] | None,
-        about("File names in the order in which they are installed; the others follow by name."),
+        Annotated[tuple[_ModuleFileName, ...], list_bounds(64)] | None,
+        describe("File names in the order in which they are installed; the others follow by name."),
     ] = None
 
 
@@ -57,34 +59,34 @@ class SharedContentSpec(Block):
     """Content that every gateway of the resource gets."""
 
     external_resources: Annotated[
-        SharedExternalResources | None, about("Resources for config/resources/external.")
+        SharedExternalResources | None, describe("Resources for config/resources/external.")
     ] = None
-    scripts: Annotated[SharedScripts | None, about("Script libraries for the gateway's project.")] = None
-    udts: Annotated[SharedUdts | None, about("Tag type definitions for the pod's tag provider.")] = None
+    scripts: Annotated[SharedScripts | None, describe("Script libraries for the gateway's project.")] = None
+    udts: Annotated[SharedUdts | None, describe("Tag type definitions for the pod's tag provider.")] = None
     modules: Annotated[
-        SharedModules | None, about("Modules for user-lib/modules.", stability="experimental")
+        SharedModules | None, describe("Modules for user-lib/modules.", stability="experimental")
     ] = None
 
 
 class AdditionalFile(Block):
     """One more file or folder for every gateway."""
 
-    source: Annotated[RelativePath, about("Path in the repository.")]
-    dest: Annotated[DestinationPath, about("Path below the gateway's data folder.")]
+    source: Annotated[RelativePath, describe("Path in the repository.")]
+    dest: Annotated[DestinationPath, describe("Path below the gateway's data folder.")]
     type: Annotated[
         Literal["file", "dir"] | None,
-        about("Whether the source must be a file or a folder; left out: what it is at the commit."),
+        describe("Whether the source must be a file or a folder; left out: what it is at the commit."),
     ] = None
     orphans: Annotated[
         Literal["mirror", "owned"] | None,
-        about(
+        describe(
             "What happens to files of others below the destination, where it is not as spec.orphans says. "
             "owned: they stay. mirror: they are deleted."
         ),
     ] = None
 
 
-AdditionalFiles = Annotated[tuple[AdditionalFile, ...], items(256)]
+AdditionalFiles = Annotated[tuple[AdditionalFile, ...], list_bounds(256)]
 
 
 class NormalizeField(Block):
@@ -92,28 +94,28 @@ class NormalizeField(Block):
 
     json_path: Annotated[
         JsonPathText,
-        about(
+        describe(
             'Where the value stands, such as .gateways[0].hostname or .["a.b"]; a file without it stays as '
             "it is."
         ),
     ]
     value_template: Annotated[
         ValueTemplate,
-        about(
+        describe(
             "The value, with fields such as {{.GatewayName}}, {{.Namespace}} and {{.SiteNumber}}. What "
             "stands there keeps its type where the value can be read so."
         ),
     ]
 
 
-_NormalizeFields = Annotated[tuple[NormalizeField, ...], items(64)]
+_NormalizeFields = Annotated[tuple[NormalizeField, ...], list_bounds(64)]
 
 
 class NormalizeSpec(Block):
     """Values that differ per gateway, set in config.json and YAML files without touching any other byte."""
 
-    system_name: Annotated[bool | None, about("Set systemName to the gateway's name.")] = None
+    system_name: Annotated[bool | None, describe("Set systemName to the gateway's name.")] = None
     fields: Annotated[
-        _NormalizeFields | None, about("Further values; another way to write templates, both are applied.")
+        _NormalizeFields | None, describe("Further values; another way to write templates, both are applied.")
     ] = None
-    templates: Annotated[_NormalizeFields | None, about("Further values to set, in this order.")] = None
+    templates: Annotated[_NormalizeFields | None, describe("Further values to set, in this order.")] = None

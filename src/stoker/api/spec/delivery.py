@@ -6,69 +6,73 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Block, FieldRule, about, items, text
+from stoker.api.field_docs import Block, FieldRule, describe, list_bounds, text_bounds
 from stoker.api.meta import LocalRef
 from stoker.api.scalars import Duration, GatewayName, HealthCheckUrl, HttpUrl, Label, Limit, ObjectName
 
-_KeyPrefix = Annotated[str, text(512)]
-_BucketName = Annotated[str, text(255)]
+_KeyPrefix = Annotated[str, text_bounds(512)]
+_BucketName = Annotated[str, text_bounds(255)]
 
 
 class SnapshotVolumeSpec(Block):
     """A volume for snapshots."""
 
     claim_name: Annotated[
-        ObjectName | None, about("Name of the PersistentVolumeClaim, in the namespace of the gateway.")
+        ObjectName | None, describe("Name of the PersistentVolumeClaim, in the namespace of the gateway.")
     ] = None
 
 
 class SnapshotS3Spec(Block):
     """A bucket that speaks S3."""
 
-    bucket: Annotated[_BucketName | None, about("Name of the bucket.")] = None
-    key_prefix: Annotated[_KeyPrefix | None, about("What every key begins with.")] = None
-    endpoint: Annotated[HttpUrl | None, about("Address of a server that is not Amazon's.")] = None
-    region: Annotated[Annotated[str, text(64, least=1)] | None, about("Region of the bucket.")] = None
+    bucket: Annotated[_BucketName | None, describe("Name of the bucket.")] = None
+    key_prefix: Annotated[_KeyPrefix | None, describe("What every key begins with.")] = None
+    endpoint: Annotated[HttpUrl | None, describe("Address of a server that is not Amazon's.")] = None
+    region: Annotated[Annotated[str, text_bounds(64, least=1)] | None, describe("Region of the bucket.")] = (
+        None
+    )
     credentials_secret_ref: Annotated[
         LocalRef | None,
-        about("A Secret with the keys accessKeyId and secretAccessKey. Left out: the identity of the pod."),
+        describe(
+            "A Secret with the keys accessKeyId and secretAccessKey. Left out: the identity of the pod."
+        ),
     ] = None
 
 
 class SnapshotGcsSpec(Block):
     """A bucket in Google Cloud Storage."""
 
-    bucket: Annotated[_BucketName | None, about("Name of the bucket.")] = None
-    key_prefix: Annotated[_KeyPrefix | None, about("What every key begins with.")] = None
+    bucket: Annotated[_BucketName | None, describe("Name of the bucket.")] = None
+    key_prefix: Annotated[_KeyPrefix | None, describe("What every key begins with.")] = None
     credentials_secret_ref: Annotated[
         LocalRef | None,
-        about("A Secret with the key serviceAccount.json. Left out: the identity of the pod."),
+        describe("A Secret with the key serviceAccount.json. Left out: the identity of the pod."),
     ] = None
 
 
 class SnapshotStorageSpec(Block):
     """Where snapshots are kept."""
 
-    type: Annotated[Literal["pvc", "s3", "gcs"] | None, about("Kind of storage.")] = None
-    pvc: Annotated[SnapshotVolumeSpec | None, about("The volume, for type pvc.")] = None
-    s3: Annotated[SnapshotS3Spec | None, about("The bucket, for type s3.")] = None
-    gcs: Annotated[SnapshotGcsSpec | None, about("The bucket, for type gcs.", stability="experimental")] = (
-        None
-    )
+    type: Annotated[Literal["pvc", "s3", "gcs"] | None, describe("Kind of storage.")] = None
+    pvc: Annotated[SnapshotVolumeSpec | None, describe("The volume, for type pvc.")] = None
+    s3: Annotated[SnapshotS3Spec | None, describe("The bucket, for type s3.")] = None
+    gcs: Annotated[
+        SnapshotGcsSpec | None, describe("The bucket, for type gcs.", stability="experimental")
+    ] = None
 
 
 class SnapshotSpec(Block):
     """Copies of a gateway's files, taken before each sync."""
 
-    enabled: Annotated[bool | None, about("Whether a snapshot is taken before each sync.")] = None
+    enabled: Annotated[bool | None, describe("Whether a snapshot is taken before each sync.")] = None
     retention_count: Annotated[
-        Limit | None, about("Snapshots to keep per gateway; older ones are deleted.")
+        Limit | None, describe("Snapshots to keep per gateway; older ones are deleted.")
     ] = None
     scope: Annotated[
         Literal["managed", "all"] | None,
-        about("managed: the files that syncs write. all: the whole data folder except caches."),
+        describe("managed: the files that syncs write. all: the whole data folder except caches."),
     ] = None
-    storage: Annotated[SnapshotStorageSpec | None, about("Where snapshots are kept.")] = None
+    storage: Annotated[SnapshotStorageSpec | None, describe("Where snapshots are kept.")] = None
 
 
 class RollbackSpec(Block):
@@ -84,13 +88,13 @@ class RollbackSpec(Block):
     )
 
     to_snapshot: Annotated[
-        Annotated[str, text(253)] | None,
-        about("Name of the snapshot to restore, as in status; empty: none."),
+        Annotated[str, text_bounds(253)] | None,
+        describe("Name of the snapshot to restore, as in status; empty: none."),
     ] = None
     to_commit: Annotated[
         Annotated[
             str,
-            text(
+            text_bounds(
                 64,
                 FieldRule(
                     "self.matches(r'^([0-9a-f]{40}|[0-9a-f]{64})?$')",
@@ -100,25 +104,26 @@ class RollbackSpec(Block):
             ),
         ]
         | None,
-        about("Full id of the commit to go back to and stay at; empty: none."),
+        describe("Full id of the commit to go back to and stay at; empty: none."),
     ] = None
 
 
 class DeploymentStageSpec(Block):
     """Gateways that get a new commit together."""
 
-    name: Annotated[Label, about("Name of the stage.")]
+    name: Annotated[Label, describe("Name of the stage.")]
     gateways: Annotated[
-        Annotated[tuple[GatewayName, ...], items(256, least=1, unique=True)], about("Names of its gateways.")
+        Annotated[tuple[GatewayName, ...], list_bounds(256, least=1, unique=True)],
+        describe("Names of its gateways."),
     ]
     post_sync_wait: Annotated[
-        Duration | None, about("Pause after the last gateway of the stage, before the health check.")
+        Duration | None, describe("Pause after the last gateway of the stage, before the health check.")
     ] = None
     health_check_url: Annotated[
         HealthCheckUrl | None,
-        about("Address that must answer 200 within 10 seconds; a leading GET is accepted and dropped."),
+        describe("Address that must answer 200 within 10 seconds; a leading GET is accepted and dropped."),
     ] = None
-    require_approval: Annotated[bool | None, about("Whether the stage waits for an approval.")] = None
+    require_approval: Annotated[bool | None, describe("Whether the stage waits for an approval.")] = None
 
 
 class SyncOrderSpec(Block):
@@ -133,27 +138,27 @@ class SyncOrderSpec(Block):
         ),
     )
 
-    name: Annotated[GatewayName, about("Name of the gateway.")]
+    name: Annotated[GatewayName, describe("Name of the gateway.")]
     weight: Annotated[
         Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] | None,
-        about("Higher goes first; equal ones together."),
+        describe("Higher goes first; equal ones together."),
     ] = None
     depends_on: Annotated[
-        Annotated[tuple[GatewayName, ...], items(64, unique=True)] | None,
-        about("Gateways that must be done before this one begins."),
+        Annotated[tuple[GatewayName, ...], list_bounds(64, unique=True)] | None,
+        describe("Gateways that must be done before this one begins."),
     ] = None
 
 
 class AutoRollbackSpec(Block):
     """Going back by itself when a sync turns out badly."""
 
-    enabled: Annotated[bool | None, about("Whether a failed sync is taken back.")] = None
+    enabled: Annotated[bool | None, describe("Whether a failed sync is taken back.")] = None
     triggers: Annotated[
         Annotated[
-            tuple[Literal["scanFailure", "projectLoadError", "configError"], ...], items(3, unique=True)
+            tuple[Literal["scanFailure", "projectLoadError", "configError"], ...], list_bounds(3, unique=True)
         ]
         | None,
-        about("What counts as failed."),
+        describe("What counts as failed."),
     ] = None
 
 
@@ -183,14 +188,16 @@ class DeploymentSpec(Block):
     )
 
     strategy: Annotated[
-        Literal["all-at-once", "canary"] | None, about("All gateways together, or stage by stage.")
+        Literal["all-at-once", "canary"] | None, describe("All gateways together, or stage by stage.")
     ] = None
     stages: Annotated[
-        Annotated[tuple[DeploymentStageSpec, ...], items(32)] | None,
-        about("The stages in their order; only with strategy canary."),
+        Annotated[tuple[DeploymentStageSpec, ...], list_bounds(32)] | None,
+        describe("The stages in their order; only with strategy canary."),
     ] = None
     sync_order: Annotated[
-        Annotated[tuple[SyncOrderSpec, ...], items(256, keyed_by=("name",))] | None,
-        about("Weights and dependencies between gateways."),
+        Annotated[tuple[SyncOrderSpec, ...], list_bounds(256, keyed_by=("name",))] | None,
+        describe("Weights and dependencies between gateways."),
     ] = None
-    auto_rollback: Annotated[AutoRollbackSpec | None, about("Going back by itself after a failure.")] = None
+    auto_rollback: Annotated[AutoRollbackSpec | None, describe("Going back by itself after a failure.")] = (
+        None
+    )

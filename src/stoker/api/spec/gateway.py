@@ -6,7 +6,15 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Block, FieldRule, about, entries, matching, nullable, text
+from stoker.api.field_docs import (
+    Block,
+    FieldRule,
+    describe,
+    describe_nullable,
+    map_bounds,
+    matches_pattern,
+    text_bounds,
+)
 from stoker.api.meta import SecretKeyRef
 from stoker.api.scalars import Duration, ResourceAmount
 
@@ -33,14 +41,14 @@ class GatewaySpec(Block):
     # 0 is refused by a rule: the message of a limit could not name filesOnly.
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)] | None,
-        about("Port of the gateway's web server, from 1 to 65535."),
+        describe("Port of the gateway's web server, from 1 to 65535."),
     ] = None
-    tls: Annotated[bool | None, nullable("Whether that port speaks TLS. Unset is not the same as false.")] = (
-        None
-    )
+    tls: Annotated[
+        bool | None, describe_nullable("Whether that port speaks TLS. Unset is not the same as false.")
+    ] = None
     api_key_secret_ref: Annotated[
         SecretKeyRef | None,
-        about(
+        describe(
             "The API token in the form name:secret. Needed unless filesOnly is true or an inherited base "
             "supplies it."
         ),
@@ -48,19 +56,21 @@ class GatewaySpec(Block):
     api_key_header: Annotated[
         Annotated[
             str,
-            text(
-                64, matching(r"[Xx]-[A-Za-z0-9-]+", "must be a header such as X-Ignition-API-Token"), least=1
+            text_bounds(
+                64,
+                matches_pattern(r"[Xx]-[A-Za-z0-9-]+", "must be a header such as X-Ignition-API-Token"),
+                least=1,
             ),
         ]
         | None,
-        about("Name of the header in which the API token is sent."),
+        describe("Name of the header in which the API token is sent."),
     ] = None
     ca_secret_ref: Annotated[
-        SecretKeyRef | None, about("Certificates in PEM form to verify the gateway's certificate with.")
+        SecretKeyRef | None, describe("Certificates in PEM form to verify the gateway's certificate with.")
     ] = None
     insecure_skip_verify: Annotated[
         bool | None,
-        about(
+        describe(
             "Accept any certificate. On the loopback address without caSecretRef that is the case anyway, "
             "and the "
             "status says so."
@@ -68,7 +78,7 @@ class GatewaySpec(Block):
     ] = None
     files_only: Annotated[
         bool | None,
-        about(
+        describe(
             "Write files without asking the gateway anything: no Designer is spared, nothing is locked, "
             "scanned or verified. What it told of its modules and tag providers before still counts, and it "
             "is asked to scan when this is false again. Otherwise a gateway that does not answer, or rejects "
@@ -76,7 +86,7 @@ class GatewaySpec(Block):
         ),
     ] = None
     scan_order: Annotated[
-        Literal["projectsFirst", "configFirst"] | None, about("Which of the two scans is asked for first.")
+        Literal["projectsFirst", "configFirst"] | None, describe("Which of the two scans is asked for first.")
     ] = None
 
 
@@ -85,14 +95,17 @@ class IgnitionSpec(Block):
 
     designer_session_policy: Annotated[
         Literal["wait", "proceed", "fail"] | None,
-        about("What to do with a project that somebody has open in a Designer: wait for it, go on, or fail."),
+        describe(
+            "What to do with a project that somebody has open in a Designer: wait for it, go on, or fail."
+        ),
     ] = None
     designer_session_timeout: Annotated[
-        Duration | None, about("How long the policy wait waits before the sync of that project is given up.")
+        Duration | None,
+        describe("How long the policy wait waits before the sync of that project is given up."),
     ] = None
     perspective_session_policy: Annotated[
         Literal["none", "graceful", "close"] | None,
-        about(
+        describe(
             "What happens to Perspective sessions of a project that changes. none: they refresh themselves. "
             "graceful: they are shown a message and closed 10 s later; one that cannot be shown a message, "
             "as on 8.3, stays open. close: they are closed after 10 s, with a message."
@@ -100,14 +113,17 @@ class IgnitionSpec(Block):
     ] = None
     redundancy_role: Annotated[
         Literal["", "primary", "backup"] | None,
-        about("Role of the gateway in a redundant pair. An annotation on the pod wins; empty means no pair."),
+        describe(
+            "Role of the gateway in a redundant pair. An annotation on the pod wins; empty means no pair."
+        ),
     ] = None
     peer_gateway_name: Annotated[
-        Annotated[str, text(253)] | None, about("Name of the other gateway of the pair; empty means no pair.")
+        Annotated[str, text_bounds(253)] | None,
+        describe("Name of the other gateway of the pair; empty means no pair."),
     ] = None
     binary_policy: Annotated[
         Literal["allow", "requireSigned", "refuse"] | None,
-        about(
+        describe(
             "What to do with changed *.bin files, which hold serialised objects that the gateway executes: "
             "allow "
             "them, only from verified commits, or never."
@@ -119,39 +135,46 @@ class AgentImageSpec(Block):
     """The image of the agent."""
 
     repository: Annotated[
-        Annotated[str, text(512, least=1)] | None, about("Repository of the image, without tag or digest.")
+        Annotated[str, text_bounds(512, least=1)] | None,
+        describe("Repository of the image, without tag or digest."),
     ] = None
     tag: Annotated[
-        Annotated[str, text(128, matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|", "must be the tag of an image"))]
+        Annotated[
+            str,
+            text_bounds(128, matches_pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|", "must be the tag of an image")),
+        ]
         | None,
-        about("Tag of the image."),
+        describe("Tag of the image."),
     ] = None
     pull_policy: Annotated[
-        Literal["Always", "IfNotPresent", "Never"] | None, about("When the image is pulled.")
+        Literal["Always", "IfNotPresent", "Never"] | None, describe("When the image is pulled.")
     ] = None
     digest: Annotated[
         Annotated[
             str,
-            text(
-                71, matching(r"|sha256:[0-9a-f]{64}", "must be sha256: and 64 hexadecimal digits, or empty")
+            text_bounds(
+                71,
+                matches_pattern(
+                    r"|sha256:[0-9a-f]{64}", "must be sha256: and 64 hexadecimal digits, or empty"
+                ),
             ),
         ]
         | None,
-        about("Digest to pin the image by; it wins over the tag."),
+        describe("Digest to pin the image by; it wins over the tag."),
     ] = None
 
 
-_ResourceAmounts = Annotated[dict[str, ResourceAmount], entries(16)]
+_ResourceAmounts = Annotated[dict[str, ResourceAmount], map_bounds(16)]
 
 
 class ContainerResources(Block):
     """What a container asks for and may use."""
 
     requests: Annotated[
-        _ResourceAmounts | None, about("What is reserved, such as cpu: 50m and memory: 64Mi.")
+        _ResourceAmounts | None, describe("What is reserved, such as cpu: 50m and memory: 64Mi.")
     ] = None
     limits: Annotated[
-        _ResourceAmounts | None, about("What may be used at most, such as cpu: 200m and memory: 256Mi.")
+        _ResourceAmounts | None, describe("What may be used at most, such as cpu: 200m and memory: 256Mi.")
     ] = None
 
 
@@ -159,19 +182,21 @@ class AgentContainerSpec(Block):
     """The container that is put beside each gateway."""
 
     image: Annotated[
-        AgentImageSpec | None, about("The image of the agent; the installation's own where left out.")
+        AgentImageSpec | None, describe("The image of the agent; the installation's own where left out.")
     ] = None
-    resources: Annotated[ContainerResources | None, about("CPU and memory of the agent's container.")] = None
+    resources: Annotated[ContainerResources | None, describe("CPU and memory of the agent's container.")] = (
+        None
+    )
     sidecar_mode: Annotated[
         Literal["native", "container"] | None,
-        about(
+        describe(
             "native: an init container that keeps running, so that the gateway starts after the first sync. "
             "container: for clusters without native sidecars."
         ),
     ] = None
     startup_budget: Annotated[
         Duration | None,
-        about(
+        describe(
             "How long the first sync may hold the gateway back. After that a gateway that was synced before "
             "starts with what it has."
         ),

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.field_docs import Block, FieldRule, about
+from stoker.api.field_docs import Block, FieldRule, describe
 from stoker.api.meta import LocalRef, SecretKeyRef
 from stoker.api.scalars import ProxyUrl, SourceAddress, SourceRef
 
@@ -17,11 +17,11 @@ class SshKeyAuth(Block):
     """A private key for ssh."""
 
     secret_ref: Annotated[
-        SecretKeyRef, about("The private key in OpenSSH or PEM form; the usual key is ssh-privatekey.")
+        SecretKeyRef, describe("The private key in OpenSSH or PEM form; the usual key is ssh-privatekey.")
     ]
     known_hosts_secret_ref: Annotated[
         SecretKeyRef | None,
-        about(
+        describe(
             "Lines of known_hosts; several keys and key types per host are fine. Without it the host is "
             "accepted with a warning, unless the installation demands known hosts."
         ),
@@ -31,11 +31,11 @@ class SshKeyAuth(Block):
 class GitHubAppAuth(Block):
     """An installed GitHub App; also what makes pull requests possible."""
 
-    app_id: Annotated[_AppId, about("The id of the app, a number.")]
-    installation_id: Annotated[_AppId, about("The id of its installation in the organisation, a number.")]
+    app_id: Annotated[_AppId, describe("The id of the app, a number.")]
+    installation_id: Annotated[_AppId, describe("The id of its installation in the organisation, a number.")]
     private_key_secret_ref: Annotated[
         SecretKeyRef,
-        about(
+        describe(
             "The app's private key in PEM form. Only the controller reads it; gateways get short-lived "
             "tokens."
         ),
@@ -45,19 +45,19 @@ class GitHubAppAuth(Block):
 class TokenAuth(Block):
     """A token for https."""
 
-    secret_ref: Annotated[SecretKeyRef, about("The token; the usual key is token.")]
+    secret_ref: Annotated[SecretKeyRef, describe("The token; the usual key is token.")]
 
 
 class BasicAuth(Block):
     """A user name and password for https."""
 
-    secret_ref: Annotated[LocalRef, about("A Secret with the keys username and password.")]
+    secret_ref: Annotated[LocalRef, describe("A Secret with the keys username and password.")]
 
 
 class GpgKeyAuth(Block):
     """Keys that commits must be signed with."""
 
-    secret_ref: Annotated[SecretKeyRef, about("Public keys in ASCII armour; the usual key is publicKey.")]
+    secret_ref: Annotated[SecretKeyRef, describe("Public keys in ASCII armour; the usual key is publicKey.")]
 
 
 class GitAuthSpec(Block):
@@ -72,13 +72,13 @@ class GitAuthSpec(Block):
         ),
     )
 
-    ssh_key: Annotated[SshKeyAuth | None, about("Log in over ssh with a private key.")] = None
-    github_app: Annotated[GitHubAppAuth | None, about("Log in as an installed GitHub App.")] = None
-    token: Annotated[TokenAuth | None, about("Log in over https with a token.")] = None
-    basic: Annotated[BasicAuth | None, about("Log in over https with a user name and password.")] = None
+    ssh_key: Annotated[SshKeyAuth | None, describe("Log in over ssh with a private key.")] = None
+    github_app: Annotated[GitHubAppAuth | None, describe("Log in as an installed GitHub App.")] = None
+    token: Annotated[TokenAuth | None, describe("Log in over https with a token.")] = None
+    basic: Annotated[BasicAuth | None, describe("Log in over https with a user name and password.")] = None
     gpg_key: Annotated[
         GpgKeyAuth | None,
-        about(
+        describe(
             "Another way to write verify.gpgKeysSecretRef with verify.mode commit; it may stand beside a "
             "login."
         ),
@@ -90,14 +90,14 @@ class GitVerifySpec(Block):
 
     mode: Annotated[
         Literal["none", "commit", "tag"] | None,
-        about("What must carry a good signature: nothing, the commit itself, or the tag that names it."),
+        describe("What must carry a good signature: nothing, the commit itself, or the tag that names it."),
     ] = None
     allowed_signers_secret_ref: Annotated[
         SecretKeyRef | None,
-        about("A file in the form of ssh's allowed signers, for signatures made with ssh keys."),
+        describe("A file in the form of ssh's allowed signers, for signatures made with ssh keys."),
     ] = None
     gpg_keys_secret_ref: Annotated[
-        SecretKeyRef | None, about("Public keys in ASCII armour, for signatures made with OpenPGP.")
+        SecretKeyRef | None, describe("Public keys in ASCII armour, for signatures made with OpenPGP.")
     ] = None
 
 
@@ -106,21 +106,21 @@ class GitAccessSpec(Block):
 
     auth: Annotated[
         GitAuthSpec | None,
-        about(
+        describe(
             "How to log in; at most one of sshKey, githubApp, token and basic. Left out: no login. "
             "A resource that sets it replaces what it would inherit as a whole."
         ),
     ] = None
     verify: Annotated[
         GitVerifySpec | None,
-        about("Signatures that are demanded. A commit that fails the check changes nothing."),
+        describe("Signatures that are demanded. A commit that fails the check changes nothing."),
     ] = None
     ca_secret_ref: Annotated[
-        SecretKeyRef | None, about("Certificates in PEM form to trust for https besides the system's.")
+        SecretKeyRef | None, describe("Certificates in PEM form to trust for https besides the system's.")
     ] = None
     proxy: Annotated[
         ProxyUrl | None,
-        about(
+        describe(
             "Proxy for https, such as http://proxy:3128 or socks5h://proxy:1080. Left out: the one that the "
             "process's environment names. Hosts in its NO_PROXY are reached directly either way; an ssh "
             "address cannot use a proxy."
@@ -128,7 +128,7 @@ class GitAccessSpec(Block):
     ] = None
     allow_rewrite: Annotated[
         bool | None,
-        about(
+        describe(
             "Whether a branch may be force-pushed or a tag moved. If not, a ref whose new commit does not "
             "descend from the last one stalls with a reason."
         ),
@@ -140,7 +140,7 @@ class GitSourceSpec(GitAccessSpec):
 
     repo: Annotated[
         SourceAddress,
-        about(
+        describe(
             "The repository: https://, http://, ssh://, git@host:path, or file:///path of a repository "
             "on the machine of stoker sync (refused in a cluster). Or what is only read: oci://host/name, an "
             "artifact in a registry (with ?plainHttp=true without TLS), or "
@@ -150,7 +150,7 @@ class GitSourceSpec(GitAccessSpec):
     ]
     ref: Annotated[
         SourceRef,
-        about(
+        describe(
             "Branch, tag or commit id to follow; a short name means the branch first, then the tag, and "
             "refs/tags/… pins a tag. For oci:// a tag, or sha256: and a digest; for s3:// a prefix below "
             "that of the address, or HEAD for that one itself. The product never writes this field; "

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from stoker.api.field_docs import Block, FieldRule, about, items, matching, text
+from stoker.api.field_docs import Block, FieldRule, describe, list_bounds, matches_pattern, text_bounds
 from stoker.api.meta import SecretKeyRef
 from stoker.api.scalars import Count, Duration, Glob, HttpUrl, HttpUrlOrEmpty, JsonPointer, Limit, Percent
 
@@ -14,10 +14,10 @@ from stoker.api.scalars import Count, Duration, Glob, HttpUrl, HttpUrlOrEmpty, J
 class DeletionBudgetSpec(Block):
     """How much one sync may delete; more than either limit stalls until the plan is approved."""
 
-    files: Annotated[Count | None, about("Number of files that may be deleted.")] = None
+    files: Annotated[Count | None, describe("Number of files that may be deleted.")] = None
     percent: Annotated[
         Percent | None,
-        about(
+        describe(
             "Share of the managed files that may be deleted, in percent; not looked at for up to 10 files."
         ),
     ] = None
@@ -28,31 +28,33 @@ class ValidationWebhookSpec(Block):
 
     url: Annotated[
         HttpUrlOrEmpty | None,
-        about("Address that gets commit, ref, gateway and changed files; empty: nobody."),
+        describe("Address that gets commit, ref, gateway and changed files; empty: nobody."),
     ] = None
-    timeout: Annotated[Duration | None, about("How long to wait for the answer; silence is a refusal.")] = (
-        None
-    )
+    timeout: Annotated[
+        Duration | None, describe("How long to wait for the answer; silence is a refusal.")
+    ] = None
 
 
 class ValidationSpec(Block):
     """Checks before anything is written."""
 
     dry_run_before: Annotated[
-        bool | None, about("Compute and report what would change, and write nothing.")
+        bool | None, describe("Compute and report what would change, and write nothing.")
     ] = None
     webhook: Annotated[
-        ValidationWebhookSpec | None, about("A service of your own that may refuse a sync.")
+        ValidationWebhookSpec | None, describe("A service of your own that may refuse a sync.")
     ] = None
 
 
 class DriftIgnoreSpec(Block):
     """A difference that is not drift."""
 
-    path: Annotated[Glob, about("Files in which differences are ignored, as a glob below the data folder.")]
+    path: Annotated[
+        Glob, describe("Files in which differences are ignored, as a glob below the data folder.")
+    ]
     json_pointer: Annotated[
         JsonPointer | None,
-        about("Only the value at this JSON pointer is ignored; left out: the whole file."),
+        describe("Only the value at this JSON pointer is ignored; left out: the whole file."),
     ] = None
 
 
@@ -61,14 +63,15 @@ class DriftSpec(Block):
 
     mode: Annotated[
         Literal["off", "report", "restore", "capture"] | None,
-        about(
+        describe(
             "off: do not look. report: say so. restore: bring back what was synced last. "
             "capture: send the change to git (needs bidirectional)."
         ),
     ] = None
-    interval: Annotated[Duration | None, about("Pause between two comparisons.")] = None
+    interval: Annotated[Duration | None, describe("Pause between two comparisons.")] = None
     ignore: Annotated[
-        Annotated[tuple[DriftIgnoreSpec, ...], items(128)] | None, about("Differences that do not count.")
+        Annotated[tuple[DriftIgnoreSpec, ...], list_bounds(128)] | None,
+        describe("Differences that do not count."),
     ] = None
 
 
@@ -77,26 +80,29 @@ class MaintenanceWindowSpec(Block):
 
     cron: Annotated[
         str,
-        text(
+        text_bounds(
             128,
-            matching(
+            matches_pattern(
                 r"([0-9A-Za-z*,/-]+ +){4}[0-9A-Za-z*,/-]+",
                 "must be a cron expression of five fields, as 0 2 * * 6",
             ),
         ),
-        about("When the window opens: minute, hour, day of month, month, day of week."),
+        describe("When the window opens: minute, hour, day of month, month, day of week."),
     ]
-    duration: Annotated[Duration, about("How long it stays open.")]
+    duration: Annotated[Duration, describe("How long it stays open.")]
     time_zone: Annotated[
         Annotated[
-            str, text(64, matching(r"[A-Za-z][A-Za-z0-9_+/-]*", "must be a time zone such as Europe/Berlin"))
+            str,
+            text_bounds(
+                64, matches_pattern(r"[A-Za-z][A-Za-z0-9_+/-]*", "must be a time zone such as Europe/Berlin")
+            ),
         ]
         | None,
-        about("Name of the time zone in which the cron expression is read."),
+        describe("Name of the time zone in which the cron expression is read."),
     ] = None
 
 
-MaintenanceWindowList = Annotated[tuple[MaintenanceWindowSpec, ...], items(64)]
+MaintenanceWindowList = Annotated[tuple[MaintenanceWindowSpec, ...], list_bounds(64)]
 
 
 class RateLimitSpec(Block):
@@ -104,17 +110,18 @@ class RateLimitSpec(Block):
 
     max_concurrent_syncs: Annotated[
         Limit | None,
-        about("Gateways that sync at the same time. Left out: half of the gateways, at least one."),
+        describe("Gateways that sync at the same time. Left out: half of the gateways, at least one."),
     ] = None
-    max_syncs_per_minute: Annotated[Limit | None, about("Syncs that are started per minute.")] = None
-    burst_limit: Annotated[Limit | None, about("Syncs that may start at once after a quiet time.")] = None
+    max_syncs_per_minute: Annotated[Limit | None, describe("Syncs that are started per minute.")] = None
+    burst_limit: Annotated[Limit | None, describe("Syncs that may start at once after a quiet time.")] = None
 
 
 class ApprovalWebhookSpec(Block):
     """A service that is told about what waits for approval."""
 
     url: Annotated[
-        HttpUrlOrEmpty | None, about("Address that is called when something waits for approval; empty: none.")
+        HttpUrlOrEmpty | None,
+        describe("Address that is called when something waits for approval; empty: none."),
     ] = None
 
 
@@ -123,28 +130,33 @@ class ApprovalSpec(Block):
 
     required: Annotated[
         bool | None,
-        about("Hold a new commit until the annotations approved-by, approved-at and approved-ref name it."),
+        describe(
+            "Hold a new commit until the annotations approved-by, approved-at and approved-ref name it."
+        ),
     ] = None
-    timeout: Annotated[Duration | None, about("After this time a request that nobody approved lapses.")] = (
-        None
-    )
+    timeout: Annotated[
+        Duration | None, describe("After this time a request that nobody approved lapses.")
+    ] = None
     teams: Annotated[
-        Annotated[tuple[Annotated[str, text(128, least=1)], ...], items(64)] | None,
-        about("Teams whose members may approve."),
+        Annotated[tuple[Annotated[str, text_bounds(128, least=1)], ...], list_bounds(64)] | None,
+        describe("Teams whose members may approve."),
     ] = None
-    webhook: Annotated[ApprovalWebhookSpec | None, about("A service that is told about open requests.")] = (
-        None
-    )
+    webhook: Annotated[
+        ApprovalWebhookSpec | None, describe("A service that is told about open requests.")
+    ] = None
 
 
 _EventNames = Annotated[
     tuple[
         Annotated[
-            str, text(64, matching(r"[A-Z][A-Za-z0-9]*", "must be the reason of an event such as SyncFailed"))
+            str,
+            text_bounds(
+                64, matches_pattern(r"[A-Z][A-Za-z0-9]*", "must be the reason of an event such as SyncFailed")
+            ),
         ],
         ...,
     ],
-    items(64),
+    list_bounds(64),
 ]
 
 
@@ -167,25 +179,27 @@ class AlertWebhookSpec(Block):
         ),
     )
 
-    type: Annotated[Literal["slack", "pagerduty", "teams", "webhook"], about("What kind of service is told.")]
+    type: Annotated[
+        Literal["slack", "pagerduty", "teams", "webhook"], describe("What kind of service is told.")
+    ]
     url: Annotated[
         HttpUrl | None,
-        about(
+        describe(
             "Address of the service. It usually holds a secret: urlSecretRef is better, and a Warning says "
             "so."
         ),
     ] = None
-    url_secret_ref: Annotated[SecretKeyRef | None, about("Address of the service, from a Secret.")] = None
+    url_secret_ref: Annotated[SecretKeyRef | None, describe("Address of the service, from a Secret.")] = None
     integration_key: Annotated[
-        Annotated[str, text(256, least=1)] | None,
-        about("Key of the PagerDuty integration. It is a secret: integrationKeySecretRef is better."),
+        Annotated[str, text_bounds(256, least=1)] | None,
+        describe("Key of the PagerDuty integration. It is a secret: integrationKeySecretRef is better."),
     ] = None
     integration_key_secret_ref: Annotated[
-        SecretKeyRef | None, about("Key of the PagerDuty integration, from a Secret.")
+        SecretKeyRef | None, describe("Key of the PagerDuty integration, from a Secret.")
     ] = None
     on: Annotated[
         _EventNames | None,
-        about(
+        describe(
             "Reasons of the events to tell about, such as SyncFailed, ScanFailure and AutoRollback; left "
             "out: "
             "every warning. In YAML the name of this field needs quotes."
@@ -193,7 +207,7 @@ class AlertWebhookSpec(Block):
     ] = None
     on_unquoted: Annotated[
         _EventNames | None,
-        about(
+        describe(
             "What kubectl makes of `on` written without quotes (YAML 1.1 reads it as true); the same list."
         ),
     ] = msgspec.field(default=None, name="true")
@@ -202,10 +216,10 @@ class AlertWebhookSpec(Block):
 class AlertingSpec(Block):
     """Who is told about what goes wrong."""
 
-    enabled: Annotated[bool | None, about("Whether anybody is told.")] = None
+    enabled: Annotated[bool | None, describe("Whether anybody is told.")] = None
     webhooks: Annotated[
-        Annotated[tuple[AlertWebhookSpec, ...], items(32)] | None,
-        about(
+        Annotated[tuple[AlertWebhookSpec, ...], list_bounds(32)] | None,
+        describe(
             "The services that are told; what they can be told is still growing.", stability="experimental"
         ),
     ] = None

@@ -36,16 +36,16 @@ __all__ = [
     "KindAdapter",
     "PodFacts",
     "SettledResource",
-    "base_wanted_by",
+    "base_ref",
     "gateway_intent_for",
     "intent_for",
-    "settle",
+    "merge_spec",
 ]
 
 R = TypeVar("R", bound=CustomResource)
 
 NO_DEFAULTS = IgnitionSyncBaseSpec()
-NOTHING_AROUND = IntentContext()
+NO_SURROUNDINGS = IntentContext()
 
 
 class KindAdapter(Protocol[R]):
@@ -76,11 +76,11 @@ MODELS: tuple[type[CustomResource], ...] = tuple(_ADAPTERS)
 """The kinds that ask for gateways to be kept in sync."""
 
 
-def base_wanted_by(resource: CustomResource) -> NamespacedRef | None:
+def base_ref(resource: CustomResource) -> NamespacedRef | None:
     return _adapter(resource).wanted_base(resource)
 
 
-def settle(
+def merge_spec(
     resource: R, *, base: IgnitionSyncBase | None = None, defaults: IgnitionSyncBaseSpec = NO_DEFAULTS
 ) -> SettledResource[R]:
     return _adapter(resource).settle(resource, base, defaults)
@@ -91,7 +91,7 @@ def intent_for(known: SettledResource[R]) -> ResourceIntent:
 
 
 def gateway_intent_for(
-    known: SettledResource[R], pod: PodFacts, around: IntentContext = NOTHING_AROUND
+    known: SettledResource[R], pod: PodFacts, around: IntentContext = NO_SURROUNDINGS
 ) -> GatewayIntent:
     return _adapter(known.resource).gateway_intent(known.resource, pod, around)
 

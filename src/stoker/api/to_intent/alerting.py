@@ -27,11 +27,11 @@ def alert_notices(block: AlertingSpec | None) -> Iterator[Notice]:
         if webhook.integration_key is not None:
             message = f"{at}.integrationKey stands in clear; use {at}.integrationKeySecretRef"
             yield Notice(Reason.SECRET_IN_SPEC, message)
-        for unused in _unused(webhook):
+        for unused in _unused_webhook_fields(webhook):
             yield Notice(Reason.FIELD_IGNORED, f"{at}.{unused} is not used for the type {webhook.type}")
 
 
-def _unused(webhook: AlertWebhookSpec) -> tuple[str, ...]:
+def _unused_webhook_fields(webhook: AlertWebhookSpec) -> tuple[str, ...]:
     if webhook.type == "pagerduty":
         given = {"url": webhook.url, "urlSecretRef": webhook.url_secret_ref}
     else:

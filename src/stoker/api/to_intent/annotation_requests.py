@@ -36,22 +36,22 @@ APPROVED_PLAN = "approved-plan"
 RELEASED = "release-quarantine"
 
 
-def requests_of(annotations: Mapping[str, str], group: str) -> tuple[ResourceRequests, tuple[Notice, ...]]:
+def parse_requests(annotations: Mapping[str, str], group: str) -> tuple[ResourceRequests, tuple[Notice, ...]]:
     """Read under the prefix of the resource's own group (C-004); approvals also without one (C-125)."""
     reader = _AnnotationReader(annotations, group)
-    requested = reader.read(REQUESTED_REF, values.ref)
-    approver = reader.read(APPROVED_BY, values.line, bare=True)
-    approved_at = reader.read(APPROVED_AT, _moment, bare=True)
-    approved_ref = reader.read(APPROVED_REF, values.ref, bare=True)
-    approved_plans = reader.read(APPROVED_PLAN, values.digests, bare=True)
+    requested = reader.read(REQUESTED_REF, values.parse_ref)
+    approver = reader.read(APPROVED_BY, values.parse_line, bare=True)
+    approved_at = reader.read(APPROVED_AT, _parse_time, bare=True)
+    approved_ref = reader.read(APPROVED_REF, values.parse_ref, bare=True)
+    approved_plans = reader.read(APPROVED_PLAN, values.parse_digests, bare=True)
     # What an approval is limited to and cannot be read must not make it one for everything.
     readable = reader.unreadable.isdisjoint((APPROVED_REF, APPROVED_PLAN))
     requests = ResourceRequests(
         ref=RefRequest(
             ref=requested,
-            at=reader.read(REQUESTED_AT, _moment),
-            by=reader.read(REQUESTED_BY, values.line) or "",
-            source=reader.read(REQUESTED_SOURCE, values.line) or "",
+            at=reader.read(REQUESTED_AT, _parse_time),
+            by=reader.read(REQUESTED_BY, values.parse_line) or "",
+            source=reader.read(REQUESTED_SOURCE, values.parse_line) or "",
         )
         if requested
         else None,
@@ -60,7 +60,7 @@ def requests_of(annotations: Mapping[str, str], group: str) -> tuple[ResourceReq
         else None,
         # `approved-by` was removed from an approval: it is withdrawn, whatever else is still there.
         approved_plans=(approved_plans or ()) if approver or not (approved_at or approved_ref) else (),
-        released_commits=reader.read(RELEASED, values.commits) or (),
+        released_commits=reader.read(RELEASED, values.parse_commits) or (),
     )
     return requests, tuple(reader.notices)
 
@@ -88,7 +88,7 @@ class _AnnotationReader:
         return None
 
 
-def _moment(annotation: PodAnnotation) -> datetime:
+def _parse_time(annotation: PodAnnotation) -> datetime:
     try:
         if datetime.fromisoformat(annotation.value).tzinfo is not None:
             return parse_rfc3339(annotation.value)

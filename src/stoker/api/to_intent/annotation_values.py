@@ -28,7 +28,7 @@ MAX_LIST = 64
 MAX_PERIOD = 24 * 3600.0
 
 
-def _matching(pattern: str, most: int, why: str) -> Callable[[PodAnnotation], str]:
+def _matching_text(pattern: str, most: int, why: str) -> Callable[[PodAnnotation], str]:
     form = re.compile(pattern)
 
     def read(annotation: PodAnnotation) -> str:
@@ -41,35 +41,35 @@ def _matching(pattern: str, most: int, why: str) -> Callable[[PodAnnotation], st
 
 _TAG_PROVIDER = r"[A-Za-z0-9_][A-Za-z0-9_ .-]*"
 
-object_name = _matching(
+object_name = _matching_text(
     r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?",
     253,
     "it must be the name of an object: lower-case letters, digits, '-' and '.'",
 )
-volume_name = _matching(
+volume_name = _matching_text(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63, "it must be the name of one of the pod's volumes"
 )
-kind_name = _matching(r"[A-Z][A-Za-z]*", 63, "it must be the kind of a resource, such as Stoker")
-folder_name = _matching(
+kind_name = _matching_text(r"[A-Z][A-Za-z]*", 63, "it must be the kind of a resource, such as Stoker")
+folder_name = _matching_text(
     r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?<!\.)", MAX_TEXT, "it must be the name of one folder, such as prd-cloud"
 )
-tag_provider = _matching(
+tag_provider = _matching_text(
     _TAG_PROVIDER, MAX_TEXT, "it must be the name of a tag provider: letters, digits, spaces, '_', '-', '.'"
 )
-time_zone = _matching(
+time_zone = _matching_text(
     r"[A-Za-z][A-Za-z0-9_+/-]*", 64, "it must be the name of a time zone, such as Europe/Berlin"
 )
-locale = _matching(r"[A-Za-z]{2,8}([_-][A-Za-z0-9]{1,8})*", 35, "it must be a locale, such as en-US")
+locale = _matching_text(r"[A-Za-z]{2,8}([_-][A-Za-z0-9]{1,8})*", 35, "it must be a locale, such as en-US")
 
 
-def switch(annotation: PodAnnotation) -> bool:
+def parse_switch(annotation: PodAnnotation) -> bool:
     """Only the two words that Kubernetes users write; `yes` might as well be a mistake."""
     if annotation.value not in ("true", "false"):
         raise annotation.refused('it must be "true" or "false"')
     return annotation.value == "true"
 
 
-def one_of(kind: type[E]) -> Callable[[PodAnnotation], E]:
+def enum_parser(kind: type[E]) -> Callable[[PodAnnotation], E]:
     def read(annotation: PodAnnotation) -> E:
         try:
             return kind(annotation.value)
@@ -80,7 +80,7 @@ def one_of(kind: type[E]) -> Callable[[PodAnnotation], E]:
     return read
 
 
-def port(annotation: PodAnnotation) -> int:
+def parse_port(annotation: PodAnnotation) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", annotation.value) or not 1 <= int(annotation.value) <= 65535:
         raise annotation.refused(
             "it must be a port from 1 to 65535; to write files without asking the gateway set "
@@ -89,7 +89,7 @@ def port(annotation: PodAnnotation) -> int:
     return int(annotation.value)
 
 
-def period(annotation: PodAnnotation) -> float:
+def parse_period(annotation: PodAnnotation) -> float:
     """Seconds as a plain number, as the papers write it, or a duration."""
     text = annotation.value
     try:
@@ -101,14 +101,14 @@ def period(annotation: PodAnnotation) -> float:
     return seconds
 
 
-def ref(annotation: PodAnnotation) -> GitRef:
+def parse_ref(annotation: PodAnnotation) -> GitRef:
     try:
         return GitRef(annotation.value)
     except InvalidValue as error:
         raise annotation.refused(f"it must be a branch, a tag or a commit: {error.message}") from None
 
 
-def image(annotation: PodAnnotation) -> str:
+def parse_image(annotation: PodAnnotation) -> str:
     try:
         return str(ImageRef.parse(annotation.value))
     except InvalidValue:
@@ -117,7 +117,7 @@ def image(annotation: PodAnnotation) -> str:
         ) from None
 
 
-def service_path(annotation: PodAnnotation) -> str:
+def parse_service_path(annotation: PodAnnotation) -> str:
     """A folder of the repository in canonical form; the empty one is the repository itself."""
     try:
         return RelPath.clean(annotation.value)
@@ -125,44 +125,46 @@ def service_path(annotation: PodAnnotation) -> str:
         raise annotation.refused(f"it must be a folder inside the repository: {error.message}") from None
 
 
-def line(annotation: PodAnnotation) -> str:
+def parse_line(annotation: PodAnnotation) -> str:
     if len(annotation.value) > MAX_TEXT or not annotation.value.isprintable():
         raise annotation.refused(f"it must be at most {MAX_TEXT} printable characters")
     return annotation.value
 
 
-def literal(annotation: PodAnnotation) -> str:
+def parse_literal(annotation: PodAnnotation) -> str:
     """Text that will stand in a template and must come out of it unchanged."""
     if "{{" in annotation.value or "}}" in annotation.value:
         raise annotation.refused("it is taken literally; a template belongs into system-name-template")
-    return line(annotation)
+    return parse_line(annotation)
 
 
-def template(annotation: PodAnnotation) -> str:
+def parse_template(annotation: PodAnnotation) -> str:
     if len(annotation.value) > MAX_TEMPLATE or not annotation.value.isprintable():
         raise annotation.refused(f"it must be a template of at most {MAX_TEMPLATE} printable characters")
     return annotation.value
 
 
-def digests(annotation: PodAnnotation) -> tuple[str, ...]:
-    return _listed(annotation, r"[A-Za-z0-9:_-]{8,128}", "it must be digests of plans, separated by commas")
+def parse_digests(annotation: PodAnnotation) -> tuple[str, ...]:
+    return _parse_list(
+        annotation, r"[A-Za-z0-9:_-]{8,128}", "it must be digests of plans, separated by commas"
+    )
 
 
-def commits(annotation: PodAnnotation) -> tuple[str, ...]:
-    return _listed(
+def parse_commits(annotation: PodAnnotation) -> tuple[str, ...]:
+    return _parse_list(
         annotation, r"[0-9a-f]{40}|[0-9a-f]{64}", "it must be full commit ids, separated by commas"
     )
 
 
-def tag_providers(annotation: PodAnnotation) -> tuple[str, ...]:
-    return _listed(
+def parse_tag_providers(annotation: PodAnnotation) -> tuple[str, ...]:
+    return _parse_list(
         annotation,
         _TAG_PROVIDER,
         "it must be names of tag providers (letters, digits, spaces, '_', '-', '.')",
     )
 
 
-def patterns(annotation: PodAnnotation) -> tuple[str, ...]:
+def parse_patterns(annotation: PodAnnotation) -> tuple[str, ...]:
     """Globs, separated by commas; a comma inside braces belongs to its glob (C-045)."""
     found = [part.strip() for part in _split_outside_braces(annotation)]
     kept = tuple(part for part in found if part)
@@ -196,7 +198,7 @@ def _split_outside_braces(annotation: PodAnnotation) -> list[str]:
     return [*parts, annotation.value[start:]]
 
 
-def _listed(annotation: PodAnnotation, form: str, why: str) -> tuple[str, ...]:
+def _parse_list(annotation: PodAnnotation, form: str, why: str) -> tuple[str, ...]:
     found = tuple(part for part in map(str.strip, annotation.value.split(",")) if part)
     if len(found) > MAX_LIST:
         raise annotation.refused(f"it may hold at most {MAX_LIST} entries")

@@ -19,7 +19,7 @@ from stoker.api.to_intent.pod_facts import (
     PodAnnotation,
     PodAnnotationKey,
     PodFacts,
-    checked_gateway_name,
+    check_gateway_name,
     gateway_name,
 )
 from stoker.domain.intent.intent import Notice
@@ -65,7 +65,7 @@ class PodSettings:
     notices: tuple[Notice, ...] = ()
 
 
-def settings_of(pod: PodFacts) -> PodSettings:
+def pod_settings(pod: PodFacts) -> PodSettings:
     """The settings of a pod, or `InvalidValue` for the first annotation that is not what it should be."""
 
     def read(key: PodAnnotationKey, parse: Callable[[PodAnnotation], T], default: T) -> T:
@@ -78,33 +78,33 @@ def settings_of(pod: PodFacts) -> PodSettings:
 
     return PodSettings(
         gateway=gateway_name(pod),
-        inject=read(PodAnnotationKey.INJECT, values.switch, False),
+        inject=read(PodAnnotationKey.INJECT, values.parse_switch, False),
         resource=read(PodAnnotationKey.CR_NAME, values.object_name, ""),
         resource_kind=read(PodAnnotationKey.CR_KIND, values.kind_name, ""),
         profile=read(PodAnnotationKey.SYNC_PROFILE, values.object_name, ""),
-        service_path=read_if_given(PodAnnotationKey.SERVICE_PATH, values.service_path),
-        ref_override=read_if_given(PodAnnotationKey.REF_OVERRIDE, values.ref),
+        service_path=read_if_given(PodAnnotationKey.SERVICE_PATH, values.parse_service_path),
+        ref_override=read_if_given(PodAnnotationKey.REF_OVERRIDE, values.parse_ref),
         deployment_mode=read(PodAnnotationKey.DEPLOYMENT_MODE, values.folder_name, ""),
-        sync_period=read_if_given(PodAnnotationKey.SYNC_PERIOD, values.period),
-        excludes=read(PodAnnotationKey.EXCLUDE_PATTERNS, values.patterns, ()),
-        system_name=read(PodAnnotationKey.SYSTEM_NAME, values.literal, ""),
-        system_name_template=read(PodAnnotationKey.SYSTEM_NAME_TEMPLATE, values.template, ""),
+        sync_period=read_if_given(PodAnnotationKey.SYNC_PERIOD, values.parse_period),
+        excludes=read(PodAnnotationKey.EXCLUDE_PATTERNS, values.parse_patterns, ()),
+        system_name=read(PodAnnotationKey.SYSTEM_NAME, values.parse_literal, ""),
+        system_name_template=read(PodAnnotationKey.SYSTEM_NAME_TEMPLATE, values.parse_template, ""),
         time_zone=read(PodAnnotationKey.TIME_ZONE, values.time_zone, ""),
         locale=read(PodAnnotationKey.LOCALE, values.locale, ""),
         tag_provider=read(PodAnnotationKey.TAG_PROVIDER, values.tag_provider, ""),
-        excluded_tag_providers=read(PodAnnotationKey.EXCLUDE_TAG_PROVIDERS, values.tag_providers, ()),
+        excluded_tag_providers=read(PodAnnotationKey.EXCLUDE_TAG_PROVIDERS, values.parse_tag_providers, ()),
         tag_inheritance=read_if_given(
-            PodAnnotationKey.TAG_INHERITANCE_STRATEGY, values.one_of(TagInheritance)
+            PodAnnotationKey.TAG_INHERITANCE_STRATEGY, values.enum_parser(TagInheritance)
         ),
-        redundancy_role=read_if_given(PodAnnotationKey.REDUNDANCY_ROLE, values.one_of(RedundancyRole)),
-        peer_gateway=read(PodAnnotationKey.PEER_GATEWAY_NAME, checked_gateway_name, ""),
-        gateway_port=read_if_given(PodAnnotationKey.GATEWAY_PORT, values.port),
-        gateway_tls=read_if_given(PodAnnotationKey.GATEWAY_TLS, values.switch),
+        redundancy_role=read_if_given(PodAnnotationKey.REDUNDANCY_ROLE, values.enum_parser(RedundancyRole)),
+        peer_gateway=read(PodAnnotationKey.PEER_GATEWAY_NAME, check_gateway_name, ""),
+        gateway_port=read_if_given(PodAnnotationKey.GATEWAY_PORT, values.parse_port),
+        gateway_tls=read_if_given(PodAnnotationKey.GATEWAY_TLS, values.parse_switch),
         data_volume=read(PodAnnotationKey.DATA_VOLUME, values.volume_name, ""),
         snapshot_volume=read(PodAnnotationKey.SNAPSHOT_VOLUME, values.volume_name, ""),
-        approved_plans=read(PodAnnotationKey.APPROVED_PLAN, values.digests, ()),
-        agent_image=read(PodAnnotationKey.AGENT_IMAGE, values.image, ""),
-        injected=read(PodAnnotationKey.INJECTED, values.line, ""),
+        approved_plans=read(PodAnnotationKey.APPROVED_PLAN, values.parse_digests, ()),
+        agent_image=read(PodAnnotationKey.AGENT_IMAGE, values.parse_image, ""),
+        injected=read(PodAnnotationKey.INJECTED, values.parse_line, ""),
         notices=(*_legacy_names(pod), *_unknown_names(pod)),
     )
 
@@ -128,7 +128,7 @@ def _unknown_names(pod: PodFacts) -> Iterator[Notice]:
     """
     known = [str(key) for key in PodAnnotationKey]
     ours = ((name, prefix) for name in sorted(pod.annotations) for prefix in (PREFIX, LEGACY_PREFIX))
-    unknown = [(name, prefix) for name, prefix in ours if _tail(name, prefix) not in (None, *known)]
+    unknown = [(name, prefix) for name, prefix in ours if _strip_prefix(name, prefix) not in (None, *known)]
     for name, prefix in unknown[:MAX_UNKNOWN]:
         close = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
         meant = f"; did you mean {prefix}{close[0]}?" if close else ""
@@ -140,5 +140,5 @@ def _unknown_names(pod: PodFacts) -> Iterator[Notice]:
         yield Notice(Reason.UNKNOWN_ANNOTATION, more)
 
 
-def _tail(name: str, prefix: str) -> str | None:
+def _strip_prefix(name: str, prefix: str) -> str | None:
     return name.removeprefix(prefix) if name.startswith(prefix) else None

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from stoker.api.spec import delivery as blocks
 from stoker.api.spec import gateway, policies, triggers
-from stoker.api.to_intent.values import amount, choice, either, seconds, secret_key, size
+from stoker.api.to_intent.values import (
+    parse_amount,
+    parse_choice,
+    parse_seconds,
+    parse_size,
+    secret_key,
+    value_or_default,
+)
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent import delivery as intent
@@ -18,49 +25,52 @@ from stoker.domain.refs import CommitId
 def polling_of(block: triggers.PollingSpec | None) -> intent.PollingPolicy:
     default, block = intent.PollingPolicy(), block or triggers.PollingSpec()
     return intent.PollingPolicy(
-        enabled=either(block.enabled, default.enabled), interval=seconds(block.interval, default.interval)
+        enabled=value_or_default(block.enabled, default.enabled),
+        interval=parse_seconds(block.interval, default.interval),
     )
 
 
 def receiver_of(block: triggers.WebhookSpec | None) -> intent.ReceiverPolicy:
     default, block = intent.ReceiverPolicy(), block or triggers.WebhookSpec()
     return intent.ReceiverPolicy(
-        enabled=either(block.enabled, default.enabled),
-        port=either(block.port, default.port),
+        enabled=value_or_default(block.enabled, default.enabled),
+        port=value_or_default(block.port, default.port),
         hmac_key=secret_key(block.secret_ref),
         bearer=secret_key(block.bearer_secret_ref),
-        allowed_refs=either(block.allowed_refs, default.allowed_refs),
-        allowed_namespaces=either(block.allowed_namespaces, default.allowed_namespaces),
+        allowed_refs=value_or_default(block.allowed_refs, default.allowed_refs),
+        allowed_namespaces=value_or_default(block.allowed_namespaces, default.allowed_namespaces),
     )
 
 
 def shared_volume_of(block: triggers.SharedStorageSpec) -> intent.SharedVolumePolicy:
     default = intent.SharedVolumePolicy()
     return intent.SharedVolumePolicy(
-        storage_class=either(block.storage_class_name, default.storage_class),
-        size_bytes=size(block.size, default.size_bytes),
-        access_mode=choice(block.access_mode, default.access_mode),
+        storage_class=value_or_default(block.storage_class_name, default.storage_class),
+        size_bytes=parse_size(block.size, default.size_bytes),
+        access_mode=parse_choice(block.access_mode, default.access_mode),
     )
 
 
 def deployment_of(block: blocks.DeploymentSpec | None) -> intent.DeploymentPolicy:
     block = block or blocks.DeploymentSpec()
     order = tuple(
-        intent.GatewayOrderPolicy(one.name, either(one.weight, 0), one.depends_on or ())
+        intent.GatewayOrderPolicy(one.name, value_or_default(one.weight, 0), one.depends_on or ())
         for one in block.sync_order or ()
     )
-    waits_for = order_graph(order, weighed=not block.stages)
+    waits_for = dependency_graph(order, weighed=not block.stages)
     for entry in order:
         refuse_cycle(entry.gateway, waits_for, what="gateway")
     return intent.DeploymentPolicy(
-        strategy=choice(block.strategy, intent.RolloutStrategy.ALL_AT_ONCE),
+        strategy=parse_choice(block.strategy, intent.RolloutStrategy.ALL_AT_ONCE),
         stages=tuple(_stage(stage) for stage in block.stages or ()),
         order=order,
         auto_rollback=_auto_rollback(block.auto_rollback),
     )
 
 
-def order_graph(order: Sequence[intent.GatewayOrderPolicy], *, weighed: bool) -> dict[str, tuple[str, ...]]:
+def dependency_graph(
+    order: Sequence[intent.GatewayOrderPolicy], *, weighed: bool
+) -> dict[str, tuple[str, ...]]:
     """Who waits for whom as far as the spec alone says; within stages weights count one by one (C-123)."""
     weights = {name: 0 for one in order for name in one.depends_on}
     weights |= {one.gateway: one.weight for one in order}
@@ -79,10 +89,10 @@ def _stage(block: blocks.DeploymentStageSpec) -> intent.StagePolicy:
     return intent.StagePolicy(
         name=block.name,
         gateways=block.gateways,
-        wait_after=seconds(block.post_sync_wait, 0.0),
+        wait_after=parse_seconds(block.post_sync_wait, 0.0),
         # One sample of the papers writes the method before the address (C-122).
         health_check_url=(block.health_check_url or "").removeprefix("GET "),
-        require_approval=either(block.require_approval, False),
+        require_approval=value_or_default(block.require_approval, False),
     )
 
 
@@ -101,9 +111,9 @@ def rate_limit_of(block: policies.RateLimitSpec | None) -> intent.RateLimitPolic
 def approval_of(block: policies.ApprovalSpec | None) -> intent.ApprovalPolicy:
     default, block = intent.ApprovalPolicy(), block or policies.ApprovalSpec()
     return intent.ApprovalPolicy(
-        required=either(block.required, default.required),
-        timeout=seconds(block.timeout, default.timeout),
-        teams=either(block.teams, default.teams),
+        required=value_or_default(block.required, default.required),
+        timeout=parse_seconds(block.timeout, default.timeout),
+        teams=value_or_default(block.teams, default.teams),
         webhook_url=(block.webhook and block.webhook.url) or "",
     )
 
@@ -121,28 +131,28 @@ def agent_of(block: gateway.AgentContainerSpec | None) -> intent.AgentPodPolicy:
         block.image or gateway.AgentImageSpec(),
         block.resources or gateway.ContainerResources(),
     )
-    requests = _amounts(resources.requests, default.requests)
-    limits = _amounts(resources.limits, default.limits)
-    _refuse_more_than_allowed(requests, dict(limits))
+    requests = _resource_amounts(resources.requests, default.requests)
+    limits = _resource_amounts(resources.limits, default.limits)
+    _refuse_requests_above_limits(requests, dict(limits))
     return intent.AgentPodPolicy(
         image=intent.ImagePolicy(
-            repository=either(image.repository, default.image.repository),
-            tag=either(image.tag, default.image.tag),
-            digest=either(image.digest, default.image.digest),
-            pull_policy=either(image.pull_policy, default.image.pull_policy),
+            repository=value_or_default(image.repository, default.image.repository),
+            tag=value_or_default(image.tag, default.image.tag),
+            digest=value_or_default(image.digest, default.image.digest),
+            pull_policy=value_or_default(image.pull_policy, default.image.pull_policy),
         ),
         requests=requests,
         limits=limits,
-        sidecar_mode=choice(block.sidecar_mode, default.sidecar_mode),
-        startup_budget=seconds(block.startup_budget, default.startup_budget),
+        sidecar_mode=parse_choice(block.sidecar_mode, default.sidecar_mode),
+        startup_budget=parse_seconds(block.startup_budget, default.startup_budget),
     )
 
 
-def _refuse_more_than_allowed(requests: tuple[tuple[str, str], ...], limits: dict[str, str]) -> None:
+def _refuse_requests_above_limits(requests: tuple[tuple[str, str], ...], limits: dict[str, str]) -> None:
     """The cluster would refuse the pod, and the gateway with it; a limit is there though nobody wrote one."""
     for name, asked in requests:
         allowed = limits.get(name)
-        if allowed is not None and amount(asked) > amount(allowed):
+        if allowed is not None and parse_amount(asked) > parse_amount(allowed):
             raise InvalidValue(
                 f"agent.resources.requests.{name} is {asked}, more than agent.resources.limits.{name}, "
                 f"which is {allowed}",
@@ -150,7 +160,7 @@ def _refuse_more_than_allowed(requests: tuple[tuple[str, str], ...], limits: dic
             )
 
 
-def _amounts(
+def _resource_amounts(
     given: dict[str, int | str] | None, default: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
     return default if given is None else tuple(sorted((name, str(amount)) for name, amount in given.items()))

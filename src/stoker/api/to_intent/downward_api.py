@@ -25,11 +25,11 @@ def parse_podinfo(text: str) -> dict[str, str]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise InvalidValue(f'line {number} of the annotations file is not of the form key="value"')
-        found[match[1]] = _ESCAPE.sub(_unescaped, match[2])
+        found[match[1]] = _ESCAPE.sub(_unescape, match[2])
     return found
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescape(escape: re.Match[str]) -> str:
     byte, short_code, long_code, letter = escape.groups()
     if letter:
         return _SHORT.get(letter, letter)

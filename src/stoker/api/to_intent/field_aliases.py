@@ -14,32 +14,32 @@ Where both are given, lists are joined, and for the rest the first spelling wins
 
 from __future__ import annotations
 
-from stoker.api.to_intent.tree_merge import SpecTree, found, inherited, put, taken
+from stoker.api.to_intent.tree_merge import SpecTree, inherit, pop_value, set_value, value_at
 
 
-def one_spelling(spec: SpecTree) -> SpecTree:
+def resolve_aliases(spec: SpecTree) -> SpecTree:
     """The spec itself, changed in place: every second spelling is gone from it."""
-    _renamed(spec, "webhookNamespaces", "webhook.allowedNamespaces")
-    _renamed(spec, "autoRollback", "deployment.autoRollback")
-    _renamed(spec, "normalize.fields", "normalize.templates")
-    _signatures_apart_from_login(spec)
-    webhooks = found(spec, "alerting.webhooks")
+    _rename_field(spec, "webhookNamespaces", "webhook.allowedNamespaces")
+    _rename_field(spec, "autoRollback", "deployment.autoRollback")
+    _rename_field(spec, "normalize.fields", "normalize.templates")
+    _move_signature_policy(spec)
+    webhooks = value_at(spec, "alerting.webhooks")
     for webhook in webhooks if isinstance(webhooks, list) else ():
-        _renamed(webhook, "true", "on")
+        _rename_field(webhook, "true", "on")
     return spec
 
 
-def _renamed(tree: SpecTree, second: str, first: str) -> None:
-    value = taken(tree, second)
+def _rename_field(tree: SpecTree, second: str, first: str) -> None:
+    value = pop_value(tree, second)
     if value is not None:
-        put(tree, first, inherited(found(tree, first), value))
+        set_value(tree, first, inherit(value_at(tree, first), value))
 
 
-def _signatures_apart_from_login(spec: SpecTree) -> None:
+def _move_signature_policy(spec: SpecTree) -> None:
     """Logins replace each other whole; a demand for signatures must not get lost on the way."""
-    keys = taken(spec, "git.auth.gpgKey.secretRef")
+    keys = pop_value(spec, "git.auth.gpgKey.secretRef")
     if keys is None:
         return
-    put(spec, "git.verify.gpgKeysSecretRef", found(spec, "git.verify.gpgKeysSecretRef") or keys)
-    if found(spec, "git.verify.mode") not in ("commit", "tag"):
-        put(spec, "git.verify.mode", "commit")
+    set_value(spec, "git.verify.gpgKeysSecretRef", value_at(spec, "git.verify.gpgKeysSecretRef") or keys)
+    if value_at(spec, "git.verify.mode") not in ("commit", "tag"):
+        set_value(spec, "git.verify.mode", "commit")

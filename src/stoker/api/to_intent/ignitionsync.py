@@ -18,7 +18,7 @@ from stoker.api.meta import NamespacedRef
 from stoker.api.to_intent.delivery import shared_volume_of
 from stoker.api.to_intent.gateway_intent import DEFAULT_PROVIDER, GatewayFacts, KindExtras, gateway_intent
 from stoker.api.to_intent.ignitionsync_shared import module_order, shared_mappings
-from stoker.api.to_intent.inheritance import check_base, settled
+from stoker.api.to_intent.inheritance import check_base, merge_and_check_spec
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.api.to_intent.resource_intent import resource_intent
 from stoker.api.to_intent.types import (
@@ -48,14 +48,14 @@ class IgnitionSyncAdapter:
         wanted = self.wanted_base(resource)
         notices = check_base(resource.metadata.namespace, wanted, base) if wanted else ()
         inherited = base.spec if base and wanted else None
-        spec = settled(SyncResourceKind.IGNITION_SYNC, resource.spec, inherited, defaults)
+        spec = merge_and_check_spec(SyncResourceKind.IGNITION_SYNC, resource.spec, inherited, defaults)
         return SettledResource(msgspec.structs.replace(resource, spec=spec, status=None), notices)
 
     def resource_intent(self, known: SettledResource[IgnitionSync]) -> ResourceIntent:
         spec = known.resource.spec
         volume = _shared_volume(spec)
         return resource_intent(
-            _door(known.resource),
+            _sync_resource(known.resource),
             (*known.notices, *_notices(spec)),
             shared_volume=volume,
             single_gateway=spec.storage is not None and volume is None and not is_artifact(spec),
@@ -69,10 +69,10 @@ class IgnitionSyncAdapter:
             mandatory_excludes=(RUNTIME_FILES,),
             module_order=module_order(resource.spec),
         )
-        return gateway_intent(_door(resource), facts, around, extras)
+        return gateway_intent(_sync_resource(resource), facts, around, extras)
 
 
-def _door(resource: IgnitionSync) -> SyncResource:
+def _sync_resource(resource: IgnitionSync) -> SyncResource:
     return SyncResource(SyncResourceKind.IGNITION_SYNC, GROUP, resource.metadata, resource.spec)
 
 

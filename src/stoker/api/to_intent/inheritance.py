@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.api.defaults import REPLACED_WHOLE, with_defaults
+from stoker.api.defaults import UNMERGED_PATHS, with_defaults
 from stoker.api.field_docs import Block
 from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES, IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.resource import CustomResource
@@ -23,42 +23,42 @@ from stoker.api.manifests.codec import encode, from_wire, to_wire
 from stoker.api.manifests.validate import broken_rules, unknown_fields
 from stoker.api.meta import NamespacedRef
 from stoker.api.schema import fields_of
-from stoker.api.to_intent.field_aliases import one_spelling
-from stoker.api.to_intent.tree_merge import SpecTree, inherited
+from stoker.api.to_intent.field_aliases import resolve_aliases
+from stoker.api.to_intent.tree_merge import SpecTree, inherit
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.intent import Notice
 from stoker.domain.reasons import Reason
 
 S = TypeVar("S", bound=SyncSpec)
 
-_REPLACED_WHOLE = frozenset(REPLACED_WHOLE)
+_UNMERGED_PATH_SET = frozenset(UNMERGED_PATHS)
 
 # The chart's values name a size and a class for everybody; only a resource or a base asks for a volume.
-_ASKED_FOR_BY_ITS_BLOCK = "storage"
+_ENABLED_BY_PRESENCE = "storage"
 
 _SHOWN_PROBLEMS = 5
 
 
-def settled(kind: str, spec: S, base: Block | None, defaults: Block) -> S:
+def merge_and_check_spec(kind: str, spec: S, base: Block | None, defaults: Block) -> S:
     """The spec after the merge, complete and checked."""
-    tree = _tree(spec)
+    tree = _block_as_tree(spec)
     if base is not None:
-        tree = _merged(tree, _tree(base))
-    offered = _tree(defaults)
-    if _ASKED_FOR_BY_ITS_BLOCK not in tree:
-        offered.pop(_ASKED_FOR_BY_ITS_BLOCK, None)
+        tree = _merge_trees(tree, _block_as_tree(base))
+    offered = _block_as_tree(defaults)
+    if _ENABLED_BY_PRESENCE not in tree:
+        offered.pop(_ENABLED_BY_PRESENCE, None)
     known = {one.encode_name for one in fields_of(type(spec))}
-    tree = _merged(tree, {name: value for name, value in offered.items() if name in known})
+    tree = _merge_trees(tree, {name: value for name, value in offered.items() if name in known})
     tree.pop("inheritsFrom", None)
     complete = from_wire(with_defaults(kind, tree), type(spec))
-    _refuse_broken(kind, complete)
+    _refuse_broken_rules(kind, complete)
     return complete
 
 
-def written(resource: CustomResource, base: Block | None = None) -> SpecTree:
+def written_spec(resource: CustomResource, base: Block | None = None) -> SpecTree:
     """The spec that somebody wrote, here or in the base: nothing that stands there by default."""
-    own = one_spelling(msgspec.convert(to_wire(resource)["spec"], dict[str, object]))
-    return own if base is None else _merged(own, _tree(base))
+    own = resolve_aliases(msgspec.convert(to_wire(resource)["spec"], dict[str, object]))
+    return own if base is None else _merge_trees(own, _block_as_tree(base))
 
 
 def installation_defaults(values: Mapping[str, object]) -> IgnitionSyncBaseSpec:
@@ -67,7 +67,7 @@ def installation_defaults(values: Mapping[str, object]) -> IgnitionSyncBaseSpec:
     if unknown:
         raise InvalidValue(f"defaults: there is no field {', '.join(unknown)}", reason=Reason.MISCONFIGURED)
     defaults = from_wire(values, IgnitionSyncBaseSpec)
-    _refuse_broken("defaults", defaults)
+    _refuse_broken_rules("defaults", defaults)
     return defaults
 
 
@@ -96,18 +96,18 @@ def check_base(namespace: str, wanted: NamespacedRef, base: IgnitionSyncBase | N
     return ()
 
 
-def _tree(block: Block) -> SpecTree:
+def _block_as_tree(block: Block) -> SpecTree:
     tree: SpecTree = msgspec.json.decode(encode(block), type=dict[str, object])
-    return one_spelling(tree)
+    return resolve_aliases(tree)
 
 
-def _merged(own: SpecTree, base: SpecTree) -> SpecTree:
-    merged = inherited(own, base, _REPLACED_WHOLE)
+def _merge_trees(own: SpecTree, base: SpecTree) -> SpecTree:
+    merged = inherit(own, base, _UNMERGED_PATH_SET)
     assert isinstance(merged, dict)  # noqa: S101 - two maps give a map
     return merged
 
 
-def _refuse_broken(kind: str, block: Block) -> None:
+def _refuse_broken_rules(kind: str, block: Block) -> None:
     problems = [str(problem) for problem in broken_rules(block, "spec")]
     if problems:
         more = len(problems) - _SHOWN_PROBLEMS

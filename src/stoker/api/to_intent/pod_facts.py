@@ -100,11 +100,11 @@ def gateway_name(pod: PodFacts) -> str:
     """The identity of a gateway: its annotation, else the usual label, else the pod's name (C-050)."""
     chosen = pod.annotation(PodAnnotationKey.GATEWAY_NAME)
     if chosen is not None:
-        return checked_gateway_name(chosen)
+        return check_gateway_name(chosen)
     return pod.labels.get(NAME_LABEL) or pod.name
 
 
-def checked_gateway_name(annotation: PodAnnotation) -> str:
+def check_gateway_name(annotation: PodAnnotation) -> str:
     """A gateway's name becomes a folder's name and a template's value: nothing in it may act there."""
     value = annotation.value
     if len(value) > _MAX_KEY or not value.isprintable() or re.search(r"[/\\{}]", value):

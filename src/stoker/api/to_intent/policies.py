@@ -12,7 +12,7 @@ from stoker.api.spec.gateway import GatewaySpec, IgnitionSpec
 from stoker.api.to_intent.annotations import PodSettings
 from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.api.to_intent.snapshots import snapshots_of
-from stoker.api.to_intent.values import choice, either, seconds, secret_key, size
+from stoker.api.to_intent.values import parse_choice, parse_seconds, parse_size, secret_key, value_or_default
 from stoker.domain import maintenance_windows
 from stoker.domain.intent import policies as intent
 from stoker.domain.intent.files import DeletionPolicy
@@ -48,14 +48,16 @@ def policies_for(
     policies = replace(
         common,
         access=replace(
-            access, port=either(pod.gateway_port, access.port), tls=either(pod.gateway_tls, access.tls)
+            access,
+            port=value_or_default(pod.gateway_port, access.port),
+            tls=value_or_default(pod.gateway_tls, access.tls),
         ),
         ignition=replace(
             ignition,
-            redundancy_role=either(pod.redundancy_role, role),
+            redundancy_role=value_or_default(pod.redundancy_role, role),
             peer_gateway=pod.peer_gateway or peer,
             tag_provider=pod.tag_provider or ignition.tag_provider,
-            tag_inheritance=either(pod.tag_inheritance, ignition.tag_inheritance),
+            tag_inheritance=value_or_default(pod.tag_inheritance, ignition.tag_inheritance),
         ),
     )
     if inherits_role or pod.redundancy_role is not None:
@@ -70,9 +72,9 @@ def policies_for(
 def deletion_of(spec: InheritableSpec) -> DeletionPolicy:
     default, budget = DeletionPolicy(), spec.deletion_budget or blocks.DeletionBudgetSpec()
     return DeletionPolicy(
-        orphans=choice(spec.orphans, default.orphans),
-        budget_files=either(budget.files, default.budget_files),
-        budget_percent=either(budget.percent, default.budget_percent),
+        orphans=parse_choice(spec.orphans, default.orphans),
+        budget_files=value_or_default(budget.files, default.budget_files),
+        budget_percent=value_or_default(budget.percent, default.budget_percent),
     )
 
 
@@ -90,43 +92,43 @@ def _access(gateway: GatewaySpec | None) -> intent.GatewayAccessPolicy:
     if gateway is None:
         return replace(default, files_only=True)
     return intent.GatewayAccessPolicy(
-        port=either(gateway.port, default.port),
-        tls=either(gateway.tls, default.tls),
+        port=value_or_default(gateway.port, default.port),
+        tls=value_or_default(gateway.tls, default.tls),
         api_key=secret_key(gateway.api_key_secret_ref),
-        api_key_header=either(gateway.api_key_header, default.api_key_header),
+        api_key_header=value_or_default(gateway.api_key_header, default.api_key_header),
         ca=secret_key(gateway.ca_secret_ref),
-        insecure_skip_verify=either(gateway.insecure_skip_verify, default.insecure_skip_verify),
-        scan_order=choice(gateway.scan_order, default.scan_order),
-        files_only=either(gateway.files_only, default.files_only),
+        insecure_skip_verify=value_or_default(gateway.insecure_skip_verify, default.insecure_skip_verify),
+        scan_order=parse_choice(gateway.scan_order, default.scan_order),
+        files_only=value_or_default(gateway.files_only, default.files_only),
     )
 
 
 def _ignition(block: IgnitionSpec) -> intent.IgnitionPolicy:
     default = intent.IgnitionPolicy()
     return intent.IgnitionPolicy(
-        designer_sessions=choice(block.designer_session_policy, default.designer_sessions),
-        designer_timeout=seconds(block.designer_session_timeout, default.designer_timeout),
-        perspective_sessions=choice(block.perspective_session_policy, default.perspective_sessions),
-        redundancy_role=choice(block.redundancy_role, default.redundancy_role),
-        peer_gateway=either(block.peer_gateway_name, default.peer_gateway),
-        binaries=choice(block.binary_policy, default.binaries),
+        designer_sessions=parse_choice(block.designer_session_policy, default.designer_sessions),
+        designer_timeout=parse_seconds(block.designer_session_timeout, default.designer_timeout),
+        perspective_sessions=parse_choice(block.perspective_session_policy, default.perspective_sessions),
+        redundancy_role=parse_choice(block.redundancy_role, default.redundancy_role),
+        peer_gateway=value_or_default(block.peer_gateway_name, default.peer_gateway),
+        binaries=parse_choice(block.binary_policy, default.binaries),
     )
 
 
 def _validation(block: blocks.ValidationSpec) -> intent.ValidationPolicy:
     default, webhook = intent.ValidationPolicy(), block.webhook or blocks.ValidationWebhookSpec()
     return intent.ValidationPolicy(
-        dry_run_before=either(block.dry_run_before, default.dry_run_before),
-        webhook_url=either(webhook.url, default.webhook_url),
-        webhook_timeout=seconds(webhook.timeout, default.webhook_timeout),
+        dry_run_before=value_or_default(block.dry_run_before, default.dry_run_before),
+        webhook_url=value_or_default(webhook.url, default.webhook_url),
+        webhook_timeout=parse_seconds(webhook.timeout, default.webhook_timeout),
     )
 
 
 def _drift(block: blocks.DriftSpec) -> intent.DriftPolicy:
     default = intent.DriftPolicy()
     return intent.DriftPolicy(
-        mode=choice(block.mode, default.mode),
-        interval=seconds(block.interval, default.interval),
+        mode=parse_choice(block.mode, default.mode),
+        interval=parse_seconds(block.interval, default.interval),
         ignore=tuple(
             intent.DriftIgnorePolicy(one.path, one.json_pointer or "") for one in block.ignore or ()
         ),
@@ -135,25 +137,27 @@ def _drift(block: blocks.DriftSpec) -> intent.DriftPolicy:
 
 def _window(block: blocks.MaintenanceWindowSpec) -> intent.MaintenanceWindowPolicy:
     window = intent.MaintenanceWindowPolicy(
-        cron=block.cron, duration=parse_duration(block.duration), time_zone=either(block.time_zone, "UTC")
+        cron=block.cron,
+        duration=parse_duration(block.duration),
+        time_zone=value_or_default(block.time_zone, "UTC"),
     )
-    maintenance_windows.check(window)
+    maintenance_windows.check_window(window)
     return window
 
 
 def _bidirectional(block: back.BidirectionalSpec) -> intent.BidirectionalPolicy:
     default, guardrails = intent.BidirectionalPolicy(), block.guardrails or back.GuardrailSpec()
     return intent.BidirectionalPolicy(
-        enabled=either(block.enabled, default.enabled),
-        watch_paths=either(block.watch_paths, default.watch_paths),
-        target_branch=either(block.target_branch, default.target_branch),
-        debounce=seconds(block.debounce, default.debounce),
-        create_pr=either(block.create_pr, default.create_pr),
-        pr_labels=either(block.pr_labels, default.pr_labels),
-        conflicts=choice(block.conflict_strategy, default.conflicts),
-        max_file_bytes=size(guardrails.max_file_size, default.max_file_bytes),
-        max_files_per_pr=either(guardrails.max_files_per_pr, default.max_files_per_pr),
-        excludes=either(guardrails.exclude_patterns, default.excludes),
+        enabled=value_or_default(block.enabled, default.enabled),
+        watch_paths=value_or_default(block.watch_paths, default.watch_paths),
+        target_branch=value_or_default(block.target_branch, default.target_branch),
+        debounce=parse_seconds(block.debounce, default.debounce),
+        create_pr=value_or_default(block.create_pr, default.create_pr),
+        pr_labels=value_or_default(block.pr_labels, default.pr_labels),
+        conflicts=parse_choice(block.conflict_strategy, default.conflicts),
+        max_file_bytes=parse_size(guardrails.max_file_size, default.max_file_bytes),
+        max_files_per_pr=value_or_default(guardrails.max_files_per_pr, default.max_files_per_pr),
+        excludes=value_or_default(guardrails.exclude_patterns, default.excludes),
         forge=_forge(block.forge) if block.forge else None,
     )
 

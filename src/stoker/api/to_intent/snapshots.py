@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stoker.api.manifests.codec import to_wire
 from stoker.api.spec import delivery as blocks
-from stoker.api.to_intent.values import choice, either
+from stoker.api.to_intent.values import parse_choice, value_or_default
 from stoker.domain.intent.intent import Notice
 from stoker.domain.intent.policies import SnapshotBucketPolicy, SnapshotPolicy, SnapshotStorageKind
 from stoker.domain.reasons import Reason
@@ -15,11 +15,11 @@ from stoker.domain.reasons import Reason
 def snapshots_of(block: blocks.SnapshotSpec | None) -> SnapshotPolicy:
     default, block = SnapshotPolicy(), block or blocks.SnapshotSpec()
     storage = block.storage or blocks.SnapshotStorageSpec()
-    kind = choice(storage.type, default.storage)
+    kind = parse_choice(storage.type, default.storage)
     return SnapshotPolicy(
-        enabled=either(block.enabled, default.enabled),
-        retention_count=either(block.retention_count, default.retention_count),
-        scope=choice(block.scope, default.scope),
+        enabled=value_or_default(block.enabled, default.enabled),
+        retention_count=value_or_default(block.retention_count, default.retention_count),
+        scope=parse_choice(block.scope, default.scope),
         storage=kind,
         claim_name=_claim(kind, storage),
         bucket=_bucket(kind, storage),
@@ -29,7 +29,7 @@ def snapshots_of(block: blocks.SnapshotSpec | None) -> SnapshotPolicy:
 def snapshot_notices(block: blocks.SnapshotSpec | None) -> Iterator[Notice]:
     """A bucket that was described and is not used is a surprise on the day it is needed."""
     storage = (block and block.storage) or blocks.SnapshotStorageSpec()
-    used = choice(storage.type, SnapshotStorageKind.PVC)
+    used = parse_choice(storage.type, SnapshotStorageKind.PVC)
     for kind, described in (("pvc", storage.pvc), ("s3", storage.s3), ("gcs", storage.gcs)):
         if kind != used and described and any(to_wire(described).values()):
             yield Notice(

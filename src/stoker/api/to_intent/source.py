@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.api.spec.git import GitAuthSpec as AuthBlock
 from stoker.api.spec.git import GitSourceSpec, GitVerifySpec
-from stoker.api.to_intent.values import choice, either, secret_key
+from stoker.api.to_intent.values import parse_choice, secret_key, value_or_default
 from stoker.domain.intent.source import (
     GitAuthKind,
     GitAuthPolicy,
@@ -24,7 +24,7 @@ def source_of(git: GitSourceSpec) -> SourceIntent:
         auth=_auth(git.auth or AuthBlock()),
         ca=secret_key(git.ca_secret_ref),
         proxy=git.proxy or "",
-        allow_rewrite=either(git.allow_rewrite, True),
+        allow_rewrite=value_or_default(git.allow_rewrite, True),
         signatures=_signatures(git.verify or GitVerifySpec()),
     )
 
@@ -52,7 +52,7 @@ def _auth(auth: AuthBlock) -> GitAuthPolicy:
 
 def _signatures(verify: GitVerifySpec) -> SignaturePolicy:
     return SignaturePolicy(
-        mode=choice(verify.mode, SignatureMode.NONE),
+        mode=parse_choice(verify.mode, SignatureMode.NONE),
         allowed_signers=secret_key(verify.allowed_signers_secret_ref),
         gpg_keys=secret_key(verify.gpg_keys_secret_ref),
     )

@@ -10,7 +10,7 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.stoker import GROUP, Stoker, StokerSpec
 from stoker.api.meta import NamespacedRef
 from stoker.api.to_intent.gateway_intent import GatewayFacts, KindExtras, gateway_intent
-from stoker.api.to_intent.inheritance import settled
+from stoker.api.to_intent.inheritance import merge_and_check_spec
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.api.to_intent.resource_intent import resource_intent
 from stoker.api.to_intent.types import (
@@ -33,17 +33,19 @@ class StokerAdapter:
     def settle(
         self, resource: Stoker, base: IgnitionSyncBase | None, defaults: IgnitionSyncBaseSpec
     ) -> SettledResource[Stoker]:
-        spec = settled(SyncResourceKind.STOKER, resource.spec, None, defaults)
+        spec = merge_and_check_spec(SyncResourceKind.STOKER, resource.spec, None, defaults)
         return SettledResource(msgspec.structs.replace(resource, spec=spec, status=None))
 
     def resource_intent(self, known: SettledResource[Stoker]) -> ResourceIntent:
-        return resource_intent(_door(known.resource), (*known.notices, *_notices(known.resource.spec)))
+        return resource_intent(
+            _sync_resource(known.resource), (*known.notices, *_notices(known.resource.spec))
+        )
 
     def gateway_intent(self, resource: Stoker, pod: PodFacts, around: IntentContext) -> GatewayIntent:
-        return gateway_intent(_door(resource), GatewayFacts.of(pod, around), around, KindExtras())
+        return gateway_intent(_sync_resource(resource), GatewayFacts.of(pod, around), around, KindExtras())
 
 
-def _door(resource: Stoker) -> SyncResource:
+def _sync_resource(resource: Stoker) -> SyncResource:
     return SyncResource(SyncResourceKind.STOKER, GROUP, resource.metadata, resource.spec)
 
 

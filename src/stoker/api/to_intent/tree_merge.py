@@ -15,7 +15,7 @@ import msgspec
 SpecTree = dict[str, object]
 
 
-def inherited(own: object, base: object, replaced: Container[str] = (), path: str = "") -> object:
+def inherit(own: object, base: object, replaced: Container[str] = (), path: str = "") -> object:
     """`own` with what it leaves out taken from `base`; neither is changed.
 
     What a list inherits comes first and the own entries keep their order at the
@@ -28,7 +28,7 @@ def inherited(own: object, base: object, replaced: Container[str] = (), path: st
     if isinstance(own, dict) and isinstance(base, dict) and path not in replaced:
         names = [*base, *(name for name in own if name not in base)]
         return {
-            name: inherited(own.get(name), base.get(name), replaced, f"{path}.{name}" if path else name)
+            name: inherit(own.get(name), base.get(name), replaced, f"{path}.{name}" if path else name)
             for name in names
         }
     if isinstance(own, list) and isinstance(base, list):
@@ -42,7 +42,7 @@ def _fingerprint(entry: object) -> bytes:
     return msgspec.json.encode(entry, order="sorted")
 
 
-def found(tree: SpecTree, path: str) -> object:
+def value_at(tree: SpecTree, path: str) -> object:
     """The value at a dotted path, or None."""
     value: object = tree
     for name in path.split("."):
@@ -50,7 +50,7 @@ def found(tree: SpecTree, path: str) -> object:
     return value
 
 
-def put(tree: SpecTree, path: str, value: object) -> None:
+def set_value(tree: SpecTree, path: str, value: object) -> None:
     """Set the value at a dotted path; what stands in the way is replaced by a map."""
     *folders, last = path.split(".")
     for name in folders:
@@ -61,7 +61,7 @@ def put(tree: SpecTree, path: str, value: object) -> None:
     tree[last] = value
 
 
-def taken(tree: SpecTree, path: str) -> object:
+def pop_value(tree: SpecTree, path: str) -> object:
     """Remove the value at a dotted path and return it; maps that it leaves empty go with it."""
     head, _, rest = path.partition(".")
     if not rest:
@@ -69,7 +69,7 @@ def taken(tree: SpecTree, path: str) -> object:
     below = tree.get(head)
     if not isinstance(below, dict):
         return None
-    value = taken(below, rest)
+    value = pop_value(below, rest)
     if value is not None and not below:
         del tree[head]
     return value

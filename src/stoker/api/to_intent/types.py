@@ -10,7 +10,7 @@ from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.meta import ObjectMeta
-from stoker.api.to_intent.annotation_requests import requests_of
+from stoker.api.to_intent.annotation_requests import parse_requests
 from stoker.domain.intent.annotation_requests import ResourceRequests
 from stoker.domain.intent.intent import Notice, ResourceIdentity, SyncResourceKind
 
@@ -55,7 +55,7 @@ class SyncResource:
         return ResourceIdentity(self.kind, self.metadata.namespace, self.metadata.name)
 
     def requests(self) -> tuple[ResourceRequests, tuple[Notice, ...]]:
-        return requests_of(self.metadata.annotations or {}, self.group)
+        return parse_requests(self.metadata.annotations or {}, self.group)
 
 
 def excludes_runtime_files(patterns: Iterable[str]) -> bool:

@@ -24,25 +24,25 @@ T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 
-def either(value: T | None, default: T) -> T:
+def value_or_default(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
-def seconds(text: str | None, default: float) -> float:
+def parse_seconds(text: str | None, default: float) -> float:
     return default if text is None else parse_duration(text)
 
 
-def size(text: str | None, default: int) -> int:
+def parse_size(text: str | None, default: int) -> int:
     return default if text is None else parse_quantity(text)
 
 
-def amount(text: str) -> Decimal:
+def parse_amount(text: str) -> Decimal:
     """How much of a resource of the cluster: `50m` of a CPU, `64Mi` of memory."""
     number = text.rstrip("numkKMGTPEi")
     return Decimal(number) * _UNITS[text[len(number) :]]
 
 
-def choice(word: str | None, default: E) -> E:
+def parse_choice(word: str | None, default: E) -> E:
     """The member that is spelt like this, of the enumeration that the default belongs to."""
     return default if word is None else type(default)(word)
 

@@ -68,11 +68,11 @@ def option(*names: str, section: str, **how: Any) -> Callable[[F], F]:
     return click.option(*names, cls=SectionedOption, section=section, **how)
 
 
-def many(*names: str, section: str, **how: Any) -> Callable[[F], F]:
+def repeatable_option(*names: str, section: str, **how: Any) -> Callable[[F], F]:
     return option(*names, section=section, multiple=True, **how)
 
 
-def applied(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+def combine_options(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
     """All of them as one decorator, explained in this order."""
 
     def decorate(function: F) -> F:
@@ -83,7 +83,7 @@ def applied(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
     return decorate
 
 
-def set_by_hand(context: click.Context, names: Mapping[str, str]) -> list[str]:
+def flags_given(context: click.Context, names: Mapping[str, str]) -> list[str]:
     """Those of the parameters (name to flag) that the command line names."""
     by_hand = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
     return [flag for name, flag in names.items() if context.get_parameter_source(name) in by_hand]

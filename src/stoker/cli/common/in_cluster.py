@@ -24,18 +24,18 @@ NAMESPACE = option(
     metavar="NAME",
     help="Where the resource lives. [default: the namespace of the context]",
 )
-CONNECTING = (
+CONNECTION_OPTIONS = (
     option("--kubeconfig", section=SECTION, type=Path, metavar="FILE", help="[default: as kubectl finds it]"),
     option("--context", "cluster", section=SECTION, metavar="NAME", help="Context of the kubeconfig."),
 )
-REACHING = (
+RESOURCE_OPTIONS = (
     option(
         "--kind",
         section=SECTION,
         type=click.Choice(KINDS),
         help="What it is. [default: whichever of the two has the name]",
     ),
-    *CONNECTING,
+    *CONNECTION_OPTIONS,
 )
 
 
@@ -58,9 +58,9 @@ class ClusterResourceOptions(NamedTuple):
 
     def settled(self) -> ClusterResourceOptions:
         """With the kubeconfig read, and the namespace that it says where nobody named one, as for kubectl."""
-        from stoker.kube.config.config import load  # noqa: PLC0415 - --help needs none of it
+        from stoker.kube.config.config import load_config  # noqa: PLC0415 - --help needs none of it
 
-        config = load(self.kubeconfig, self.context)
+        config = load_config(self.kubeconfig, self.context)
         return self._replace(namespace=self.namespace or config.namespace, config=config)
 
     @property
@@ -70,7 +70,7 @@ class ClusterResourceOptions(NamedTuple):
     def client(self) -> KubeClient:
         """For an `async with`."""
         from stoker.kube.client.client import KubeClient  # noqa: PLC0415 - --help needs none of it
-        from stoker.kube.config.config import load  # noqa: PLC0415
+        from stoker.kube.config.config import load_config  # noqa: PLC0415
 
-        config = self.config if self.config is not None else load(self.kubeconfig, self.context)
+        config = self.config if self.config is not None else load_config(self.kubeconfig, self.context)
         return KubeClient(config, user_agent="stoker-cli")

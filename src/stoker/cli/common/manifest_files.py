@@ -16,7 +16,7 @@ from stoker.domain.errors import Misconfigured
 R = TypeVar("R", bound=CustomResource)
 
 
-def content_of(name: str) -> bytes:
+def read_bounded(name: str) -> bytes:
     """At most one byte more than may be; whoever reads it refuses that."""
     try:
         if name == STDIN:
@@ -27,7 +27,7 @@ def content_of(name: str) -> bytes:
         raise Misconfigured(f"file {name} cannot be read: {error.strerror}") from None
 
 
-def at_home(resource: R, namespace: str) -> R:
+def with_namespace(resource: R, namespace: str) -> R:
     """In this namespace, unless it says another."""
     if resource.metadata.namespace:
         return resource

@@ -19,7 +19,7 @@ from stoker.domain.shards import Shard
 MAX_ID = 2**32 - 2
 
 
-def mapping(flag: str, text: str, kind: MappingKind) -> FileMapping:
+def parse_mapping(flag: str, text: str, kind: MappingKind) -> FileMapping:
     source, colon, destination = text.partition(":")
     if not colon or not source or not destination:
         raise InvalidValue(f"{flag} {text!r} is not of the form SRC:DST; write '.' for a root")
@@ -29,7 +29,7 @@ def mapping(flag: str, text: str, kind: MappingKind) -> FileMapping:
     return FileMapping(source, destination, kind, MissingSourcePolicy.FAIL)
 
 
-def pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
+def parse_pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
     """NAME=VALUE, each name once: of two, one would be lost in silence."""
     found: dict[str, str] = {}
     for text in texts:
@@ -42,15 +42,15 @@ def pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def variables(texts: Sequence[str]) -> dict[str, str]:
-    found = pairs("--var", texts)
+def parse_variables(texts: Sequence[str]) -> dict[str, str]:
+    found = parse_pairs("--var", texts)
     for name in found:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise InvalidValue(f"--var {name!r} is no name that a template can hold: letters, digits and _")
     return found
 
 
-def owner(text: str) -> tuple[int, int]:
+def parse_owner(text: str) -> tuple[int, int]:
     user, colon, group = text.partition(":")
     if not colon or not all(
         part.isascii() and part.isdigit() and int(part) <= MAX_ID for part in (user, group)
@@ -59,7 +59,7 @@ def owner(text: str) -> tuple[int, int]:
     return int(user), int(group)
 
 
-def umask(text: str) -> int:
+def parse_umask(text: str) -> int:
     if not re.fullmatch(r"[0-7]{1,4}", text) or int(text, 8) > 0o777:
         raise InvalidValue(f"--umask {text!r} is not an octal number up to 777")
     bits = int(text, 8)
@@ -68,7 +68,7 @@ def umask(text: str) -> int:
     return bits
 
 
-def deletion(text: str | None, orphans: str | None, before: DeletionPolicy) -> DeletionPolicy:
+def parse_deletion_policy(text: str | None, orphans: str | None, before: DeletionPolicy) -> DeletionPolicy:
     files, percent = before.budget_files, before.budget_percent
     if text is not None:
         match = re.fullmatch(r"([0-9]{1,9}),([0-9]{1,3})", text)
@@ -78,13 +78,13 @@ def deletion(text: str | None, orphans: str | None, before: DeletionPolicy) -> D
     return DeletionPolicy(OrphanPolicy(orphans) if orphans else before.orphans, files, percent)
 
 
-def digest(text: str) -> str:
+def parse_digest(text: str) -> str:
     if text and not re.fullmatch(r"[0-9a-f]{64}", text):
         raise InvalidValue(f"--approve-plan {text[:80]!r} is not a plan's digest of 64 hexadecimal digits")
     return text
 
 
-def proxy(text: str) -> str:
+def parse_proxy(text: str) -> str:
     if "@" in text:
         raise InvalidValue(
             "--proxy holds a user name or password, which every user of this machine could read"
@@ -94,19 +94,19 @@ def proxy(text: str) -> str:
     return text.rstrip("/")
 
 
-def listed(text: str) -> tuple[str, ...]:
+def parse_names(text: str) -> tuple[str, ...]:
     """Names with commas between."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def shard(text: str) -> Shard:
+def parse_shard(text: str) -> Shard:
     try:
         return Shard.parse(text)
     except InvalidValue as error:
         raise Misconfigured(f"--shard: {error.message}") from None
 
 
-def seconds(flag: str, text: str) -> float:
+def parse_seconds(flag: str, text: str) -> float:
     try:
         return parse_duration(text)
     except InvalidValue as error:

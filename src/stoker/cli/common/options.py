@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from stoker.cli.common.help_sections import many, option
+from stoker.cli.common.help_sections import option, repeatable_option
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
 
@@ -115,8 +115,10 @@ OUTPUT = option(
     help="One JSON object on standard output, or lines for people.",
 )
 MAPPINGS = (
-    many("--map", "folders", section=_WHERE, metavar="SRC:DST", help="Folder and its place; later ones win."),
-    many(
+    repeatable_option(
+        "--map", "folders", section=_WHERE, metavar="SRC:DST", help="Folder and its place; later ones win."
+    ),
+    repeatable_option(
         "--map-file",
         "singles",
         section=_WHERE,
@@ -124,10 +126,12 @@ MAPPINGS = (
         help="File and its place; wins over folders.",
     ),
 )
-EXCLUDES = many(
+EXCLUDES = repeatable_option(
     "--exclude", "excludes", section=_WHERE, metavar="GLOB", help="Leave what matches on disk alone."
 )
-VARIABLES = many("--var", "variables", section=_WHERE, metavar="NAME=VALUE", help="Value of {{.Vars.NAME}}.")
+VARIABLES = repeatable_option(
+    "--var", "variables", section=_WHERE, metavar="NAME=VALUE", help="Value of {{.Vars.NAME}}."
+)
 DISK = (
     option(
         "--orphans",
@@ -145,7 +149,7 @@ DISK = (
         "--owner", section=_WHERE, metavar="UID:GID", help="Whose the files are. [default: as the folder]"
     ),
     option("--umask", section=_WHERE, metavar="OCTAL", help="Bits that no written file has. [default: 0]"),
-    many(
+    repeatable_option(
         "--hooks-dir",
         "hooks_dirs",
         section=_WHERE,
@@ -155,7 +159,7 @@ DISK = (
     ),
 )
 RESOURCE = (
-    many(
+    repeatable_option(
         "-f",
         "--filename",
         "manifests",
@@ -172,15 +176,15 @@ RESOURCE = (
         show_default=True,
         help="Where it is said to live.",
     ),
-    many(
+    repeatable_option(
         "--annotation",
         "annotations",
         section=_FILE,
         metavar="KEY=VALUE",
         help="What its pod would carry, with or without stoker.io/.",
     ),
-    many("--label", "labels", section=_FILE, metavar="KEY=VALUE", help="The same for labels."),
-    many(
+    repeatable_option("--label", "labels", section=_FILE, metavar="KEY=VALUE", help="The same for labels."),
+    repeatable_option(
         "--secret",
         "secrets",
         section=_FILE,

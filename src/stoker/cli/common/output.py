@@ -34,15 +34,15 @@ def show_error(verb: str, error: StokerError, output: str) -> None:
     if output == "json":
         show_object({"reason": error.reason.value, "message": error.message})
     else:
-        complain(f"stoker {verb}: {error.reason}: {error.message}")
+        print_to_stderr(f"stoker {verb}: {error.reason}: {error.message}")
 
 
 def show_notices(verb: str, notices: Sequence[Notice]) -> None:
     for notice in notices:
-        complain(f"stoker {verb}: warning: {notice.reason}: {notice.message}")
+        print_to_stderr(f"stoker {verb}: warning: {notice.reason}: {notice.message}")
 
 
-def complain(line: str) -> None:
+def print_to_stderr(line: str) -> None:
     click.echo(line if line.isprintable() else _printable(line), err=True)
 
 

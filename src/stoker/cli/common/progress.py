@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-PATIENCE = 0.5
+PROGRESS_DELAY_SECONDS = 0.5
 
 
 class ProgressBar:
     """Callable as `bar(step, done, total)`; a total of 0 is one that nobody knows."""
 
-    def __init__(self, *, wanted: bool | None = None, patience: float = PATIENCE) -> None:
+    def __init__(self, *, wanted: bool | None = None, patience: float = PROGRESS_DELAY_SECONDS) -> None:
         self._wanted = sys.stderr.isatty() if wanted is None else wanted
         self._now = ("", 0, 0)
         self._lock = threading.Lock()
@@ -54,7 +54,7 @@ class ProgressBar:
                 self._bar.stop()
 
     def _appear(self) -> None:
-        _let_logs_load()
+        _preload_logging()
         from rich.console import Console  # noqa: PLC0415 - a third of a second of CPU, for people only
         from rich.progress import Progress  # noqa: PLC0415
 
@@ -76,6 +76,6 @@ class ProgressBar:
         bar.update(self._steps[step], completed=done, total=total or None)
 
 
-def _let_logs_load() -> None:
+def _preload_logging() -> None:
     """rich is hidden while that module loads, perhaps in another thread; importing it waits for its end."""
     import stoker.telemetry.structlog_light  # noqa: F401, PLC0415

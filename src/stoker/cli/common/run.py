@@ -38,7 +38,7 @@ def run(work: Coroutine[object, object, T]) -> T:
     return returned[0]
 
 
-def told(context: click.Context, verb: str, output: str, work: Callable[[], int]) -> None:
+def exit_with_result(context: click.Context, verb: str, output: str, work: Callable[[], int]) -> None:
     """End the command with what the work returns, or with the sentence and code of its error."""
     try:
         _require_posix(verb)

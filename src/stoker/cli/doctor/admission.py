@@ -22,11 +22,11 @@ from stoker.cli.doctor.checks import (
     RegisteredWebhook,
     WebhookClientConfig,
     WebhookService,
-    some,
-    well,
-    wrong,
+    failed_finding,
+    first_names,
+    passed_finding,
 )
-from stoker.cli.doctor.tls_handshake import CertificateUntrusted, HandshakeUnreachable, shown_by
+from stoker.cli.doctor.tls_handshake import CertificateUntrusted, HandshakeUnreachable, read_certificate
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING
@@ -35,12 +35,12 @@ from stoker.kube.client.resources import ApiResource
 
 SLICES = ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
 STOKERS = "/apis/stoker.io/v1alpha1/namespaces/{}/stokers"
-OURS = (".stoker.io", ".configbutler.ai")
-WANTED = {"/inject": "MutatingWebhookConfiguration", "/validate": "ValidatingWebhookConfiguration"}
-MOST_ADDRESSES = 3
-LITTLE_LIFE = 1 / 6
+OWN_WEBHOOK_DOMAINS = (".stoker.io", ".configbutler.ai")
+EXPECTED_WEBHOOKS = {"/inject": "MutatingWebhookConfiguration", "/validate": "ValidatingWebhookConfiguration"}
+MAX_ADDRESSES = 3
+EXPIRY_WARNING_SHARE = 1 / 6
 """Certificates are renewed when two thirds of their life are over; at this share somebody should have."""
-_NOBODY = "nobody:stoker-doctor"
+_FORGED_USER = "nobody:stoker-doctor"
 _DENIED = re.compile(r'admission webhook "(?P<name>[^"]+)" denied')
 
 
@@ -76,32 +76,32 @@ class _EndpointSlice(msgspec.Struct, frozen=True):
     ports: tuple[_EndpointPort, ...] | None = None
 
 
-async def _configurations(case: Examination) -> Finding:
+async def _check_configurations(case: Examination) -> Finding:
     found: list[RegisteredWebhook] = []
     for resource in (MUTATING, VALIDATING):
         for one in await case.client.list(resource, into=_DoctorWebhookConfiguration):
             found += [
                 RegisteredWebhook(f"{hook.name} of {resource.kind} {one.metadata.name}", hook.client_config)
                 for hook in one.webhooks or ()
-                if hook.name.endswith(OURS)
+                if hook.name.endswith(OWN_WEBHOOK_DOMAINS)
             ]
     paths = {_path(one.config) for one in found}
-    missing = [kind for path, kind in WANTED.items() if path not in paths]
+    missing = [kind for path, kind in EXPECTED_WEBHOOKS.items() if path not in paths]
     if not found and (case.operator is None or not case.operator.admission):
         said = "not installed: agents are put into pods by hand, and nobody judges resources"
         return Finding("webhooks", FindingStatus.NOTE, said, f"{INSTALL} --set webhook.enabled=true")
     if missing:
-        said = f"there is no {some(missing)} of Stoker, so the API server does not ask the webhook"
-        return wrong("webhooks", said, f"{INSTALL} --set webhook.enabled=true", Reason.NOT_FOUND)
+        said = f"there is no {first_names(missing)} of Stoker, so the API server does not ask the webhook"
+        return failed_finding("webhooks", said, f"{INSTALL} --set webhook.enabled=true", Reason.NOT_FOUND)
     case.webhooks = [*found, *case.webhooks]
     empty = [one for one in case.webhooks if not one.config.ca_bundle]
     if empty:
         said = f"{empty[0].name} has no caBundle, so the API server trusts nobody there"
-        return wrong("webhooks", said, _untrusted_mend(empty[0]), Reason.MISCONFIGURED)
-    return well("webhooks", f"{len(found)} webhooks are configured, each with a caBundle")
+        return failed_finding("webhooks", said, _untrusted_ca_advice(empty[0]), Reason.MISCONFIGURED)
+    return passed_finding("webhooks", f"{len(found)} webhooks are configured, each with a caBundle")
 
 
-async def _endpoints(case: Examination) -> Finding | None:
+async def _check_endpoints(case: Examination) -> Finding | None:
     services = _services(case)
     if not services:
         return None
@@ -113,44 +113,48 @@ async def _endpoints(case: Examination) -> Finding | None:
                 f"Service {one.namespace}/{one.name} has no ready endpoint, so nobody answers the API server"
             )
             mend = f"kubectl -n {one.namespace} get pods"
-            return wrong(
+            return failed_finding(
                 "endpoints", said, f"See why its pods are not ready: {mend}", Reason.SERVICE_UNREACHABLE
             )
         counted += len(ready)
-    return well("endpoints", f"{counted} behind {some([f'{one.namespace}/{one.name}' for one in services])}")
+    return passed_finding(
+        "endpoints", f"{counted} behind {first_names([f'{one.namespace}/{one.name}' for one in services])}"
+    )
 
 
-async def _certificate(case: Examination) -> Finding | None:
+async def _check_certificate(case: Examination) -> Finding | None:
     """What is served, held against what the API server was told; from here, where that can be reached."""
     if not case.webhooks:
         return None
     left: list[float] = []
     silent: list[str] = []
     now = case.now()
-    for one in _distinct(case.webhooks):
-        name, places = await _places(case, one.config)
+    for one in _distinct_webhooks(case.webhooks):
+        name, places = await _webhook_addresses(case, one.config)
         for host, port in places:
             try:
-                shown = await shown_by(host, port, name, one.config.ca_bundle)
+                shown = await read_certificate(host, port, name, one.config.ca_bundle)
             except HandshakeUnreachable as error:
                 silent.append(str(error))
                 continue
             except CertificateUntrusted as error:
                 said = f"{host}:{port} serves what the caBundle of {one.name} does not verify: {error}"
-                return wrong("certificate", said, _untrusted_mend(one), Reason.CERTIFICATE_NOT_TRUSTED)
+                return failed_finding(
+                    "certificate", said, _untrusted_ca_advice(one), Reason.CERTIFICATE_NOT_TRUSTED
+                )
             left.append((shown.ends - now).total_seconds() / 86_400)
-            if shown.ends - now < LITTLE_LIFE * (shown.ends - shown.begins):
+            if shown.ends - now < EXPIRY_WARNING_SHARE * (shown.ends - shown.begins):
                 said = f"the certificate at {host}:{port} ends in {left[-1]:.0f} days and was not renewed"
-                return Finding("certificate", FindingStatus.NOTE, said, _untrusted_mend(one))
+                return Finding("certificate", FindingStatus.NOTE, said, _untrusted_ca_advice(one))
     if not left:
         said = f"not looked at from here: {silent[0] if silent else 'no address is known'}"
         return Finding(
             "certificate", FindingStatus.UNTRIED, said, "The next check makes the API server look at it."
         )
-    return well("certificate", f"verified by the caBundle, {min(left):.0f} days are left")
+    return passed_finding("certificate", f"verified by the caBundle, {min(left):.0f} days are left")
 
 
-async def _question(case: Examination) -> Finding:
+async def _check_admission(case: Examination) -> Finding:
     """Let the API server ask: it resolves the Service, and believes the certificate or not."""
     namespace = case.place.namespace
     try:
@@ -158,13 +162,13 @@ async def _question(case: Examination) -> Finding:
             "POST",
             STOKERS.format(namespace),
             query={"dryRun": "All"},
-            body=msgspec.json.encode(_forged()),
+            body=msgspec.json.encode(_forged_resource()),
             headers={"Content-Type": "application/json"},
         )
     except (Forbidden, Invalid, NotFound) as error:
-        return refused(error, namespace)
+        return refused_finding(error, namespace)
     except ServerError as error:
-        return unanswered(error, case.webhooks)
+        return unanswered_finding(error, case.webhooks)
     said = f"the API server asked nobody about a resource in namespace {namespace}"
     if not case.webhooks:
         return Finding("admission", FindingStatus.NOTE, said)
@@ -172,12 +176,12 @@ async def _question(case: Examination) -> Finding:
     return Finding("admission", FindingStatus.NOTE, f"{said}: the webhook's selector leaves it out", mend)
 
 
-def refused(error: ApiError, namespace: str) -> Finding:
+def refused_finding(error: ApiError, namespace: str) -> Finding:
     """Who refused it is named by the API server; what somebody says of himself does not count."""
     denied = _DENIED.search(error.message)
     if denied is not None and denied["name"].endswith(".stoker.io"):
         said = f"the API server asks the webhook about resources in namespace {namespace}, and believes it"
-        return well("admission", said)
+        return passed_finding("admission", said)
     if error.reason is Reason.RBAC_DENIED or error.status == 404:
         mend = "Ask somebody who may make a Stoker there, or name another namespace with --namespace."
         return Finding("admission", FindingStatus.UNTRIED, f"not tried: {error.message}", mend)
@@ -186,37 +190,40 @@ def refused(error: ApiError, namespace: str) -> Finding:
     )
 
 
-def unanswered(error: ApiError, webhooks: Sequence[RegisteredWebhook]) -> Finding:
+def unanswered_finding(error: ApiError, webhooks: Sequence[RegisteredWebhook]) -> Finding:
     if "failed calling webhook" not in error.message:
         raise error
     called = next((one for one in webhooks if one.name.split()[0] in error.message), None)
     if "x509" in error.message or "certificate" in error.message:
-        mend = _untrusted_mend(called) if called is not None else ""
-        return wrong("admission", error.message, mend, Reason.CERTIFICATE_NOT_TRUSTED)
+        mend = _untrusted_ca_advice(called) if called is not None else ""
+        return failed_finding("admission", error.message, mend, Reason.CERTIFICATE_NOT_TRUSTED)
     where = called.config.service.namespace if called is not None and called.config.service else "NAMESPACE"
     mend = f"See whether it runs: kubectl -n {where} get pods"
-    return wrong("admission", error.message, mend, Reason.SERVICE_UNREACHABLE)
+    return failed_finding("admission", error.message, mend, Reason.SERVICE_UNREACHABLE)
 
 
 ADMISSION: DoctorChain = (
-    ("webhooks", _configurations),
-    ("endpoints", _endpoints),
-    ("certificate", _certificate),
-    ("admission", _question),
+    ("webhooks", _check_configurations),
+    ("endpoints", _check_endpoints),
+    ("certificate", _check_certificate),
+    ("admission", _check_admission),
 )
 
 
-def _forged() -> dict[str, Any]:
+def _forged_resource() -> dict[str, Any]:
     """What no webhook of ours lets through: an approval in the name of somebody else."""
     return {
         "apiVersion": "stoker.io/v1alpha1",
         "kind": "Stoker",
-        "metadata": {"generateName": "stoker-doctor-", "annotations": {"stoker.io/approved-by": _NOBODY}},
+        "metadata": {
+            "generateName": "stoker-doctor-",
+            "annotations": {"stoker.io/approved-by": _FORGED_USER},
+        },
         "spec": {"git": {"repo": "https://git.example.net/doctor.git", "ref": "main"}},
     }
 
 
-def _untrusted_mend(one: RegisteredWebhook) -> str:
+def _untrusted_ca_advice(one: RegisteredWebhook) -> str:
     service = one.config.service
     said = "The webhook writes caBundle by itself: it must run, and nobody else may write it"
     logs = f" (kubectl -n {service.namespace} logs deployment/{service.name})" if service is not None else ""
@@ -232,7 +239,7 @@ def _services(case: Examination) -> list[WebhookService]:
     return list(found.values())
 
 
-def _distinct(webhooks: Sequence[RegisteredWebhook]) -> list[RegisteredWebhook]:
+def _distinct_webhooks(webhooks: Sequence[RegisteredWebhook]) -> list[RegisteredWebhook]:
     """Those that lead to different places or trust differently; the rest would only say it again."""
     found: dict[object, RegisteredWebhook] = {}
     for one in webhooks:
@@ -246,7 +253,9 @@ def _distinct(webhooks: Sequence[RegisteredWebhook]) -> list[RegisteredWebhook]:
     return list(found.values())
 
 
-async def _places(case: Examination, config: WebhookClientConfig) -> tuple[str, list[tuple[str, int]]]:
+async def _webhook_addresses(
+    case: Examination, config: WebhookClientConfig
+) -> tuple[str, list[tuple[str, int]]]:
     """The name that the API server asks for, and the addresses behind it."""
     if config.service is None:
         parts = urlsplit(config.url or "")
@@ -256,7 +265,7 @@ async def _places(case: Examination, config: WebhookClientConfig) -> tuple[str, 
         places = await _addresses(case, service)
     except Forbidden:
         places = []
-    return f"{service.name}.{service.namespace}.svc", places[:MOST_ADDRESSES]
+    return f"{service.name}.{service.namespace}.svc", places[:MAX_ADDRESSES]
 
 
 async def _addresses(case: Examination, service: WebhookService) -> list[tuple[str, int]]:

@@ -9,11 +9,11 @@ from stoker.domain.errors import StokerError
 from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.doctor.advice import mend_for as mend_for_gateway
+from stoker.ignition.doctor.advice import advice_for as mend_for_gateway
 
 INSTALL = "helm upgrade --install stoker charts/stoker --namespace stoker-system --create-namespace"
 
-_MENDS = {
+_ADVICE = {
     Reason.UNREACHABLE: (
         "Look at the address in the kubeconfig, at VPN and proxy: `kubectl version` must answer from here. "
         "--kubeconfig and --context name another cluster."
@@ -40,16 +40,16 @@ _MENDS = {
 }
 
 
-def mend_for(reason: Reason) -> str:
-    return _MENDS.get(reason, "")
+def advice_for(reason: Reason) -> str:
+    return _ADVICE.get(reason, "")
 
 
-def look_up(reason: Reason) -> str:
+def troubleshooting_hint(reason: Reason) -> str:
     """Where nobody knows more."""
     return f"docs/troubleshooting.md explains {reason}."
 
 
-def login_mend(reason: Reason, auth: GitAuthPolicy) -> str:
+def login_advice(reason: Reason, auth: GitAuthPolicy) -> str:
     """What a repository, or the forge before it, did not take; nothing where it is not about the login."""
     if reason not in (Reason.SOURCE_AUTH_FAILED, Reason.INVALID_VALUE) or auth.secret is None:
         return ""
@@ -64,17 +64,17 @@ def login_mend(reason: Reason, auth: GitAuthPolicy) -> str:
     return ""
 
 
-def gateway_mend(reason: Reason, message: str, *, key: str, tls: bool) -> str:
+def gateway_advice(reason: Reason, message: str, *, key: str, tls: bool) -> str:
     """What an agent could not do at its gateway; `key` names where the API key stands."""
     if reason is Reason.TOKEN_MALFORMED:
-        return key_mend(key)
+        return api_key_advice(key)
     if reason is Reason.CERTIFICATE_NOT_TRUSTED:
         return "Put the authority that signed it into a Secret and name that in spec.gateway.caSecretRef."
     address = GatewayAddress("localhost", 8043 if tls else 8088, tls=tls)
-    return mend_for_gateway(StokerError(message, reason=reason), address) or mend_for(reason)
+    return mend_for_gateway(StokerError(message, reason=reason), address) or advice_for(reason)
 
 
-def key_mend(where: str) -> str:
+def api_key_advice(where: str) -> str:
     return (
         f"{where} must hold the whole line that the gateway showed when the key was made, NAME:SECRET, and "
         "nothing else. It is shown only once; on the gateway's web page, Platform > Security > API Keys, you "

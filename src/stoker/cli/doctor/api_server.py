@@ -22,10 +22,10 @@ from stoker.cli.doctor.checks import (
     Examination,
     RegisteredWebhook,
     WebhookClientConfig,
-    some,
-    trouble,
-    well,
-    wrong,
+    error_finding,
+    failed_finding,
+    first_names,
+    passed_finding,
 )
 from stoker.domain.errors import Misconfigured
 from stoker.domain.findings import Finding, FindingStatus
@@ -90,14 +90,16 @@ class SchemaDifference(NamedTuple):
     """Fields that this command does not know."""
 
 
-async def _api(case: Examination) -> Finding:
+async def _check_api_server(case: Examination) -> Finding:
     server = case.client.config.server
-    said = await _version_of(case)
-    return well("api server", f"{server} answers, Kubernetes {said.git_version or 'of unknown version'}")
+    said = await _server_version(case)
+    return passed_finding(
+        "api server", f"{server} answers, Kubernetes {said.git_version or 'of unknown version'}"
+    )
 
 
-async def _version(case: Examination) -> Finding:
-    said = await _version_of(case)
+async def _check_version(case: Examination) -> Finding:
+    said = await _server_version(case)
     numbers = [re.match(r"[0-9]+", one) for one in (said.major, said.minor)]
     if not all(numbers):
         return Finding(
@@ -106,16 +108,16 @@ async def _version(case: Examination) -> Finding:
     have = tuple(int(one[0]) for one in numbers if one is not None)
     if have < OLDEST:
         needed = ".".join(map(str, OLDEST))
-        return wrong(
+        return failed_finding(
             "version",
             f"the API server is Kubernetes {said.git_version}, and {needed} is the oldest that is supported",
             f"Upgrade the cluster to Kubernetes {needed} or later.",
             Reason.VERSION_NOT_SUPPORTED,
         )
-    return well("version", f"{said.git_version} is supported")
+    return passed_finding("version", f"{said.git_version} is supported")
 
 
-async def _kinds(case: Examination) -> Finding:
+async def _check_kinds(case: Examination) -> Finding:
     """By discovery, which everybody may read who may log in."""
     served: set[str] = set()
     for group in dict.fromkeys(kind.group for kind in KINDS):
@@ -126,33 +128,33 @@ async def _kinds(case: Examination) -> Finding:
             continue
         found = codec.decode(answer.body, _ServedGroup, f"get /apis/{group}/{version}")
         served |= {f"{one.name}.{group}" for one in found.resources}
-    missing = [_name(kind) for kind in KINDS if _name(kind) not in served]
+    missing = [_crd_name(kind) for kind in KINDS if _crd_name(kind) not in served]
     if missing:
-        said = f"the API server does not serve {some(missing)}"
-        return wrong("kinds", said, _APPLY, Reason.NOT_FOUND)
-    return well("kinds", f"all {len(KINDS)} kinds are served")
+        said = f"the API server does not serve {first_names(missing)}"
+        return failed_finding("kinds", said, _APPLY, Reason.NOT_FOUND)
+    return passed_finding("kinds", f"all {len(KINDS)} kinds are served")
 
 
-async def _schemas(case: Examination) -> Finding:
+async def _check_schemas(case: Examination) -> Finding:
     newer: list[str] = []
     for kind in KINDS:
         found = await _definition(case, kind)
         served = next((one for one in found.spec.versions if one.name == kind.version and one.served), None)
         if served is None:
-            said = f"{_name(kind)} does not serve version {kind.version}"
-            return wrong("schemas", said, _APPLY, Reason.VERSION_NOT_SUPPORTED)
-        differs = difference(schema_for(kind), served.schema.get("openAPIV3Schema", {}))
+            said = f"{_crd_name(kind)} does not serve version {kind.version}"
+            return failed_finding("schemas", said, _APPLY, Reason.VERSION_NOT_SUPPORTED)
+        differs = schema_difference(schema_for(kind), served.schema.get("openAPIV3Schema", {}))
         if differs.lacking:
-            said = f"{_name(kind)} is of another version: it does not know {some(differs.lacking)}"
-            return wrong("schemas", said, _APPLY, Reason.VERSION_NOT_SUPPORTED)
-        newer += [f"{_name(kind)} ({some(differs.unknown)})"] if differs.unknown else []
+            said = f"{_crd_name(kind)} is of another version: it does not know {first_names(differs.lacking)}"
+            return failed_finding("schemas", said, _APPLY, Reason.VERSION_NOT_SUPPORTED)
+        newer += [f"{_crd_name(kind)} ({first_names(differs.unknown)})"] if differs.unknown else []
     if newer:
-        said = f"fields that this command does not know: {some(newer)}"
+        said = f"fields that this command does not know: {first_names(newer)}"
         return Finding("schemas", FindingStatus.NOTE, said, "The cluster is newer: upgrade this command.")
-    return well("schemas", "every kind is as this command knows it")
+    return passed_finding("schemas", "every kind is as this command knows it")
 
 
-async def _conversion(case: Examination) -> Finding:
+async def _check_conversion(case: Examination) -> Finding:
     """With one version nothing is converted, and a webhook that is named must be right all the same."""
     called: list[str] = []
     for kind in KINDS:
@@ -161,38 +163,38 @@ async def _conversion(case: Examination) -> Finding:
             continue
         config = conversion.webhook.client_config if conversion.webhook is not None else WebhookClientConfig()
         if config.service is None and not config.url:
-            said = f"{_name(kind)} converts by a webhook and names none"
-            return wrong("conversion", said, _APPLY, Reason.MISCONFIGURED)
-        called.append(_name(kind))
-        case.webhooks.append(RegisteredWebhook(f"CustomResourceDefinition {_name(kind)}", config))
+            said = f"{_crd_name(kind)} converts by a webhook and names none"
+            return failed_finding("conversion", said, _APPLY, Reason.MISCONFIGURED)
+        called.append(_crd_name(kind))
+        case.webhooks.append(RegisteredWebhook(f"CustomResourceDefinition {_crd_name(kind)}", config))
     if not called:
-        return well("conversion", "there is one version of each kind, and nothing is converted")
+        return passed_finding("conversion", "there is one version of each kind, and nothing is converted")
     if len(called) < len(KINDS):
-        others = [_name(kind) for kind in KINDS if _name(kind) not in called]
-        said = f"{len(called)} kinds convert by the webhook, and not {some(others)}"
+        others = [_crd_name(kind) for kind in KINDS if _crd_name(kind) not in called]
+        said = f"{len(called)} kinds convert by the webhook, and not {first_names(others)}"
         return Finding("conversion", FindingStatus.NOTE, said, _APPLY)
-    return well("conversion", "every kind converts by the webhook")
+    return passed_finding("conversion", "every kind converts by the webhook")
 
 
-GROUND: DoctorChain = (
-    ("api server", _api),
-    ("version", _version),
-    ("kinds", _kinds),
-    ("schemas", _schemas),
-    ("conversion", _conversion),
+API_SERVER_CHECKS: DoctorChain = (
+    ("api server", _check_api_server),
+    ("version", _check_version),
+    ("kinds", _check_kinds),
+    ("schemas", _check_schemas),
+    ("conversion", _check_conversion),
 )
 
 
-def unreachable(error: Misconfigured) -> Finding:
+def unreachable_finding(error: Misconfigured) -> Finding:
     """There is no cluster to ask: the kubeconfig is missing or wrong."""
-    return replace(trouble("api server", error), of_input=True)
+    return replace(error_finding("api server", error), of_input=True)
 
 
-def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> SchemaDifference:
+def schema_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> SchemaDifference:
     """Which fields only one of two schemas knows; what is only said otherwise does not count. Pure."""
     mine, other = set(_fields(ours)), set(_fields(theirs))
     # Of a block that one side does not know at all the block alone is named.
-    return SchemaDifference(_highest(mine - other), _highest(other - mine))
+    return SchemaDifference(_topmost_paths(mine - other), _topmost_paths(other - mine))
 
 
 def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -207,24 +209,24 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
             yield from _fields(inside, f"{path}[]")
 
 
-def _highest(paths: set[str]) -> tuple[str, ...]:
+def _topmost_paths(paths: set[str]) -> tuple[str, ...]:
     return tuple(sorted(one for one in paths if one.rpartition(".")[0].removesuffix("[]") not in paths))
 
 
 async def _definition(case: Examination, kind: CustomResourceKind) -> _CrdDefinition:
-    name = _name(kind)
+    name = _crd_name(kind)
     if name not in case.definitions:
         case.definitions[name] = await case.client.get(CRDS, name, into=_CrdDefinition)
     return cast("_CrdDefinition", case.definitions[name])
 
 
-async def _version_of(case: Examination) -> _ServerVersion:
+async def _server_version(case: Examination) -> _ServerVersion:
     answer = await case.client.raw("GET", "/version")
-    case.ahead = _ahead(case, answer.headers.get("Date", ""))
+    case.ahead = _clock_skew(case, answer.headers.get("Date", ""))
     return codec.decode(answer.body, _ServerVersion, "get /version")
 
 
-def _ahead(case: Examination, date: str) -> timedelta:
+def _clock_skew(case: Examination, date: str) -> timedelta:
     """The clock here need not be right; a server that does not say its time is taken to have ours."""
     try:
         said = parsedate_to_datetime(date)
@@ -233,5 +235,5 @@ def _ahead(case: Examination, date: str) -> timedelta:
     return said - case.clock.now() if said.tzinfo is not None else timedelta()
 
 
-def _name(kind: CustomResourceKind) -> str:
+def _crd_name(kind: CustomResourceKind) -> str:
     return f"{kind.plural}.{kind.group}"

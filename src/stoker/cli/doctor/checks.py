@@ -16,7 +16,7 @@ import msgspec
 
 from stoker.api.spec.status import SyncStatus
 from stoker.cli.common.in_cluster import ClusterResourceOptions
-from stoker.cli.doctor.advice import look_up, mend_for
+from stoker.cli.doctor.advice import advice_for, troubleshooting_hint
 from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.clock import Clock, SystemClock
@@ -27,7 +27,7 @@ from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden
 
-MOST_NAMES = 5
+MAX_NAMES = 5
 
 
 class WebhookService(msgspec.Struct, frozen=True):
@@ -119,15 +119,15 @@ DoctorCheck = Callable[[Examination], Awaitable[Finding | None]]
 DoctorChain = Sequence[tuple[str, DoctorCheck]]
 
 
-async def follow(chain: DoctorChain, case: Examination) -> AsyncIterator[Finding]:
+async def run_chain(chain: DoctorChain, case: Examination) -> AsyncIterator[Finding]:
     """Finding after finding, up to the first that is wrong."""
     for name, look in chain:
         try:
             finding = await look(case)
         except Forbidden as error:
-            finding = unseen(name, error)
+            finding = forbidden_finding(name, error)
         except StokerError as error:
-            finding = trouble(name, error)
+            finding = error_finding(name, error)
         if finding is None:
             continue
         yield finding
@@ -136,31 +136,31 @@ async def follow(chain: DoctorChain, case: Examination) -> AsyncIterator[Finding
             return
 
 
-def unseen(check: str, error: Forbidden) -> Finding:
+def forbidden_finding(check: str, error: Forbidden) -> Finding:
     """What whoever asks may not look at."""
     mend = "Ask somebody who may, or have this right granted to you; nothing is known to be wrong."
     return Finding(check, FindingStatus.UNTRIED, f"not looked at: {error.message}", mend, error.reason)
 
 
-def trouble(check: str, error: StokerError, mend: str = "") -> Finding:
+def error_finding(check: str, error: StokerError, mend: str = "") -> Finding:
     return Finding(
         check,
         FindingStatus.WRONG,
         error.message,
-        mend or mend_for(error.reason) or look_up(error.reason),
+        mend or advice_for(error.reason) or troubleshooting_hint(error.reason),
         error.reason,
     )
 
 
-def wrong(check: str, said: str, mend: str, reason: Reason) -> Finding:
+def failed_finding(check: str, said: str, mend: str, reason: Reason) -> Finding:
     return Finding(check, FindingStatus.WRONG, said, mend, reason)
 
 
-def well(check: str, said: str) -> Finding:
+def passed_finding(check: str, said: str) -> Finding:
     return Finding(check, FindingStatus.WELL, said)
 
 
-def some(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first few, and how many there are besides."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from stoker.cli.common.in_cluster import ClusterResourceOptions
 from stoker.cli.doctor.admission import ADMISSION
-from stoker.cli.doctor.api_server import GROUND, unreachable
-from stoker.cli.doctor.checks import DoctorChain, Examination, follow
+from stoker.cli.doctor.api_server import API_SERVER_CHECKS, unreachable_finding
+from stoker.cli.doctor.checks import DoctorChain, Examination, run_chain
 from stoker.cli.doctor.gateways import GATEWAYS, VERDICT
 from stoker.cli.doctor.operator import FINDING, OPERATOR
 from stoker.cli.doctor.resources import RESOURCE
@@ -29,44 +29,46 @@ class DoctorStage(NamedTuple):
     wanted: Callable[[Examination], bool] = lambda _: True
 
 
-def _holds(case: Examination) -> bool:
+def _is_installed(case: Examination) -> bool:
     """Whether there is a cluster with something installed in it."""
-    return case.wrong.isdisjoint(name for name, _ in (*GROUND, *FINDING))
+    return case.wrong.isdisjoint(name for name, _ in (*API_SERVER_CHECKS, *FINDING))
 
 
-def _is_known(case: Examination) -> bool:
+def _is_resource_known(case: Examination) -> bool:
     """Whether the resource was found and understood."""
     return case.subject is not None
 
 
-def _unexplained(case: Examination) -> bool:
+def _is_unexplained(case: Examination) -> bool:
     """Whether nothing was found that the controller would only repeat."""
-    return _is_known(case) and case.wrong.isdisjoint(name for name, _ in (*RESOURCE, *SOURCE, *GATEWAYS))
+    return _is_resource_known(case) and case.wrong.isdisjoint(
+        name for name, _ in (*RESOURCE, *SOURCE, *GATEWAYS)
+    )
 
 
 STAGES = (
-    DoctorStage(GROUND),
-    DoctorStage(FINDING, _holds),
-    DoctorStage(ADMISSION, _holds),
+    DoctorStage(API_SERVER_CHECKS),
+    DoctorStage(FINDING, _is_installed),
+    DoctorStage(ADMISSION, _is_installed),
     DoctorStage(OPERATOR, lambda case: case.operator is not None),
-    DoctorStage(RESOURCE, lambda case: _holds(case) and bool(case.place.name)),
-    DoctorStage(SOURCE, _is_known),
-    DoctorStage(GATEWAYS, _is_known),
-    DoctorStage(VERDICT, _unexplained),
+    DoctorStage(RESOURCE, lambda case: _is_installed(case) and bool(case.place.name)),
+    DoctorStage(SOURCE, _is_resource_known),
+    DoctorStage(GATEWAYS, _is_resource_known),
+    DoctorStage(VERDICT, _is_unexplained),
 )
 
 
-async def examine(place: ClusterResourceOptions, home: str) -> AsyncIterator[Finding]:
+async def examine_cluster(place: ClusterResourceOptions, home: str) -> AsyncIterator[Finding]:
     """Finding after finding; `home` is the operator's namespace, where somebody said it."""
     try:
         place = place.settled()
         client = place.client()
     except Misconfigured as error:
-        yield unreachable(error)
+        yield unreachable_finding(error)
         return
     async with client:
         case = Examination(client, place, home)
         for stage in STAGES:
             if stage.wanted(case):
-                async for finding in follow(stage.chain, case):
+                async for finding in run_chain(stage.chain, case):
                     yield finding

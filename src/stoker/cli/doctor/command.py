@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stoker.cli.common import in_cluster, options
-from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, flags_given, option
 from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, SharedOptionValues
 from stoker.cli.common.output import show_lines, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.findings import Finding, FindingStatus
@@ -47,9 +47,9 @@ CLUSTER_OPTIONS = (
         metavar="NAME",
         help="Where the operator runs. [default: found]",
     ),
-    *in_cluster.REACHING,
+    *in_cluster.RESOURCE_OPTIONS,
 )
-_OF_THE_CLUSTER = {
+_CLUSTER_FLAGS = {
     "name": "--name",
     "namespace": "--namespace",
     "home": "--operator-namespace",
@@ -57,7 +57,7 @@ _OF_THE_CLUSTER = {
     "kubeconfig": "--kubeconfig",
     "cluster": "--context",
 }
-_OF_THE_GATEWAY = {
+_GATEWAY_FLAGS = {
     "gateway_ca_file": "--gateway-ca-file",
     "gateway_insecure": "--gateway-insecure",
     "api_key_file": "--api-key-file",
@@ -78,7 +78,7 @@ class DoctorOptions(NamedTuple):
 
 
 @click.command("doctor", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((*CLUSTER_OPTIONS, *GATEWAY_OPTIONS, options.OUTPUT))
+@combine_options((*CLUSTER_OPTIONS, *GATEWAY_OPTIONS, options.OUTPUT))
 @click.pass_context
 def doctor_command(
     context: click.Context,
@@ -100,20 +100,20 @@ def doctor_command(
     wanted = DoctorOptions(SharedOptionValues.taken_from(rest), try_scan, place, home or "")
 
     def work() -> int:
-        of_others = _OF_THE_CLUSTER if wanted.given.gateway else _OF_THE_GATEWAY
-        strays = set_by_hand(context, of_others)
+        of_others = _CLUSTER_FLAGS if wanted.given.gateway else _GATEWAY_FLAGS
+        strays = flags_given(context, of_others)
         if strays and wanted.given.gateway:
             raise InvalidValue(f"{strays[0]} is about a cluster and does not go with --gateway")
         if strays:
             raise InvalidValue(f"{strays[0]} is about a gateway, and --gateway is missing")
         return run(_examine(wanted, output))
 
-    told(context, "doctor", output, work)
+    exit_with_result(context, "doctor", output, work)
 
 
 async def _examine(wanted: DoctorOptions, output: str) -> int:
     found: list[Finding] = []
-    async for finding in _gateway(wanted) if wanted.given.gateway else _cluster(wanted):
+    async for finding in _gateway_findings(wanted) if wanted.given.gateway else _cluster_findings(wanted):
         found.append(finding)
         if output == "text":
             show_lines(finding.lines())
@@ -124,10 +124,10 @@ async def _examine(wanted: DoctorOptions, output: str) -> int:
         show_object({"well": wrong is None, "untried": untried, "findings": findings})
     elif wrong is None:
         show_lines(["nothing is wrong as far as could be seen" if untried else "all well"])
-    return _code(wrong)
+    return _exit_code_for(wrong)
 
 
-def _code(wrong: Finding | None) -> ExitCode:
+def _exit_code_for(wrong: Finding | None) -> ExitCode:
     if wrong is None:
         return ExitCode.DONE
     if wrong.of_input:
@@ -135,52 +135,52 @@ def _code(wrong: Finding | None) -> ExitCode:
     return ExitCode.UNREACHABLE if wrong.reason in _UNREACHABLE else ExitCode.UNVERIFIED
 
 
-async def _cluster(wanted: DoctorOptions) -> AsyncIterator[Finding]:
-    from stoker.cli.doctor.cluster import examine  # noqa: PLC0415 - --help needs none of it
+async def _cluster_findings(wanted: DoctorOptions) -> AsyncIterator[Finding]:
+    from stoker.cli.doctor.cluster import examine_cluster  # noqa: PLC0415 - --help needs none of it
 
-    async for finding in examine(wanted.place, wanted.home):
+    async for finding in examine_cluster(wanted.place, wanted.home):
         yield finding
 
 
-async def _gateway(wanted: DoctorOptions) -> AsyncIterator[Finding]:
+async def _gateway_findings(wanted: DoctorOptions) -> AsyncIterator[Finding]:
     from stoker.cli.sync.secret_files import SecretFiles  # noqa: PLC0415 - --help needs none of it
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415
-    from stoker.ignition.client.api_key import HEADER, header_named  # noqa: PLC0415
+    from stoker.ignition.client.api_key import HEADER, check_header_name  # noqa: PLC0415
     from stoker.ignition.client.gateway import GatewayClient  # noqa: PLC0415
-    from stoker.ignition.doctor.checks import CheckedGateway, examine  # noqa: PLC0415
+    from stoker.ignition.doctor.checks import CheckedGateway, examine_gateway  # noqa: PLC0415
 
     given = wanted.given
     address = GatewayAddress.parse(given.gateway or "")
     if given.no_tls:
         address = replace(address, tls=False)
-    key = _key(given)
+    key = _api_key_reader(given)
     secrets, ca = SecretFiles().flag("--gateway-ca-file", given.gateway_ca_file)
     trusted = secrets.read(ca) if ca is not None else None
     gateway = GatewayClient(
         address,
         key,
-        header=header_named(given.api_key_header) if given.api_key_header else HEADER,
+        header=check_header_name(given.api_key_header) if given.api_key_header else HEADER,
         ca=trusted,
         insecure_skip_verify=given.gateway_insecure,
     )
     try:
-        async for finding in examine(CheckedGateway(gateway, key, wanted.try_scan)):
+        async for finding in examine_gateway(CheckedGateway(gateway, key, wanted.try_scan)):
             yield finding
     finally:
         await gateway.aclose()
 
 
-def _key(given: SharedOptionValues) -> ApiKeyReader:
+def _api_key_reader(given: SharedOptionValues) -> ApiKeyReader:
     """Read when its turn comes: all that stands before it can be looked at without one."""
-    from stoker.ignition.client.api_key import checked, key_file  # noqa: PLC0415
+    from stoker.ignition.client.api_key import api_key_file, check_api_key  # noqa: PLC0415
 
     if given.api_key_file is not None:
-        return key_file(given.api_key_file)
+        return api_key_file(given.api_key_file)
 
     def from_environment() -> Secret:
         value = Secret(os.environ.get(API_KEY, ""))
         if not value:
             raise Misconfigured(f"no API key was given: --api-key-file FILE, or {API_KEY}, with NAME:SECRET")
-        return checked(value, API_KEY)
+        return check_api_key(value, API_KEY)
 
     return from_environment

@@ -12,20 +12,27 @@ from datetime import UTC, datetime
 import msgspec
 
 from stoker.agent.status.publisher import HEARTBEAT
-from stoker.cli.doctor.advice import gateway_mend, look_up, mend_for
-from stoker.cli.doctor.checks import DoctorChain, Examination, ExaminedResource, some, well, wrong
-from stoker.cli.doctor.rbac import RequiredPermission, lacking
-from stoker.cli.doctor.resources import reason_of, subject_of
+from stoker.cli.doctor.advice import advice_for, gateway_advice, troubleshooting_hint
+from stoker.cli.doctor.checks import (
+    DoctorChain,
+    Examination,
+    ExaminedResource,
+    failed_finding,
+    first_names,
+    passed_finding,
+)
+from stoker.cli.doctor.rbac import RequiredPermission, missing_permissions
+from stoker.cli.doctor.resources import parse_reason, subject_of
 from stoker.controller.cache.gateways import FleetGateway, fleet_of
 from stoker.controller.cache.objects import SYNCED_KINDS
-from stoker.controller.cache.pods import NAMELESS, AgentState, CachedPod, keep_pod
-from stoker.controller.cache.reports import report_in
+from stoker.controller.cache.pods import UNNAMED_RESOURCE, AgentState, CachedPod, decode_pod
+from stoker.controller.cache.reports import parse_report
 from stoker.controller.owned.rbac import role_name
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.findings import Finding, FindingStatus
-from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncState, metadata_map, status_map
+from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncState, metadata_map_name, status_map_name
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS, PODS
 from stoker.kube.runtime import conditions
@@ -42,10 +49,10 @@ class _StatusMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
-async def _gateways(case: Examination) -> Finding:
+async def _check_gateways(case: Examination) -> Finding:
     subject = subject_of(case)
-    pods = await _pods(case, subject)
-    subject.fleet = fleet_of(pods, await _reports(case, subject))
+    pods = await _resource_pods(case, subject)
+    subject.fleet = fleet_of(pods, await _agent_reports(case, subject))
     found = subject.fleet.gateways
     if not found:
         said = f"no pod of namespace {subject.key.object.namespace} belongs to {subject.key}"
@@ -53,73 +60,81 @@ async def _gateways(case: Examination) -> Finding:
             'Annotate the template of the gateway\'s pods: stoker.io/inject: "true" and '
             f"stoker.io/cr-name: {subject.key.object.name}."
         )
-        return wrong("gateways", said, mend, Reason.NO_GATEWAYS)
+        return failed_finding("gateways", said, mend, Reason.NO_GATEWAYS)
     for one in found:
         if one.mistake:
             said = f"the annotations of pod {one.pod.name}: {one.mistake}"
-            return wrong("gateways", said, "Correct them in the pod's template.", Reason.INVALID_VALUE)
-    return well("gateways", f"{len(found)}: {some([one.name for one in found])}")
+            return failed_finding(
+                "gateways", said, "Correct them in the pod's template.", Reason.INVALID_VALUE
+            )
+    return passed_finding("gateways", f"{len(found)}: {first_names([one.name for one in found])}")
 
 
-async def _injected(case: Examination) -> Finding:
+async def _check_injection(case: Examination) -> Finding:
     subject = subject_of(case)
     missing = [one.pod.name for one in subject.fleet.without_agent]
     namespace = subject.key.object.namespace
     if missing:
-        said = f"no agent is in pod {some(missing)}: it was made while nobody put one in"
-        return wrong("agent", said, f"kubectl -n {namespace} delete pod {missing[0]}", Reason.SIDECAR_MISSING)
+        said = f"no agent is in pod {first_names(missing)}: it was made while nobody put one in"
+        return failed_finding(
+            "agent", said, f"kubectl -n {namespace} delete pod {missing[0]}", Reason.SIDECAR_MISSING
+        )
     lost = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.LOST]
     if lost:
-        said = f"the agent of pod {some(lost)} gives no sign of life"
+        said = f"the agent of pod {first_names(lost)} gives no sign of life"
         mend = f"kubectl -n {namespace} logs {lost[0]} -c stoker-agent"
-        return wrong("agent", said, f"See why: {mend}", Reason.AGENT_UNREACHABLE)
+        return failed_finding("agent", said, f"See why: {mend}", Reason.AGENT_UNREACHABLE)
     starting = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.STARTING]
     if starting:
-        said = f"the agent of pod {some(starting)} is starting"
+        said = f"the agent of pod {first_names(starting)} is starting"
         return Finding("agent", FindingStatus.NOTE, said, "Wait for a minute and run this again.")
-    return well("agent", "in every pod, and ready")
+    return passed_finding("agent", "in every pod, and ready")
 
 
-async def _rights(case: Examination) -> Finding:
+async def _check_agent_permissions(case: Examination) -> Finding:
     """What the controller's Role gives to the accounts of the pods."""
     subject = subject_of(case)
     namespace, name = subject.key.object
     wanted = (
         *(
-            RequiredPermission(verb, "", "configmaps", metadata_map(subject.key.door, name))
+            RequiredPermission(verb, "", "configmaps", metadata_map_name(subject.key.door, name))
             for verb in ("get", "watch")
         ),
-        RequiredPermission("patch", "", "configmaps", status_map(subject.key.door, name)),
+        RequiredPermission("patch", "", "configmaps", status_map_name(subject.key.door, name)),
     )
     for account in subject.fleet.accounts:
-        missing = await lacking(case.client, namespace, account, wanted, where=namespace)
+        missing = await missing_permissions(case.client, namespace, account, wanted, where=namespace)
         if missing:
-            denied = some([str(one) for one in missing])
+            denied = first_names([str(one) for one in missing])
             said = f"service account {account}, which agents run under, may not {denied}"
             mend = (
                 f"The controller makes Role and RoleBinding {role_name(subject.key)} by itself: it must run, "
                 "and nobody may take them away."
             )
-            return wrong("agent role", said, mend, Reason.RBAC_DENIED)
-    return well("agent role", f"{some(list(subject.fleet.accounts))} may do what agents do")
+            return failed_finding("agent role", said, mend, Reason.RBAC_DENIED)
+    return passed_finding("agent role", f"{first_names(list(subject.fleet.accounts))} may do what agents do")
 
 
-async def _reported(case: Examination) -> Finding:
+async def _check_reports(case: Examination) -> Finding:
     subject = subject_of(case)
     now = case.now()
     for one in subject.fleet.gateways:
         logs = f"kubectl -n {one.pod.namespace} logs {one.pod.name} -c stoker-agent"
         if one.report is None:
             said = f"gateway {one.name} has not reported yet"
-            return wrong("reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE)
-        age = (now - _moment(one.report.heartbeat_at)).total_seconds()
+            return failed_finding(
+                "reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE
+            )
+        age = (now - _parse_time(one.report.heartbeat_at)).total_seconds()
         if one.report.heartbeat_at and age > STALE_SECONDS:
             said = f"gateway {one.name} reported last at {one.report.heartbeat_at}"
-            return wrong("reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE)
-    return well("reports", f"{len(subject.fleet.gateways)} gateways have reported")
+            return failed_finding(
+                "reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE
+            )
+    return passed_finding("reports", f"{len(subject.fleet.gateways)} gateways have reported")
 
 
-async def _served(case: Examination) -> Finding:
+async def _check_gateway_api(case: Examination) -> Finding:
     """What agents say of their gateways' API: each part of the set-up has a reason of its own."""
     subject = subject_of(case)
     noted: list[str] = []
@@ -128,63 +143,67 @@ async def _served(case: Examination) -> Finding:
         if report is None:
             continue
         if report.sync_status is SyncState.ERROR:
-            return _failed(subject, one, report)
+            return _failed_report_finding(subject, one, report)
         if report.applied is False or report.verified is False:
             what = report.scan_result or "it was not seen to have loaded what was written"
             said = f"gateway {one.name} did not confirm the last sync: {what}"
-            return wrong("gateway", said, "Read logs/wrapper.log of the gateway.", Reason.NOT_VERIFIED)
+            return failed_finding(
+                "gateway", said, "Read logs/wrapper.log of the gateway.", Reason.NOT_VERIFIED
+            )
         if report.reason:
             noted.append(f"{one.name} ({report.reason}: {report.error_message or report.sync_status})")
     if noted:
-        return Finding("gateway", FindingStatus.NOTE, f"waiting: {some(noted)}")
-    return well("gateway", "no agent reports trouble with its gateway")
+        return Finding("gateway", FindingStatus.NOTE, f"waiting: {first_names(noted)}")
+    return passed_finding("gateway", "no agent reports trouble with its gateway")
 
 
-def _failed(subject: ExaminedResource, gateway: FleetGateway, report: GatewayReport) -> Finding:
-    reason = reason_of(report.reason)
+def _failed_report_finding(
+    subject: ExaminedResource, gateway: FleetGateway, report: GatewayReport
+) -> Finding:
+    reason = parse_reason(report.reason)
     access = subject.intent.policies.access
     where = (
         f"key {access.api_key.key!r} of Secret {access.api_key.name!r}" if access.api_key else "the API key"
     )
     said = f"gateway {gateway.name}: {report.error_message or 'its agent gives no reason'}"
-    mend = gateway_mend(reason, report.error_message, key=where, tls=access.tls)
-    return wrong("gateway", said, mend or look_up(reason), reason)
+    mend = gateway_advice(reason, report.error_message, key=where, tls=access.tls)
+    return failed_finding("gateway", said, mend or troubleshooting_hint(reason), reason)
 
 
-async def _ready(case: Examination) -> Finding:
+async def _check_ready(case: Examination) -> Finding:
     """What the controller makes of all that; last, because everything before it says more."""
     subject = subject_of(case)
-    found = conditions.find(subject.status.conditions or (), ConditionType.READY)
+    found = conditions.find_condition(subject.status.conditions or (), ConditionType.READY)
     if found is None:
         said = f"the controller has not looked at {subject.key} yet"
-        return wrong("ready", said, "Look at the controller's log.", Reason.CONTROLLER_SILENT)
+        return failed_finding("ready", said, "Look at the controller's log.", Reason.CONTROLLER_SILENT)
     if (subject.status.observed_generation or 0) < subject.generation:
         said = "the controller has not seen the last change of the resource yet"
         return Finding("ready", FindingStatus.NOTE, said, "Run this again in a moment.")
-    reason = reason_of(found.reason)
+    reason = parse_reason(found.reason)
     if found.status == "True":
-        return well("ready", found.message or found.reason)
+        return passed_finding("ready", found.message or found.reason)
     if found.status == "Unknown" or reason in (Reason.PAUSED, Reason.RECONCILING):
         return Finding("ready", FindingStatus.NOTE, found.message or found.reason, "", reason)
-    return wrong("ready", found.message, mend_for(reason) or look_up(reason), reason)
+    return failed_finding("ready", found.message, advice_for(reason) or troubleshooting_hint(reason), reason)
 
 
 GATEWAYS: DoctorChain = (
-    ("gateways", _gateways),
-    ("agent", _injected),
-    ("agent role", _rights),
-    ("reports", _reported),
-    ("gateway", _served),
+    ("gateways", _check_gateways),
+    ("agent", _check_injection),
+    ("agent role", _check_agent_permissions),
+    ("reports", _check_reports),
+    ("gateway", _check_gateway_api),
 )
-VERDICT: DoctorChain = (("ready", _ready),)
+VERDICT: DoctorChain = (("ready", _check_ready),)
 
 
-async def _pods(case: Examination, subject: ExaminedResource) -> list[CachedPod]:
+async def _resource_pods(case: Examination, subject: ExaminedResource) -> list[CachedPod]:
     """Those that belong to the resource, as the controller counts them."""
     namespace, name = subject.key.object
     found: list[CachedPod] = []
     async for page in case.client.pages(PODS, namespace):
-        found += [pod for raw in page.items if (pod := keep_pod(bytes(raw))) is not None]
+        found += [pod for raw in page.items if (pod := decode_pod(bytes(raw))) is not None]
     others = await _other_resources(case, subject)
     alone = not others
     namesake = any(other == name for _, other in others)
@@ -196,7 +215,7 @@ async def _pods(case: Examination, subject: ExaminedResource) -> list[CachedPod]
                 pod.resource == name
                 and (pod.resource_kind == subject.key.kind or not (pod.resource_kind or namesake))
             )
-            or (pod.resource == NAMELESS and alone)
+            or (pod.resource == UNNAMED_RESOURCE and alone)
         ),
         key=lambda pod: pod.name,
     )
@@ -207,15 +226,15 @@ async def _other_resources(case: Examination, subject: ExaminedResource) -> set[
     found = {
         (kind, one.metadata.name)
         for kind, registered in SYNCED_KINDS.items()
-        for one in await case.client.list(rest(registered), namespace, into=ObjectHeader)
+        for one in await case.client.list(rest_resource(registered), namespace, into=ObjectHeader)
     }
     return found - {(subject.key.kind, name)}
 
 
-async def _reports(case: Examination, subject: ExaminedResource) -> Mapping[str, GatewayReport]:
+async def _agent_reports(case: Examination, subject: ExaminedResource) -> Mapping[str, GatewayReport]:
     namespace, name = subject.key.object
-    first = status_map(subject.key.door, name)
-    more = status_map(subject.key.door, name, 1).removesuffix(f"1-{name}")
+    first = status_map_name(subject.key.door, name)
+    more = status_map_name(subject.key.door, name, 1).removesuffix(f"1-{name}")
     found: dict[str, GatewayReport] = {}
     for one in await case.client.list(
         CONFIG_MAPS, namespace, into=_StatusMap, labels=f"{CR_NAME_LABEL}={name}"
@@ -223,13 +242,13 @@ async def _reports(case: Examination, subject: ExaminedResource) -> Mapping[str,
         if one.metadata.name != first and not one.metadata.name.startswith(more):
             continue
         for key, text in (one.data or {}).items():
-            report = report_in(text)
+            report = parse_report(text)
             if report is not None and (key not in found or found[key].heartbeat_at < report.heartbeat_at):
                 found[key] = report
     return found
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         return parse_rfc3339(text)
     except ValueError:

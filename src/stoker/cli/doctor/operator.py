@@ -12,23 +12,30 @@ from datetime import UTC, datetime
 import msgspec
 
 from stoker.cli.doctor.advice import INSTALL
-from stoker.cli.doctor.checks import DoctorChain, Examination, OperatorInstallation, some, well, wrong
-from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, at_home, lacking
+from stoker.cli.doctor.checks import (
+    DoctorChain,
+    Examination,
+    OperatorInstallation,
+    failed_finding,
+    first_names,
+    passed_finding,
+)
+from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, home_needs, missing_permissions
 from stoker.controller.cache.informers import PAUSE_MAP
 from stoker.controller.manager import LEASE_SECONDS
-from stoker.controller.sharding.division import count_of, index_of, lease_name
+from stoker.controller.sharding.division import lease_name, shard_count, shard_index
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
-from stoker.domain.shards import MOST
+from stoker.domain.shards import MAX_SHARDS
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.kube.client.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
 from stoker.kube.leader.lease import Lease
 
 FRESH_SECONDS = 60.0
 """A Lease that was renewed within so long has a living holder, however the clocks differ."""
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 PART = "app.kubernetes.io/part-of=stoker"
 COMPONENT = "app.kubernetes.io/component"
 
@@ -75,58 +82,61 @@ class _OperatorConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
-async def _found(case: Examination) -> Finding:
+async def _check_installation(case: Examination) -> Finding:
     """The installation that is meant; what is not known of it is left out of later checks."""
     try:
-        found = await _by_deployments(case)
+        found = await _operators_by_deployment(case)
     except Forbidden:
         found = {}
     if not found:
-        found = await _by_leases(case)
+        found = await _operators_by_lease(case)
     if len(found) == 1:
         case.operator = next(iter(found.values()))
-        return well("operator", f"in namespace {case.operator.namespace}")
+        return passed_finding("operator", f"in namespace {case.operator.namespace}")
     if found:
-        said = f"there are several, in the namespaces {some(sorted(found))}"
+        said = f"there are several, in the namespaces {first_names(sorted(found))}"
         mend = "Say which is meant: --operator-namespace NAMESPACE."
         return Finding("operator", FindingStatus.WRONG, said, mend, Reason.INVALID_VALUE, of_input=True)
     where = f"namespace {case.home}" if case.home else "this cluster"
     said = f"neither a Deployment nor a Lease of the controller is in {where}"
     mend = "Leave --operator-namespace out to have it found, or install it" if case.home else "Install it"
-    return wrong("operator", said, f"{mend}: {INSTALL}", Reason.CONTROLLER_SILENT)
+    return failed_finding("operator", said, f"{mend}: {INSTALL}", Reason.CONTROLLER_SILENT)
 
 
-async def _leads(case: Examination) -> Finding:
-    home = _of(case).namespace
+async def _check_leader(case: Examination) -> Finding:
+    home = _operator_of(case).namespace
     leases = {
         index: one
         for one in await case.client.list(LEASES, home, into=Lease)
-        if (index := index_of(one)) is not None
+        if (index := shard_index(one)) is not None
     }
-    count = _of(case).shards or max((count_of(one) or 1 for one in leases.values()), default=1)
-    for index in range(min(count, MOST)):
-        why = await _dead(case, home, index, leases.get(index))
+    count = _operator_of(case).shards or max((shard_count(one) or 1 for one in leases.values()), default=1)
+    for index in range(min(count, MAX_SHARDS)):
+        why = await _leader_problem(case, home, index, leases.get(index))
         if why:
             name = f"Lease {home}/{lease_name(index)}"
             mend = f"See why no controller works: kubectl -n {home} get pods -l {COMPONENT}=controller"
-            return wrong("controller", f"{name} {why}", mend, Reason.CONTROLLER_SILENT)
+            return failed_finding("controller", f"{name} {why}", mend, Reason.CONTROLLER_SILENT)
     holders = [one.holder for index, one in sorted(leases.items()) if index < count]
-    return well("controller", f"{some(holders)} leads" if count == 1 else f"{count} shards: {some(holders)}")
+    return passed_finding(
+        "controller",
+        f"{first_names(holders)} leads" if count == 1 else f"{count} shards: {first_names(holders)}",
+    )
 
 
-async def _dead(case: Examination, home: str, index: int, lease: Lease | None) -> str:
+async def _leader_problem(case: Examination, home: str, index: int, lease: Lease | None) -> str:
     """Why nobody can be working; empty if somebody is."""
     if lease is None:
         return "is not there, so nobody leads"
     if not lease.holder:
         return "is held by nobody"
-    age = (case.clock.now() - _renewed(lease)).total_seconds()
+    age = (case.clock.now() - _renewal_time(lease)).total_seconds()
     if abs(age) < FRESH_SECONDS:
         return ""
     stands = float(min(lease.spec.lease_duration_seconds or LEASE_SECONDS, 60))
     until = case.clock.monotonic() + stands
     while case.clock.monotonic() < until:
-        await case.clock.sleep(LOOK_SECONDS)
+        await case.clock.sleep(POLL_SECONDS)
         try:
             seen = await case.client.get(LEASES, lease_name(index), home, into=Lease)
         except NotFound:
@@ -136,9 +146,9 @@ async def _dead(case: Examination, home: str, index: int, lease: Lease | None) -
     return f"was last renewed by {lease.holder} at {lease.spec.renew_time or 'no time at all'}, and not since"
 
 
-async def _rights(case: Examination) -> Finding:
+async def _check_controller_permissions(case: Examination) -> Finding:
     """What the controller may do where it works, and at home."""
-    operator = _of(case)
+    operator = _operator_of(case)
     if not operator.account:
         said = "not looked at: the controller's service account is told by its Deployment, which is not seen"
         return Finding("rights", FindingStatus.UNTRIED, said)
@@ -149,44 +159,46 @@ async def _rights(case: Examination) -> Finding:
     else:
         places = operator.watched or (None,)
     for where in places:
-        missing = await lacking(case.client, home, account, wanted, where=where)
+        missing = await missing_permissions(case.client, home, account, wanted, where=where)
         if missing:
             place = f"namespace {where}" if where else "all namespaces"
-            return _denied(home, account, [str(one) for one in missing], place)
-    missing = await lacking(case.client, home, account, at_home(operator.shards or 1), where=home)
+            return _denied_finding(home, account, [str(one) for one in missing], place)
+    missing = await missing_permissions(
+        case.client, home, account, home_needs(operator.shards or 1), where=home
+    )
     if missing:
-        return _denied(home, account, [str(one) for one in missing], f"namespace {home}")
-    return well("rights", f"{account} may do all that the controller does")
+        return _denied_finding(home, account, [str(one) for one in missing], f"namespace {home}")
+    return passed_finding("rights", f"{account} may do all that the controller does")
 
 
-def _denied(home: str, account: str, missing: list[str], where: str) -> Finding:
-    said = f"the controller's account {home}/{account} may not {some(missing)} in {where}"
-    return wrong("rights", said, f"Bring the chart's roles back: {INSTALL}", Reason.RBAC_DENIED)
+def _denied_finding(home: str, account: str, missing: list[str], where: str) -> Finding:
+    said = f"the controller's account {home}/{account} may not {first_names(missing)} in {where}"
+    return failed_finding("rights", said, f"Bring the chart's roles back: {INSTALL}", Reason.RBAC_DENIED)
 
 
-async def _pause(case: Examination) -> Finding:
-    home = _of(case).namespace
+async def _check_pause(case: Examination) -> Finding:
+    home = _operator_of(case).namespace
     try:
         found = await case.client.get(CONFIG_MAPS, PAUSE_MAP, home, into=_OperatorConfigMap)
     except NotFound:
-        return well("pause", "nothing is held still")
+        return passed_finding("pause", "nothing is held still")
     if (found.data or {}).get("paused", "").strip() != "true":
-        return well("pause", "nothing is held still")
+        return passed_finding("pause", "nothing is held still")
     said = f"ConfigMap {home}/{PAUSE_MAP} holds everything still: the emergency stop"
     return Finding(
         "pause", FindingStatus.NOTE, said, f"stoker resume --namespace {home} --everything", Reason.PAUSED
     )
 
 
-FINDING: DoctorChain = (("operator", _found),)
+FINDING: DoctorChain = (("operator", _check_installation),)
 OPERATOR: DoctorChain = (
-    ("controller", _leads),
-    ("rights", _rights),
-    ("pause", _pause),
+    ("controller", _check_leader),
+    ("rights", _check_controller_permissions),
+    ("pause", _check_pause),
 )
 
 
-async def _by_deployments(case: Examination) -> dict[str, OperatorInstallation]:
+async def _operators_by_deployment(case: Examination) -> dict[str, OperatorInstallation]:
     found: dict[str, OperatorInstallation] = {}
     listed = await case.client.list(DEPLOYMENTS, case.home or None, into=_OperatorDeployment, labels=PART)
     admitting = {one.metadata.namespace for one in listed if one.metadata.labels.get(COMPONENT) == "webhook"}
@@ -210,19 +222,19 @@ async def _by_deployments(case: Examination) -> dict[str, OperatorInstallation]:
     return found
 
 
-async def _by_leases(case: Examination) -> dict[str, OperatorInstallation]:
+async def _operators_by_lease(case: Examination) -> dict[str, OperatorInstallation]:
     listed = await case.client.list(LEASES, case.home or None, into=Lease)
-    homes = {one.metadata.namespace for one in listed if index_of(one) is not None}
+    homes = {one.metadata.namespace for one in listed if shard_index(one) is not None}
     return {home: OperatorInstallation(home) for home in homes}
 
 
-def _of(case: Examination) -> OperatorInstallation:
+def _operator_of(case: Examination) -> OperatorInstallation:
     if case.operator is None:
         raise InvalidValue("no operator is known")
     return case.operator
 
 
-def _renewed(lease: Lease) -> datetime:
+def _renewal_time(lease: Lease) -> datetime:
     try:
         return parse_rfc3339(lease.spec.renew_time or "")
     except ValueError:

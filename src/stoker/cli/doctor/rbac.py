@@ -20,7 +20,7 @@ from stoker.kube.client.resources import ApiResource
 REVIEWS = ApiResource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
-AT_ONCE = 8
+MAX_CONCURRENT_REVIEWS = 8
 _IGNITION, _STOKER = "sync.ignition.io", "stoker.io"
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -68,7 +68,7 @@ SHARED_VOLUMES: tuple[RequiredPermission, ...] = (
 """Besides, where resources may ask for a volume."""
 
 
-def at_home(shards: int) -> tuple[RequiredPermission, ...]:
+def home_needs(shards: int) -> tuple[RequiredPermission, ...]:
     """In the operator's own namespace: who leads, and whether all is paused."""
     return (
         *(one for index in range(shards) for one in needs("get update", *_LEASES, name=lease_name(index))),
@@ -88,7 +88,7 @@ class _PermissionReview(msgspec.Struct, frozen=True):
     status: _PermissionReviewStatus = _PermissionReviewStatus()
 
 
-async def lacking(
+async def missing_permissions(
     client: KubeClient,
     namespace: str,
     account: str,
@@ -97,19 +97,21 @@ async def lacking(
     where: str | None,
 ) -> list[RequiredPermission]:
     """Those that a service account of a namespace does not have in `where`; None: in all namespaces."""
-    turns = asyncio.Semaphore(AT_ONCE)
+    turns = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
     asked = list(wanted)
 
     async def allowed(need: RequiredPermission) -> bool:
         async with turns:
-            body = _review(namespace, account, need, where)
+            body = _access_review(namespace, account, need, where)
             return (await client.create(REVIEWS, body, into=_PermissionReview)).status.allowed
 
     answers = await asyncio.gather(*map(allowed, asked))
     return [need for need, yes in zip(asked, answers, strict=True) if not yes]
 
 
-def _review(namespace: str, account: str, need: RequiredPermission, where: str | None) -> dict[str, Any]:
+def _access_review(
+    namespace: str, account: str, need: RequiredPermission, where: str | None
+) -> dict[str, Any]:
     resource, _, subresource = need.resource.partition("/")
     about = {
         "verb": need.verb,

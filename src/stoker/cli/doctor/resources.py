@@ -15,17 +15,24 @@ from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.yaml import load_documents
 from stoker.api.spec.status import SyncStatus
-from stoker.api.to_intent import NO_DEFAULTS, base_wanted_by, intent_for, settle
+from stoker.api.to_intent import NO_DEFAULTS, base_ref, intent_for, merge_spec
 from stoker.api.to_intent.inheritance import installation_defaults
-from stoker.cli.doctor.checks import DoctorChain, Examination, ExaminedResource, some, well, wrong
-from stoker.controller.cache.objects import BASES, SYNCED_KINDS, ResourceKey, keep_object, read
+from stoker.cli.doctor.checks import (
+    DoctorChain,
+    Examination,
+    ExaminedResource,
+    failed_finding,
+    first_names,
+    passed_finding,
+)
+from stoker.controller.cache.objects import BASES, SYNCED_KINDS, ResourceKey, decode_object, decode_resource
 from stoker.domain.errors import InvalidValue
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.fleet.resource_name import KINDS
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden, NotFound
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.watch.store import ObjectKey
@@ -35,14 +42,14 @@ class _ResourceConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
-async def _resource(case: Examination) -> Finding:
+async def _check_resource(case: Examination) -> Finding:
     place = case.place
     found: dict[str, bytes] = {}
     missing: NotFound | None = None
     for kind in (place.kind,) if place.kind is not None else KINDS:
         try:
             raw = await case.client.get(
-                rest(SYNCED_KINDS[kind]), place.name, place.namespace, into=msgspec.Raw
+                rest_resource(SYNCED_KINDS[kind]), place.name, place.namespace, into=msgspec.Raw
             )
         except NotFound as error:
             missing = missing or error
@@ -58,21 +65,24 @@ async def _resource(case: Examination) -> Finding:
             "resource", FindingStatus.WRONG, said, "Say --kind.", Reason.INVALID_VALUE, of_input=True
         )
     [(kind, raw_object)] = found.items()
-    case.subject = await _understood(case, kind, raw_object)
+    case.subject = await _load_subject(case, kind, raw_object)
     if case.operator is not None and not case.operator.works_on(place.namespace):
         said = f"the controller does not work on namespace {place.namespace}"
-        mend = f"Add it to controller.watchNamespaces of the chart; now it has {some(case.operator.watched)}."
-        return wrong("resource", said, mend, Reason.NAMESPACE_NOT_ALLOWED)
+        mend = (
+            f"Add it to controller.watchNamespaces of the chart; now it has "
+            f"{first_names(case.operator.watched)}."
+        )
+        return failed_finding("resource", said, mend, Reason.NAMESPACE_NOT_ALLOWED)
     if case.operator is not None and not await _is_selected(case, case.operator.labels, case.subject.key):
         said = f"the controller works only on resources with the labels {case.operator.labels}"
         mend = "Label it so, or change controller.watchLabelSelector of the chart."
-        return wrong("resource", said, mend, Reason.CONTROLLER_SILENT)
+        return failed_finding("resource", said, mend, Reason.CONTROLLER_SILENT)
     if case.subject.intent.paused:
         mend = f"stoker resume --namespace {place.namespace} --name {place.name}"
         return Finding(
             "resource", FindingStatus.NOTE, f"{case.subject.key} is held still", mend, Reason.PAUSED
         )
-    return well("resource", f"{case.subject.key} is understood")
+    return passed_finding("resource", f"{case.subject.key} is understood")
 
 
 async def _is_selected(case: Examination, labels: str, key: ResourceKey) -> bool:
@@ -80,7 +90,7 @@ async def _is_selected(case: Examination, labels: str, key: ResourceKey) -> bool
     if not labels:
         return True
     named = f"metadata.name={key.object.name}"
-    kind = rest(SYNCED_KINDS[key.kind])
+    kind = rest_resource(SYNCED_KINDS[key.kind])
     try:
         return bool(
             await case.client.list(kind, key.object.namespace, into=ObjectHeader, labels=labels, fields=named)
@@ -89,27 +99,29 @@ async def _is_selected(case: Examination, labels: str, key: ResourceKey) -> bool
         return True
 
 
-async def _understood(case: Examination, kind: str, raw: bytes) -> ExaminedResource:
-    kept = keep_object(raw)
-    model = read(kept, SYNCED_KINDS[kind].model)
-    settled = settle(model, base=await _base(case.client, model), defaults=await _defaults(case))
+async def _load_subject(case: Examination, kind: str, raw: bytes) -> ExaminedResource:
+    kept = decode_object(raw)
+    model = decode_resource(kept, SYNCED_KINDS[kind].model)
+    settled = merge_spec(
+        model, base=await _read_base(case.client, model), defaults=await _read_defaults(case)
+    )
     metadata = kept.header.metadata
     key = ResourceKey(kind, ObjectKey(metadata.namespace, metadata.name))
     status = model.status if isinstance(model, Stoker | IgnitionSync) else None
     return ExaminedResource(key, status or SyncStatus(), metadata.generation, intent_for(settled))
 
 
-async def _base(client: KubeClient, model: Model) -> IgnitionSyncBase | None:
-    wanted = base_wanted_by(model)
+async def _read_base(client: KubeClient, model: Model) -> IgnitionSyncBase | None:
+    wanted = base_ref(model)
     if wanted is None:
         return None
     try:
-        return await client.get(rest(BASES), wanted.name, wanted.namespace, into=IgnitionSyncBase)
+        return await client.get(rest_resource(BASES), wanted.name, wanted.namespace, into=IgnitionSyncBase)
     except NotFound:
         return None  # settling says so, in words
 
 
-async def _defaults(case: Examination) -> IgnitionSyncBaseSpec:
+async def _read_defaults(case: Examination) -> IgnitionSyncBaseSpec:
     """What the installation says for resources that leave something out, where it may be seen."""
     operator = case.operator
     if operator is None or not operator.defaults:
@@ -126,10 +138,10 @@ async def _defaults(case: Examination) -> IgnitionSyncBaseSpec:
     )
 
 
-RESOURCE: DoctorChain = (("resource", _resource),)
+RESOURCE: DoctorChain = (("resource", _check_resource),)
 
 
-def reason_of(text: str) -> Reason:
+def parse_reason(text: str) -> Reason:
     known: Mapping[str, Reason] = {one.value: one for one in Reason}
     return known.get(text, Reason.STALLED)
 

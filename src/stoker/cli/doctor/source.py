@@ -14,12 +14,19 @@ from pathlib import Path
 import msgspec
 
 from stoker.api.meta import Condition
-from stoker.cli.doctor.advice import key_mend, login_mend, look_up, mend_for
-from stoker.cli.doctor.checks import DoctorChain, Examination, some, trouble, well, wrong
-from stoker.cli.doctor.resources import reason_of, subject_of
-from stoker.controller.cache.secrets import NamespaceSecretReader, no_key, no_secret
+from stoker.cli.doctor.advice import advice_for, api_key_advice, login_advice, troubleshooting_hint
+from stoker.cli.doctor.checks import (
+    DoctorChain,
+    Examination,
+    error_finding,
+    failed_finding,
+    first_names,
+    passed_finding,
+)
+from stoker.cli.doctor.resources import parse_reason, subject_of
+from stoker.controller.cache.secrets import NamespaceSecretReader, missing_secret, missing_secret_key
 from stoker.controller.spec.effective_ref import effective_ref
-from stoker.controller.spec.load import for_git, for_others
+from stoker.controller.spec.load import git_secret_keys, other_secret_keys
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.intent.source import SecretKey, SourceIntent
@@ -30,8 +37,8 @@ from stoker.git.auth.credentials import RepoAccess, credentials_of
 from stoker.git.auth.github_app import GitHubAppTokens
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import find
-from stoker.ignition.client.api_key import checked
+from stoker.git.remote.resolve import find_ref
+from stoker.ignition.client.api_key import check_api_key
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.kube.client.resources import SECRETS
@@ -47,29 +54,35 @@ class _SecretKeys(msgspec.Struct, frozen=True):
     data: dict[str, msgspec.Raw] = {}
 
 
-async def _secrets(case: Examination) -> Finding:
+async def _check_secrets(case: Examination) -> Finding:
     subject = subject_of(case)
     namespace = subject.key.object.namespace
-    wanted = tuple(dict.fromkeys((*for_git(subject.intent), *for_others(subject.intent))))
+    wanted = tuple(dict.fromkeys((*git_secret_keys(subject.intent), *other_secret_keys(subject.intent))))
     for one in wanted:
         try:
             found = await case.client.get(SECRETS, one.name, namespace, into=_SecretKeys)
         except NotFound:
-            return trouble("secrets", no_secret(namespace, one.name), _create(namespace, wanted, one.name))
+            return error_finding(
+                "secrets",
+                missing_secret(namespace, one.name),
+                _create_secret_command(namespace, wanted, one.name),
+            )
         except Forbidden:
             subject.unread = True
             raise
         if bytes(found.data.get(one.key, _EMPTY)) == _EMPTY:
-            has = some(sorted(found.data)) or "no key at all"
-            error = no_key(namespace, one)
-            mend = _create(namespace, wanted, one.name)
-            return wrong("secrets", f"{error.message}; it has {has}", mend, error.reason)
+            has = first_names(sorted(found.data)) or "no key at all"
+            error = missing_secret_key(namespace, one)
+            mend = _create_secret_command(namespace, wanted, one.name)
+            return failed_finding("secrets", f"{error.message}; it has {has}", mend, error.reason)
     if not wanted:
-        return well("secrets", "it names none")
-    return well("secrets", f"there with their keys: {some([f'{one.name}/{one.key}' for one in wanted])}")
+        return passed_finding("secrets", "it names none")
+    return passed_finding(
+        "secrets", f"there with their keys: {first_names([f'{one.name}/{one.key}' for one in wanted])}"
+    )
 
 
-async def _key(case: Examination) -> Finding | None:
+async def _check_api_key(case: Examination) -> Finding | None:
     """The commonest mistake: a key without its name, or with Bearer before it."""
     subject = subject_of(case)
     wanted = subject.intent.policies.access.api_key
@@ -78,52 +91,54 @@ async def _key(case: Examination) -> Finding | None:
     where = f"key {wanted.key!r} of Secret {wanted.name!r}"
     value = await NamespaceSecretReader(case.client, subject.key.object.namespace).value(wanted)
     try:
-        checked(value, where)
+        check_api_key(value, where)
     except InvalidValue as error:
-        return wrong("api key", error.message, key_mend(where), error.reason)
-    return well("api key", f"{where} is of the form NAME:SECRET")
+        return failed_finding("api key", error.message, api_key_advice(where), error.reason)
+    return passed_finding("api key", f"{where} is of the form NAME:SECRET")
 
 
-async def _known_hosts(case: Examination) -> Finding | None:
+async def _check_known_hosts(case: Examination) -> Finding | None:
     source = subject_of(case).intent.source
     if source.url.is_artifact or source.url.scheme != "ssh":
         return None
     if source.auth.known_hosts is not None:
-        return well("known hosts", f"key {source.auth.known_hosts.key!r} says which keys the server may have")
+        return passed_finding(
+            "known hosts", f"key {source.auth.known_hosts.key!r} says which keys the server may have"
+        )
     said = "no known_hosts are named, so nobody vouches for the server"
     mend = "Put the lines of `ssh-keyscan HOST` into a Secret: spec.git.auth.sshKey.knownHostsSecretRef."
     if case.operator is not None and case.operator.require_known_hosts:
-        return wrong("known hosts", said, mend, Reason.HOST_KEY_NOT_TRUSTED)
+        return failed_finding("known hosts", said, mend, Reason.HOST_KEY_NOT_TRUSTED)
     return Finding("known hosts", FindingStatus.NOTE, said, mend)
 
 
-async def _git(case: Examination) -> Finding:
+async def _check_repository(case: Examination) -> Finding:
     """The repository as it is reached from here; what the controller says counts where nobody can ask."""
     subject = subject_of(case)
     source = subject.intent.source
-    said_by = conditions.find(subject.status.conditions or (), ConditionType.REPO_CLONED)
+    said_by = conditions.find_condition(subject.status.conditions or (), ConditionType.REPO_CLONED)
     if subject.unread:
         if said_by is not None and said_by.status == "False":
-            return _unopened(said_by)
-        said = f"not asked from here, its Secret may not be read; {_by_controller(said_by)}"
+            return _repository_failure(said_by)
+        said = f"not asked from here, its Secret may not be read; {_controller_remark(said_by)}"
         return Finding("git", FindingStatus.UNTRIED, said)
     effective = effective_ref(source.ref, subject.intent.requests.ref, subject.status.requested_ref)
     source = source._replace(ref=effective.ref)
     place = without_userinfo(source.url)
     try:
-        commit = await _resolved(case, source)
+        commit = await _resolve_ref(case, source)
     except StokerError as error:
         if error.reason is not Reason.SOURCE_UNREACHABLE:
-            return trouble("git", error, login_mend(error.reason, source.auth))
-        return _unreached(error, said_by)
-    return well("git", f"{source.ref} of {place} is {commit[:8]}")
+            return error_finding("git", error, login_advice(error.reason, source.auth))
+        return _unreachable_repository(error, said_by)
+    return passed_finding("git", f"{source.ref} of {place} is {commit[:8]}")
 
 
-def _unreached(error: StokerError, said_by: Condition | None) -> Finding:
+def _unreachable_repository(error: StokerError, said_by: Condition | None) -> Finding:
     """Whoever asks need not stand where the controller does: a repository of the cluster is not wrong."""
     if said_by is not None and said_by.status == "False":
-        return _unopened(said_by)
-    said = f"{error.message}, from here; {_by_controller(said_by)}"
+        return _repository_failure(said_by)
+    said = f"{error.message}, from here; {_controller_remark(said_by)}"
     if said_by is not None and said_by.status == "True":
         return Finding("git", FindingStatus.NOTE, said)
     return Finding(
@@ -131,16 +146,16 @@ def _unreached(error: StokerError, said_by: Condition | None) -> Finding:
     )
 
 
-def _unopened(said_by: Condition) -> Finding:
-    reason = reason_of(said_by.reason)
-    return wrong("git", said_by.message, mend_for(reason) or look_up(reason), reason)
+def _repository_failure(said_by: Condition) -> Finding:
+    reason = parse_reason(said_by.reason)
+    return failed_finding("git", said_by.message, advice_for(reason) or troubleshooting_hint(reason), reason)
 
 
-def _by_controller(said_by: Condition | None) -> str:
+def _controller_remark(said_by: Condition | None) -> str:
     return "the controller is silent" if said_by is None else f"the controller says: {said_by.message}"
 
 
-async def _resolved(case: Examination, source: SourceIntent) -> str:
+async def _resolve_ref(case: Examination, source: SourceIntent) -> str:
     subject = subject_of(case)
     strict = case.operator is not None and case.operator.require_known_hosts
     reader = NamespaceSecretReader(case.client, subject.key.object.namespace)
@@ -160,20 +175,20 @@ async def _resolved(case: Examination, source: SourceIntent) -> str:
                 return str(await open_origin(source.url, credentials).resolve(source.ref))
             with tempfile.TemporaryDirectory(prefix="stoker-doctor-") as folder:
                 remote = Remote(GitRunner(Path(folder)), source.url, access)
-                return str((await find(remote, source.ref))[1])
+                return str((await find_ref(remote, source.ref))[1])
     except TimeoutError:
         sentence = f"repository {without_userinfo(source.url)} did not answer within {GIT_SECONDS:g} s"
         raise Stalled(sentence, reason=Reason.SOURCE_UNREACHABLE) from None
 
 
 SOURCE: DoctorChain = (
-    ("secrets", _secrets),
-    ("api key", _key),
-    ("known hosts", _known_hosts),
-    ("git", _git),
+    ("secrets", _check_secrets),
+    ("api key", _check_api_key),
+    ("known hosts", _check_known_hosts),
+    ("git", _check_repository),
 )
 
 
-def _create(namespace: str, wanted: tuple[SecretKey, ...], name: str) -> str:
+def _create_secret_command(namespace: str, wanted: tuple[SecretKey, ...], name: str) -> str:
     keys = " ".join(f"--from-file={one.key}=FILE" for one in wanted if one.name == name)
     return f"kubectl -n {namespace} create secret generic {name} {keys}"

@@ -34,9 +34,9 @@ class CertificateValidity(NamedTuple):
     ends: datetime
 
 
-async def shown_by(host: str, port: int, name: str, bundle: str) -> CertificateValidity:
+async def read_certificate(host: str, port: int, name: str, bundle: str) -> CertificateValidity:
     """When the certificate there ends; raises where it is not there or not trusted."""
-    context = _trusting(bundle)
+    context = _tls_context(bundle)
     try:
         # wait_for and not asyncio.timeout: the latter misjudges in Python 3.11.2.
         opening = asyncio.open_connection(host, port, ssl=context, server_hostname=name)
@@ -49,12 +49,12 @@ async def shown_by(host: str, port: int, name: str, bundle: str) -> CertificateV
         raise HandshakeUnreachable(f"{host}:{port} cannot be reached: {one_line(str(error), 200)}") from None
     try:
         shown = writer.get_extra_info("peercert") or {}
-        return CertificateValidity(*(_moment(str(shown[one])) for one in ("notBefore", "notAfter")))
+        return CertificateValidity(*(_parse_time(str(shown[one])) for one in ("notBefore", "notAfter")))
     finally:
         writer.close()
 
 
-def _trusting(bundle: str) -> ssl.SSLContext:
+def _tls_context(bundle: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Go trusts whatever stands in the bundle; OpenSSL by itself wants the root of the chain there.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -65,5 +65,5 @@ def _trusting(bundle: str) -> ssl.SSLContext:
     return context
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(text), UTC)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.common import options
-from stoker.cli.common.help_sections import SentenceCommand, applied, many, option
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, option, repeatable_option
 from stoker.cli.common.options import SharedOptionValues
-from stoker.cli.common.output import complain, show_lines, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.output import print_to_stderr, show_lines, show_object
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
@@ -57,14 +57,14 @@ WHERE = (
     ),
 )
 WHAT = (
-    many(
+    repeatable_option(
         "--rules",
         section=_WHAT,
         metavar="FILE",
         help="WatchRules, ClusterWatchRules and GitDestinations; - is standard input.",
     ),
     option("--preset", section=_WHAT, is_flag=True, help="The desired-state preset; the default."),
-    many(
+    repeatable_option(
         "-n",
         "--namespace",
         "namespaces",
@@ -72,7 +72,9 @@ WHAT = (
         metavar="NAME",
         help="Only objects of this namespace.",
     ),
-    many("--exclude", "excludes", section=_WHAT, metavar="KIND", help="Leave out, such as deployments.apps."),
+    repeatable_option(
+        "--exclude", "excludes", section=_WHAT, metavar="KIND", help="Leave out, such as deployments.apps."
+    ),
     option(
         "--explain",
         section=_WHAT,
@@ -87,7 +89,9 @@ SECRETS = (
         type=click.Choice(POLICIES),
         help="How Secrets are written. [default: what a GitDestination of --rules says, else Redact]",
     ),
-    many("--recipient", "recipients", section=_SECRETS, metavar="age1…", help="Who can decrypt."),
+    repeatable_option(
+        "--recipient", "recipients", section=_SECRETS, metavar="age1…", help="Who can decrypt."
+    ),
     option(
         "--digest-key-file",
         section=_SECRETS,
@@ -112,7 +116,7 @@ CLUSTER = (
 @click.argument(
     "named", nargs=-1, metavar="[KIND [NAMESPACE/]NAME]", help="With --explain: the object that is meant."
 )
-@applied((*WHERE, *WHAT, *SECRETS, *CLUSTER, *options.LOGIN, options.CACHE_DIR, options.OUTPUT))
+@combine_options((*WHERE, *WHAT, *SECRETS, *CLUSTER, *options.LOGIN, options.CACHE_DIR, options.OUTPUT))
 @click.pass_context
 def export_command(
     context: click.Context,
@@ -135,17 +139,17 @@ def export_command(
     given = SharedOptionValues.taken_from({key: rest.pop(key) for key in list(rest) if key in _LOGIN_FIELDS})
 
     def work() -> int:
-        from stoker.cli.export.options import ExportOptions, job_from, repository_of  # noqa: PLC0415 - --help is quick
-        from stoker.kube.config.config import load  # noqa: PLC0415
+        from stoker.cli.export.options import ExportOptions, build_export_job, repository_of  # noqa: PLC0415 - --help is quick
+        from stoker.kube.config.config import load_config  # noqa: PLC0415
 
         if named and not explain:
             raise InvalidValue("an object is named only with --explain")
         if not explain and not to:
             raise InvalidValue("--to is missing: it says which folder or repository to write to")
-        config = load(kubeconfig, cluster_context)
-        found = job_from(ExportOptions(**rest), config.namespace)
+        config = load_config(kubeconfig, cluster_context)
+        found = build_export_job(ExportOptions(**rest), config.namespace)
         for warning in found.warnings:
-            complain(f"stoker export: warning: {warning}")
+            print_to_stderr(f"stoker export: warning: {warning}")
         if explain:
             from stoker.cli.export.explain import explain_objects  # noqa: PLC0415
 
@@ -154,12 +158,12 @@ def export_command(
         if signing_key_file is not None and url is None:
             raise InvalidValue("--signing-key-file goes with a repository; a folder has no commits")
         if url is None:
-            report = run(_into_folder(config, found.job, Path(to or "")))
+            report = run(_export_to_folder(config, found.job, Path(to or "")))
         else:
-            report = run(_into_branch(config, found.job, url, branch, given, signing_key_file))
-        return _shown(report, output)
+            report = run(_export_to_branch(config, found.job, url, branch, given, signing_key_file))
+        return _show_export(report, output)
 
-    told(context, "export", output, work)
+    exit_with_result(context, "export", output, work)
 
 
 _LOGIN_FIELDS = frozenset(
@@ -179,7 +183,7 @@ _LOGIN_FIELDS = frozenset(
 )
 
 
-async def _into_folder(config: ClusterConfig, job: ExportJob, place: Path) -> ExportReport:
+async def _export_to_folder(config: ClusterConfig, job: ExportJob, place: Path) -> ExportReport:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
     from stoker.kube.client.client import KubeClient  # noqa: PLC0415
     from stoker.reverser.export.exporter import Exporter  # noqa: PLC0415
@@ -190,7 +194,7 @@ async def _into_folder(config: ClusterConfig, job: ExportJob, place: Path) -> Ex
             return await Exporter(client, job, store, str(place), bar).run()
 
 
-async def _into_branch(
+async def _export_to_branch(
     config: ClusterConfig,
     job: ExportJob,
     url: RepoUrl,
@@ -221,7 +225,7 @@ def _access(url: RepoUrl, branch: str, given: SharedOptionValues) -> tuple[Any, 
     from stoker.agent.sync.jobs import SyncJob  # noqa: PLC0415
     from stoker.cli.sync.git_credentials import access_reader  # noqa: PLC0415
     from stoker.cli.sync.job import cache_dir_of  # noqa: PLC0415
-    from stoker.cli.sync.sync_request import SyncRequest, completed  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import SyncRequest, complete_order  # noqa: PLC0415
     from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
     from stoker.domain.intent.source import SourceIntent  # noqa: PLC0415
     from stoker.domain.intent.template_values import TemplateValues  # noqa: PLC0415
@@ -230,25 +234,25 @@ def _access(url: RepoUrl, branch: str, given: SharedOptionValues) -> tuple[Any, 
     cache = cache_dir_of(given)
     source = SourceIntent(url, GitRef(branch))
     order = SyncRequest(SyncJob(source, FilesIntent(()), TemplateValues(), Path(), cache))
-    return access_reader(completed(given, order), pushes=True), cache
+    return access_reader(complete_order(given, order), pushes=True), cache
 
 
 async def _signer(key_file: Path, cache: Path) -> Any:
     from stoker.cli.sync.secret_files import SecretFiles  # noqa: PLC0415
     from stoker.domain.secrets import Secret  # noqa: PLC0415
-    from stoker.reverser.writer.signing_key_check import tried  # noqa: PLC0415
+    from stoker.reverser.writer.signing_key_check import check_signing_key  # noqa: PLC0415
 
     secrets, key = SecretFiles().flag("--signing-key-file", key_file)
     if key is None:
         return None
-    return (await tried(Secret(secrets.read(key)), cache)).signer
+    return (await check_signing_key(Secret(secrets.read(key)), cache)).signer
 
 
-def _shown(report: ExportReport, output: str) -> int:
+def _show_export(report: ExportReport, output: str) -> int:
     for notice in report.notices:
-        complain(f"stoker export: warning: {notice}")
+        print_to_stderr(f"stoker export: warning: {notice}")
     if report.in_clear:
-        complain(
+        print_to_stderr(
             f"stoker export: warning: {report.in_clear} Secrets are written in clear: whoever can read "
             f"{report.to} can read them"
         )

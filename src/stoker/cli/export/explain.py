@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stoker.cli.common.output import complain, show_lines, show_object
+from stoker.cli.common.output import print_to_stderr, show_lines, show_object
 from stoker.cli.common.progress import ProgressBar
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
@@ -14,8 +14,8 @@ from stoker.kube.client.errors import ApiError, Unauthorized
 from stoker.kube.client.resources import ApiResource
 from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.config.config import ClusterConfig
-from stoker.reverser.export.cluster_view import ClusterView, object_named, objects_of, view_of
-from stoker.reverser.export.exporter import why_left
+from stoker.reverser.export.cluster_view import ClusterView, list_objects, read_cluster_view, read_object
+from stoker.reverser.export.exporter import omission_reason
 from stoker.reverser.export.types import ExportJob
 from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.explain import ExplainContext, Explanation, explain
@@ -31,14 +31,14 @@ async def explain_objects(config: ClusterConfig, job: ExportJob, named: Sequence
     async with KubeClient(config, user_agent="stoker-export") as client:
         with ProgressBar() as bar:
             bar("asking what is served", 0, 0)
-            view = await view_of(client, job)
+            view = await read_cluster_view(client, job)
             errors = [(note.path, note.why) for note in view.troubles]
             if named:
-                told = [await _one(client, job, view, named, config.namespace)]
+                told = [await _explain_one(client, job, view, named, config.namespace)]
             else:
-                told = await _all(client, job, view, errors, bar)
+                told = await _explain_all(client, job, view, errors, bar)
     for notice in view.notices:
-        complain(f"stoker export: warning: {notice}")
+        print_to_stderr(f"stoker export: warning: {notice}")
     if output == "json":
         show_object(
             {
@@ -56,11 +56,11 @@ async def explain_objects(config: ClusterConfig, job: ExportJob, named: Sequence
     else:
         show_lines(line for each in told for line in each.explanation.lines)
         for what, why in errors:
-            complain(f"stoker export: error {what}: {why}")
+            print_to_stderr(f"stoker export: error {what}: {why}")
     return ExitCode.PARTIAL if errors else ExitCode.DONE
 
 
-async def _all(
+async def _explain_all(
     client: KubeClient, job: ExportJob, view: ClusterView, errors: list[tuple[str, str]], bar: ProgressBar
 ) -> list[_ExplainedObject]:
     told: dict[ManifestKey, _ExplainedObject] = {}
@@ -68,8 +68,8 @@ async def _all(
     for number, each in enumerate(watched):
         bar("looking", number, len(watched))
         try:
-            async for key, obj in objects_of(client, each):
-                told[key] = _ExplainedObject(key, _explained(obj, key, job, view))
+            async for key, obj in list_objects(client, each):
+                told[key] = _ExplainedObject(key, _explain_object(obj, key, job, view))
         except Unauthorized:
             raise
         except ApiError as error:
@@ -77,25 +77,25 @@ async def _all(
     return list(told.values())
 
 
-async def _one(
+async def _explain_one(
     client: KubeClient, job: ExportJob, view: ClusterView, named: Sequence[str], home: str
 ) -> _ExplainedObject:
     if len(named) != 2:
         raise InvalidValue("an object is named by its kind and its name, such as configmaps shop/prices")
-    resource = _resource(view.catalog, named[0])
+    resource = _find_kind(view.catalog, named[0])
     namespace, slash, name = named[1].rpartition("/")
     if resource.namespaced:
         namespace = namespace if slash else home
     elif slash:
         raise InvalidValue(f"{resource} is in no namespace; name it without one")
-    found = await object_named(client, resource, namespace, name)
+    found = await read_object(client, resource, namespace, name)
     if found is None:
         raise InvalidValue(f"there is no {resource} {named[1]} in the cluster")
     key, obj = found
-    return _ExplainedObject(key, _explained(obj, key, job, view))
+    return _ExplainedObject(key, _explain_object(obj, key, job, view))
 
 
-def _resource(catalog: KindCatalog, word: str) -> ApiResource:
+def _find_kind(catalog: KindCatalog, word: str) -> ApiResource:
     """The kind that is meant, by its plural, singular, short or CamelCase name, with or without its group."""
     name, dot, group = word.partition(".")
     fitting = [
@@ -112,10 +112,10 @@ def _resource(catalog: KindCatalog, word: str) -> ApiResource:
     return min(fitting, key=lambda each: each.group)
 
 
-def _explained(obj: dict[str, Any], key: ManifestKey, job: ExportJob, view: ClusterView) -> Explanation:
+def _explain_object(obj: dict[str, Any], key: ManifestKey, job: ExportJob, view: ClusterView) -> Explanation:
     around = ExplainContext(job.targets, view.own or (), view.labels_of(key.namespace), job.excluded)
     told = explain(obj, key, view.selection, around)
-    lefts = {why_left(obj, key, view, target.policy) for target in job.targets.values()}
+    lefts = {omission_reason(obj, key, view, target.policy) for target in job.targets.values()}
     if told.written and None not in lefts:
         return Explanation(False, tuple(f"{key} is left out: {why}" for why in sorted(filter(None, lefts))))
     return told

@@ -19,7 +19,7 @@ from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.manifests.files import read_manifests
 from stoker.cli.common import option_types
-from stoker.cli.common.manifest_files import at_home, content_of
+from stoker.cli.common.manifest_files import read_bounded, with_namespace
 from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
 from stoker.domain.intent.files import DeletionPolicy
@@ -27,14 +27,14 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
+from stoker.reverser.encryption.digests import MIN_KEY_BYTES, DigestKeys
 from stoker.reverser.export.types import ExportJob
 from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
 from stoker.reverser.selection.explain import ExplainTarget
-from stoker.reverser.selection.preset import excluded_with
-from stoker.reverser.selection.rules import DestinationRef, SelectionRule, preset_rules, rules_of
+from stoker.reverser.selection.preset import excluded_kinds
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule, preset_rules, resource_rules
 
-HERE = DestinationRef("", "the export")
+EXPORT_DESTINATION = DestinationRef("", "the export")
 """The destination of whatever goes to none of the files."""
 
 
@@ -61,44 +61,46 @@ class ExportRequest(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def job_from(wanted: ExportOptions, home: str) -> ExportRequest:
+def build_export_job(wanted: ExportOptions, home: str) -> ExportRequest:
     """Everything as one value; `home` is the namespace of what names none."""
     if wanted.rules and wanted.preset:
         raise InvalidValue("--rules and --preset are two ways to say what is exported; give one")
     base = RelPath.clean(wanted.base_folder) if wanted.base_folder else RelPath("")
-    resources = [each for name in wanted.rules for each in read_manifests(content_of(name), name)]
-    stated = [each if isinstance(each, ClusterWatchRule) else at_home(each, home) for each in resources]
-    rules, targets, recipients, warnings = _stated(stated, wanted, base)
+    resources = [each for name in wanted.rules for each in read_manifests(read_bounded(name), name)]
+    stated = [
+        each if isinstance(each, ClusterWatchRule) else with_namespace(each, home) for each in resources
+    ]
+    rules, targets, recipients, warnings = _rules_from_manifests(stated, wanted, base)
     if not wanted.rules:
-        rules = preset_rules(HERE)
+        rules = preset_rules(EXPORT_DESTINATION)
     elif not rules and warnings:
         raise Stalled(f"there is nothing to export: {'; '.join(warnings)}", reason=Reason.SUSPENDED)
     elif not rules:
         raise InvalidValue(
             "the files hold no WatchRule and no ClusterWatchRule, so nothing says what to export"
         )
-    rules = tuple(_within(rules, wanted.namespaces)) if wanted.namespaces else rules
-    if HERE in {rule.destination for rule in rules}:
+    rules = tuple(_limit_to_namespaces(rules, wanted.namespaces)) if wanted.namespaces else rules
+    if EXPORT_DESTINATION in {rule.destination for rule in rules}:
         policy = SecretPolicy(wanted.secret_policy or SecretPolicy.REDACT)
-        targets[HERE] = ExplainTarget(base, policy)
-        recipients[HERE] = wanted.recipients
+        targets[EXPORT_DESTINATION] = ExplainTarget(base, policy)
+        recipients[EXPORT_DESTINATION] = wanted.recipients
     if wanted.approve_plan and not wanted.prune:
         raise InvalidValue("--approve-plan means nothing without --prune")
     _check_recipients(wanted, targets, recipients)
     policies = {target.policy for target in targets.values()}
     if SecretPolicy.ENCRYPT in policies and wanted.digest_key_file is None:
         warnings.append("without --digest-key-file every Secret is encrypted, and so written, anew each time")
-    deletion = option_types.deletion(wanted.deletion_budget, None, DeletionPolicy())
+    deletion = option_types.parse_deletion_policy(wanted.deletion_budget, None, DeletionPolicy())
     job = ExportJob(
         rules,
         targets,
         recipients,
-        excluded_with(wanted.excludes),
+        excluded_kinds(wanted.excludes),
         own_secrets([each for each in stated if isinstance(each, GitRepoConfig)]),
-        digest_keys(wanted.digest_key_file) if SecretPolicy.ENCRYPT in policies else None,
+        read_digest_keys(wanted.digest_key_file) if SecretPolicy.ENCRYPT in policies else None,
         wanted.prune,
         DeletionLimits(deletion.budget_files, deletion.budget_percent),
-        option_types.digest(wanted.approve_plan),
+        option_types.parse_digest(wanted.approve_plan),
     )
     return ExportRequest(job, tuple(warnings))
 
@@ -110,13 +112,13 @@ def repository_of(to: str) -> RepoUrl | None:
     return RepoUrl(to) if is_address else None
 
 
-def digest_keys(path: Path | None) -> DigestKeys | None:
+def read_digest_keys(path: Path | None) -> DigestKeys | None:
     """The key in a file, which is made if there is none."""
     if path is None:
         return None
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(os.urandom(LEAST_BYTES))
+            file.write(os.urandom(MIN_KEY_BYTES))
     except FileExistsError:
         pass
     except OSError as error:
@@ -130,7 +132,7 @@ def digest_keys(path: Path | None) -> DigestKeys | None:
         raise InvalidValue(f"--digest-key-file {path}: {error.message}") from None
 
 
-def _stated(
+def _rules_from_manifests(
     stated: Sequence[CustomResource], wanted: ExportOptions, base: str
 ) -> tuple[
     tuple[SelectionRule, ...],
@@ -157,16 +159,18 @@ def _stated(
         elif not isinstance(each, WatchRule | ClusterWatchRule | GitRepoConfig):
             warnings.append(f"{type(each).__name__} {each.metadata.name} plays no part in an export")
     rules = [
-        rule if rule.destination in targets else replace(rule, destination=HERE)
+        rule if rule.destination in targets else replace(rule, destination=EXPORT_DESTINATION)
         for each in stated
         if isinstance(each, WatchRule | ClusterWatchRule)
-        for rule in rules_of(each)
+        for rule in resource_rules(each)
         if rule.destination not in suspended
     ]
     return tuple(rules), {r: t for r, t in targets.items() if r not in suspended}, recipients, warnings
 
 
-def _within(rules: Iterable[SelectionRule], namespaces: Sequence[str]) -> Iterable[SelectionRule]:
+def _limit_to_namespaces(
+    rules: Iterable[SelectionRule], namespaces: Sequence[str]
+) -> Iterable[SelectionRule]:
     """The rules as far as they are about these namespaces."""
     chosen = sorted(set(namespaces))
     for rule in rules:
@@ -192,9 +196,9 @@ def _check_recipients(
             if value:
                 raise InvalidValue(f"{flag} means nothing without --secret-policy Encrypt")
         return
-    from stoker.reverser.encryption.sealer import recipients_of  # noqa: PLC0415 - few encrypt, and it takes a library
+    from stoker.reverser.encryption.sealer import parse_recipients  # noqa: PLC0415 - few encrypt, and it takes a library
 
     for ref in encrypting:
         if not recipients.get(ref):
             raise InvalidValue(f"--recipient is missing: nobody could read the Secrets of {ref}")
-        recipients_of(recipients[ref])
+        parse_recipients(recipients[ref])

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from stoker.cli.common import in_cluster, options
-from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, option
 from stoker.cli.common.output import show_lines, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 from stoker.fleet.resource_name import KINDS
@@ -30,7 +30,9 @@ _KIND = option(
 
 
 @click.command("approve", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((in_cluster.NAME, in_cluster.NAMESPACE, _KIND, *in_cluster.CONNECTING, options.OUTPUT))
+@combine_options(
+    (in_cluster.NAME, in_cluster.NAMESPACE, _KIND, *in_cluster.CONNECTION_OPTIONS, options.OUTPUT)
+)
 @option(
     "--digest",
     section=in_cluster.SECTION,
@@ -59,14 +61,14 @@ def approve_command(
         show_object({"message": message}) if output == "json" else show_lines([message])
         return ExitCode.DONE
 
-    told(context, "approve", output, work)
+    exit_with_result(context, "approve", output, work)
 
 
 async def _approve(place: in_cluster.ClusterResourceOptions, digest: str | None) -> str:
-    from stoker.fleet.approve import approve  # noqa: PLC0415 - --help needs none of it
+    from stoker.fleet.approve import approve_plan  # noqa: PLC0415 - --help needs none of it
     from stoker.fleet.approve_deletions import approve_deletions  # noqa: PLC0415
 
     async with place.client() as client:
         if place.kind == _DESTINATION:
             return await approve_deletions(client, place.named, digest)
-        return await approve(client, place.named, digest)
+        return await approve_plan(client, place.named, digest)

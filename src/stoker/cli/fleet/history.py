@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.common import in_cluster, options
-from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, option
 from stoker.cli.common.output import show_lines, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from stoker.fleet.status import ResourceStatus
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-_RESOURCE = (in_cluster.NAME, in_cluster.NAMESPACE, *in_cluster.REACHING, options.OUTPUT)
+_RESOURCE = (in_cluster.NAME, in_cluster.NAMESPACE, *in_cluster.RESOURCE_OPTIONS, options.OUTPUT)
 
 
 @click.command("history", cls=SentenceCommand, context_settings=_HELP)
 @option("--gateway", section=in_cluster.SECTION, metavar="NAME", help="[default: all gateways]")
-@applied(_RESOURCE)
+@combine_options(_RESOURCE)
 @click.pass_context
 def history_command(
     context: click.Context,
@@ -43,16 +43,16 @@ def history_command(
     def work() -> int:
         from stoker.cli.fleet.history_table import history_lines  # noqa: PLC0415 - --help needs none of it
         from stoker.domain.clock import SystemClock  # noqa: PLC0415
-        from stoker.fleet.history import pasts  # noqa: PLC0415
+        from stoker.fleet.history import sync_history  # noqa: PLC0415
 
-        found = pasts(run(_standing(rest, namespace, name)), gateway)
+        found = sync_history(run(_read_resource_state(rest, namespace, name)), gateway)
         if output == "json":
             show_object({"syncs": [one.as_json() for one in found]})
         else:
             show_lines(history_lines(found, SystemClock().now()))
         return ExitCode.DONE
 
-    told(context, "history", output, work)
+    exit_with_result(context, "history", output, work)
 
 
 @click.command("diff", cls=SentenceCommand, context_settings=_HELP)
@@ -66,7 +66,7 @@ def history_command(
     show_default=True,
     help="Which sync, as `stoker history` counts them.",
 )
-@applied(_RESOURCE)
+@combine_options(_RESOURCE)
 @click.pass_context
 def diff_command(
     context: click.Context,
@@ -83,28 +83,28 @@ def diff_command(
 
     def work() -> int:
         from stoker.cli.fleet.history_table import diff_lines  # noqa: PLC0415
-        from stoker.fleet.history import chosen, pasts  # noqa: PLC0415
+        from stoker.fleet.history import choose_sync, sync_history  # noqa: PLC0415
 
-        standing = run(_standing(rest, namespace, name))
+        standing = run(_read_resource_state(rest, namespace, name))
         if gateway is None and len(standing.gateways) > 1:
             raise InvalidValue(
                 f"{standing.namespace}/{name} has {len(standing.gateways)} gateways: say --gateway"
             )
-        past = chosen(pasts(standing, gateway), number)
+        past = choose_sync(sync_history(standing, gateway), number)
         show_object(past.as_json()) if output == "json" else show_lines(diff_lines(past))
         return ExitCode.DONE
 
-    told(context, "diff", output, work)
+    exit_with_result(context, "diff", output, work)
 
 
-async def _standing(rest: dict[str, Any], namespace: str, name: str | None) -> ResourceStatus:
-    from stoker.fleet.status import ResourceScope, read  # noqa: PLC0415
+async def _read_resource_state(rest: dict[str, Any], namespace: str, name: str | None) -> ResourceStatus:
+    from stoker.fleet.status import ResourceScope, read_statuses  # noqa: PLC0415
 
     if not name:
         raise InvalidValue("--name is missing: it says which resource is meant")
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled()
     async with place.client() as client:
-        found = await read(client, ResourceScope(place.namespace, place.name, place.kind))
+        found = await read_statuses(client, ResourceScope(place.namespace, place.name, place.kind))
     if len(found) > 1:
         raise InvalidValue(f"{place.named} is a Stoker and an IgnitionSync: say --kind")
     return found[0]

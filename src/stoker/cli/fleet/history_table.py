@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from stoker.cli.fleet.status_table import SHORT
-from stoker.cli.fleet.tables import age, table
+from stoker.cli.fleet.tables import format_age, table_lines
 from stoker.domain.clock import parse_rfc3339
 from stoker.fleet.history import HistoryRow
 
@@ -18,7 +18,7 @@ def history_lines(found: Sequence[HistoryRow], now: datetime) -> Iterator[str]:
     if not found:
         yield "no sync has ended yet"
         return
-    yield from table(_HEAD, [_row(one, now) for one in found])
+    yield from table_lines(_HEAD, [_row(one, now) for one in found])
 
 
 def diff_lines(past: HistoryRow) -> Iterator[str]:
@@ -39,7 +39,7 @@ def diff_lines(past: HistoryRow) -> Iterator[str]:
 
 def _row(past: HistoryRow, now: datetime) -> list[str]:
     entry = past.entry
-    when = age(parse_rfc3339(entry.timestamp), now)
+    when = format_age(parse_rfc3339(entry.timestamp), now)
     files = "" if entry.files_changed is None else str(entry.files_changed)
     said = [entry.result or "", (entry.commit or "")[:SHORT], entry.ref or "", files]
     return [past.gateway, str(past.number), when, *said, entry.duration or "", entry.snapshot_id or ""]

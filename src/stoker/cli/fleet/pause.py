@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from stoker.cli.common import in_cluster, options
-from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, option
 from stoker.cli.common.output import show_lines, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
@@ -29,28 +29,28 @@ _OPTIONS = (
         is_flag=True,
         help="The emergency stop: all resources that the operator in this namespace looks after.",
     ),
-    *in_cluster.REACHING,
+    *in_cluster.RESOURCE_OPTIONS,
     options.OUTPUT,
 )
 
 
 @click.command("pause", cls=SentenceCommand, context_settings=_HELP)
-@applied(_OPTIONS)
+@combine_options(_OPTIONS)
 @click.pass_context
 def pause_command(context: click.Context, /, **given: Any) -> None:
     """Hold a resource still: its gateways stay as they are."""
-    _carry_out(context, "pause", paused=True, **given)
+    _run_pause(context, "pause", paused=True, **given)
 
 
 @click.command("resume", cls=SentenceCommand, context_settings=_HELP)
-@applied(_OPTIONS)
+@combine_options(_OPTIONS)
 @click.pass_context
 def resume_command(context: click.Context, /, **given: Any) -> None:
     """Let a resource go on that was held still."""
-    _carry_out(context, "resume", paused=False, **given)
+    _run_pause(context, "resume", paused=False, **given)
 
 
-def _carry_out(
+def _run_pause(
     context: click.Context,
     verb: str,
     *,
@@ -67,26 +67,28 @@ def _carry_out(
         if bool(name) == everything:
             raise InvalidValue("say either --name, for one resource, or --everything")
         place = given.settled()
-        message = run(_stop_all(place, paused=paused) if everything else _hold(place, paused=paused))
+        message = run(
+            _pause_installation(place, paused=paused) if everything else _pause_resource(place, paused=paused)
+        )
         show_object({"message": message}) if output == "json" else show_lines([message])
         return ExitCode.DONE
 
-    told(context, verb, output, work)
+    exit_with_result(context, verb, output, work)
 
 
-async def _hold(place: in_cluster.ClusterResourceOptions, *, paused: bool) -> str:
-    from stoker.fleet.pause import hold  # noqa: PLC0415 - --help needs none of it
-
-    async with place.client() as client:
-        return await hold(client, place.named, paused=paused)
-
-
-async def _stop_all(place: in_cluster.ClusterResourceOptions, *, paused: bool) -> str:
-    from stoker.fleet.pause import PAUSE_MAP, hold_everything, is_heeded  # noqa: PLC0415
+async def _pause_resource(place: in_cluster.ClusterResourceOptions, *, paused: bool) -> str:
+    from stoker.fleet.pause import pause_resource  # noqa: PLC0415 - --help needs none of it
 
     async with place.client() as client:
-        done = await hold_everything(client, place.namespace, paused=paused, manager="stoker-cli")
-        if not await is_heeded(client, place.namespace):
+        return await pause_resource(client, place.named, paused=paused)
+
+
+async def _pause_installation(place: in_cluster.ClusterResourceOptions, *, paused: bool) -> str:
+    from stoker.fleet.pause import PAUSE_MAP, has_live_controller, pause_installation  # noqa: PLC0415
+
+    async with place.client() as client:
+        done = await pause_installation(client, place.namespace, paused=paused, manager="stoker-cli")
+        if not await has_live_controller(client, place.namespace):
             raise InvalidValue(
                 f"{PAUSE_MAP} was written, but no controller runs in namespace {place.namespace}, and nobody "
                 "heeds it there: --namespace must name the operator's own"

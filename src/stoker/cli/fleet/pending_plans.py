@@ -10,43 +10,43 @@ from stoker.fleet import approve
 from stoker.fleet.approve import PendingPlans
 
 
-async def read(place: ClusterResourceOptions) -> PendingPlans:
+async def read_waiting_plans(place: ClusterResourceOptions) -> PendingPlans:
     async with place.client() as client:
-        return await approve.read(client, place.named)
+        return await approve.read_waiting_plans(client, place.named)
 
 
-def lines(waiting: PendingPlans) -> Iterator[str]:
+def waiting_plan_lines(waiting: PendingPlans) -> Iterator[str]:
     """For people, and what to do next."""
     for one in waiting.gateways:
         plan = one.pending_plan
         if plan is not None:
-            counts = _counts(plan.files_added, plan.files_modified, plan.files_deleted)
+            counts = _change_counts(plan.files_added, plan.files_modified, plan.files_deleted)
             yield f"{one.name}: {counts} ({plan.reason or 'waiting'}; plan {plan.digest})"
     request, named = waiting.request, waiting.named
     for digest in sorted({one.pending_plan.digest for one in waiting.held if one.pending_plan is not None}):
-        yield _command(waiting, digest)
+        yield _approve_command_line(waiting, digest)
     if request is None:
         if not waiting.held:
             yield f"no plan of {waiting.kind} {named} waits for approval"
         return
     of = f"stage {request.stage} of " if request.stage else ""
-    yield f"{of}commit {request.commit[:8]} ({request.ref}) is {request.state}" + _by(request)
+    yield f"{of}commit {request.commit[:8]} ({request.ref}) is {request.state}" + _approver_text(request)
     if request.message:
         yield request.message
     if waiting.waits:
-        counts = _counts(request.files_added, request.files_modified, request.files_deleted)
+        counts = _change_counts(request.files_added, request.files_modified, request.files_deleted)
         yield f"together: {counts}; plan {request.digest}; lapses at {request.expires_at}"
-        yield _command(waiting, request.digest or "")
+        yield _approve_command_line(waiting, request.digest or "")
 
 
-def _command(waiting: PendingPlans, digest: str) -> str:
+def _approve_command_line(waiting: PendingPlans, digest: str) -> str:
     named = waiting.named
     return f"to approve: stoker approve --namespace {named.namespace} --name {named.name} --digest {digest}"
 
 
-def _counts(added: int | None, modified: int | None, deleted: int | None) -> str:
+def _change_counts(added: int | None, modified: int | None, deleted: int | None) -> str:
     return f"{added or 0} added, {modified or 0} modified, {deleted or 0} deleted"
 
 
-def _by(request: ApprovalRequest) -> str:
+def _approver_text(request: ApprovalRequest) -> str:
     return f" by {request.approved_by} at {request.approved_at}" if request.approved_by else ""

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.common import in_cluster, options
-from stoker.cli.common.help_sections import SentenceCommand, applied, option
-from stoker.cli.common.output import complain, show_lines, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, option
+from stoker.cli.common.output import print_to_stderr, show_lines, show_object
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue, Retry
 
 if TYPE_CHECKING:
     from stoker.fleet.status import ResourceScope, ResourceStatus
 
-LOOK_SECONDS = 2.0
-_CLEARED = "\x1b[H\x1b[2J"
+POLL_SECONDS = 2.0
+_CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 @click.command("status", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((in_cluster.NAME, in_cluster.NAMESPACE))
+@combine_options((in_cluster.NAME, in_cluster.NAMESPACE))
 @option(
     "-A", "--all-namespaces", "everywhere", section=in_cluster.SECTION, is_flag=True, help="All namespaces."
 )
-@applied((*in_cluster.REACHING, options.OUTPUT))
+@combine_options((*in_cluster.RESOURCE_OPTIONS, options.OUTPUT))
 @option("--watch", "-w", "stay", section="Options", is_flag=True, help="Show it again whenever it changes.")
 @option("--exit-code", "tell", section="Options", is_flag=True, help="End with 10 if something is not ready.")
 @click.pass_context
@@ -56,14 +56,14 @@ def status_command(
 
         place = given.settled()
         scope = ResourceScope(None if everywhere else place.namespace, place.name, place.kind)
-        standings = run(_look(place, scope, stay=stay, output=output))
+        standings = run(_poll_status(place, scope, stay=stay, output=output))
         ready = all(one.verdict()[0] == "True" for one in standings)
         return ExitCode.DIFFERENT if tell and not ready else ExitCode.DONE
 
-    told(context, "status", output, work)
+    exit_with_result(context, "status", output, work)
 
 
-async def _look(
+async def _poll_status(
     place: in_cluster.ClusterResourceOptions, scope: ResourceScope, *, stay: bool, output: str
 ) -> list[ResourceStatus]:
     """Shown once, or for ever whenever something is different; what was seen last.
@@ -72,34 +72,34 @@ async def _look(
     """
     import asyncio  # noqa: PLC0415 - --help needs none of it
 
-    from stoker.fleet.status import read  # noqa: PLC0415
+    from stoker.fleet.status import read_statuses  # noqa: PLC0415
 
     shown: list[ResourceStatus] | None = None
     away = False
     async with place.client() as client:
         while True:
             try:
-                seen = await read(client, scope)
+                seen = await read_statuses(client, scope)
             except Retry as error:
                 if shown is None:
                     raise
                 if not away:
-                    complain(f"stoker status: {error.reason}: {error.message}; it is asked again")
+                    print_to_stderr(f"stoker status: {error.reason}: {error.message}; it is asked again")
                 away = True
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
                 continue
             if away:
-                complain("stoker status: the cluster answers again")
+                print_to_stderr("stoker status: the cluster answers again")
                 away = False
             if seen != shown:
-                _show(seen, scope, output=output, again=shown is not None)
+                _show_status(seen, scope, output=output, again=shown is not None)
                 shown = seen
             if not stay:
                 return seen
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
 
-def _show(standings: list[ResourceStatus], scope: ResourceScope, *, output: str, again: bool) -> None:
+def _show_status(standings: list[ResourceStatus], scope: ResourceScope, *, output: str, again: bool) -> None:
     from stoker.cli.fleet.status_table import fleet_lines, resource_lines  # noqa: PLC0415
     from stoker.domain.clock import SystemClock  # noqa: PLC0415
 
@@ -107,7 +107,7 @@ def _show(standings: list[ResourceStatus], scope: ResourceScope, *, output: str,
         show_object({"resources": [one.as_json() for one in standings]})
         return
     if again:
-        click.echo(_CLEARED if sys.stdout.isatty() else "\n", nl=False)
+        click.echo(_CLEAR_SCREEN if sys.stdout.isatty() else "\n", nl=False)
     now = SystemClock().now()
     if scope.name:
         for one in standings:

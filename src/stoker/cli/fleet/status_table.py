@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from stoker.api.spec.status import GatewayStatus
-from stoker.cli.fleet.tables import age, table
+from stoker.cli.fleet.tables import format_age, table_lines
 from stoker.domain.clock import parse_rfc3339
 from stoker.fleet.status import ResourceStatus
 
@@ -24,9 +24,9 @@ def fleet_lines(standings: Sequence[ResourceStatus], now: datetime) -> Iterator[
     for one in standings:
         ready, reason, _ = one.verdict()
         commit, ref = one.status.last_sync_commit or "", one.status.last_sync_ref or one.ref
-        synced, old = f"{one.synced}/{len(one.gateways)}", age(one.created, now)
+        synced, old = f"{one.synced}/{len(one.gateways)}", format_age(one.created, now)
         rows.append([one.namespace, one.name, one.kind, ref, commit[:SHORT], synced, ready, reason, old])
-    yield from table(_FLEET, rows)
+    yield from table_lines(_FLEET, rows)
 
 
 def resource_lines(standing: ResourceStatus, now: datetime) -> Iterator[str]:
@@ -41,7 +41,7 @@ def resource_lines(standing: ResourceStatus, now: datetime) -> Iterator[str]:
         yield f"waits for approval: stoker plan --namespace {standing.namespace} --name {standing.name}"
     if standing.gateways:
         yield ""
-        yield from table(_GATEWAYS, [_gateway_row(one, now) for one in standing.gateways])
+        yield from table_lines(_GATEWAYS, [_gateway_row(one, now) for one in standing.gateways])
 
 
 def _gateway_row(one: GatewayStatus, now: datetime) -> list[str]:
@@ -55,7 +55,7 @@ def _gateway_row(one: GatewayStatus, now: datetime) -> list[str]:
         one.pod_name,
         state,
         (one.synced_commit or "")[:SHORT],
-        age(synced, now),
+        format_age(synced, now),
         drift,
         people,
         why,

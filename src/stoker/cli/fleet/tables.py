@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
-_LONGEST_CELL = 80
-_LONGEST_END = 1000
+_MAX_CELL_WIDTH = 80
+_MAX_LAST_CELL_WIDTH = 1000
 """The last column may be a sentence, and what is wrong stands at its end as often as not."""
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Aligned lines; the last column runs on, and an empty cell is a dash so that `awk` can count."""
-    cells = [[*(_cell(one) for one in row[:-1]), _cell(row[-1], _LONGEST_END)] for row in rows]
+    cells = [[*(_cell(one) for one in row[:-1]), _cell(row[-1], _MAX_LAST_CELL_WIDTH)] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     for row in (head, *cells):
         yield "  ".join(one.ljust(width) for one, width in zip(row, widths, strict=True)).rstrip()
 
 
-def age(since: datetime | None, now: datetime) -> str:
+def format_age(since: datetime | None, now: datetime) -> str:
     """How long ago, in its largest unit, as kubectl tells it."""
     if since is None:
         return ""
@@ -30,6 +30,6 @@ def age(since: datetime | None, now: datetime) -> str:
     return "0s"
 
 
-def _cell(text: str, longest: int = _LONGEST_CELL) -> str:
+def _cell(text: str, longest: int = _MAX_CELL_WIDTH) -> str:
     shown = "".join(one if one.isprintable() else " " for one in text)
     return (shown if len(shown) <= longest else shown[: longest - 1] + "…") or "-"

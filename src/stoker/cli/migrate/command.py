@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from stoker.cli.common import in_cluster
-from stoker.cli.common.help_sections import SentenceCommand, applied, option
-from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, option
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
@@ -33,7 +33,7 @@ _TO = "To"
     metavar="FILE",
     help="A file with either, or - for standard input.",
 )
-@applied((in_cluster.NAMESPACE, *in_cluster.CONNECTING))
+@combine_options((in_cluster.NAMESPACE, *in_cluster.CONNECTION_OPTIONS))
 @option("--name", section=_TO, metavar="NAME", help="What the IgnitionSync is called. [default: as the map]")
 @option("--output", section=_TO, type=Path, metavar="FILE", help="[default: standard output]")
 @click.pass_context
@@ -56,17 +56,17 @@ def migrate_command(
             raise InvalidValue("say one of --from-configmap, --from-gatewaysync and --filename")
         if gateway_sync is not None and name is not None:
             raise InvalidValue("--name is for a ConfigMap of git-sync: a GatewaySync keeps its own")
-        text = _made(config_map, gateway_sync, file, namespace, name, rest)
+        text = _migrated_manifests(config_map, gateway_sync, file, namespace, name, rest)
         if output is None:
             click.echo(text, nl=False)
         else:
-            _write(output, text)
+            _write_new_file(output, text)
         return ExitCode.DONE
 
-    told(context, "migrate", "text", work)
+    exit_with_result(context, "migrate", "text", work)
 
 
-def _made(
+def _migrated_manifests(
     config_map: str | None,
     gateway_sync: str | None,
     file: str | None,
@@ -78,16 +78,20 @@ def _made(
     from stoker.cli.migrate import inputs  # noqa: PLC0415 - --help needs none of it
 
     if file is not None:
-        return inputs.text_of(inputs.from_file(file, namespace or "default", name))
+        return inputs.manifests_text(inputs.from_file(file, namespace or "default", name))
     given = in_cluster.ClusterResourceOptions(
         namespace, str(config_map or gateway_sync), None, rest["kubeconfig"], rest["cluster"]
     )
     where = given.settled()
-    made = run(inputs.from_map(where, name) if config_map is not None else inputs.from_kind(where))
+    made = run(
+        inputs.from_config_map(where, name)
+        if config_map is not None
+        else inputs.from_gateway_sync_kind(where)
+    )
     return made.text()
 
 
-def _write(place: Path, text: str) -> None:
+def _write_new_file(place: Path, text: str) -> None:
     """What is there already is somebody's: it is not written over."""
     try:
         with place.open("x") as made:

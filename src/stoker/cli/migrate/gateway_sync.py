@@ -15,7 +15,7 @@ from stoker.cli.migrate.result import ManifestDict, MigrationResult
 from stoker.domain.errors import InvalidValue
 
 _STRICTNESS = ("proceed", "wait", "fail")
-_GIVEN = ("git", "polling", "gateway", "sync", "agent", "paused")
+_KNOWN_SPEC_FIELDS = ("git", "polling", "gateway", "sync", "agent", "paused")
 _DEFAULTS = ("excludePatterns", "vars", "syncPeriod", "designerSessionPolicy", "dryRun", "paused")
 _PROFILE = ("mappings", *_DEFAULTS)
 _MAPPING = ("source", "destination", "type", "required", "template", "patches")
@@ -25,23 +25,23 @@ _STEP = re.compile(r"(?:\\.|[^.\\])+")
 
 def from_gateway_sync(found: Mapping[str, Any]) -> MigrationResult:
     """The resources, and what a person has to look at."""
-    metadata, spec = _block(found, "metadata"), _block(found, "spec")
+    metadata, spec = _block_at(found, "metadata"), _block_at(found, "spec")
     name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", "default"))
-    sync = _block(spec, "sync")
-    defaults, profiles = _block(sync, "defaults"), _block(sync, "profiles")
+    sync = _block_at(spec, "sync")
+    defaults, profiles = _block_at(sync, "defaults"), _block_at(sync, "profiles")
     if not name or not profiles:
         raise InvalidValue("this is no GatewaySync: it has no name, or no spec.sync.profiles")
-    remarks = list(_unknown(spec, _GIVEN, "spec"))
-    remarks += _unknown(defaults, _DEFAULTS, "spec.sync.defaults")
+    remarks = list(_unknown_field_remarks(spec, _KNOWN_SPEC_FIELDS, "spec"))
+    remarks += _unknown_field_remarks(defaults, _DEFAULTS, "spec.sync.defaults")
     made = [
-        _profile(f"{name}-{one}", namespace, {**defaults, **_block(profiles, one)}, defaults, one, remarks)
+        _profile(f"{name}-{one}", namespace, {**defaults, **_block_at(profiles, one)}, defaults, one, remarks)
         for one in profiles
     ]
     stoker = {
         "apiVersion": "stoker.io/v1alpha1",
         "kind": "Stoker",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": _stoker_spec(spec, defaults, [_block(profiles, one) for one in profiles], remarks),
+        "spec": _stoker_spec(spec, defaults, [_block_at(profiles, one) for one in profiles], remarks),
     }
     remarks.append(
         f"pods: in place of stoker.io/profile: NAME annotate them with stoker.io/sync-profile: {name}-NAME"
@@ -55,12 +55,12 @@ def _stoker_spec(
     profiles: list[Mapping[str, Any]],
     remarks: list[str],
 ) -> ManifestDict:
-    made: ManifestDict = {"git": _git(_block(spec, "git"), remarks)}
+    made: ManifestDict = {"git": _git(_block_at(spec, "git"), remarks)}
     if spec.get("polling"):
-        made["polling"] = dict(_block(spec, "polling"))
-    made["gateway"] = _gateway(_block(spec, "gateway"), remarks)
+        made["polling"] = dict(_block_at(spec, "polling"))
+    made["gateway"] = _gateway(_block_at(spec, "gateway"), remarks)
     if defaults.get("excludePatterns"):
-        made["excludePatterns"] = _list(defaults, "excludePatterns")
+        made["excludePatterns"] = _list_at(defaults, "excludePatterns")
     said = (one.get("designerSessionPolicy", defaults.get("designerSessionPolicy")) for one in profiles)
     policies = {str(one) for one in said if one is not None}
     if len(policies) > 1:
@@ -79,8 +79,8 @@ def _stoker_spec(
 
 def _git(git: Mapping[str, Any], remarks: list[str]) -> ManifestDict:
     made = {key: value for key, value in git.items() if key in ("repo", "ref", "auth")}
-    remarks.extend(_unknown(git, ("repo", "ref", "auth"), "spec.git"))
-    app = _block(_block(git, "auth"), "githubApp")
+    remarks.extend(_unknown_field_remarks(git, ("repo", "ref", "auth"), "spec.git"))
+    app = _block_at(_block_at(git, "auth"), "githubApp")
     if app.get("apiBaseURL"):
         auth = {key: value for key, value in app.items() if key != "apiBaseURL"}
         made["auth"] = {"githubApp": auth}
@@ -91,8 +91,8 @@ def _git(git: Mapping[str, Any], remarks: list[str]) -> ManifestDict:
 
 
 def _gateway(gateway: Mapping[str, Any], remarks: list[str]) -> ManifestDict:
-    key = _block(gateway, "apiKeySecretRef")
-    api = _block(gateway, "api")
+    key = _block_at(gateway, "apiKeySecretRef")
+    api = _block_at(gateway, "api")
     if not key and api.get("secretName"):
         key = {"name": api["secretName"], "key": api.get("secretKey", "apiKey")}
     if not {"port", "tls"} <= gateway.keys():
@@ -111,19 +111,19 @@ def _profile(
     title: str,
     remarks: list[str],
 ) -> ManifestDict:
-    remarks.extend(_unknown(wanted, _PROFILE, f"profile {title}"))
+    remarks.extend(_unknown_field_remarks(wanted, _PROFILE, f"profile {title}"))
     patches: list[ManifestDict] = []
     spec: ManifestDict = {
-        "mappings": [_mapping(one, title, patches, remarks) for one in _list(wanted, "mappings")]
+        "mappings": [_mapping(one, title, patches, remarks) for one in _list_at(wanted, "mappings")]
     }
     if patches:
         spec["patches"] = patches
-    variables = {**_block(defaults, "vars"), **_block(wanted, "vars")}
+    variables = {**_block_at(defaults, "vars"), **_block_at(wanted, "vars")}
     if variables:
         spec["vars"] = variables
     own = wanted.get("excludePatterns")
     if own and own is not defaults.get("excludePatterns"):  # those of the defaults stand in the Stoker
-        spec["excludePatterns"] = _list(wanted, "excludePatterns")
+        spec["excludePatterns"] = _list_at(wanted, "excludePatterns")
     for key in ("syncPeriod", "dryRun", "paused"):
         if wanted.get(key) is not None:
             spec[key] = wanted[key]
@@ -139,24 +139,24 @@ def _mapping(one: Any, title: str, patches: list[ManifestDict], remarks: list[st
     if not isinstance(one, dict):
         raise InvalidValue(f"profile {title} has a mapping that is no object")
     source, destination = (str(one.get(key, "")).strip("/") or "." for key in ("source", "destination"))
-    remarks.extend(_unknown(one, _MAPPING, f"mapping {source} of profile {title}"))
+    remarks.extend(_unknown_field_remarks(one, _MAPPING, f"mapping {source} of profile {title}"))
     kind = one.get("type")
     if kind is None:
         kind = "dir"
         remarks.append(f"mapping {source} of profile {title} says no type; dir was taken")
     made: ManifestDict = {"source": source, "destination": destination, "type": kind}
     made |= {key: True for key in ("required", "template") if one.get(key)}
-    for patch in _list(one, "patches"):
+    for patch in _list_at(one, "patches"):
         if not isinstance(patch, dict):
             raise InvalidValue(f"mapping {source} of profile {title} has a patch that is no object")
         file = patch.get("file", "")
         place = destination if not file else f"{destination}/{file}".removeprefix("./")
-        wanted = {_path(str(key)): value for key, value in _block(patch, "set").items()}
+        wanted = {_json_path(str(key)): value for key, value in _block_at(patch, "set").items()}
         patches.append({"file": place, "set": wanted})
     return made
 
 
-def _path(dotted: str) -> str:
+def _json_path(dotted: str) -> str:
     """`a.b.0` as `.a.b[0]`; a key with a dot in it was written `a\\.b`."""
     steps = [re.sub(r"\\(.)", r"\1", one) for one in _STEP.findall(dotted)]
     return "".join(
@@ -165,11 +165,11 @@ def _path(dotted: str) -> str:
     )
 
 
-def _unknown(block: Mapping[str, Any], known: tuple[str, ...], where: str) -> Iterator[str]:
+def _unknown_field_remarks(block: Mapping[str, Any], known: tuple[str, ...], where: str) -> Iterator[str]:
     return (f"{where}.{key} is not known and was left out" for key in block if key not in known)
 
 
-def _block(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _block_at(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     found = of.get(key)
     if found is None:
         return {}
@@ -178,7 +178,7 @@ def _block(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found
 
 
-def _list(of: Mapping[str, Any], key: str) -> list[Any]:
+def _list_at(of: Mapping[str, Any], key: str) -> list[Any]:
     found = of.get(key)
     if found is None:
         return []

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from stoker.cli.migrate.result import MigrationResult, left_behind
+from stoker.cli.migrate.result import MigrationResult, unused_setting_remarks
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.domain.intent.delivery import SHORTEST_POLLING
+from stoker.domain.intent.delivery import MIN_POLLING_SECONDS
 from stoker.domain.quantities import parse_duration
 from stoker.domain.refs import RepoUrl
 
@@ -27,14 +27,14 @@ _NAMES = {
     "storage class": ("STORAGE_CLASS", "STORAGE_CLASS_NAME"),
 }
 # What is about git-sync's own working folder, for which there is no use any more.
-_OF_NO_USE = ("ROOT", "LINK", "DEPTH", "DEST", "ONE_TIME", "GIT", "ADD_USER", "CHMOD", "PERMISSIONS")
-_USUAL = "60s"
+_IGNORED_SETTINGS = ("ROOT", "LINK", "DEPTH", "DEST", "ONE_TIME", "GIT", "ADD_USER", "CHMOD", "PERMISSIONS")
+_DEFAULT_INTERVAL = "60s"
 _SSH = ("SSH", "SSH_KEY_FILE", "SSH_KNOWN_HOSTS", "SSH_KNOWN_HOSTS_FILE")
 
 
 def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> MigrationResult:
     """The resource, and what a person has to look at."""
-    found = {what: _first(settings, names) for what, names in _NAMES.items()}
+    found = {what: _first_setting(settings, names) for what, names in _NAMES.items()}
     if not found["repo"]:
         raise InvalidValue("the map names no repository: it has neither GITSYNC_REPO nor GIT_SYNC_REPO")
     repo = RepoUrl(found["repo"])
@@ -62,8 +62,8 @@ def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> Mig
         spec["storage"] = {"storageClassName": found["storage class"]}
     remarks.append("pods: annotate them with stoker.io/inject and stoker.io/service-path")
     taken = [key for names in _NAMES.values() for key in names]
-    taken += [f"{prefix}_{one}" for prefix in ("GITSYNC", "GIT_SYNC") for one in (*_OF_NO_USE, *_SSH)]
-    remarks += left_behind(settings, taken)
+    taken += [f"{prefix}_{one}" for prefix in ("GITSYNC", "GIT_SYNC") for one in (*_IGNORED_SETTINGS, *_SSH)]
+    remarks += unused_setting_remarks(settings, taken)
     manifest = {
         "apiVersion": "sync.ignition.io/v1alpha1",
         "kind": "IgnitionSync",
@@ -76,7 +76,7 @@ def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> Mig
 def _auth(repo: RepoUrl, found: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     if found["app"] and found["installation"]:
         key = {"name": "git-sync-secret", "key": "privateKey"}
-        ids = {"appId": _number(found["app"]), "installationId": _number(found["installation"])}
+        ids = {"appId": _parse_number(found["app"]), "installationId": _parse_number(found["installation"])}
         said = "git: the app's key is looked for in Secret git-sync-secret, key privateKey"
         return {"githubApp": {**ids, "privateKeySecretRef": key}}, said
     if repo.scheme == "ssh":
@@ -90,13 +90,13 @@ def _auth(repo: RepoUrl, found: Mapping[str, str]) -> tuple[dict[str, Any], str]
     )
 
 
-def _first(settings: Mapping[str, str], names: tuple[str, ...]) -> str:
+def _first_setting(settings: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((settings[one].strip() for one in names if settings.get(one, "").strip()), "")
 
 
 def is_git_sync(settings: Mapping[str, str]) -> bool:
     """Whether a map is git-sync's: it names a repository."""
-    return bool(_first(settings, _NAMES["repo"]))
+    return bool(_first_setting(settings, _NAMES["repo"]))
 
 
 def _ref(found: Mapping[str, str]) -> str:
@@ -111,13 +111,13 @@ def _interval(text: str) -> tuple[str, str]:
     try:
         seconds = parse_duration(said)
     except StokerError:
-        return _USUAL, f"polling: {text} is no duration; {_USUAL} was taken"
-    if seconds < SHORTEST_POLLING:
+        return _DEFAULT_INTERVAL, f"polling: {text} is no duration; {_DEFAULT_INTERVAL} was taken"
+    if seconds < MIN_POLLING_SECONDS:
         return "1s", f"polling: {text} is shorter than a second; 1s was taken"
     return said, ""
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise InvalidValue(f"the number of a GitHub App or its installation is no number: {text[:40]!r}")
     return int(text)

@@ -9,7 +9,7 @@ import msgspec
 
 from stoker.api.manifests.yaml import load_documents
 from stoker.cli.common.in_cluster import ClusterResourceOptions
-from stoker.cli.common.manifest_files import content_of
+from stoker.cli.common.manifest_files import read_bounded
 from stoker.cli.migrate.gateway_sync import from_gateway_sync
 from stoker.cli.migrate.git_sync import from_git_sync, is_git_sync
 from stoker.cli.migrate.result import MigrationResult
@@ -23,13 +23,13 @@ class _InputConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-async def from_map(place: ClusterResourceOptions, name: str | None) -> MigrationResult:
+async def from_config_map(place: ClusterResourceOptions, name: str | None) -> MigrationResult:
     async with place.client() as client:
         found = await client.get(CONFIG_MAPS, place.name, place.namespace, into=_InputConfigMap)
     return from_git_sync(found.data, name or place.name, place.namespace)
 
 
-async def from_kind(place: ClusterResourceOptions) -> MigrationResult:
+async def from_gateway_sync_kind(place: ClusterResourceOptions) -> MigrationResult:
     async with place.client() as client:
         found = await client.get(GATEWAY_SYNCS, place.name, place.namespace, into=dict[str, Any])
     return from_gateway_sync(found)
@@ -37,19 +37,21 @@ async def from_kind(place: ClusterResourceOptions) -> MigrationResult:
 
 def from_file(file: str, namespace: str, name: str | None) -> list[MigrationResult]:
     """All of git-sync's ConfigMaps and all GatewaySyncs; what else stands there concerns nobody here."""
-    found = [one for document in load_documents(content_of(file)) for one in _objects(document)]
+    found = [one for document in load_documents(read_bounded(file)) for one in _objects(document)]
     syncs = [one for one in found if one.get("kind") == "GatewaySync"]
     maps = [one for one in found if one.get("kind") == "ConfigMap"]
-    of_git_sync = [one for one in maps if is_git_sync(_settings(one))]
+    of_git_sync = [one for one in maps if is_git_sync(_config_map_settings(one))]
     if not syncs and not maps:
         raise InvalidValue(f"{file} holds neither a ConfigMap nor a GatewaySync")
     if name is not None and (syncs or len(of_git_sync) > 1):
         raise InvalidValue("--name is for one ConfigMap of git-sync, and there are others in the file")
     chosen = of_git_sync or ([] if syncs else maps[:1])  # the only one says what is missing in it
-    return [from_gateway_sync(one) for one in syncs] + [_of_map(one, namespace, name) for one in chosen]
+    return [from_gateway_sync(one) for one in syncs] + [
+        _migrate_config_map(one, namespace, name) for one in chosen
+    ]
 
 
-def text_of(made: Sequence[MigrationResult]) -> str:
+def manifests_text(made: Sequence[MigrationResult]) -> str:
     """One file, with the remarks on each in front of it."""
     return "---\n".join(one.text() for one in made)
 
@@ -66,16 +68,16 @@ def _objects(document: object) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _settings(document: dict[str, Any]) -> dict[str, str]:
+def _config_map_settings(document: dict[str, Any]) -> dict[str, str]:
     data = document.get("data") or {}
     if not isinstance(data, dict):
         raise InvalidValue("data of the ConfigMap is no object")
     return {str(key): str(value) for key, value in data.items()}
 
 
-def _of_map(document: dict[str, Any], namespace: str, name: str | None) -> MigrationResult:
+def _migrate_config_map(document: dict[str, Any], namespace: str, name: str | None) -> MigrationResult:
     metadata = document.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise InvalidValue("metadata of the ConfigMap is no object")
     called = name or str(metadata.get("name", ""))
-    return from_git_sync(_settings(document), called, str(metadata.get("namespace") or namespace))
+    return from_git_sync(_config_map_settings(document), called, str(metadata.get("namespace") or namespace))

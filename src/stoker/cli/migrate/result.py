@@ -25,13 +25,13 @@ class MigrationResult(NamedTuple):
         documents = [
             yaml.dump(one, sort_keys=False, Dumper=yaml.CSafeDumper, width=110) for one in self.manifests
         ]
-        text = "".join([*(f"# {_on_one_line(one)}\n" for one in self.remarks), "---\n".join(documents)])
+        text = "".join([*(f"# {_join_lines(one)}\n" for one in self.remarks), "---\n".join(documents)])
         for _ in read_manifests(text.encode(), "the result"):
             pass
         return text
 
 
-def left_behind(settings: Mapping[str, str], taken: Sequence[str]) -> list[str]:
+def unused_setting_remarks(settings: Mapping[str, str], taken: Sequence[str]) -> list[str]:
     """A remark for each setting that nothing was made of; a value that may be a secret is not repeated."""
     return [
         f"{key} has no counterpart"
@@ -41,5 +41,5 @@ def left_behind(settings: Mapping[str, str], taken: Sequence[str]) -> list[str]:
     ]
 
 
-def _on_one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:500]

@@ -70,23 +70,23 @@ def agent_command(
     """
     import os  # noqa: PLC0415 - --help needs nothing of what follows
 
-    from stoker.agent.sidecar.memory_release import import_lightly  # noqa: PLC0415
+    from stoker.agent.sidecar.memory_release import import_aiohttp_lean  # noqa: PLC0415
 
-    import_lightly()
+    import_aiohttp_lean()
 
     from stoker.agent.identity import AgentIdentity, AgentPaths  # noqa: PLC0415
     from stoker.agent.sidecar.process import AgentOptions, AgentProcess  # noqa: PLC0415
-    from stoker.kube.config.config import load  # noqa: PLC0415
-    from stoker.kube.runtime.process import run  # noqa: PLC0415
+    from stoker.kube.config.config import load_config  # noqa: PLC0415
+    from stoker.kube.runtime.process import run_process  # noqa: PLC0415
     from stoker.telemetry import tracing  # noqa: PLC0415
-    from stoker.telemetry.logs import configure  # noqa: PLC0415
+    from stoker.telemetry.logs import configure_logging  # noqa: PLC0415
 
-    configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    configure_logging(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     tracing.begin("stoker-agent")
     enforce_egress(egress_allow, egress_cluster_range, os.environ.get("POD_NAMESPACE", ""))
     places = AgentPaths(root.absolute())
     settings = AgentOptions(
-        config=load(kubeconfig, context, account=places.account),
+        config=load_config(kubeconfig, context, account=places.account),
         identity=AgentIdentity.read(os.environ),
         places=places,
         health_address=health_address,
@@ -94,7 +94,7 @@ def agent_command(
         shipper=_shipper(audit_syslog, audit_syslog_facility, audit_syslog_ca),
         only_initial=initial_sync,
     )
-    run(lambda: AgentProcess(settings).run(), lean=True)
+    run_process(lambda: AgentProcess(settings).run(), lean=True)
 
 
 def _shipper(address: str, facility: str, authority: str) -> LogShipper | None:
@@ -104,9 +104,9 @@ def _shipper(address: str, facility: str, authority: str) -> LogShipper | None:
     from stoker.telemetry.logs import get_logger  # noqa: PLC0415
 
     given = {
-        audit_export.ADDRESS: address,
+        audit_export.SYSLOG_ADDRESS_VARIABLE: address,
         audit_export.FACILITY: facility,
-        audit_export.AUTHORITY: authority,
+        audit_export.SYSLOG_CA_VARIABLE: authority,
     }
     try:
         return audit_export.shipper_for(given)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.domain.injection import environment_of
+from stoker.domain.injection import parse_environment
 
 
 def agent_environment(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """`NAME=VALUE` of `--agent-env`, refused here if agents could make nothing of it."""
-    from stoker.agent.audit.audit_export import demand_usable  # noqa: PLC0415 - --help needs none of it
-    from stoker.cli.run.options import demand_usable_egress  # noqa: PLC0415
+    from stoker.agent.audit.audit_export import check_export_settings  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.run.options import check_agent_egress  # noqa: PLC0415
 
-    environment = environment_of(given)
-    demand_usable(dict(environment))
-    demand_usable_egress(dict(environment))
+    environment = parse_environment(given)
+    check_export_settings(dict(environment))
+    check_agent_egress(dict(environment))
     return environment

@@ -146,18 +146,18 @@ def controller_command(
     """
     from stoker.cli.run import controller_settings  # noqa: PLC0415 - --help needs no HTTP stack
     from stoker.controller.manager import ControllerProcess  # noqa: PLC0415
-    from stoker.kube.config.config import load  # noqa: PLC0415
-    from stoker.kube.runtime.process import run  # noqa: PLC0415
+    from stoker.kube.config.config import load_config  # noqa: PLC0415
+    from stoker.kube.runtime.process import run_process  # noqa: PLC0415
     from stoker.telemetry import tracing  # noqa: PLC0415
-    from stoker.telemetry.logs import configure  # noqa: PLC0415
+    from stoker.telemetry.logs import configure_logging  # noqa: PLC0415
 
-    configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    configure_logging(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     tracing.begin("stoker-controller")
     enforce_egress(egress_allow, egress_cluster_range)
-    config = load(kubeconfig, context)
-    settings = controller_settings.settings_of(config, lease_namespace or config.namespace, options)
+    config = load_config(kubeconfig, context)
+    settings = controller_settings.controller_settings(config, lease_namespace or config.namespace, options)
     if let_go:
-        run(lambda: controller_settings.let_go(settings))
+        run_process(lambda: controller_settings.remove_finalizers(settings))
         return
-    seams = controller_settings.seams_of(settings, options)
-    run(lambda: ControllerProcess(settings, seams).run())
+    seams = controller_settings.controller_seams(settings, options)
+    run_process(lambda: ControllerProcess(settings, seams).run())

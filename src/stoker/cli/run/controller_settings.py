@@ -9,7 +9,7 @@ from stoker.cli.common import option_types
 from stoker.cli.run.agent_variables import agent_environment
 from stoker.cli.run.dashboard import dashboard_parts
 from stoker.cli.run.receiver import ReceiverFlags, receiver_for
-from stoker.cli.run.webhook import defaults_in, secret_key_in
+from stoker.cli.run.webhook import parse_secret_key, read_defaults
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.finalizer.uninstall import UninstallCleanup
 from stoker.controller.manager import ControllerExtensions, ControllerOptions
@@ -20,7 +20,7 @@ from stoker.controller.status.status import ReceiverState
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation, sidecar_for
+from stoker.domain.injection import AgentInstallation, build_sidecar
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
@@ -28,8 +28,8 @@ from stoker.telemetry.probes import parse_address
 from stoker.webhooks.receiver.receiver import ReceiverOptions as ReceiverSettings
 
 
-def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> ControllerOptions:
-    shard = option_types.shard(options["shard"])
+def controller_settings(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> ControllerOptions:
+    shard = option_types.parse_shard(options["shard"])
     if shard.count > 1 and not options["leader_elect"]:
         raise Misconfigured(
             f"--shard {shard} needs --leader-elect: by their Leases shards know of each other"
@@ -41,24 +41,24 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         shard=shard,
         health_address=options["health_probe_bind_address"],
         metrics_address=options["metrics_bind_address"],
-        namespaces=option_types.listed(options["watch_namespaces"]),
+        namespaces=option_types.parse_names(options["watch_namespaces"]),
         labels=options["watch_label_selector"],
         finalizers=not options["no_finalizers"],
         workers=options["workers"],
         git_timeout=options["git_timeout"],
         require_known_hosts=options["require_known_hosts"],
         cluster_name=options["cluster_name"],
-        github_app_namespaces=option_types.listed(",".join(options["github_app_namespace"])),
-        defaults=defaults_in(options["defaults"]),
+        github_app_namespaces=option_types.parse_names(",".join(options["github_app_namespace"])),
+        defaults=read_defaults(options["defaults"]),
         forget_after=options["forget_reports_after"],
         shared_volumes=options["shared_volumes"],
-        metadata_key=secret_key_in(options["metadata_key"]),
+        metadata_key=parse_secret_key(options["metadata_key"]),
         pagerduty_url=options["pagerduty_url"],
         audit_events=options["audit_events"],
     )
 
 
-async def let_go(settings: ControllerOptions) -> None:
+async def remove_finalizers(settings: ControllerOptions) -> None:
     """Take our finalizer off every resource, before the release goes."""
     clock = SystemClock()
     async with KubeClient(settings.config, clock=clock, user_agent="stoker-controller") as client:
@@ -72,7 +72,7 @@ async def let_go(settings: ControllerOptions) -> None:
         ).run()
 
 
-def seams_of(settings: ControllerOptions, options: Mapping[str, Any]) -> ControllerExtensions:
+def controller_seams(settings: ControllerOptions, options: Mapping[str, Any]) -> ControllerExtensions:
     address = parse_address(options["receiver_bind_address"])
     key_file = options["receiver_key_file"]
     calls = ReceiverFlags(
@@ -85,10 +85,10 @@ def seams_of(settings: ControllerOptions, options: Mapping[str, Any]) -> Control
     )
     installation = _installation(settings, options)
     return ControllerExtensions(
-        sidecar=None if installation is None else _sidecar(installation),
+        sidecar=None if installation is None else _sidecar_builder(installation),
         listener=ReceiverState(None if address is None else address.port, operator_key=key_file is not None),
         receiver=None if address is None else receiver_for(calls),
-        fetcher=_fetchers(settings, installation, options["fetcher_pull_secret"]),
+        fetcher=_fetcher_builder(settings, installation, options["fetcher_pull_secret"]),
         parts=dashboard_parts(options, settings.lease_namespace, settings.namespaces),
     )
 
@@ -109,16 +109,16 @@ def _installation(settings: ControllerOptions, options: Mapping[str, Any]) -> Ag
     )
 
 
-def _sidecar(installation: AgentInstallation) -> SidecarDigest:
+def _sidecar_builder(installation: AgentInstallation) -> SidecarDigest:
     """What the injector would make."""
 
     def digest(intent: ResourceIntent, image: str) -> str:
-        return sidecar_for(intent, installation, image).digest
+        return build_sidecar(intent, installation, image).digest
 
     return digest
 
 
-def _fetchers(
+def _fetcher_builder(
     settings: ControllerOptions, installation: AgentInstallation | None, pull_secrets: Sequence[str]
 ) -> Callable[[ControllerInformers, KubeClient], VolumeFetcher] | None:
     """What fills shared volumes."""

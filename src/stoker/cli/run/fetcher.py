@@ -41,19 +41,19 @@ def fetcher_command(
 
     from stoker.agent.fetcher import FetcherOptions, FetcherProcess  # noqa: PLC0415
     from stoker.agent.identity import AgentIdentity, AgentPaths  # noqa: PLC0415
-    from stoker.kube.config.config import load  # noqa: PLC0415
-    from stoker.kube.runtime.process import run  # noqa: PLC0415
-    from stoker.telemetry.logs import configure  # noqa: PLC0415
+    from stoker.kube.config.config import load_config  # noqa: PLC0415
+    from stoker.kube.runtime.process import run_process  # noqa: PLC0415
+    from stoker.telemetry.logs import configure_logging  # noqa: PLC0415
 
-    configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    configure_logging(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     enforce_egress(egress_allow, egress_cluster_range, os.environ.get("POD_NAMESPACE", ""))
     os.umask(0o022)  # gateways run under other users, and all of them read the volume
     places = AgentPaths(root.absolute())
     settings = FetcherOptions(
-        config=load(kubeconfig, context, account=places.account),
+        config=load_config(kubeconfig, context, account=places.account),
         identity=AgentIdentity.read(os.environ),
         places=places,
         health_address=health_address,
         metrics_address=metrics_address,
     )
-    run(lambda: FetcherProcess(settings).run())
+    run_process(lambda: FetcherProcess(settings).run())

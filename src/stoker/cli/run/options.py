@@ -60,28 +60,28 @@ def enforce_egress(allowed: Sequence[str], ranges: Sequence[str], namespace: str
     """
     from stoker.http_client import egress  # noqa: PLC0415 - --help needs nothing of it
 
-    egress.enforce(_policy(allowed, ranges, os.environ, namespace))
+    egress.set_egress_policy(_egress_policy(allowed, ranges, os.environ, namespace))
 
 
-def demand_usable_egress(environment: Mapping[str, str]) -> None:
+def check_agent_egress(environment: Mapping[str, str]) -> None:
     """Raise if an agent could not read its variables."""
-    _policy((), (), environment)
+    _egress_policy((), (), environment)
 
 
-def _policy(
+def _egress_policy(
     allowed: Sequence[str], ranges: Sequence[str], environ: Mapping[str, str], namespace: str = ""
 ) -> EgressPolicy:
     from stoker.domain.egress import EgressPolicy  # noqa: PLC0415 - as above
 
     return EgressPolicy.of(
-        [*allowed, *_listed(environ.get(ALLOWED, ""))],
-        [*ranges, *_listed(environ.get(RANGES, ""))],
+        [*allowed, *_split_list(environ.get(ALLOWED, ""))],
+        [*ranges, *_split_list(environ.get(RANGES, ""))],
         environ,
         namespace,
     )
 
 
-def _listed(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.cache.informers import ControllerInformers, listen
+from stoker.controller.cache.informers import ControllerInformers, add_listener
 from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.controller.receiver_index import ReceiverIndexUpdater
 from stoker.domain.clock import SystemClock
@@ -29,7 +29,7 @@ from stoker.kube.config.files import read_bounded
 from stoker.telemetry.metrics import Metrics
 from stoker.webhooks.receiver.annotate import Annotator
 from stoker.webhooks.receiver.caller_auth import CallerKeys
-from stoker.webhooks.receiver.index import ReceiverIndex, known_of
+from stoker.webhooks.receiver.index import ReceiverIndex, indexed_resource
 from stoker.webhooks.receiver.keyring import CallerKeyring
 from stoker.webhooks.receiver.receiver import ReceiverOptions, WebhookReceiver
 
@@ -72,7 +72,7 @@ def receiver_for(
         keyring = CallerKeyring(read, clock)
 
         def put(intent: ResourceIntent, followed: GitRef) -> None:
-            index.put(known_of(intent, followed))
+            index.put(indexed_resource(intent, followed))
             keyring.follow(index.keys())
 
         def forget(who: ResourceIdentity) -> None:
@@ -82,7 +82,7 @@ def receiver_for(
         presented = ServerTlsContext()
         certificate = None if calls.cert_dir is None else CertificateFiles(calls.cert_dir, presented, clock)
         ReceiverIndexUpdater(observed, calls.defaults, put, forget)
-        listen(observed.secrets, lambda change: keyring.changed(*change.key))
+        add_listener(observed.secrets, lambda change: keyring.changed(*change.key))
         receiver = WebhookReceiver(
             index.find,
             keyring.value,

@@ -155,18 +155,18 @@ def reverser_command(
 
     Several replicas may run; they share the branches among them.
     """
-    from stoker.cli.run.reverser_settings import settings_of, with_dashboard  # noqa: PLC0415 - --help needs no HTTP stack
-    from stoker.kube.config.config import load  # noqa: PLC0415
-    from stoker.kube.runtime.process import run  # noqa: PLC0415
+    from stoker.cli.run.reverser_settings import reverser_settings, with_dashboard  # noqa: PLC0415 - --help needs no HTTP stack
+    from stoker.kube.config.config import load_config  # noqa: PLC0415
+    from stoker.kube.runtime.process import run_process  # noqa: PLC0415
     from stoker.reverser.process import ReverserProcess  # noqa: PLC0415
     from stoker.telemetry import tracing  # noqa: PLC0415
-    from stoker.telemetry.logs import configure  # noqa: PLC0415
+    from stoker.telemetry.logs import configure_logging  # noqa: PLC0415
 
-    configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    configure_logging(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     tracing.begin("gitops-reverser")
     enforce_egress(egress_allow, egress_cluster_range)
-    config = load(kubeconfig, context)
+    config = load_config(kubeconfig, context)
     home = namespace or config.namespace
-    settings = settings_of(config, home, options)
+    settings = reverser_settings(config, home, options)
     seams = with_dashboard(author_seams(options, home), settings, options)
-    run(lambda: ReverserProcess(settings, seams).run())
+    run_process(lambda: ReverserProcess(settings, seams).run())

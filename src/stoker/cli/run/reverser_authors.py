@@ -104,7 +104,7 @@ def author_seams(options: Mapping[str, Any], home: str) -> ReverserExtensions:
         authors=witnesses.authors,
         parts=witnesses.parts,
         selected=witnesses.selected,
-        author_patience=option_types.seconds("--author-patience", options["author_patience"]),
+        author_patience=option_types.parse_seconds("--author-patience", options["author_patience"]),
     )
 
 
@@ -166,5 +166,6 @@ def _settings(options: Mapping[str, Any], home: str) -> AuthorCaptureOptions:
 def _names(text: str, home: str) -> tuple[str, ...]:
     """A Service of our own namespace is written without it."""
     return tuple(
-        each if "." in each or ":" in each else f"{each}.{home}.svc" for each in option_types.listed(text)
+        each if "." in each or ":" in each else f"{each}.{home}.svc"
+        for each in option_types.parse_names(text)
     )

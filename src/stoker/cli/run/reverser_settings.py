@@ -14,16 +14,16 @@ from stoker.kube.client.token_bucket import RequestRate
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.runtime.process import ProcessPart
 from stoker.reverser.process import ReverserExtensions, ReverserOptions, ReverserRuntime
-from stoker.reverser.selection.preset import excluded_with
+from stoker.reverser.selection.preset import excluded_kinds
 from stoker.reverser.writer.batch import BatchLimits
 
 
-def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> ReverserOptions:
+def reverser_settings(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> ReverserOptions:
     duration = _seconds(options, "lease_duration")
     if duration != int(duration):
         raise Misconfigured("--lease-duration must be whole seconds")
     try:
-        excluded = excluded_with(option_types.listed(",".join(options["exclude"])))
+        excluded = excluded_kinds(option_types.parse_names(",".join(options["exclude"])))
     except InvalidValue as error:
         raise Misconfigured(f"--exclude: {error.message}") from None
     return ReverserOptions(
@@ -31,7 +31,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         namespace=home,
         # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
         work_dir=options["work_dir"] / "reverser",
-        namespaces=option_types.listed(options["watch_namespaces"]),
+        namespaces=option_types.parse_names(options["watch_namespaces"]),
         identity=options["identity"],
         excluded=excluded,
         watch_all=options["watch_all"],
@@ -68,7 +68,7 @@ def with_dashboard(
 
 
 def _seconds(options: Mapping[str, Any], name: str) -> float:
-    seconds = option_types.seconds(f"--{name.replace('_', '-')}", options[name])
+    seconds = option_types.parse_seconds(f"--{name.replace('_', '-')}", options[name])
     if seconds <= 0:
         raise Misconfigured(f"--{name.replace('_', '-')} must be more than nothing")
     return seconds

@@ -120,17 +120,17 @@ def webhook_command(
     import os  # noqa: PLC0415 - --help needs nothing of what follows
 
     from stoker.cli.run.agent_variables import agent_environment  # noqa: PLC0415
-    from stoker.kube.config.config import load  # noqa: PLC0415
-    from stoker.kube.runtime.process import run  # noqa: PLC0415
-    from stoker.telemetry.logs import configure  # noqa: PLC0415
+    from stoker.kube.config.config import load_config  # noqa: PLC0415
+    from stoker.kube.runtime.process import run_process  # noqa: PLC0415
+    from stoker.telemetry.logs import configure_logging  # noqa: PLC0415
     from stoker.webhooks.admission.process import WebhookOptions, WebhookProcess  # noqa: PLC0415
 
-    configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
-    config = load(kubeconfig, context)
+    configure_logging(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    config = load_config(kubeconfig, context)
     home = namespace or config.namespace
     crds = (*conversion_crd, *(_our_crds() if conversion_crds else ()))
     made = (
-        _self_made(
+        _self_signed_settings(
             cert_secret, service, home, cert_name, mutating_configuration, validating_configuration, crds
         )
         if cert_secret
@@ -139,7 +139,7 @@ def webhook_command(
     settings = WebhookOptions(
         config=config,
         namespace=home,
-        certificate=made or _folder(cert_dir),
+        certificate=made or _certificate_folder(cert_dir),
         address=f"{webhook_host}:{webhook_port}"
         if ":" not in webhook_host
         else f"[{webhook_host}]:{webhook_port}",
@@ -150,18 +150,18 @@ def webhook_command(
         image_repositories=agent_image_repository,
         require_digest=require_digest,
         repo_size="" if repo_size == "0" else repo_size,
-        metadata_key=secret_key_in(metadata_key),
+        metadata_key=parse_secret_key(metadata_key),
         shared_volumes=shared_volumes,
         agent_environment=agent_environment(agent_env),
-        selector=_selector(pod_selector),
+        selector=_parse_selector(pod_selector),
         deny_refused=refused_pods == "deny",
-        defaults=defaults_in(defaults),
+        defaults=read_defaults(defaults),
         drain=drain_seconds,
     )
-    run(lambda: WebhookProcess(settings).run())
+    run_process(lambda: WebhookProcess(settings).run())
 
 
-def _folder(given: Path | None, mounted: Path = CERT_DIR) -> Path:
+def _certificate_folder(given: Path | None, mounted: Path = CERT_DIR) -> Path:
     if given is None and not mounted.is_dir():
         raise Misconfigured(
             "there is no certificate to serve with: "
@@ -170,7 +170,7 @@ def _folder(given: Path | None, mounted: Path = CERT_DIR) -> Path:
     return given or mounted
 
 
-def _self_made(
+def _self_signed_settings(
     secret: str,
     service: str,
     namespace: str,
@@ -199,7 +199,7 @@ def _our_crds() -> tuple[str, ...]:
     return tuple(f"{kind.plural}.{kind.group}" for kind in KINDS)
 
 
-def _selector(text: str) -> dict[str, str | None]:
+def _parse_selector(text: str) -> dict[str, str | None]:
     """`app=ignition,tier`: labels with a value, or with any."""
     found: dict[str, str | None] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
@@ -210,7 +210,7 @@ def _selector(text: str) -> dict[str, str | None]:
     return found
 
 
-def secret_key_in(text: str) -> SecretKey | None:
+def parse_secret_key(text: str) -> SecretKey | None:
     from stoker.domain.intent.source import SecretKey  # noqa: PLC0415
 
     if not text:
@@ -221,7 +221,7 @@ def secret_key_in(text: str) -> SecretKey | None:
     return SecretKey(match[1], match[3])
 
 
-def defaults_in(path: Path | None) -> IgnitionSyncBaseSpec:
+def read_defaults(path: Path | None) -> IgnitionSyncBaseSpec:
     from stoker.api.manifests.yaml import load_documents  # noqa: PLC0415
     from stoker.api.to_intent import NO_DEFAULTS  # noqa: PLC0415
     from stoker.api.to_intent.inheritance import installation_defaults  # noqa: PLC0415

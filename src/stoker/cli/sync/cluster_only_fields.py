@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from stoker.api.to_intent.annotation_requests import REQUESTED_REF
 from stoker.api.to_intent.pod_facts import PodAnnotationKey
-from stoker.api.to_intent.tree_merge import SpecTree, found
+from stoker.api.to_intent.tree_merge import SpecTree, value_at
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.intent import Notice
 from stoker.domain.reasons import Reason
 
-_OFF: tuple[object, ...] = (None, False, "", [], {})
+_UNSET_VALUES: tuple[object, ...] = (None, False, "", [], {})
 
 
 class ClusterOnlyField(NamedTuple):
@@ -31,7 +31,7 @@ class ClusterOnlyField(NamedTuple):
 
 GATES = (ClusterOnlyField("approval.required"),)
 
-WITHOUT_EFFECT = (
+CLUSTER_ONLY_FIELDS = (
     ClusterOnlyField("agent"),
     ClusterOnlyField("alerting.enabled"),
     ClusterOnlyField("bidirectional.enabled"),
@@ -49,7 +49,7 @@ WITHOUT_EFFECT = (
     ClusterOnlyField("webhook.allowedRefs", ([],), "a request only makes it look, whatever ref it names"),
 )
 
-OF_THE_PROFILE = (
+CLUSTER_ONLY_PROFILE_FIELDS = (
     ClusterOnlyField("dependsOn"),
     ClusterOnlyField("syncPeriod", (), "spec.polling.interval says how often the ref is looked at"),
 )
@@ -66,9 +66,9 @@ ANNOTATIONS = (
 )
 
 
-def refuse_gates(spec: SpecTree) -> None:
+def refuse_cluster_gates(spec: SpecTree) -> None:
     """What stands between a commit and a gateway must not be walked around."""
-    for field in _asked(GATES, spec):
+    for field in _set_fields(GATES, spec):
         raise Misconfigured(
             f"spec.{field.path} holds changes back, and without a cluster nothing does that yet; "
             "remove it from the file to sync all the same",
@@ -76,29 +76,29 @@ def refuse_gates(spec: SpecTree) -> None:
         )
 
 
-def without_effect(
+def ignored_field_notices(
     spec: SpecTree, profile: SpecTree, pod: Mapping[str, str], resource: Mapping[str, str]
 ) -> Iterator[Notice]:
     """One notice for each; `pod` and `resource` are annotations by their key, without a prefix."""
-    for field in _asked(WITHOUT_EFFECT, spec):
-        yield _notice(f"spec.{field.path}", field)
-    for field in _asked(OF_THE_PROFILE, profile):
-        yield _notice(f"spec.{field.path} of the SyncProfile", field)
-    for field in _asked(ANNOTATIONS, dict(pod)):
-        yield _notice(f"annotation {field.path}", field)
+    for field in _set_fields(CLUSTER_ONLY_FIELDS, spec):
+        yield _ignored_field_notice(f"spec.{field.path}", field)
+    for field in _set_fields(CLUSTER_ONLY_PROFILE_FIELDS, profile):
+        yield _ignored_field_notice(f"spec.{field.path} of the SyncProfile", field)
+    for field in _set_fields(ANNOTATIONS, dict(pod)):
+        yield _ignored_field_notice(f"annotation {field.path}", field)
     if resource.get(REQUESTED_REF):
-        yield _notice(
+        yield _ignored_field_notice(
             f"annotation {REQUESTED_REF} of the resource", ClusterOnlyField("", (), "--ref names another ref")
         )
 
 
-def _asked(fields: tuple[ClusterOnlyField, ...], tree: SpecTree) -> Iterator[ClusterOnlyField]:
+def _set_fields(fields: tuple[ClusterOnlyField, ...], tree: SpecTree) -> Iterator[ClusterOnlyField]:
     for field in fields:
-        value = found(tree, field.path)
-        if value not in _OFF and value not in field.harmless:
+        value = value_at(tree, field.path)
+        if value not in _UNSET_VALUES and value not in field.harmless:
             yield field
 
 
-def _notice(name: str, field: ClusterOnlyField) -> Notice:
+def _ignored_field_notice(name: str, field: ClusterOnlyField) -> Notice:
     instead = f": {field.instead}" if field.instead else ""
     return Notice(Reason.FEATURE_NOT_RUNNING, f"{name} has no effect without a cluster{instead}")

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.common import options
-from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, option
 from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, WHAT, SharedOptionValues
-from stoker.cli.common.output import complain, show_lines, show_object
-from stoker.cli.common.run import told
+from stoker.cli.common.output import print_to_stderr, show_lines, show_object
+from stoker.cli.common.run import exit_with_result
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import FileMapping, MissingSourcePolicy
@@ -44,15 +44,15 @@ def dev_group() -> None:
 @option("--repo", section=WHAT, metavar="PATH", help="The working copy: a folder, not an address.")
 @option("--watch-path", section=WHAT, metavar="PATH", help="The service in it, such as services/gateway.")
 @option("--deployment-mode", section=WHAT, metavar="NAME", help="Overlay of its config/resources.")
-@applied((options.DATA_DIR, *options.MAPPINGS, options.EXCLUDES, options.VARIABLES))
-@applied(options.DISK)
+@combine_options((options.DATA_DIR, *options.MAPPINGS, options.EXCLUDES, options.VARIABLES))
+@combine_options(options.DISK)
 @option(
     "--api-key",
     section=GATEWAY_SECTION,
     metavar="KEY",
     help="Seen by all users of this machine; prefer a file.",
 )
-@applied((*options.GATEWAY[:-1], options.OUTPUT))
+@combine_options((*options.GATEWAY[:-1], options.OUTPUT))
 @click.pass_context
 def dev_watch_command(
     context: click.Context,
@@ -68,22 +68,22 @@ def dev_watch_command(
     given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:
-        from stoker.telemetry.logs import configure  # noqa: PLC0415 - --help needs none of it
+        from stoker.telemetry.logs import configure_logging  # noqa: PLC0415 - --help needs none of it
 
-        configure(level="warning")
+        configure_logging(level="warning")
         order, below = dev_order(given, watch_path, deployment_mode, api_key)
         asyncio.run(_watch(order, folder_of(given), below, output))
         return ExitCode.DONE
 
-    told(context, "dev watch", output, work)
+    exit_with_result(context, "dev watch", output, work)
 
 
 def dev_order(
     given: SharedOptionValues, watch_path: str | None, deployment_mode: str | None, api_key: str | None
 ) -> tuple[SyncRequest, RelPath]:
     """What is kept, and the part of the working copy that it comes from."""
-    from stoker.cli.sync.job import job_from, mappings_of  # noqa: PLC0415
-    from stoker.cli.sync.sync_request import SyncRequest, completed  # noqa: PLC0415
+    from stoker.cli.sync.job import build_sync_job, mappings_of  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import SyncRequest, complete_order  # noqa: PLC0415
     from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
     from stoker.domain.intent.source import SourceIntent  # noqa: PLC0415
     from stoker.domain.intent.template_values import TemplateValues  # noqa: PLC0415
@@ -99,14 +99,14 @@ def dev_order(
     elif not mappings:
         raise InvalidValue("--watch-path is missing: it says which service of the working copy is meant")
     if api_key is not None:
-        complain(
+        print_to_stderr(
             f"stoker dev watch: warning: --api-key can be read by every user of this machine; "
             f"use --api-key-file or {API_KEY}"
         )
         given = given._replace(api_key=Secret(api_key))
     source = SourceIntent(RepoUrl(root.as_uri()), GitRef("HEAD"))
-    job = job_from(given._replace(repo=None), source, FilesIntent(mappings), TemplateValues())
-    return completed(given, SyncRequest(job)), below
+    job = build_sync_job(given._replace(repo=None), source, FilesIntent(mappings), TemplateValues())
+    return complete_order(given, SyncRequest(job)), below
 
 
 def folder_of(given: SharedOptionValues) -> Path:
@@ -135,20 +135,20 @@ def service_mappings(service: RelPath, deployment_mode: str | None) -> tuple[Fil
 
 async def _watch(order: SyncRequest, root: Path, below: RelPath, output: str) -> None:
     from stoker.agent.loop.loop import SyncAssignment, SyncLoop  # noqa: PLC0415 - --help needs none of it
-    from stoker.cli.sync.sync_setup import ConfiguredSync, writing  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import ConfiguredSync, claim_data_folder  # noqa: PLC0415
     from stoker.domain.intent.policies import DriftMode, DriftPolicy  # noqa: PLC0415
     from stoker.fs.folder_source import FolderSource  # noqa: PLC0415
     from stoker.fs.watch.folder import FolderWatch  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
-    claim = writing(order, "stoker dev watch")
+    claim = claim_data_folder(order, "stoker dev watch")
     async with ConfiguredSync(order, reader=FolderSource(root, below=below)) as kept:
 
         async def assign() -> SyncAssignment:
             # One walk at the start; from then on only what is saved here is looked at.
             return SyncAssignment(kept, math.inf, DriftPolicy(DriftMode.RESTORE, math.inf))
 
-        watcher = SyncLoop(assign, told=_show if output == "text" else _show_object)
+        watcher = SyncLoop(assign, told=_show_copied if output == "text" else _show_object)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, watcher.stop)
         notices = FolderWatch(root / below)
@@ -170,7 +170,7 @@ async def _nudge(notices: FolderWatch, watcher: SyncLoop) -> None:
         watcher.nudge("edit")
 
 
-def _show(report: SyncReport) -> None:
+def _show_copied(report: SyncReport) -> None:
     """What was copied; a working copy has no commit to name."""
     *lines, summary = report.lines()
     show_lines([*lines, summary.removeprefix(f"{report.ref} is at {report.commit.short}: ")])

@@ -14,7 +14,7 @@ from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayHookOptions
 from stoker.ignition.sync.scans import ResponseObserver
 
 
-def attendant_for(order: SyncRequest, answered: ResponseObserver | None = None) -> GatewayHook | None:
+def open_attendant(order: SyncRequest, answered: ResponseObserver | None = None) -> GatewayHook | None:
     """None where only files are cared for."""
     access = order.access
     if access is None or not order.host:
@@ -22,7 +22,7 @@ def attendant_for(order: SyncRequest, answered: ResponseObserver | None = None) 
     ca = order.secrets.read(access.ca) if access.ca is not None else None
     gateway = GatewayClient(
         GatewayAddress(order.host, access.port, access.tls),
-        _key(order, access.api_key),
+        _api_key_reader(order, access.api_key),
         header=access.api_key_header,
         ca=ca,
         insecure_skip_verify=access.insecure_skip_verify,
@@ -37,7 +37,7 @@ def attendant_for(order: SyncRequest, answered: ResponseObserver | None = None) 
     return GatewayHook(gateway, options, answered=answered)
 
 
-def _key(order: SyncRequest, wanted: SecretKey | None) -> ApiKeyReader:
+def _api_key_reader(order: SyncRequest, wanted: SecretKey | None) -> ApiKeyReader:
     def read() -> Secret:
         if wanted is None:
             return Secret("")

@@ -35,21 +35,21 @@ def cache_dir_of(given: SharedOptionValues) -> Path:
 
 def mappings_of(given: SharedOptionValues) -> tuple[FileMapping, ...]:
     return (
-        *(option_types.mapping("--map", text, MappingKind.DIR) for text in given.folders),
-        *(option_types.mapping("--map-file", text, MappingKind.FILE) for text in given.singles),
+        *(option_types.parse_mapping("--map", text, MappingKind.DIR) for text in given.folders),
+        *(option_types.parse_mapping("--map-file", text, MappingKind.FILE) for text in given.singles),
     )
 
 
-def files_from(given: SharedOptionValues, before: FilesIntent) -> FilesIntent:
+def files_intent(given: SharedOptionValues, before: FilesIntent) -> FilesIntent:
     """What the flags say about files, over what is known already."""
     patterns = tuple(dict.fromkeys((*before.excludes.patterns, *given.excludes)))
     return before._replace(
         excludes=ExcludePolicy(patterns, before.excludes.mandatory),
-        deletion=option_types.deletion(given.deletion_budget, given.orphans, before.deletion),
+        deletion=option_types.parse_deletion_policy(given.deletion_budget, given.orphans, before.deletion),
     )
 
 
-def job_from(
+def build_sync_job(
     given: SharedOptionValues, source: SourceIntent, files: FilesIntent, known: TemplateValues
 ) -> SyncJob:
     """The job, with what the flags say over what is known already."""
@@ -59,17 +59,17 @@ def job_from(
         source = source._replace(ref=GitRef(given.ref))
     return SyncJob(
         source=source,
-        files=files_from(given, files),
-        values=known._replace(vars={**known.vars, **option_types.variables(given.variables)}),
+        files=files_intent(given, files),
+        values=known._replace(vars={**known.vars, **option_types.parse_variables(given.variables)}),
         data_dir=data_dir_of(given),
         cache_dir=cache_dir_of(given),
-        hooks=tuple(_folder("--hooks-dir", place) for place in given.hooks_dirs),
-        owner=option_types.owner(given.owner) if given.owner is not None else None,
-        umask=option_types.umask(given.umask) if given.umask is not None else 0,
+        hooks=tuple(_check_folder("--hooks-dir", place) for place in given.hooks_dirs),
+        owner=option_types.parse_owner(given.owner) if given.owner is not None else None,
+        umask=option_types.parse_umask(given.umask) if given.umask is not None else 0,
     )
 
 
-def _folder(flag: str, place: Path) -> Path:
+def _check_folder(flag: str, place: Path) -> Path:
     if not place.is_dir():
         raise Misconfigured(f"{flag} {place} is not a folder")
     return place.absolute()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.common import in_cluster, options
-from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, flags_given, option
 from stoker.cli.common.options import WHAT, SharedOptionValues
 from stoker.cli.common.output import show_lines, show_notices, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 @click.command("plan", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((*options.JOB, options.OUTPUT))
+@combine_options((*options.JOB, options.OUTPUT))
 @option("--diff", "with_diff", section=WHAT, is_flag=True, help="Show the changes line by line.")
 @option("--exit-code", "tell", section=WHAT, is_flag=True, help="End with 10 if there is something to do.")
-@applied((in_cluster.NAME, *in_cluster.REACHING))
+@combine_options((in_cluster.NAME, *in_cluster.RESOURCE_OPTIONS))
 @click.pass_context
 def plan_command(
     context: click.Context,
@@ -43,20 +43,20 @@ def plan_command(
 ) -> None:
     """Show what a sync would do, and change nothing."""
     given = SharedOptionValues.taken_from(rest)
-    namespace = given.namespace if set_by_hand(context, {"namespace": "--namespace"}) else ""
+    namespace = given.namespace if flags_given(context, {"namespace": "--namespace"}) else ""
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
 
     def work() -> int:
         if place.name:
-            return _waiting(given, place, with_diff=with_diff, tell=tell, output=output)
+            return _show_waiting_plans(given, place, with_diff=with_diff, tell=tell, output=output)
         if with_diff and output == "json":
             raise InvalidValue("--diff is text; it does not go with --output json")
-        return _plan(given, with_diff=with_diff, tell=tell, output=output)
+        return _show_plan(given, with_diff=with_diff, tell=tell, output=output)
 
-    told(context, "plan", output, work)
+    exit_with_result(context, "plan", output, work)
 
 
-def _waiting(
+def _show_waiting_plans(
     given: SharedOptionValues,
     place: in_cluster.ClusterResourceOptions,
     *,
@@ -64,29 +64,29 @@ def _waiting(
     tell: bool,
     output: str,
 ) -> int:
-    from stoker.cli.fleet.pending_plans import lines, read  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.fleet.pending_plans import read_waiting_plans, waiting_plan_lines  # noqa: PLC0415 - --help needs none of it
 
     given.refuse_folder()
     if with_diff:
         raise InvalidValue("--diff is for a folder, and --name means a resource: say one of them")
-    waiting = run(read(place.settled()))
-    show_object(waiting.as_json()) if output == "json" else show_lines(lines(waiting))
+    waiting = run(read_waiting_plans(place.settled()))
+    show_object(waiting.as_json()) if output == "json" else show_lines(waiting_plan_lines(waiting))
     return ExitCode.DIFFERENT if tell and (waiting.waits or waiting.gateways) else ExitCode.DONE
 
 
-def _plan(given: SharedOptionValues, *, with_diff: bool, tell: bool, output: str) -> int:
+def _show_plan(given: SharedOptionValues, *, with_diff: bool, tell: bool, output: str) -> int:
     from stoker.cli.sync.sync import show_report  # noqa: PLC0415
-    from stoker.cli.sync.sync_request import order_from  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.sync.sync_request import build_order  # noqa: PLC0415 - --help needs none of it
 
-    order = order_from(given)
+    order = build_order(given)
     show_notices("plan", order.notices)
-    report = run(_look(order, walk=not given.trust_ledger, with_diff=with_diff))
+    report = run(_compute_plan(order, walk=not given.trust_ledger, with_diff=with_diff))
     show_lines(report.diff)
     code = show_report(report, output)
     return ExitCode.DIFFERENT if tell and code == ExitCode.DONE and report.plan.actions else code
 
 
-async def _look(order: SyncRequest, *, walk: bool, with_diff: bool) -> SyncReport:
+async def _compute_plan(order: SyncRequest, *, walk: bool, with_diff: bool) -> SyncReport:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
     from stoker.cli.sync.sync_setup import ConfiguredSync  # noqa: PLC0415
 

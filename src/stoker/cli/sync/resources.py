@@ -19,19 +19,19 @@ from stoker.api.to_intent import (
     MODELS,
     IntentContext,
     PodFacts,
-    base_wanted_by,
+    base_ref,
     gateway_intent_for,
     intent_for,
-    settle,
+    merge_spec,
 )
-from stoker.api.to_intent.inheritance import written
+from stoker.api.to_intent.inheritance import written_spec
 from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, PodAnnotationKey
 from stoker.api.to_intent.tree_merge import SpecTree
 from stoker.cli.common import option_types
-from stoker.cli.common.manifest_files import at_home, content_of
+from stoker.cli.common.manifest_files import read_bounded, with_namespace
 from stoker.cli.common.options import STDIN, SharedOptionValues
-from stoker.cli.sync.cluster_only_fields import refuse_gates, without_effect
-from stoker.cli.sync.job import data_dir_of, job_from
+from stoker.cli.sync.cluster_only_fields import ignored_field_notices, refuse_cluster_gates
+from stoker.cli.sync.job import build_sync_job, data_dir_of
 from stoker.cli.sync.secret_files import SecretFiles
 from stoker.cli.sync.sync_request import SyncRequest
 from stoker.domain.errors import InvalidValue
@@ -60,15 +60,15 @@ def order_from_resource(given: SharedOptionValues) -> SyncRequest:
     data_dir_of(given)
     found = read_files(given.manifests, given.namespace)
     annotations = _annotations(given)
-    main = _chosen_main(found, annotations, given.gateway_name)
-    pod = _pod(given, main, found, annotations)
-    base = _base(main, found)
-    known, spec = settle(main, base=base), written(main, base.spec if base is not None else None)
-    around = _around(found, pod)
+    main = _choose_main_resource(found, annotations, given.gateway_name)
+    pod = _build_pod_facts(given, main, found, annotations)
+    base = _find_base(main, found)
+    known, spec = merge_spec(main, base=base), written_spec(main, base.spec if base is not None else None)
+    around = _build_surroundings(found, pod)
     intent, whole = gateway_intent_for(known, pod, around), intent_for(known)
-    refuse_gates(spec)
+    refuse_cluster_gates(spec)
     return SyncRequest(
-        job=job_from(given, intent.source, intent.files, intent.values)._replace(
+        job=build_sync_job(given, intent.source, intent.files, intent.values)._replace(
             binaries=intent.policies.ignition.binaries,
             module_order=intent.policies.ignition.module_order,
             ignore=intent.policies.drift.ignore,
@@ -78,7 +78,7 @@ def order_from_resource(given: SharedOptionValues) -> SyncRequest:
         resource=main.metadata.name,
         owner=intent.resource,
         gateway=intent.gateway,
-        drift=_drift(intent.policies.drift),
+        drift=_standalone_drift_policy(intent.policies.drift),
         polling=whole.polling,
         webhook_keys=_webhook_keys(whole.receiver),
         webhook_port=whole.receiver.port,
@@ -89,7 +89,7 @@ def order_from_resource(given: SharedOptionValues) -> SyncRequest:
         # Where claims are mounted only a cluster knows.
         snapshots=replace(intent.policies.snapshots, claim_name=""),
         auto_rollback=whole.deployment.auto_rollback,
-        rollback=_rollback(whole.rollback, intent.gateway),
+        rollback=_rollback_for_gateway(whole.rollback, intent.gateway),
         released_commits=intent.released_commits,
         windows=intent.policies.maintenance_windows,
         validation=intent.policies.validation,
@@ -98,8 +98,8 @@ def order_from_resource(given: SharedOptionValues) -> SyncRequest:
         dry_run=intent.dry_run or intent.policies.validation.dry_run_before,
         notices=(
             *dict.fromkeys((*known.notices, *whole.notices, *intent.notices)),
-            *_not_served(main, pod, around, spec),
-            *(_left_out(one) for one in found.others),
+            *_ineffective_setting_notices(main, pod, around, spec),
+            *(_unused_resource_notice(one) for one in found.others),
         ),
     )
 
@@ -109,7 +109,9 @@ def read_files(names: Sequence[str], namespace: str) -> LoadedManifests:
     if names.count(STDIN) > 1:
         raise InvalidValue("standard input can be read once: -f - is given twice")
     every = [
-        at_home(one, namespace) for name in names for one in read_manifests(content_of(name), _title(name))
+        with_namespace(one, namespace)
+        for name in names
+        for one in read_manifests(read_bounded(name), _file_title(name))
     ]
     mains = tuple(one for one in every if isinstance(one, MODELS))
     bases = tuple(one for one in every if isinstance(one, IgnitionSyncBase))
@@ -117,40 +119,43 @@ def read_files(names: Sequence[str], namespace: str) -> LoadedManifests:
     others = tuple(one for one in every if not isinstance(one, (*MODELS, IgnitionSyncBase, SyncProfile)))
     seen: set[str] = set()
     for one in every:
-        name = f"{_named(one)} in namespace {one.metadata.namespace}"
+        name = f"{_resource_title(one)} in namespace {one.metadata.namespace}"
         if name in seen:
             raise InvalidValue(f"{name} is in the files twice")
         seen.add(name)
     return LoadedManifests(mains, bases, profiles, others)
 
 
-def _title(name: str) -> str:
+def _file_title(name: str) -> str:
     return "standard input" if name == STDIN else name
 
 
 def _annotations(given: SharedOptionValues) -> dict[str, str]:
     """With the prefix that a pod's would have; a bare key is one of ours."""
     found: dict[str, str] = {}
-    for name, value in option_types.pairs("--annotation", given.annotations).items():
+    for name, value in option_types.parse_pairs("--annotation", given.annotations).items():
         found[name if "/" in name else PREFIX + name] = value
     if given.gateway_name:
         found[PREFIX + PodAnnotationKey.GATEWAY_NAME] = given.gateway_name
     return found
 
 
-def _chosen_main(found: LoadedManifests, annotations: dict[str, str], gateway: str) -> CustomResource:
+def _choose_main_resource(
+    found: LoadedManifests, annotations: dict[str, str], gateway: str
+) -> CustomResource:
     if not found.mains:
         kinds = " or ".join(model.__name__ for model in MODELS)
         raise InvalidValue(f"the files hold no {kinds}, so nothing says what to sync")
-    named = _annotation(annotations, PodAnnotationKey.CR_NAME)
+    named = _annotation_value(annotations, PodAnnotationKey.CR_NAME)
     if named:
         fitting = [one for one in found.mains if one.metadata.name == named]
-        kind = _annotation(annotations, PodAnnotationKey.CR_KIND)
+        kind = _annotation_value(annotations, PodAnnotationKey.CR_KIND)
         fitting = [one for one in fitting if not kind or type(one).__name__ == kind]
         if len(fitting) == 1:
             return fitting[0]
         raise InvalidValue(
-            f"annotation {PodAnnotationKey.CR_NAME} is {named!r}, and the files hold {_listed(found.mains)}"
+            f"annotation {PodAnnotationKey.CR_NAME} is {named!r}, and the files hold "
+            f"{_resource_titles(found.mains)}"
         )
     if len(found.mains) == 1:
         return found.mains[0]
@@ -158,17 +163,18 @@ def _chosen_main(found: LoadedManifests, annotations: dict[str, str], gateway: s
     if len(fitting) == 1:
         return fitting[0]
     raise InvalidValue(
-        f"the files hold {_listed(found.mains)}; choose one with --annotation {PodAnnotationKey.CR_NAME}=NAME"
+        f"the files hold {_resource_titles(found.mains)}; choose one with --annotation "
+        f"{PodAnnotationKey.CR_NAME}=NAME"
     )
 
 
-def _pod(
+def _build_pod_facts(
     given: SharedOptionValues, main: CustomResource, found: LoadedManifests, annotations: dict[str, str]
 ) -> PodFacts:
     """The pod that the gateway would have. A profile that is alone, or has its name, is its profile."""
     names = [one.metadata.name for one in found.profiles if one.metadata.namespace == main.metadata.namespace]
     says = {
-        _annotation(annotations, key)
+        _annotation_value(annotations, key)
         for key in (PodAnnotationKey.SYNC_PROFILE, PodAnnotationKey.SERVICE_PATH)
     }
     if names and says == {""}:
@@ -182,17 +188,17 @@ def _pod(
     return PodFacts(
         name=given.gateway_name or main.metadata.name,
         namespace=main.metadata.namespace,
-        labels=option_types.pairs("--label", given.labels),
+        labels=option_types.parse_pairs("--label", given.labels),
         annotations=annotations,
     )
 
 
-def _annotation(annotations: dict[str, str], key: PodAnnotationKey) -> str:
+def _annotation_value(annotations: dict[str, str], key: PodAnnotationKey) -> str:
     return annotations.get(PREFIX + key, "").strip() or annotations.get(LEGACY_PREFIX + key, "").strip()
 
 
-def _base(main: CustomResource, found: LoadedManifests) -> IgnitionSyncBase | None:
-    wanted = base_wanted_by(main)
+def _find_base(main: CustomResource, found: LoadedManifests) -> IgnitionSyncBase | None:
+    wanted = base_ref(main)
     if wanted is None:
         return None
     home = wanted.namespace or main.metadata.namespace
@@ -200,13 +206,13 @@ def _base(main: CustomResource, found: LoadedManifests) -> IgnitionSyncBase | No
         if (one.metadata.namespace, one.metadata.name) == (home, wanted.name):
             return one
     raise InvalidValue(
-        f"IgnitionSyncBase {home}/{wanted.name}, which {_named(main)} inherits from, "
+        f"IgnitionSyncBase {home}/{wanted.name}, which {_resource_title(main)} inherits from, "
         "is in none of the files; give it with another -f",
         reason=Reason.BASE_NOT_FOUND,
     )
 
 
-def _around(found: LoadedManifests, pod: PodFacts) -> IntentContext:
+def _build_surroundings(found: LoadedManifests, pod: PodFacts) -> IntentContext:
     return IntentContext(
         profiles={one.metadata.name: one for one in found.profiles if one.metadata.namespace == pod.namespace}
     )
@@ -216,33 +222,39 @@ def _webhook_keys(receiver: ReceiverPolicy) -> tuple[SecretKey, ...]:
     return tuple(key for key in (receiver.hmac_key, receiver.bearer) if key) if receiver.enabled else ()
 
 
-def _rollback(asked: RollbackTarget, gateway: str) -> RollbackTarget | None:
+def _rollback_for_gateway(asked: RollbackTarget, gateway: str) -> RollbackTarget | None:
     """A snapshot is one gateway's, and no business of the others."""
     mine = bool(asked.to_snapshot) and belongs_to(gateway, asked.to_snapshot)
     return asked if asked.to_commit or mine else None
 
 
-def _drift(wanted: DriftPolicy) -> DriftPolicy:
+def _standalone_drift_policy(wanted: DriftPolicy) -> DriftPolicy:
     return replace(wanted, mode=DriftMode.REPORT) if wanted.mode is DriftMode.CAPTURE else wanted
 
 
-def _not_served(
+def _ineffective_setting_notices(
     main: CustomResource, pod: PodFacts, around: IntentContext, spec: SpecTree
 ) -> Iterator[Notice]:
     """Everything that was written and has no effect here, each by its name."""
-    profile = around.profiles.get(_annotation(dict(pod.annotations), PodAnnotationKey.SYNC_PROFILE))
-    said = {str(key): value for key in PodAnnotationKey if (value := _annotation(dict(pod.annotations), key))}
+    profile = around.profiles.get(_annotation_value(dict(pod.annotations), PodAnnotationKey.SYNC_PROFILE))
+    said = {
+        str(key): value
+        for key in PodAnnotationKey
+        if (value := _annotation_value(dict(pod.annotations), key))
+    }
     asked = {name.rpartition("/")[2]: value for name, value in (main.metadata.annotations or {}).items()}
-    yield from without_effect(spec, written(profile) if profile is not None else {}, said, asked)
+    yield from ignored_field_notices(spec, written_spec(profile) if profile is not None else {}, said, asked)
 
 
-def _left_out(other: CustomResource) -> Notice:
-    return Notice(Reason.FIELD_IGNORED, f"{_named(other)} is in the files and plays no part in a sync")
+def _unused_resource_notice(other: CustomResource) -> Notice:
+    return Notice(
+        Reason.FIELD_IGNORED, f"{_resource_title(other)} is in the files and plays no part in a sync"
+    )
 
 
-def _named(resource: CustomResource) -> str:
+def _resource_title(resource: CustomResource) -> str:
     return f"{type(resource).__name__} {resource.metadata.name}"
 
 
-def _listed(resources: Sequence[CustomResource]) -> str:
-    return ", ".join(_named(one) for one in resources)
+def _resource_titles(resources: Sequence[CustomResource]) -> str:
+    return ", ".join(_resource_title(one) for one in resources)

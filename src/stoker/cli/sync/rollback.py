@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.common import in_cluster, options
-from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.help_sections import SentenceCommand, combine_options, flags_given, option
 from stoker.cli.common.options import WHAT, SharedOptionValues
 from stoker.cli.common.output import show_lines, show_notices, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 @option("--to", section=WHAT, metavar="SNAPSHOT|COMMIT", help="Where to go back to, and stay.")
 @option("--release", section=WHAT, is_flag=True, help="Follow the ref again, and try every commit again.")
 @option("--list", "listing", section=WHAT, is_flag=True, help="Show what there is to go back to.")
-@applied((*options.JOB, options.OUTPUT))
+@combine_options((*options.JOB, options.OUTPUT))
 @option(
     "--replace",
     section=in_cluster.SECTION,
     is_flag=True,
     help="Go elsewhere although it was taken back already: what was held there is let go.",
 )
-@applied((in_cluster.NAME, *in_cluster.REACHING))
+@combine_options((in_cluster.NAME, *in_cluster.RESOURCE_OPTIONS))
 @click.pass_context
 def rollback_command(
     context: click.Context,
@@ -57,7 +57,7 @@ def rollback_command(
     **rest: Any,
 ) -> None:
     """Go back to a snapshot or a commit, and stay there until it is released."""
-    namespace = rest["namespace"] if set_by_hand(context, {"namespace": "--namespace"}) else ""
+    namespace = rest["namespace"] if flags_given(context, {"namespace": "--namespace"}) else ""
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
     given = SharedOptionValues.taken_from(rest)
 
@@ -67,27 +67,29 @@ def rollback_command(
         if replace and (to is None or name is None):
             raise InvalidValue("--replace goes with --to and --name: it is about the way back of a resource")
         if to is not None:
-            _check(to)
+            _check_target(to)
         if name is None:
-            return _alone(given, to, release=release, output=output)
+            return _roll_back_folder(given, to, release=release, output=output)
         given.refuse_folder()
         if listing:
             raise InvalidValue("--list is about a data folder; what gateways have stands in their status")
-        told_by = run(_ask(place.settled(), to, replace=replace))
+        told_by = run(_request_rollback(place.settled(), to, replace=replace))
         show_object({"message": told_by}) if output == "json" else show_lines([told_by])
         return ExitCode.DONE
 
-    told(context, "rollback", output, work)
+    exit_with_result(context, "rollback", output, work)
 
 
-async def _ask(place: in_cluster.ClusterResourceOptions, to: str | None, *, replace: bool) -> str:
-    from stoker.fleet.rollback import ask  # noqa: PLC0415 - a client of the API, for those with one
+async def _request_rollback(
+    place: in_cluster.ClusterResourceOptions, to: str | None, *, replace: bool
+) -> str:
+    from stoker.fleet.rollback import request_rollback  # noqa: PLC0415 - a client of the API, for those with one
 
     async with place.client() as client:
-        return await ask(client, place.named, to, replace=replace)
+        return await request_rollback(client, place.named, to, replace=replace)
 
 
-def _check(to: str) -> None:
+def _check_target(to: str) -> None:
     from stoker.domain.refs import CommitId  # noqa: PLC0415 - --help needs none of it
     from stoker.snapshots.ids import is_snapshot_id  # noqa: PLC0415
 
@@ -97,32 +99,32 @@ def _check(to: str) -> None:
         raise InvalidValue(f"--to {to[:80]!r} is neither a snapshot nor a whole commit id") from None
 
 
-def _alone(given: SharedOptionValues, to: str | None, *, release: bool, output: str) -> int:
+def _roll_back_folder(given: SharedOptionValues, to: str | None, *, release: bool, output: str) -> int:
     from stoker.snapshots.ids import is_snapshot_id  # noqa: PLC0415 - --help needs none of it
 
-    order = _order(given, needs_source=to is not None and not is_snapshot_id(to))
+    order = _build_order(given, needs_source=to is not None and not is_snapshot_id(to))
     show_notices("rollback", order.notices)
     if release:
-        return _release(order, output)
+        return _release_pin(order, output)
     if to is None:
-        return _list(order, output)
+        return _list_snapshots(order, output)
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
     from stoker.cli.sync.sync import show_report  # noqa: PLC0415
 
     with ProgressBar() as bar:
         bar("going back", 0, 0)
-        kept, report = run(gone_back(order, to, progress=bar))
+        kept, report = run(roll_back(order, to, progress=bar))
     kept.show_warnings("rollback")
     return show_report(report, output, f"back at {report.commit.short}")
 
 
-def _order(given: SharedOptionValues, *, needs_source: bool) -> SyncRequest:
+def _build_order(given: SharedOptionValues, *, needs_source: bool) -> SyncRequest:
     """What `stoker sync` would do, or, where no source is said and none is needed, the folder alone."""
-    from stoker.cli.sync.job import data_dir_of, job_from  # noqa: PLC0415
-    from stoker.cli.sync.sync_request import completed, order_from  # noqa: PLC0415
+    from stoker.cli.sync.job import build_sync_job, data_dir_of  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import build_order, complete_order  # noqa: PLC0415
 
     if given.manifests or given.repo is not None or needs_source:
-        return order_from(given)._replace(goes_back=True)
+        return build_order(given)._replace(goes_back=True)
     from stoker.cli.sync.sync_request import SyncRequest  # noqa: PLC0415
     from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
     from stoker.domain.intent.source import SourceIntent  # noqa: PLC0415
@@ -132,9 +134,9 @@ def _order(given: SharedOptionValues, *, needs_source: bool) -> SyncRequest:
     nowhere = SourceIntent(
         RepoUrl("https://nowhere.invalid/none.git"), GitRef("HEAD")
     )  # nobody asks it anything
-    job = job_from(given, nowhere, FilesIntent(()), TemplateValues())
+    job = build_sync_job(given, nowhere, FilesIntent(()), TemplateValues())
     gateway = given.gateway_name or _only_gateway(data_dir_of(given)) or "standalone"
-    return completed(given, SyncRequest(job, gateway=gateway, goes_back=True))
+    return complete_order(given, SyncRequest(job, gateway=gateway, goes_back=True))
 
 
 def _only_gateway(data_dir: Path) -> str:
@@ -149,7 +151,7 @@ def _only_gateway(data_dir: Path) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-async def gone_back(
+async def roll_back(
     order: SyncRequest,
     to: str,
     nudged_by: Callable[[], str] | None = None,
@@ -174,37 +176,37 @@ async def gone_back(
     return kept, report
 
 
-def _release(order: SyncRequest, output: str) -> int:
-    from stoker.cli.sync.sync_setup import ways_back  # noqa: PLC0415
+def _release_pin(order: SyncRequest, output: str) -> int:
+    from stoker.cli.sync.sync_setup import open_snapshots  # noqa: PLC0415
 
-    undoing = ways_back(order)
+    undoing = open_snapshots(order)
     told = undoing.release() if undoing is not None else ()
     show_object({"released": list(told)}) if output == "json" else show_lines(told or ["nothing was held"])
     return ExitCode.DONE
 
 
-def _list(order: SyncRequest, output: str) -> int:
-    from stoker.cli.sync.sync_setup import snapshots_of  # noqa: PLC0415
+def _list_snapshots(order: SyncRequest, output: str) -> int:
+    from stoker.cli.sync.sync_setup import list_snapshots  # noqa: PLC0415
 
-    found = snapshots_of(order)
+    found = list_snapshots(order)
     if not found:
         raise Stalled(
             f"there is no snapshot of gateway {order.gateway} here", reason=Reason.SNAPSHOT_NOT_FOUND
         )
     if output == "json":
-        show_object({"snapshots": [_as_json(one) for one in found]})
+        show_object({"snapshots": [_snapshot_as_json(one) for one in found]})
     else:
-        show_lines(map(_line, found))
+        show_lines(map(_snapshot_line, found))
     return ExitCode.DONE
 
 
-def _line(one: Snapshot) -> str:
+def _snapshot_line(one: Snapshot) -> str:
     if one.trouble:
         return f"{one.id}  cannot be used: {one.trouble}"
     return f"{one.id}  {one.origin.commit[:8] or 'no commit'}  {one.files} files  {one.size} bytes"
 
 
-def _as_json(one: Snapshot) -> dict[str, object]:
+def _snapshot_as_json(one: Snapshot) -> dict[str, object]:
     taken = datetime.fromtimestamp(one.taken_at, UTC).isoformat().replace("+00:00", "Z")
     return {
         "id": one.id,

@@ -34,7 +34,7 @@ class SecretFiles(NamedTuple):
     def given(cls, texts: Sequence[str], folder: Path | None) -> SecretFiles:
         if folder is not None and not folder.is_dir():
             raise Misconfigured(f"--secrets-dir {folder} is not a folder")
-        return cls(folder, dict(_parsed(text) for text in texts))
+        return cls(folder, dict(_parse_secret_file(text) for text in texts))
 
     def flag(self, name: str, path: Path | None) -> tuple[SecretFiles, SecretKey | None]:
         """The same with the file of a flag, and the key under which it is found."""
@@ -64,11 +64,11 @@ class SecretFiles(NamedTuple):
             with path.open("rb") as file:
                 content = file.read(MAX_BYTES + 1)
         except OSError as error:
-            raise Misconfigured(f"{_shown(wanted, path)} cannot be read: {error.strerror}") from None
+            raise Misconfigured(f"{_secret_title(wanted, path)} cannot be read: {error.strerror}") from None
         if len(content) > MAX_BYTES:
-            raise Misconfigured(f"{_shown(wanted, path)} is larger than {MAX_BYTES} bytes")
+            raise Misconfigured(f"{_secret_title(wanted, path)} is larger than {MAX_BYTES} bytes")
         if not content.strip():
-            raise Misconfigured(f"{_shown(wanted, path)} is empty")
+            raise Misconfigured(f"{_secret_title(wanted, path)} is empty")
         return content
 
     def line(self, wanted: SecretKey) -> Secret:
@@ -76,14 +76,14 @@ class SecretFiles(NamedTuple):
         value = Secret(self.read(wanted).strip())
         if not value.is_one_line:
             path = self._path(wanted)
-            raise Misconfigured(f"{_shown(wanted, path)} does not hold one line of text")
+            raise Misconfigured(f"{_secret_title(wanted, path)} does not hold one line of text")
         return value
 
     def api_key(self, wanted: SecretKey) -> Secret:
         """A gateway's key, if it is of the form that a gateway accepts."""
-        from stoker.ignition.client.api_key import checked  # noqa: PLC0415 - only who asks a gateway needs it
+        from stoker.ignition.client.api_key import check_api_key  # noqa: PLC0415 - only who asks a gateway needs it
 
-        return checked(self.line(wanted), f"the API key of {wanted.name}")
+        return check_api_key(self.line(wanted), f"the API key of {wanted.name}")
 
     def _path(self, wanted: SecretKey) -> Path | None:
         if wanted in self.named:
@@ -98,7 +98,7 @@ class SecretFiles(NamedTuple):
         return path if path.is_file() else None
 
 
-def _parsed(text: str) -> tuple[SecretKey, Path]:
+def _parse_secret_file(text: str) -> tuple[SecretKey, Path]:
     what, equals, file = text.partition("=")
     name, slash, key = what.partition("/")
     if not (equals and slash and name and key and file) or "/" in key:
@@ -106,7 +106,7 @@ def _parsed(text: str) -> tuple[SecretKey, Path]:
     return SecretKey(name, key), Path(file)
 
 
-def _shown(wanted: SecretKey, path: Path | None) -> str:
+def _secret_title(wanted: SecretKey, path: Path | None) -> str:
     if wanted.name.startswith("--"):
         return f"file {path} of {wanted.name}"
     return f"file {path} of Secret {wanted.name}/{wanted.key}"

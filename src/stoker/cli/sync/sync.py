@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.common import options
-from stoker.cli.common.help_sections import SentenceCommand, applied, many, option, set_by_hand
+from stoker.cli.common.help_sections import (
+    SentenceCommand,
+    combine_options,
+    flags_given,
+    option,
+    repeatable_option,
+)
 from stoker.cli.common.options import WHAT, SharedOptionValues
-from stoker.cli.common.output import complain, show_lines, show_notices, show_object
-from stoker.cli.common.run import run, told
-from stoker.cli.exit_codes import BY_RESULT
+from stoker.cli.common.output import print_to_stderr, show_lines, show_notices, show_object
+from stoker.cli.common.run import exit_with_result, run
+from stoker.cli.exit_codes import EXIT_BY_RESULT
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 
@@ -112,7 +118,7 @@ WATCH_OPTIONS = (
         metavar="DIR",
         help="tls.crt and tls.key for it. [default: plain HTTP]",
     ),
-    many(
+    repeatable_option(
         "--dashboard-host",
         section=_WATCH,
         metavar="NAME",
@@ -136,11 +142,11 @@ WATCH_OPTIONS = (
 
 
 @click.command("sync", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((*options.JOB, options.OUTPUT))
+@combine_options((*options.JOB, options.OUTPUT))
 @option("--once", section=WHAT, is_flag=True, help="One pass and out; the default.")
 @option("--watch", section=WHAT, is_flag=True, help="Stay, and follow the ref.")
 @option("--dry-run", section=WHAT, is_flag=True, help="Show what would be done and change nothing.")
-@applied(WATCH_OPTIONS)
+@combine_options(WATCH_OPTIONS)
 @click.pass_context
 def sync_command(
     context: click.Context, /, *, once: bool, watch: bool, dry_run: bool, output: str, **rest: Any
@@ -155,7 +161,7 @@ def sync_command(
         if once and watch:
             raise InvalidValue("--once and --watch contradict each other")
         if not watch:
-            useless = set_by_hand(context, WATCH_FLAGS)
+            useless = flags_given(context, WATCH_FLAGS)
             if useless:
                 raise InvalidValue(f"{useless[0]} means nothing without --watch")
             return sync_once(given, dry_run=dry_run, output=output)
@@ -165,13 +171,13 @@ def sync_command(
 
         return watch_order(given, rest, output)
 
-    told(context, "sync", output, work)
+    exit_with_result(context, "sync", output, work)
 
 
 def sync_once(given: SharedOptionValues, *, dry_run: bool, output: str) -> int:
-    from stoker.cli.sync.sync_request import order_from  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.sync.sync_request import build_order  # noqa: PLC0415 - --help needs none of it
 
-    order = order_from(given)
+    order = build_order(given)
     show_notices("sync", order.notices)
     if order.paused and not dry_run:
         raise Stalled(
@@ -179,16 +185,16 @@ def sync_once(given: SharedOptionValues, *, dry_run: bool, output: str) -> int:
             reason=Reason.PAUSED,
         )
     if order.dry_run and not dry_run:
-        complain(f"stoker sync: warning: gateway {order.gateway} is set to dryRun: nothing is written")
-    report = run(_pass(order, walk=not given.trust_ledger, dry_run=dry_run or order.dry_run))
+        print_to_stderr(f"stoker sync: warning: gateway {order.gateway} is set to dryRun: nothing is written")
+    report = run(_run_sync(order, walk=not given.trust_ledger, dry_run=dry_run or order.dry_run))
     return show_report(report, output, files_only=order.files_only)
 
 
-async def _pass(order: SyncRequest, *, walk: bool, dry_run: bool) -> SyncReport:
+async def _run_sync(order: SyncRequest, *, walk: bool, dry_run: bool) -> SyncReport:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
-    from stoker.cli.sync.sync_setup import ConfiguredSync, writing  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import ConfiguredSync, claim_data_folder  # noqa: PLC0415
 
-    with ProgressBar() as bar, nullcontext() if dry_run else writing(order, "stoker sync"):
+    with ProgressBar() as bar, nullcontext() if dry_run else claim_data_folder(order, "stoker sync"):
         async with ConfiguredSync(order, progress=bar) as kept:
             report = await kept.sync(walk=walk, dry_run=dry_run)
     kept.show_warnings("sync")
@@ -208,4 +214,4 @@ def show_report(report: SyncReport, output: str, where: str = "", files_only: st
             show_lines([f"would stall: {report.stalled.reason}: {report.stalled.message}"])
         if report.waits is not None:
             show_lines([f"waits: {report.waits.reason}: {report.waits.message}"])
-    return BY_RESULT[report.result]
+    return EXIT_BY_RESULT[report.result]

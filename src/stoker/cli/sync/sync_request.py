@@ -1,6 +1,6 @@
 """What a command line asks for, wherever it said it: in flags, or in a resource and flags beside it.
 
-`order_from` reads the options once and checks everything that can be checked without
+`build_order` reads the options once and checks everything that can be checked without
 the network and without the data folder; `stoker.cli.sync.resources` does the part that
 needs the custom resources. The verbs carry the outcome out and ask nothing twice.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stoker.agent.sync.jobs import SyncJob
 from stoker.cli.common import option_types
 from stoker.cli.common.options import API_KEY, SharedOptionValues
-from stoker.cli.sync.job import job_from, mappings_of
+from stoker.cli.sync.job import build_sync_job, mappings_of
 from stoker.cli.sync.secret_files import SecretFiles
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.annotation_requests import PlanApproval
@@ -95,7 +95,7 @@ class SyncRequest(NamedTuple):
         return self.rollback.to_snapshot if self.rollback is not None else ""
 
 
-def order_from(given: SharedOptionValues) -> SyncRequest:
+def build_order(given: SharedOptionValues) -> SyncRequest:
     """Everything as one value; raises for the first thing that is wrong with it."""
     if given.manifests:
         from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
@@ -103,10 +103,10 @@ def order_from(given: SharedOptionValues) -> SyncRequest:
         order = order_from_resource(given)
     else:
         order = _order_from_flags(given)
-    return completed(given, order)
+    return complete_order(given, order)
 
 
-def completed(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
+def complete_order(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     """The order with the login, the trust and the gateway that flags name, and with all secrets at hand."""
     order = _with_login(given, _with_trust(given, _with_gateway(given, order)))
     _require_secrets(order)
@@ -129,7 +129,7 @@ def _order_from_flags(given: SharedOptionValues) -> SyncRequest:
             reason=Reason.NO_MAPPINGS,
         )
     known = TemplateValues(gateway_name=given.gateway_name or None, namespace=given.namespace)
-    job = job_from(given, source, FilesIntent(mappings), known)
+    job = build_sync_job(given, source, FilesIntent(mappings), known)
     return SyncRequest(job, gateway=given.gateway_name or "standalone")
 
 
@@ -170,7 +170,7 @@ def _with_login(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     source = source._replace(
         auth=auth,
         ca=ca or source.ca,
-        proxy=option_types.proxy(given.proxy) if given.proxy is not None else source.proxy,
+        proxy=option_types.parse_proxy(given.proxy) if given.proxy is not None else source.proxy,
     )
     return order._replace(
         job=order.job._replace(source=source),
@@ -197,7 +197,7 @@ def _with_trust(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     if policy.mode is not SignatureMode.NONE and not (policy.allowed_signers or policy.gpg_keys):
         raise InvalidValue("--verify-signatures needs --allowed-signers-file or --gpg-keys-file")
     source = source._replace(signatures=policy, allow_rewrite=source.allow_rewrite and not given.no_rewrite)
-    by_flag = (PlanApproval(option_types.digest(given.approve_plan)),) if given.approve_plan else ()
+    by_flag = (PlanApproval(option_types.parse_digest(given.approve_plan)),) if given.approve_plan else ()
     return order._replace(
         job=order.job._replace(source=source),
         secrets=secrets,
@@ -228,15 +228,15 @@ def _with_gateway(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
         if useless:
             raise InvalidValue(f"{useless[0]} means nothing without --gateway HOST:PORT")
         return order
-    return _at_gateway(given, order, key, ca)
+    return _with_gateway_secrets(given, order, key, ca)
 
 
-def _at_gateway(
+def _with_gateway_secrets(
     given: SharedOptionValues, order: SyncRequest, key: SecretKey | None, ca: SecretKey | None
 ) -> SyncRequest:
     from stoker.domain.intent.policies import GatewayAccessPolicy  # noqa: PLC0415 - only who scans needs it
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415
-    from stoker.ignition.client.api_key import header_named  # noqa: PLC0415
+    from stoker.ignition.client.api_key import check_header_name  # noqa: PLC0415
 
     access = order.access or GatewayAccessPolicy()
     host = order.host or "127.0.0.1"
@@ -248,7 +248,9 @@ def _at_gateway(
     access = replace(
         access,
         api_key=key or access.api_key,
-        api_key_header=header_named(given.api_key_header) if given.api_key_header else access.api_key_header,
+        api_key_header=check_header_name(given.api_key_header)
+        if given.api_key_header
+        else access.api_key_header,
         ca=ca or access.ca,
         insecure_skip_verify=given.gateway_insecure or access.insecure_skip_verify,
     )

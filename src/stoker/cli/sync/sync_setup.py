@@ -12,14 +12,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from stoker.agent.gates.maintenance_window import waiting_for_window
+from stoker.agent.gates.maintenance_window import wait_for_window
 from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.jobs import SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import SyncResult
-from stoker.cli.common.output import complain
+from stoker.cli.common.output import print_to_stderr
 from stoker.cli.sync.git_credentials import access_reader, keys_reader
 from stoker.cli.sync.sync_request import SyncRequest
 from stoker.domain.clock import Clock, SystemClock
@@ -68,16 +68,16 @@ class ConfiguredSync:
         self._clock = clock if clock is not None else SystemClock()
         self._nudged_by = nudged_by
         self._audit: AuditLog | None = None
-        self._own_shipper = log_server() if shipper is None else None
+        self._own_shipper = audit_shipper() if shipper is None else None
         self._shipper = shipper or self._own_shipper
-        self._attendant, noise = _gateway_of(order, answered)
+        self._attendant, noise = _open_gateway(order, answered)
         files_only = _files_only(order)
         if files_only is not None:
             order = order._replace(job=order.job._replace(files=files_only.fitted(order.job.files)))
-        self.undoing = _undoing(order, self._attendant, files_only, noise, self._clock)
+        self.undoing = _open_rollback(order, self._attendant, files_only, noise, self._clock)
         at_gateway = self._attendant if self._attendant is not None else files_only
-        hooks = (*self._told(), *_hooks(order, self.undoing, at_gateway, self._clock))
-        keeper = _keeper(order, hooks, noise, reader, progress)
+        hooks = (*self._told(), *_sync_hooks(order, self.undoing, at_gateway, self._clock))
+        keeper = _build_keeper(order, hooks, noise, reader, progress)
         self._tended = FolderAndGatewaySync(keeper, self._attendant, self.undoing)
 
     async def sync(self, *, walk: bool = True, dry_run: bool = False, diff: bool = False) -> SyncReport:
@@ -95,7 +95,7 @@ class ConfiguredSync:
                 commit=back,
                 released=frozenset(self.order.released_commits),
                 goes_back=back is not None,
-                waits=None if back else waiting_for_window(self.order.windows, self._clock.now()),
+                waits=None if back else wait_for_window(self.order.windows, self._clock.now()),
             ),
             dry_run=dry_run,
         )
@@ -163,10 +163,10 @@ class ConfiguredSync:
 
             self._audit = AuditLog(
                 self.order.job.data_dir,
-                _named(self.order),
+                _gateway_identity(self.order),
                 self._clock,
                 aloud=self._nudged_by is not None,
-                export=_export(self._shipper),
+                export=_audit_exporter(self._shipper),
             )
         return self._audit
 
@@ -193,7 +193,7 @@ class ConfiguredSync:
     def show_warnings(self, verb: str) -> None:
         """What the last pass met at the gateway and went on all the same."""
         for warning in self._attendant.outcome.warnings if self._attendant is not None else ():
-            complain(f"stoker {verb}: warning: {warning}")
+            print_to_stderr(f"stoker {verb}: warning: {warning}")
 
     async def aclose(self) -> None:
         await self._tended.aclose()
@@ -209,37 +209,37 @@ class ConfiguredSync:
         await self.aclose()
 
 
-def writing(order: SyncRequest, command: str) -> WriterClaim:
+def claim_data_folder(order: SyncRequest, command: str) -> WriterClaim:
     """The claim of this process on the data folder; raises where another process holds it."""
     from stoker.fs.writer_claim import WriterClaim  # noqa: PLC0415 - a plan writes nothing
 
     return WriterClaim.taken(order.job.data_dir, command, str(order.job.source.ref))
 
 
-def ways_back(order: SyncRequest, clock: Clock | None = None) -> FolderRollback | None:
+def open_snapshots(order: SyncRequest, clock: Clock | None = None) -> FolderRollback | None:
     """Who knows the snapshots of a folder and lets go of them; its gateway is not asked anything."""
     clock = clock if clock is not None else SystemClock()
-    return _undoing(order._replace(goes_back=True), None, None, None, clock)
+    return _open_rollback(order._replace(goes_back=True), None, None, None, clock)
 
 
-def snapshots_of(order: SyncRequest) -> list[Snapshot]:
+def list_snapshots(order: SyncRequest) -> list[Snapshot]:
     """All there are, wherever they lie; for a thread."""
-    undoing = ways_back(order)
+    undoing = open_snapshots(order)
     return [one for store in undoing.stores() for one in store.listed()] if undoing is not None else []
 
 
-def _gateway_of(
+def _open_gateway(
     order: SyncRequest, answered: Callable[[float], None] | None
 ) -> tuple[GatewayHook | None, NoiseFilter | None]:
     if not order.host:
         return None, None
-    from stoker.cli.sync.gateway_setup import attendant_for  # noqa: PLC0415 - files alone need no gateway
+    from stoker.cli.sync.gateway_setup import open_attendant  # noqa: PLC0415 - files alone need no gateway
     from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415
 
-    return attendant_for(order, answered), ResourceNoise()
+    return open_attendant(order, answered), ResourceNoise()
 
 
-def _undoing(
+def _open_rollback(
     order: SyncRequest,
     attendant: GatewayHook | None,
     files_only: FilesOnlyHook | None,
@@ -247,9 +247,9 @@ def _undoing(
     clock: Clock,
 ) -> FolderRollback | None:
     """Who takes copies and changes back; None where nothing asks for it."""
-    from stoker.agent.rollback.setup import make  # noqa: PLC0415 - beside the pass itself
+    from stoker.agent.rollback.setup import open_rollback  # noqa: PLC0415 - beside the pass itself
 
-    return make(
+    return open_rollback(
         order.snapshots,
         order.auto_rollback,
         data_dir=order.job.data_dir,
@@ -264,7 +264,7 @@ def _undoing(
     )
 
 
-def _hooks(
+def _sync_hooks(
     order: SyncRequest, undoing: FolderRollback | None, at_gateway: SyncHook | None, clock: Clock
 ) -> tuple[SyncHook, ...]:
     """Around each change: what a resource asks for, then the gateway."""
@@ -274,7 +274,7 @@ def _hooks(
         return mine
     from stoker.agent.gates.setup import gates_for  # noqa: PLC0415 - flags alone ask for none
 
-    return (*gates_for(order.validation, order.job.data_dir, _named(order), clock), *mine)
+    return (*gates_for(order.validation, order.job.data_dir, _gateway_identity(order), clock), *mine)
 
 
 def _files_only(order: SyncRequest) -> FilesOnlyHook | None:
@@ -286,11 +286,11 @@ def _files_only(order: SyncRequest) -> FilesOnlyHook | None:
     return FilesOnlyHook(order.job.data_dir / STATE, order.ignition)
 
 
-def _named(order: SyncRequest) -> GatewayRef:
+def _gateway_identity(order: SyncRequest) -> GatewayRef:
     return GatewayRef(order.gateway, order.namespace, order.resource)
 
 
-def _keeper(
+def _build_keeper(
     order: SyncRequest,
     hooks: tuple[SyncHook, ...],
     noise: NoiseFilter | None,
@@ -303,7 +303,7 @@ def _keeper(
     return open_keeper(order.job, access=access, keys=keys, hooks=hooks, noise=noise, progress=progress)
 
 
-def log_server() -> LogShipper | None:
+def audit_shipper() -> LogShipper | None:
     """Who sends audit records to a log server, where the environment names one."""
     if not os.environ.get("STOKER_AUDIT_SYSLOG"):
         return None
@@ -312,9 +312,9 @@ def log_server() -> LogShipper | None:
     return shipper_for(os.environ)
 
 
-def _export(shipper: LogShipper | None) -> AuditExport | None:
+def _audit_exporter(shipper: LogShipper | None) -> AuditExport | None:
     if shipper is None:
         return None
-    from stoker.agent.audit.audit_export import exporting  # noqa: PLC0415
+    from stoker.agent.audit.audit_export import exporter_for  # noqa: PLC0415
 
-    return exporting(shipper)
+    return exporter_for(shipper)

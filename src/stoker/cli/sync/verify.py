@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli.common import options
-from stoker.cli.common.help_sections import SentenceCommand, applied
+from stoker.cli.common.help_sections import SentenceCommand, combine_options
 from stoker.cli.common.options import SharedOptionValues
 from stoker.cli.common.output import show_lines, show_object
-from stoker.cli.common.run import run, told
+from stoker.cli.common.run import exit_with_result, run
 from stoker.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -29,46 +29,48 @@ if TYPE_CHECKING:
 
 
 @click.command("verify", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((options.DATA_DIR, options.CACHE_DIR, *options.RESOURCE, options.OUTPUT))
+@combine_options((options.DATA_DIR, options.CACHE_DIR, *options.RESOURCE, options.OUTPUT))
 @click.pass_context
 def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> None:
     """Find what changed in a data folder since the last sync."""
     given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:
-        from stoker.agent.sync.folder import verify  # noqa: PLC0415 - --help needs none of it
+        from stoker.agent.sync.folder import verify_folder  # noqa: PLC0415 - --help needs none of it
         from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
         from stoker.cli.sync.job import cache_dir_of, data_dir_of  # noqa: PLC0415
 
-        ignored = _ignored(given)
+        ignored = _ignored_drift(given)
 
         async def quieted(found: FolderDrift, ledger: Ledger, folder: DataFolder) -> FolderDrift:
-            from stoker.agent.sync.noise_filter import noiseless, unignored  # noqa: PLC0415 - mostly nothing has changed
+            from stoker.agent.sync.noise_filter import drift_without_ignored, drift_without_noise  # noqa: PLC0415 - mostly nothing has changed
             from stoker.git.mirror.blob_cache import BlobCache  # noqa: PLC0415
             from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415
 
             reader = BlobCache(cache_dir_of(given))
-            found = await unignored(found, ignored, ledger=ledger, folder=folder, reader=reader)
-            return await noiseless(found, ResourceNoise(), ledger=ledger, folder=folder, reader=reader)
+            found = await drift_without_ignored(found, ignored, ledger=ledger, folder=folder, reader=reader)
+            return await drift_without_noise(
+                found, ResourceNoise(), ledger=ledger, folder=folder, reader=reader
+            )
 
         with ProgressBar() as bar:
             bar("comparing", 0, 0)
-            drift = run(verify(data_dir_of(given), quieted, ignored))
+            drift = run(verify_folder(data_dir_of(given), quieted, ignored))
         if output == "json":
             show_object(drift.as_json())
         else:
             show_lines(drift.lines())
         return ExitCode.DONE if drift.clean else ExitCode.DIFFERENT
 
-    told(context, "verify", output, work)
+    exit_with_result(context, "verify", output, work)
 
 
-def _ignored(given: SharedOptionValues) -> DriftIgnoreRules:
+def _ignored_drift(given: SharedOptionValues) -> DriftIgnoreRules:
     """What the resource says is nobody's drift; without one, nothing is."""
-    from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, DriftIgnoreRules  # noqa: PLC0415 - --help needs none of it
+    from stoker.engine.plan.drift_ignore import NO_DRIFT_IGNORED, DriftIgnoreRules  # noqa: PLC0415 - --help needs none of it
 
     if not given.manifests:
-        return NOTHING_IGNORED
+        return NO_DRIFT_IGNORED
     from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
 
     return DriftIgnoreRules(order_from_resource(given).job.ignore)

@@ -21,20 +21,20 @@ from typing import NoReturn
 from stoker.agent.loop.loop import SyncAssignment, SyncLoop
 from stoker.agent.rollback.state import QuarantineRecord, RollbackPin, RollbackRecords
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.cli.common.output import complain
-from stoker.cli.sync.rollback import gone_back
+from stoker.cli.common.output import print_to_stderr
+from stoker.cli.sync.rollback import roll_back
 from stoker.cli.sync.sync_request import SyncRequest
-from stoker.cli.sync.sync_setup import ConfiguredSync, snapshots_of, ways_back
+from stoker.cli.sync.sync_setup import ConfiguredSync, list_snapshots, open_snapshots
 from stoker.cli.watch.request_reload import RequestReloader
-from stoker.cli.watch.settings import DASHBOARD_TOKEN, USUAL, WatchOptions
-from stoker.dashboard.keep_serving import kept_open
+from stoker.cli.watch.settings import DASHBOARD_TOKEN, DEFAULT_DASHBOARD_ADDRESS, WatchOptions
+from stoker.dashboard.keep_serving import serve_with_retries
 from stoker.dashboard.metrics import DashboardMetrics
 from stoker.dashboard.server import DashboardOptions as WebSettings
 from stoker.dashboard.server import DashboardServer
-from stoker.dashboard.server_tls import secured
+from stoker.dashboard.server_tls import server_tls_context
 from stoker.dashboard.standalone.pending_actions import NOTES
 from stoker.dashboard.standalone.setup import StandaloneDashboard
-from stoker.dashboard.standalone.token_check import LocalAuth, LocalToken, long_enough
+from stoker.dashboard.standalone.token_check import LocalAuth, LocalToken, check_token_length
 from stoker.dashboard.standalone.view import FolderSubject
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
@@ -54,7 +54,7 @@ log = get_logger(__name__)
 
 
 @asynccontextmanager
-async def showing(
+async def serve_dashboard(
     orders: RequestReloader, settings: WatchOptions, watcher: SyncLoop, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[None]:
     """Serve the page while the watcher runs."""
@@ -66,23 +66,25 @@ async def showing(
     for name, held in zip(NOTES, (stage.desk.stopped, stage.desk.paused), strict=True):
         if held:
             log.warning("dashboard.holds_still", note=str(data_dir / STATE / name))
-    orders.shown = _turns(orders, stage)
+    orders.shown = _apply_page_requests(orders, stage)
     async with AsyncExitStack() as parts:
         parts.push_async_callback(stage.aclose)
-        address = parse_address(settings.dashboard_address or USUAL)
+        address = parse_address(settings.dashboard_address or DEFAULT_DASHBOARD_ADDRESS)
         if address is not None:
             meter = DashboardMetrics(metrics)
-            serving = kept_open(lambda: _serve(address, orders, settings, stage, meter, clock), clock)
-            parts.push_async_callback(_ended, asyncio.create_task(serving, name="dashboard"))
+            serving = serve_with_retries(
+                lambda: _serve_page(address, orders, settings, stage, meter, clock), clock
+            )
+            parts.push_async_callback(_cancel_and_wait, asyncio.create_task(serving, name="dashboard"))
         yield
 
 
-async def _ended(task: asyncio.Task[NoReturn]) -> None:
+async def _cancel_and_wait(task: asyncio.Task[NoReturn]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _serve(
+async def _serve_page(
     address: ListenAddress,
     orders: RequestReloader,
     settings: WatchOptions,
@@ -91,14 +93,17 @@ async def _serve(
     clock: Clock,
 ) -> None:
     """Open the page, and keep it open until cancelled."""
-    gate, file, own = _gate(orders, settings)
+    gate, file, own = _token_gate(orders, settings)
     async with AsyncExitStack() as parts:
-        tls = await parts.enter_async_context(secured(settings.dashboard_cert_dir, clock))
+        tls = await parts.enter_async_context(server_tls_context(settings.dashboard_cert_dir, clock))
         server = DashboardServer(
             stage.scene,
             stage.hands,
             gate,
-            settings=WebSettings(settings.dashboard_address or USUAL, names=_names(address, settings)),
+            settings=WebSettings(
+                settings.dashboard_address or DEFAULT_DASHBOARD_ADDRESS,
+                names=_allowed_hosts(address, settings),
+            ),
             tls=tls,
             clock=clock,
             meter=meter,
@@ -106,8 +111,8 @@ async def _serve(
         await parts.enter_async_context(server)
         if own is not None:  # only now: where the port is taken, so may be the folder with its token
             own.write()
-            parts.callback(_cleared, own)
-        _tell(address, server.port or 0, "http" if tls is None else "https", file, own)
+            parts.callback(_remove_own_token, own)
+        _print_address(address, server.port or 0, "http" if tls is None else "https", file, own)
         await asyncio.Event().wait()
 
 
@@ -123,7 +128,7 @@ def subject_of(order: SyncRequest) -> FolderSubject:
     )
 
 
-def _turns(
+def _apply_page_requests(
     orders: RequestReloader, stage: StandaloneDashboard
 ) -> Callable[[SyncAssignment, ConfiguredSync], SyncAssignment]:
     def turn(found: SyncAssignment, kept: ConfiguredSync) -> SyncAssignment:
@@ -135,38 +140,40 @@ def _turns(
     return turn
 
 
-def _gate(orders: RequestReloader, settings: WatchOptions) -> tuple[LocalAuth, Path, LocalToken | None]:
+def _token_gate(orders: RequestReloader, settings: WatchOptions) -> tuple[LocalAuth, Path, LocalToken | None]:
     """The gate, where its token lies, and the token itself where nobody else chose it."""
     file = settings.dashboard_token_file
     if file is not None:
-        return LocalAuth(partial(chosen_token, orders, file)), file, None
+        return LocalAuth(partial(read_token, orders, file)), file, None
     own = LocalToken(orders.order.job.data_dir / STATE)
     return LocalAuth(lambda: own.value), own.file, own
 
 
-def chosen_token(orders: RequestReloader, file: Path) -> Secret:
+def read_token(orders: RequestReloader, file: Path) -> Secret:
     """The token of a file; raises for one that could be guessed."""
-    return long_enough(orders.order.secrets.line(DASHBOARD_TOKEN), file)
+    return check_token_length(orders.order.secrets.line(DASHBOARD_TOKEN), file)
 
 
-def _cleared(own: LocalToken) -> None:
+def _remove_own_token(own: LocalToken) -> None:
     with suppress(StokerError, OSError):
         own.clear()
 
 
-def _names(address: ListenAddress, settings: WatchOptions) -> frozenset[str]:
+def _allowed_hosts(address: ListenAddress, settings: WatchOptions) -> frozenset[str]:
     return frozenset(
         name.lower() for name in (address.host, socket.gethostname(), *settings.dashboard_hosts) if name
     )
 
 
-def _tell(address: ListenAddress, port: int, scheme: str, file: Path, own: LocalToken | None) -> None:
+def _print_address(
+    address: ListenAddress, port: int, scheme: str, file: Path, own: LocalToken | None
+) -> None:
     host = address.host
     url = f"{scheme}://{ListenAddress(host or 'localhost', port)}/"
     if scheme == "http" and not _is_loopback(host):
         log.warning("dashboard.in_the_clear", address=url, why="tokens and pictures are not encrypted")
     if own is not None and sys.stderr.isatty():
-        complain(f"stoker sync: dashboard: {url}#token={own.value.reveal()}")
+        print_to_stderr(f"stoker sync: dashboard: {url}#token={own.value.reveal()}")
     else:
         log.info("dashboard.open", address=url, token_file=str(file))
 
@@ -191,18 +198,18 @@ class _RollbackActions:
         if order.dry_run:
             raise Stalled(f"nothing is written here, so {to[:40]} is not put back", reason=Reason.DRY_RUN)
         try:
-            _, report = await gone_back(order, to, lambda: "manual")
+            _, report = await roll_back(order, to, lambda: "manual")
         finally:
             self._orders.renew()
         return report
 
     def release(self) -> Sequence[str]:
-        undoing = ways_back(self._orders.order)
+        undoing = open_snapshots(self._orders.order)
         self._orders.renew()
         return undoing.release() if undoing is not None else ()
 
     def snapshots(self) -> Sequence[Snapshot]:
-        return snapshots_of(self._orders.order)
+        return list_snapshots(self._orders.order)
 
     @property
     def pin(self) -> RollbackPin | None:

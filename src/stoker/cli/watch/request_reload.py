@@ -13,8 +13,8 @@ from typing import Any
 
 from stoker.agent.loop.loop import SyncAssignment
 from stoker.cli.common.options import STDIN, SharedOptionValues
-from stoker.cli.sync.sync_request import order_from
-from stoker.cli.sync.sync_setup import ConfiguredSync, log_server, writing
+from stoker.cli.sync.sync_request import build_order
+from stoker.cli.sync.sync_setup import ConfiguredSync, audit_shipper, claim_data_folder
 from stoker.cli.watch.settings import POLL_SECONDS, WatchOptions
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.delivery import PollingPolicy
@@ -44,8 +44,8 @@ class RequestReloader:
         """Changes what the watcher does next by what people want of it."""
         self._renewed = False
         self._claim: WriterClaim | None = None
-        self.order = settings.over(order_from(given))
-        self.shipper = log_server()
+        self.order = settings.over(build_order(given))
+        self.shipper = audit_shipper()
         """One for all keepers: what it counts is not forgotten when a file is read again."""
 
     @property
@@ -59,7 +59,7 @@ class RequestReloader:
     def claim(self) -> None:
         """Be the one process that keeps the folder; raises where another one does."""
         if self._claim is None:
-            self._claim = writing(self.order, "stoker sync --watch")
+            self._claim = claim_data_folder(self.order, "stoker sync --watch")
         self._claim.follow(str(self.order.job.source.ref))
 
     async def assign(self) -> SyncAssignment:
@@ -111,7 +111,7 @@ class RequestReloader:
     async def _reread(self) -> None:
         self._seen, self._forced = self._stamps(), False
         try:
-            fresh = self._settings.over(order_from(self._given))
+            fresh = self._settings.over(build_order(self._given))
         except StokerError as error:
             log.warning("file.broken", reason=error.reason, error=error.message, kept="what it said before")
             return
@@ -122,7 +122,7 @@ class RequestReloader:
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         """What tells that a file was edited; standard input cannot be."""
-        return tuple(_stamp(Path(name)) for name in self._given.manifests if name != STDIN)
+        return tuple(_stat_stamp(Path(name)) for name in self._given.manifests if name != STDIN)
 
 
 def _interval(polling: PollingPolicy | None) -> float:
@@ -131,7 +131,7 @@ def _interval(polling: PollingPolicy | None) -> float:
     return polling.interval if polling.enabled else math.inf
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stat_stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
     except OSError:

@@ -9,7 +9,7 @@ from typing import Any
 
 from stoker.cli.sync.sync_request import SyncRequest
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.domain.intent.delivery import SHORTEST_POLLING, PollingPolicy
+from stoker.domain.intent.delivery import MIN_POLLING_SECONDS, PollingPolicy
 from stoker.domain.intent.intent import Notice
 from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.intent.source import SecretKey
@@ -18,7 +18,7 @@ from stoker.domain.reasons import Reason
 from stoker.telemetry.probes import parse_address
 
 POLL_SECONDS = 30.0
-USUAL = "127.0.0.1:8090"
+DEFAULT_DASHBOARD_ADDRESS = "127.0.0.1:8090"
 """Where the dashboard is, if nobody says otherwise and nobody else is there."""
 DASHBOARD_TOKEN = SecretKey("--dashboard-token-file", "")
 
@@ -54,9 +54,9 @@ class WatchOptions:
             options["dashboard_token_file"],
             options["dashboard_cert_dir"],
             options["dashboard_host"],
-            _pause("--interval", options["interval"]),
+            _parse_pause("--interval", options["interval"]),
             DriftMode(drift) if drift else None,
-            _pause("--drift-interval", options["drift_interval"]),
+            _parse_pause("--drift-interval", options["drift_interval"]),
         )
 
     def over(self, order: SyncRequest) -> SyncRequest:
@@ -75,7 +75,11 @@ class WatchOptions:
             webhook_keys=(key,) if key else given,
             notices=(
                 *order.notices,
-                *(_deaf(one) for one in order.webhook_keys if not (key or one in given)),
+                *(
+                    _missing_webhook_key_notice(one)
+                    for one in order.webhook_keys
+                    if not (key or one in given)
+                ),
             ),
             drift=replace(
                 drift, mode=self.drift or drift.mode, interval=self.drift_interval or drift.interval
@@ -86,7 +90,7 @@ class WatchOptions:
         )
 
 
-def _deaf(key: SecretKey) -> Notice:
+def _missing_webhook_key_notice(key: SecretKey) -> Notice:
     return Notice(
         Reason.SECRET_NOT_FOUND,
         f"Secret {key.name!r} with key {key.key!r} of spec.webhook is not given: "
@@ -94,13 +98,13 @@ def _deaf(key: SecretKey) -> Notice:
     )
 
 
-def _pause(flag: str, text: str | None) -> float | None:
+def _parse_pause(flag: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:
         seconds = parse_duration(text)
     except StokerError as error:
         raise InvalidValue(f"{flag}: {error.message}") from None
-    if seconds < SHORTEST_POLLING:
-        raise InvalidValue(f"{flag} {text!r} is shorter than {SHORTEST_POLLING:g} s")
+    if seconds < MIN_POLLING_SECONDS:
+        raise InvalidValue(f"{flag} {text!r} is shorter than {MIN_POLLING_SECONDS:g} s")
     return seconds

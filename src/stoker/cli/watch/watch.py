@@ -23,12 +23,12 @@ from stoker.cli.common.output import show_notices, show_object
 from stoker.cli.exit_codes import ExitCode
 from stoker.cli.sync.sync_request import SyncRequest
 from stoker.cli.watch.request_reload import RequestReloader
-from stoker.cli.watch.settings import USUAL, WatchOptions
+from stoker.cli.watch.settings import DEFAULT_DASHBOARD_ADDRESS, WatchOptions
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.engine.layout.protected_paths import STATE
 from stoker.telemetry.health import ProcessHealth
-from stoker.telemetry.logs import configure
+from stoker.telemetry.logs import configure_logging
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer, parse_address
 
@@ -41,7 +41,7 @@ def watch_order(given: SharedOptionValues, options: Mapping[str, Any], output: s
         raise InvalidValue(
             "--approve-plan is for one sync: give it without --watch, or approve the plan on the dashboard"
         )
-    configure(level=options["log_level"], log_format=options["log_format"])
+    configure_logging(level=options["log_level"], log_format=options["log_format"])
     settings = WatchOptions.read(options)
     orders = RequestReloader(given, settings)
     if settings.webhook_address and not orders.order.webhook_keys:
@@ -49,9 +49,9 @@ def watch_order(given: SharedOptionValues, options: Mapping[str, Any], output: s
             "--webhook-address needs --webhook-secret-file: nobody is believed without a secret"
         )
     if settings.dashboard_token_file is not None:
-        from stoker.cli.watch.dashboard import chosen_token  # noqa: PLC0415 - for those who look
+        from stoker.cli.watch.dashboard import read_token  # noqa: PLC0415 - for those who look
 
-        chosen_token(orders, settings.dashboard_token_file)
+        read_token(orders, settings.dashboard_token_file)
     try:
         orders.claim()
     except Wait:
@@ -76,7 +76,7 @@ async def watch(
     health.live.add("watcher", watcher.heartbeat.check)
     health.ready.add("sync", watcher.why_not_ready)
     health.started.add("sync", watcher.why_not_ready)
-    _listen_to_signals(watcher, orders)
+    _handle_signals(watcher, orders)
     async with AsyncExitStack() as parts:
         if orders.shipper is not None:
             metrics.collect_from(orders.shipper.readings)
@@ -98,11 +98,13 @@ async def watch(
                 clock=clock,
             )
             await parts.enter_async_context(server)
-        if parse_address(settings.dashboard_address or USUAL) is not None or _is_held(order):
-            from stoker.cli.watch.dashboard import showing  # noqa: PLC0415 - for those who look
+        if parse_address(settings.dashboard_address or DEFAULT_DASHBOARD_ADDRESS) is not None or _is_held(
+            order
+        ):
+            from stoker.cli.watch.dashboard import serve_dashboard  # noqa: PLC0415 - for those who look
 
-            await parts.enter_async_context(showing(orders, settings, watcher, clock, metrics))
-        looking = asyncio.create_task(_look_at_files(orders, watcher))
+            await parts.enter_async_context(serve_dashboard(orders, settings, watcher, clock, metrics))
+        looking = asyncio.create_task(_watch_files(orders, watcher))
         try:
             await watcher.run()
         finally:
@@ -117,14 +119,14 @@ def _is_held(order: SyncRequest) -> bool:
     return any((order.job.data_dir / STATE / name).exists() for name in NOTES)
 
 
-async def _look_at_files(orders: RequestReloader, watcher: SyncLoop) -> None:
+async def _watch_files(orders: RequestReloader, watcher: SyncLoop) -> None:
     while True:
         await asyncio.sleep(FILE_LOOK)
         if orders.changed:
             watcher.nudge("file")
 
 
-def _listen_to_signals(watcher: SyncLoop, orders: RequestReloader) -> None:
+def _handle_signals(watcher: SyncLoop, orders: RequestReloader) -> None:
     loop, main = asyncio.get_running_loop(), asyncio.current_task()
     asked = False
 

@@ -30,20 +30,22 @@ ALIASES: dict[str, tuple[Reason, ...]] = {
     Type.VERIFIED: (Reason.NOT_VERIFIED,),
     "Pause": (Reason.PAUSED,),
 }
-_MEANT = {
+_REASONS_BY_ALIAS = {
     name.casefold(): frozenset(reason.casefold() for reason in reasons) for name, reasons in ALIASES.items()
 }
 
-_HEARS_OF_THE_END = (AlertKind.PAGERDUTY, AlertKind.WEBHOOK)
+_RESOLVABLE_KINDS = (AlertKind.PAGERDUTY, AlertKind.WEBHOOK)
 
 
-def wants(target: AlertTarget, alarm: Alert) -> bool:
+def is_wanted(target: AlertTarget, alarm: Alert) -> bool:
     if not target.on:
         return alarm.severity is not AlertSeverity.INFO
     words = alarm.words
-    return any(words & _MEANT.get(name.casefold(), frozenset({name.casefold()})) for name in target.on)
+    return any(
+        words & _REASONS_BY_ALIAS.get(name.casefold(), frozenset({name.casefold()})) for name in target.on
+    )
 
 
-def hears_of_the_end(target: AlertTarget) -> bool:
+def sends_resolved(target: AlertTarget) -> bool:
     """A chat is told what begins; what keeps a list of open troubles must learn of their end, too."""
-    return target.kind in _HEARS_OF_THE_END
+    return target.kind in _RESOLVABLE_KINDS

@@ -16,26 +16,32 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from stoker.api.spec.status import SyncStatus
-from stoker.controller.alerting.alert_filter import hears_of_the_end, wants
-from stoker.controller.alerting.alerts import Alert, Incident, alarms_of, present, presumed_open
+from stoker.controller.alerting.alert_filter import is_wanted, sends_resolved
+from stoker.controller.alerting.alerts import (
+    Alert,
+    Incident,
+    alerts_for_events,
+    open_incidents,
+    presumed_open,
+)
 from stoker.controller.alerting.queue import AlertQueue, AlertSlot, QueuedAlert
-from stoker.controller.alerting.send import AlertSender, called
-from stoker.controller.cache.objects import ResourceKey, ref_to
+from stoker.controller.alerting.send import AlertSender, target_title
+from stoker.controller.cache.objects import ResourceKey, object_ref
 from stoker.controller.context import ReconcileContext
 from stoker.controller.status.events import StatusEvent
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.delivery import AlertTarget
 from stoker.domain.reasons import Reason
-from stoker.kube.client.deadlines import deadline, finished
+from stoker.kube.client.deadlines import deadline, wait_for_end
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
-from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.result import as_stoker_error
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-AT_ONCE = 8
+MAX_CONCURRENT_SENDS = 8
 FLUSH_GRACE = 5.0
 
 AlertCounter = Callable[[ResourceKey, str, str], None]
@@ -80,17 +86,17 @@ class Alerter:
 
     def saw(self, context: ReconcileContext, after: SyncStatus, told: Sequence[StatusEvent]) -> None:
         """A status was written, and these Events go with it."""
-        key, about = context.key, ref_to(context.key, context.kept)
+        key, about = context.key, object_ref(context.key, context.kept)
         known = self._known.get(key)
         if known is None or known.about.uid != about.uid:
             presumed = dict.fromkeys(presumed_open(context.status), True)
             known = self._known[key] = _AlertedResource(about, open=presumed)
         if context.understood is not None:  # else: those of before, so that a mistake in the spec is heard of
             known.targets = context.understood.intent.alerts
-        now, there = self._clock.now(), present(after)
+        now, there = self._clock.now(), open_incidents(after)
         for incident in [one for one in known.open if one not in there]:
             self._end(key, known, incident, now)
-        for alarm in alarms_of(told, about, now, self._cluster):
+        for alarm in alerts_for_events(told, about, now, self._cluster):
             if alarm.incident in there:
                 known.open[alarm.incident] = False
             self._begin(key, known, alarm)
@@ -113,11 +119,11 @@ class Alerter:
         try:
             while not self._stopping or len(self._outbox):
                 now = self._clock.monotonic()
-                for letter in self._outbox.take(now, AT_ONCE - len(self._tasks)):
+                for letter in self._outbox.take(now, MAX_CONCURRENT_SENDS - len(self._tasks)):
                     task = asyncio.create_task(self._deliver(letter), name=f"alert {letter.slot.resource}")
                     self._tasks.add(task)
                     task.add_done_callback(self._delivered)
-                full = len(self._tasks) >= AT_ONCE
+                full = len(self._tasks) >= MAX_CONCURRENT_SENDS
                 await self._sleep(math.inf if full else self._outbox.next_due() - now)
         finally:
             self._stopping = True
@@ -131,24 +137,24 @@ class Alerter:
         self._outbox.hurry(self._clock.monotonic())
         self._wake.set()
         if self._runner is not None:
-            await finished(self._runner, self._clock, grace, self._give_up)
+            await wait_for_end(self._runner, self._clock, grace, self._give_up)
 
     def _give_up(self) -> None:
         log.warning("alerts.given_up", pending=len(self._outbox))
 
     def _begin(self, key: ResourceKey, known: _AlertedResource, alarm: Alert) -> None:
         now = self._clock.monotonic()
-        for name, target in _named(known.targets):
-            if wants(target, alarm):
+        for name, target in _name_targets(known.targets):
+            if is_wanted(target, alarm):
                 self._drop(self._outbox.begins(AlertSlot(key, alarm.incident, name), alarm, target, now))
 
     def _end(self, key: ResourceKey, known: _AlertedResource, incident: Incident, moment: datetime) -> None:
         presumed = known.open.pop(incident)
         alarm = Alert(known.about, incident, f"{incident.reason} is over", moment, cluster=self._cluster)
         now = self._clock.monotonic()
-        for name, target in _named(known.targets):
+        for name, target in _name_targets(known.targets):
             slot = AlertSlot(key, incident, name)
-            tells = hears_of_the_end(target) and (wants(target, alarm) or not presumed)
+            tells = sends_resolved(target) and (is_wanted(target, alarm) or not presumed)
             if tells:
                 self._drop(self._outbox.ends(slot, alarm, target, now, presumed=presumed))
             else:
@@ -180,7 +186,7 @@ class Alerter:
             namespace = slot.resource.object.namespace
             await self._sender.send(namespace, letter.target, letter.alarm, over=letter.over)
         except Exception as error:  # also our own mistakes: no reason to keep the others waiting
-            self._failed(letter, understood(error))
+            self._failed(letter, as_stoker_error(error))
             return
         self._outbox.sent(letter, self._clock.monotonic())
         self._failing.discard((slot.resource, slot.target))
@@ -194,14 +200,16 @@ class Alerter:
             return
         slot, target = letter.slot, letter.target
         self._counted(slot.resource, target.kind, "failed")
-        log.warning("alert.failed", resource=str(slot.resource), target=called(target), error=error.message)
+        log.warning(
+            "alert.failed", resource=str(slot.resource), target=target_title(target), error=error.message
+        )
         if (slot.resource, slot.target) not in self._failing:
             self._failing.add((slot.resource, slot.target))
-            message = f"{called(target)} could not be told of {slot.incident.reason}: {error.message}"
+            message = f"{target_title(target)} could not be told of {slot.incident.reason}: {error.message}"
             self._events.warning(letter.alarm.about, Reason.ALERT_FAILED, message)
 
 
-def _named(targets: Sequence[AlertTarget]) -> list[tuple[str, AlertTarget]]:
+def _name_targets(targets: Sequence[AlertTarget]) -> list[tuple[str, AlertTarget]]:
     """Each target with a name that stays while it does."""
     return [
         (

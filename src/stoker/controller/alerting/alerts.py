@@ -20,7 +20,7 @@ from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 from stoker.kube.events.series import EventType, ObjectRef
 
-LONGEST_KEY = 255
+MAX_KEY_LENGTH = 255
 
 _BAD_IF_FALSE = frozenset(
     {Type.READY, Type.AGENT_READY, Type.SIDECAR_INJECTED, Type.VERIFIED, Type.BIDIRECTIONAL_READY}
@@ -34,7 +34,7 @@ _BAD_IF_TRUE = frozenset(
         Type.PENDING_APPROVAL,
     }
 )
-_ON_ITS_WAY = frozenset({Reason.GATEWAYS_SYNCING, Reason.REF_RESOLVING, Reason.AGENT_STARTING})
+_PROGRESSING_REASONS = frozenset({Reason.GATEWAYS_SYNCING, Reason.REF_RESOLVING, Reason.AGENT_STARTING})
 
 
 class AlertSeverity(StrEnum):
@@ -69,7 +69,7 @@ class Alert:
     def key(self) -> str:
         """The same for the same trouble, also after a change of leaders; no two clusters share a uid."""
         key = f"stoker/{self.about.uid}/{self.incident.reason}/{self.incident.gateway}"
-        return key if len(key) <= LONGEST_KEY else f"stoker/{hashlib.sha256(key.encode()).hexdigest()}"
+        return key if len(key) <= MAX_KEY_LENGTH else f"stoker/{hashlib.sha256(key.encode()).hexdigest()}"
 
     @property
     def words(self) -> frozenset[str]:
@@ -77,7 +77,7 @@ class Alert:
         return frozenset(word.casefold() for word in (self.incident.reason, self.cause) if word)
 
 
-def alarms_of(
+def alerts_for_events(
     told: Iterable[StatusEvent], about: ObjectRef, moment: datetime, cluster: str = ""
 ) -> Iterator[Alert]:
     """Each Event as an alarm; whether anybody wants it is another question."""
@@ -88,7 +88,7 @@ def alarms_of(
         yield Alert(about, incident, one.message, moment, _severity(one), one.cause, cluster)
 
 
-def present(status: SyncStatus) -> frozenset[Incident]:
+def open_incidents(status: SyncStatus) -> frozenset[Incident]:
     """Every word that stands in a status, whatever it means."""
     words = {Incident(one.reason) for one in status.conditions or ()}
     for gateway in status.discovered_gateways or ():
@@ -111,7 +111,7 @@ def presumed_open(status: SyncStatus) -> frozenset[Incident]:
         for gateway in status.discovered_gateways or ()
         if gateway.sync_status == "Error"
     }
-    return frozenset(one for one in wrong if one.reason not in _ON_ITS_WAY)
+    return frozenset(one for one in wrong if one.reason not in _PROGRESSING_REASONS)
 
 
 def _severity(told: StatusEvent) -> AlertSeverity:

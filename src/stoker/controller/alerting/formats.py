@@ -13,7 +13,7 @@ from stoker.controller.alerting.alerts import Alert, AlertSeverity
 from stoker.domain.clock import rfc3339
 from stoker.domain.intent.delivery import AlertKind
 from stoker.domain.secrets import Secret
-from stoker.domain.text import cut
+from stoker.domain.text import truncate
 
 VERSION = "1"
 SLACK_HEADER = 150
@@ -26,7 +26,7 @@ _ADAPTIVE = "application/vnd.microsoft.card.adaptive"
 _COLORS = {AlertSeverity.ERROR: "Attention", AlertSeverity.WARNING: "Warning", AlertSeverity.INFO: "Default"}
 
 
-def body_for(kind: AlertKind, alarm: Alert, *, over: bool, key: Secret) -> dict[str, Any]:
+def alert_body(kind: AlertKind, alarm: Alert, *, over: bool, key: Secret) -> dict[str, Any]:
     """The JSON of a request; `key` is PagerDuty's, which has its secret inside the body."""
     if kind is AlertKind.SLACK:
         return _slack(alarm)
@@ -39,17 +39,17 @@ def body_for(kind: AlertKind, alarm: Alert, *, over: bool, key: Secret) -> dict[
 
 def _slack(alarm: Alert) -> dict[str, Any]:
     """`text` is what a notification shows; only three characters mean something in it and are escaped."""
-    where = cut(_escaped(_where(alarm)), SLACK_TEXT)
+    where = truncate(_escaped(_where(alarm)), SLACK_TEXT)
     return {
-        "text": cut(_escaped(f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"), SLACK_TEXT),
+        "text": truncate(_escaped(f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"), SLACK_TEXT),
         "blocks": [
             {
                 "type": "header",
-                "text": {"type": "plain_text", "text": cut(_title(alarm), SLACK_HEADER), "emoji": False},
+                "text": {"type": "plain_text", "text": truncate(_title(alarm), SLACK_HEADER), "emoji": False},
             },
             {
                 "type": "section",
-                "text": {"type": "mrkdwn", "text": cut(_escaped(alarm.message) or "…", SLACK_TEXT)},
+                "text": {"type": "mrkdwn", "text": truncate(_escaped(alarm.message) or "…", SLACK_TEXT)},
             },
             {"type": "context", "elements": [{"type": "mrkdwn", "text": where}]},
         ],
@@ -64,13 +64,13 @@ def _teams(alarm: Alert) -> dict[str, Any]:
         "body": [
             {
                 "type": "TextBlock",
-                "text": cut(_title(alarm), SLACK_HEADER),
+                "text": truncate(_title(alarm), SLACK_HEADER),
                 "weight": "Bolder",
                 "size": "Medium",
                 "color": _COLORS[alarm.severity],
                 "wrap": True,
             },
-            {"type": "TextBlock", "text": cut(alarm.message, TEAMS_TEXT), "wrap": True},
+            {"type": "TextBlock", "text": truncate(alarm.message, TEAMS_TEXT), "wrap": True},
             {"type": "FactSet", "facts": [{"title": name, "value": value} for name, value in _facts(alarm)]},
         ],
     }
@@ -84,14 +84,14 @@ def _pagerduty(alarm: Alert, over: bool, key: Secret) -> dict[str, Any]:
         return {**head, "event_action": "resolve"}
     summary = f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"
     payload = {
-        "summary": cut(summary, PAGERDUTY_SUMMARY),
-        "source": cut(_where(alarm), PAGERDUTY_SUMMARY),
+        "summary": truncate(summary, PAGERDUTY_SUMMARY),
+        "source": truncate(_where(alarm), PAGERDUTY_SUMMARY),
         "severity": str(alarm.severity),
         "timestamp": rfc3339(alarm.moment),
         "component": alarm.incident.gateway or alarm.about.name,
         "group": alarm.about.namespace,
         "class": alarm.incident.reason,
-        "custom_details": {**dict(_facts(alarm)), "message": cut(alarm.message, WEBHOOK_TEXT)},
+        "custom_details": {**dict(_facts(alarm)), "message": truncate(alarm.message, WEBHOOK_TEXT)},
     }
     return {**head, "event_action": "trigger", "client": "Stoker", "payload": payload}
 
@@ -104,7 +104,7 @@ def _webhook(alarm: Alert, over: bool) -> dict[str, Any]:
         "reason": alarm.incident.reason,
         "cause": alarm.cause,
         "severity": str(alarm.severity),
-        "message": cut(alarm.message, WEBHOOK_TEXT),
+        "message": truncate(alarm.message, WEBHOOK_TEXT),
         "kind": alarm.about.kind,
         "namespace": alarm.about.namespace,
         "name": alarm.about.name,
@@ -124,7 +124,7 @@ def _facts(alarm: Alert) -> list[tuple[str, str]]:
         ("Cluster", alarm.cluster),
         ("Time", rfc3339(alarm.moment)),
     ]
-    return [(name, cut(value, 1024)) for name, value in facts if value]
+    return [(name, truncate(value, 1024)) for name, value in facts if value]
 
 
 def _title(alarm: Alert) -> str:

@@ -13,20 +13,20 @@ from urllib.parse import urlsplit
 import msgspec
 
 from stoker.controller.alerting.alerts import Alert
-from stoker.controller.alerting.formats import body_for
+from stoker.controller.alerting.formats import alert_body
 from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.http_client import EgressRefused, ServiceRequest, ServiceResponse, call
+from stoker.http_client import EgressRefused, ServiceRequest, ServiceResponse, send_request
 from stoker.kube.client.client import KubeClient
 
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 TIMEOUT = 10.0
 MAX_REPLY = 16 * 1024
-LONGEST_ADDRESS = 2048
-_AGAIN = (408, 425, 429)
+MAX_URL_LENGTH = 2048
+_RETRY_STATUSES = (408, 425, 429)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class AlertSender:
         """Raises Retry where trying again may help, Stalled where it does not."""
         secret = await self._secret(namespace, target)
         address = self.pagerduty if target.kind is AlertKind.PAGERDUTY else _address(secret)
-        body = msgspec.json.encode(body_for(target.kind, alarm, over=over, key=secret))
+        body = msgspec.json.encode(alert_body(target.kind, alarm, over=over, key=secret))
         request = ServiceRequest(
             address,
             "POST",
@@ -52,7 +52,7 @@ class AlertSender:
             services_of=namespace,
         )
         try:
-            answer = await call(request)
+            answer = await send_request(request)
         except EgressRefused as error:
             raise Stalled(error.message, reason=error.reason) from None
         if not answer.ok:
@@ -69,7 +69,7 @@ class AlertSender:
             raise Retry(error.message, reason=error.reason) from None
 
 
-def called(target: AlertTarget) -> str:
+def target_title(target: AlertTarget) -> str:
     """The target as a sentence names it."""
     if target.secret is None:
         return f"{target.kind} (its secret stands in the resource)"
@@ -83,13 +83,13 @@ def _address(secret: Secret) -> str:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or parts.username is not None or not text.isprintable() or len(text) > LONGEST_ADDRESS:
+    if not usable or parts.username is not None or not text.isprintable() or len(text) > MAX_URL_LENGTH:
         raise Stalled("the secret is no http or https address", reason=Reason.INVALID_VALUE)
     return text
 
 
 def _refusal(answer: ServiceResponse, host: str) -> StokerError:
     sentence = f"{host} answered with status {answer.status}"
-    if answer.status >= 500 or answer.status in _AGAIN:
+    if answer.status >= 500 or answer.status in _RETRY_STATUSES:
         return Retry(sentence, after=answer.wait, reason=Reason.ALERT_FAILED)
     return Stalled(sentence, reason=Reason.ALERT_FAILED)

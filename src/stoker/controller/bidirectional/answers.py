@@ -8,11 +8,11 @@ from stoker.controller.bidirectional.branch_name import is_direct
 from stoker.controller.bidirectional.commit import RecordedChangeSet
 from stoker.controller.bidirectional.holds import holds_after
 from stoker.controller.bidirectional.types import BidirectionalRequest, GatewayChangesState
-from stoker.domain.git_objects import PathNote, shown
+from stoker.domain.git_objects import PathNote, printable_name
 from stoker.domain.protocol import ChangeSet, ChangeSetReply, ChangeSetResult
 from stoker.domain.reasons import Reason
 
-_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ChangeSetOutcome:
     standing: GatewayChangesState
 
 
-def outcome_of(
+def recorded_outcome(
     ask: BidirectionalRequest,
     branch: str,
     changes: ChangeSet,
@@ -52,7 +52,7 @@ def outcome_of(
         _sentence(recorded.refused, [*(one.path for one in verdict.conflicts), *verdict.kept]),
         refused,
         holds,
-        _over(last, ended=recorded.anew and bool(before.branch)),
+        _ended_request_id(last, ended=recorded.anew and bool(before.branch)),
     )
     stays = not direct and (open_before or bool(verdict.edits))
     standing = GatewayChangesState(
@@ -66,21 +66,21 @@ def outcome_of(
     return ChangeSetOutcome(answer, standing)
 
 
-def refusal(
+def refused_outcome(
     set_id: str, why: str, before: ChangeSetReply | None, standing: GatewayChangesState
 ) -> ChangeSetOutcome:
     """Of a set that cannot be read, or of which nothing may go; what is held stays so."""
     holds = before.holds if before is not None else ()
-    answer = ChangeSetReply(set_id, ChangeSetResult.REFUSED, why, (), holds, _over(before))
+    answer = ChangeSetReply(set_id, ChangeSetResult.REFUSED, why, (), holds, _ended_request_id(before))
     return ChangeSetOutcome(answer, replace(standing, reason=Reason.CHANGE_REFUSED, message=why))
 
 
-def freed(answer: ChangeSetReply | None) -> ChangeSetReply | None:
+def release_holds(answer: ChangeSetReply | None) -> ChangeSetReply | None:
     """Once a request is over nothing is held for it, and what it had no room for may be asked again."""
     return replace(answer, holds=(), over=answer.id) if answer is not None else None
 
 
-def _over(last: ChangeSetReply | None, *, ended: bool = False) -> str:
+def _ended_request_id(last: ChangeSetReply | None, *, ended: bool = False) -> str:
     """What was said of a request that is over stays said: its agent may not have read it yet."""
     if last is None:
         return ""
@@ -96,25 +96,27 @@ def _reason(refused: tuple[str, ...], conflicts: set[str]) -> Reason | None:
 def _sentence(refused: tuple[PathNote, ...], conflicts: list[str]) -> str:
     parts = []
     if conflicts:
-        parts.append(f"changed in git as well: {_some([shown(path) for path in conflicts])}")
+        parts.append(f"changed in git as well: {_first_items([printable_name(path) for path in conflicts])}")
     if refused:
-        parts.append(f"not taken: {_some([f'{shown(note.path)} {note.why}' for note in refused])}")
+        parts.append(
+            f"not taken: {_first_items([f'{printable_name(note.path)} {note.why}' for note in refused])}"
+        )
     return "; ".join(parts)
 
 
-def _some(words: list[str]) -> str:
-    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more
+def _first_items(words: list[str]) -> str:
+    more = f" and {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
+    return ", ".join(words[:_MAX_SHOWN]) + more
 
 
-def well(standing: GatewayChangesState, url: str, warning: str = "") -> GatewayChangesState:
+def with_open_request(standing: GatewayChangesState, url: str, warning: str = "") -> GatewayChangesState:
     """With an open request; what was said about conflicts and refusals stays said."""
     reason = _reason(standing.refused, set(standing.conflicts))
     message = standing.message if reason is not None else ""
     return replace(standing, request=url, reason=reason, message=message or warning)
 
 
-def over(standing: GatewayChangesState) -> GatewayChangesState:
+def without_request(standing: GatewayChangesState) -> GatewayChangesState:
     """Nothing is proposed any more; what git did not get is still named."""
     if not standing.refused:
         return GatewayChangesState()

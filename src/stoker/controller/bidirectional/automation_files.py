@@ -44,7 +44,7 @@ _HOOKS = "hooks"
 """A folder at the top that `core.hooksPath` may name."""
 
 
-def why_closed(path: str) -> str:
+def closed_path_reason(path: str) -> str:
     """Why a file of the repository must not come from a gateway; empty if it may.
 
     Names are compared without regard to case: a checkout on Windows or macOS does not tell them apart.

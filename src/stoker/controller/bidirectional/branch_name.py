@@ -15,11 +15,11 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import BidirectionalPolicy
 from stoker.domain.refs import GitRef
-from stoker.engine.transform.template_language import render, template
+from stoker.engine.transform.template_language import render_path, template
 
 _HEADS = "refs/heads/"
 _NAMES_GATEWAY = frozenset({"GatewayName", "PodName"})
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def branch_for(intent: GatewayIntent, policy: BidirectionalPolicy, followed: GitRef) -> str:
@@ -30,15 +30,15 @@ def branch_for(intent: GatewayIntent, policy: BidirectionalPolicy, followed: Git
         return short
     values = intent.values
     safe = values._replace(
-        gateway_name=_fit(values.gateway_name or intent.gateway),
-        namespace=_fit(values.namespace or intent.resource.namespace),
-        pod_name=_fit(values.pod_name) if values.pod_name else None,
+        gateway_name=_branch_part(values.gateway_name or intent.gateway),
+        namespace=_branch_part(values.namespace or intent.resource.namespace),
+        pod_name=_branch_part(values.pod_name) if values.pod_name else None,
         ref=short,
         commit=None,  # or each commit would have a branch of its own
     )
-    name = render(policy.target_branch, safe)
+    name = render_path(policy.target_branch, safe)
     if not compiled.names & _NAMES_GATEWAY:
-        name = f"{name}/{_fit(intent.gateway)}"
+        name = f"{name}/{_branch_part(intent.gateway)}"
     branch = str(GitRef(name)).removeprefix(_HEADS)
     if branch.startswith("refs/") or branch == "HEAD":
         raise InvalidValue(f"bidirectional.targetBranch gives {branch!r}, which is no branch")
@@ -55,9 +55,9 @@ def is_direct(policy: BidirectionalPolicy, followed: GitRef) -> bool:
     return not policy.create_pr and policy.target_branch.removeprefix(_HEADS) == followed.removeprefix(_HEADS)
 
 
-def _fit(name: str) -> str:
+def _branch_part(name: str) -> str:
     """A name from a pod as a part of a branch's name; two names never become the same."""
-    fit = _UNFIT.sub("-", name).replace("..", "-").strip(".-")[:100].removesuffix(".lock")
+    fit = _INVALID_CHARACTERS.sub("-", name).replace("..", "-").strip(".-")[:100].removesuffix(".lock")
     if fit == name:
         return fit
     return f"{fit or 'gateway'}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"

@@ -17,14 +17,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from stoker.controller.bidirectional.guardrails import GuardrailRules
-from stoker.controller.bidirectional.messages import ChangeSetOrigin, commit_of, is_ours_alone
-from stoker.controller.bidirectional.rebase import STUCK, RebasedBranch, catch_up, lacking
+from stoker.controller.bidirectional.messages import ChangeSetOrigin, change_commit, is_own_commit
+from stoker.controller.bidirectional.rebase import (
+    REBASE_CONFLICT_MESSAGE,
+    RebasedBranch,
+    missing_on_branch,
+    rebase_branch,
+)
 from stoker.controller.bidirectional.three_way_decision import (
     FileVersions,
     MergeDecision,
-    compare,
-    doubtful,
-    reviewed,
+    changed_on_both_sides,
+    changed_on_shared_branch,
+    decide_changes,
 )
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import BlobId, PathNote
@@ -56,7 +61,7 @@ class RecordedChangeSet:
     """Files of the set that git did not get, by live path."""
 
 
-async def record(
+async def record_changes(
     proposals: ProposalBranches,
     branch: str,
     changes: ChangeSet,
@@ -83,18 +88,18 @@ async def record(
                 if proposed is None:
                     return RecordedChangeSet(ground, ground.branch, verdict, anew, left_out + verdict.refused)
             except StokerError as error:
-                if again < MAX_REPLAYS and await _came_too_late(proposals, branch, ground, error):
+                if again < MAX_REPLAYS and await _is_push_race(proposals, branch, ground, error):
                     continue
                 if isinstance(error, GitFailed):
                     proposals.discard()
                 raise
-            in_the_way = _by_place(proposed.refused, judged.taken)
+            in_the_way = _notes_by_path(proposed.refused, judged.taken)
             refused = (*left_out, *verdict.refused, *in_the_way)
             return RecordedChangeSet(ground, proposed.tip, verdict, anew, refused)
     raise AssertionError("the last attempt either returns or raises")
 
 
-async def _came_too_late(
+async def _is_push_race(
     proposals: ProposalBranches, branch: str, ground: ProposalBase, error: StokerError
 ) -> bool:
     """Whether somebody pushed meanwhile, to our branch or to the ref.
@@ -150,8 +155,8 @@ class _CommitAttempt:
         there: FileVersions | None = None
         if below is not None:
             there = await self.proposals.versions(below, paths)
-        shared = below not in (None, ground.tip) and not is_ours_alone(await self.proposals.raw(below))
-        behind = lacking(self.files, git, there) if there is not None else ()
+        shared = below not in (None, ground.tip) and not is_own_commit(await self.proposals.raw(below))
+        behind = missing_on_branch(self.files, git, there) if there is not None else ()
         caught, stuck = await self._caught_up(ground, behind, git) if behind and up else (None, not up)
         files = self.files
         if stuck:
@@ -159,11 +164,11 @@ class _CommitAttempt:
         if caught is not None:
             there = caught.files(paths, git)
         verdict = await self._compared(files, git, there, caught, shared=shared)
-        notes = tuple(PathNote(one.path, STUCK) for one in self.files if one not in files)
+        notes = tuple(PathNote(one.path, REBASE_CONFLICT_MESSAGE) for one in self.files if one not in files)
         verdict = replace(verdict, refused=verdict.refused + notes)
         if not verdict.edits:
             return verdict, None
-        commit = commit_of(self.changes, verdict, self.origin, shared=shared)
+        commit = change_commit(self.changes, verdict, self.origin, shared=shared)
         try:
             proposed = await self.proposals.propose(
                 self.branch, commit, ground, anew=anew, up=caught.up if caught is not None else None
@@ -176,7 +181,7 @@ class _CommitAttempt:
         self, ground: ProposalBase, behind: tuple[ChangedFile, ...], git: FileVersions
     ) -> tuple[RebasedBranch | None, bool]:
         """The branch with all that the ref has, if that is needed; whether it is and cannot be done."""
-        found = await catch_up(self.proposals, self.branch, ground, behind, git, merged)
+        found = await rebase_branch(self.proposals, self.branch, ground, behind, git, merge_texts)
         return (found, False) if isinstance(found, RebasedBranch) else (None, found is None)
 
     async def _compared(
@@ -189,16 +194,23 @@ class _CommitAttempt:
         shared: bool,
     ) -> MergeDecision:
         contents: dict[str, bytes] = dict(caught.contents) if caught is not None else {}
-        for one in doubtful(files, git):
+        for one in changed_on_both_sides(files, git):
             there = git.get(one.repo_path)
             if there is not None and one.base and one.blob:
-                contents |= await _readable(self.proposals, (BlobId(one.base), there.blob))
-        for one in reviewed(files, git, branch) if shared else ():
+                contents |= await _read_conflict_blobs(self.proposals, (BlobId(one.base), there.blob))
+        for one in changed_on_shared_branch(files, git, branch) if shared else ():
             beside = branch.get(one.repo_path) if branch is not None else None
             if beside is not None and beside.blob not in contents and one.base and one.blob:
-                contents |= await _readable(self.proposals, (BlobId(one.base), beside.blob))
+                contents |= await _read_conflict_blobs(self.proposals, (BlobId(one.base), beside.blob))
         verdict = await asyncio.to_thread(
-            compare, files, git, branch, contents, merged, takes_conflicts=self.takes_conflicts, shared=shared
+            decide_changes,
+            files,
+            git,
+            branch,
+            contents,
+            merge_texts,
+            takes_conflicts=self.takes_conflicts,
+            shared=shared,
         )  # finding out which lines touch takes its time
         if caught is None:
             return verdict
@@ -206,7 +218,7 @@ class _CommitAttempt:
         return replace(verdict, kept=tuple(path for path in caught.conflicts if path not in ours))
 
 
-async def _readable(proposals: ProposalBranches, blobs: tuple[BlobId, BlobId]) -> dict[str, bytes]:
+async def _read_conflict_blobs(proposals: ProposalBranches, blobs: tuple[BlobId, BlobId]) -> dict[str, bytes]:
     """A server that gives out no single objects leaves a conflict what it is."""
     try:
         return {str(blob): content for blob, content in (await proposals.contents(blobs)).items()}
@@ -214,7 +226,7 @@ async def _readable(proposals: ProposalBranches, blobs: tuple[BlobId, BlobId]) -
         return {}
 
 
-def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     """Line by line; where all sides are JSON, so must be what comes out of them."""
     if b"\0" in theirs:
         return None
@@ -232,6 +244,6 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-def _by_place(notes: tuple[PathNote, ...], files: tuple[ChangedFile, ...]) -> tuple[PathNote, ...]:
+def _notes_by_path(notes: tuple[PathNote, ...], files: tuple[ChangedFile, ...]) -> tuple[PathNote, ...]:
     places = {one.repo_path: one.path for one in files}
     return tuple(PathNote(places[note.path], note.why) for note in notes if note.path in places)

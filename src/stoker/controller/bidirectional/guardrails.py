@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stoker.controller.bidirectional.automation_files import why_closed
+from stoker.controller.bidirectional.automation_files import closed_path_reason
 from stoker.domain.git_objects import PathNote
 from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import BidirectionalPolicy
@@ -76,5 +76,5 @@ class GuardrailRules:
             return f"has {len(one.content)} bytes; {self._most_bytes} are allowed"
         if one.repo_path not in self.origins(one.path):
             return f"does not come from {one.repo_path} by any mapping of this gateway"
-        closed = why_closed(one.repo_path)
+        closed = closed_path_reason(one.repo_path)
         return f"{one.repo_path} {closed}" if closed else ""

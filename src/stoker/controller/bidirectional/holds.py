@@ -31,11 +31,11 @@ def holds_after(
     return tuple(sorted({*before, *recorded}))
 
 
-def never_fits(
+def can_never_fit(
     answers: Mapping[str, ChangeSetReply], target: str, holds: Iterable[str], gateways: int = 1
 ) -> bool:
     """Whether there is no room for them even when nothing else waits for review."""
-    return _size_of_paths(holds) > _common(_room(answers, target), gateways)
+    return _paths_size(holds) > _fair_share(_remaining_room(answers, target), gateways)
 
 
 def check_room(
@@ -46,9 +46,9 @@ def check_room(
     Half of the room is whoever comes first's; of the other half each gateway has its share, so
     that one of them cannot keep all others waiting.
     """
-    taken = sum(_size_of_paths(answer.holds) for name, answer in answers.items() if name != target)
-    wanted, room = _size_of_paths(holds), _room(answers, target)
-    common = _common(room, gateways)
+    taken = sum(_paths_size(answer.holds) for name, answer in answers.items() if name != target)
+    wanted, room = _paths_size(holds), _remaining_room(answers, target)
+    common = _fair_share(room, gateways)
     share = common // gateways if gateways > 1 else room
     if taken + wanted > (room if wanted <= share else common):
         raise Retry(
@@ -57,21 +57,21 @@ def check_room(
         )
 
 
-def size_of(answer: ChangeSetReply) -> int:
+def answer_size(answer: ChangeSetReply) -> int:
     """About what it takes in the map."""
-    return 200 + len(answer.message) + _size_of_paths(answer.holds + answer.refused)
+    return 200 + len(answer.message) + _paths_size(answer.holds + answer.refused)
 
 
-def _room(answers: Mapping[str, ChangeSetReply], target: str) -> int:
+def _remaining_room(answers: Mapping[str, ChangeSetReply], target: str) -> int:
     """For what is held; the answers of others take their part, whatever they hold."""
     others = (answer for name, answer in answers.items() if name != target)
-    return MAX_BYTES - sum(size_of(one) - _size_of_paths(one.holds) for one in others)
+    return MAX_BYTES - sum(answer_size(one) - _paths_size(one.holds) for one in others)
 
 
-def _common(room: int, gateways: int) -> int:
+def _fair_share(room: int, gateways: int) -> int:
     """What one gateway may have where nobody else has any of it."""
     return room // 2 if gateways > 1 else room
 
 
-def _size_of_paths(paths: Iterable[str]) -> int:
+def _paths_size(paths: Iterable[str]) -> int:
     return sum(len(path.encode()) + 3 for path in paths)

@@ -17,10 +17,10 @@ import msgspec
 
 from stoker.controller.bidirectional.types import RawChangeSet, ReceivedChangeSet
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import CachedResource, ResourceKey, belongs_to, head_of
+from stoker.controller.cache.objects import CachedResource, ResourceKey, belongs_to, owned_metadata
 from stoker.controller.owned.apply_objects import OwnedObjectWriter
 from stoker.domain.protocol import CHANGE_MAPS
-from stoker.domain.protocol.names import changes_map
+from stoker.domain.protocol.names import changes_map_name
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import CONFIG_MAPS
@@ -62,7 +62,7 @@ class ChangeSetInbox:
     def keys(self, key: ResourceKey) -> dict[str, Collection[str]]:
         """The names of what lies in the maps."""
         found: dict[str, Collection[str]] = {}
-        for name in names_of(key):
+        for name in inbox_names(key):
             seen = self._observed.maps.get(ObjectKey(key.object.namespace, name))
             if seen is not None and seen.sizes:
                 found[name] = tuple(seen.sizes)
@@ -70,10 +70,10 @@ class ChangeSetInbox:
 
     async def prepare(self, key: ResourceKey, kept: CachedResource) -> None:
         """Make those that are missing."""
-        for name in names_of(key):
+        for name in inbox_names(key):
             where = ObjectKey(key.object.namespace, name)
             seen = self._observed.maps.get(where)
-            body = {"metadata": head_of(key, kept, name)}
+            body = {"metadata": owned_metadata(key, kept, name)}
             if seen is None:
                 await self._writer.create(self._observed.maps, CONFIG_MAPS, body)
             elif not belongs_to(seen.metadata, key, kept):
@@ -91,7 +91,7 @@ class ChangeSetInbox:
                 attempt = found.metadata.annotations.get(DECODING, "")
             for place in parcel.chunks:
                 if place[0] == name and place[1] in found.binary_data:
-                    parts[place] = _bytes(found.binary_data[place[1]])
+                    parts[place] = _decode_base64(found.binary_data[place[1]])
         if len(parts) < len(parcel.chunks):
             return None
         return RawChangeSet(tuple(parts[place] for place in parcel.chunks), attempt)
@@ -111,11 +111,11 @@ class ChangeSetInbox:
         await self._observed.maps.write(where, request)
 
 
-def names_of(key: ResourceKey) -> tuple[str, ...]:
-    return tuple(changes_map(key.door, key.object.name, number) for number in range(CHANGE_MAPS))
+def inbox_names(key: ResourceKey) -> tuple[str, ...]:
+    return tuple(changes_map_name(key.door, key.object.name, number) for number in range(CHANGE_MAPS))
 
 
-def _bytes(raw: msgspec.Raw) -> bytes:
+def _decode_base64(raw: msgspec.Raw) -> bytes:
     """What is no base64 cannot come from an API server; it is as good as damaged."""
     try:
         return base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)

@@ -15,7 +15,7 @@ from stoker.domain.protocol.change_set_codec import MAX_CHUNKS
 _KEY = re.compile(r"(?P<gateway>.+)\.(?P<set>\d{8}-\d{6}(?:-\d{1,4})?)\.(?P<number>\d)")
 
 
-def parcels_in(maps: Mapping[str, Collection[str]]) -> tuple[ReceivedChangeSet, ...]:
+def change_sets_in(maps: Mapping[str, Collection[str]]) -> tuple[ReceivedChangeSet, ...]:
     """All sets, oldest first; `maps` has the keys of each map."""
     found: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
     for name, keys in maps.items():
@@ -35,12 +35,12 @@ def parcels_in(maps: Mapping[str, Collection[str]]) -> tuple[ReceivedChangeSet, 
     )
 
 
-def strays_in(maps: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+def stray_keys(maps: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
     """Keys that belong to no set, by map."""
-    strays = {name: [key for key in keys if not _is_part(key)] for name, keys in maps.items()}
+    strays = {name: [key for key in keys if not _is_chunk_key(key)] for name, keys in maps.items()}
     return {name: keys for name, keys in strays.items() if keys}
 
 
-def _is_part(key: str) -> bool:
+def _is_chunk_key(key: str) -> bool:
     said = _KEY.fullmatch(key)
     return said is not None and int(said["number"]) < MAX_CHUNKS

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from stoker.controller.bidirectional.three_way_decision import MergeDecision
 from stoker.domain.clock import parse_rfc3339
-from stoker.domain.git_objects import inert
+from stoker.domain.git_objects import inert_name
 from stoker.domain.intent.intent import ResourceIdentity
 from stoker.domain.intent.policies import ConflictStrategy
 from stoker.domain.protocol import ChangeAction, ChangedFile, ChangeSet
@@ -23,8 +23,8 @@ COMMITTER = CommitAuthor("Stoker", f"controller@{DOMAIN}")
 MAX_LISTED = 200
 _SHARED = "Branch-Shared: yes"
 
-_WORDS = {ChangeAction.WRITTEN: "changed", ChangeAction.DELETED: "deleted"}
-_THEN = {
+_ACTION_WORDS = {ChangeAction.WRITTEN: "changed", ChangeAction.DELETED: "deleted"}
+_STRATEGY_TEXTS = {
     ConflictStrategy.GIT_WINS: "Until this is merged, syncs put git's version on the gateway.",
     ConflictStrategy.GATEWAY_WINS: "As long as this is open, syncs leave these files on the gateway alone.",
     ConflictStrategy.MANUAL: "As long as this is open, syncs leave these files on the gateway alone.",
@@ -39,7 +39,7 @@ class ChangeSetOrigin:
     gateway: str
 
 
-def commit_of(
+def change_commit(
     changes: ChangeSet, verdict: MergeDecision, origin: ChangeSetOrigin, *, shared: bool = False
 ) -> NewCommit:
     """The same set on the same ground is the same commit, whoever makes it and when.
@@ -49,12 +49,14 @@ def commit_of(
     edits = tuple(
         FileEdit(path, content, path in verdict.programs) for path, content in sorted(verdict.edits.items())
     )
-    author = CommitAuthor(f"Gateway {inert(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}")
+    author = CommitAuthor(
+        f"Gateway {inert_name(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}"
+    )
     message = _message(changes, verdict, origin) + (f"\n{_SHARED}" if shared else "")
-    return NewCommit(author, COMMITTER, message, edits, _when(changes))
+    return NewCommit(author, COMMITTER, message, edits, _commit_time(changes))
 
 
-def is_ours_alone(commit: bytes) -> bool:
+def is_own_commit(commit: bytes) -> bool:
     """Whether a branch that ends with this commit has nothing but ours; the commit as git keeps it."""
     head, _, message = commit.partition(b"\n\n")
     ours = f"committer {COMMITTER.name} <{COMMITTER.email}> ".encode()
@@ -63,11 +65,11 @@ def is_ours_alone(commit: bytes) -> bool:
     )
 
 
-def title_of(origin: ChangeSetOrigin) -> str:
-    return f"Changes from gateway {inert(origin.gateway)}"
+def request_title(origin: ChangeSetOrigin) -> str:
+    return f"Changes from gateway {inert_name(origin.gateway)}"
 
 
-def description_of(
+def request_description(
     origin: ChangeSetOrigin,
     followed: str,
     strategy: ConflictStrategy,
@@ -78,11 +80,11 @@ def description_of(
 ) -> str:
     """For the person who reviews; without a set only what holds for all of them."""
     resource = origin.resource
-    whose = f"{resource.door} {_code(f'{resource.namespace}/{resource.name}')}"
-    lines = [f"Somebody changed files on gateway {_code(origin.gateway)} ({whose}).", ""]
+    whose = f"{resource.door} {_as_code(f'{resource.namespace}/{resource.name}')}"
+    lines = [f"Somebody changed files on gateway {_as_code(origin.gateway)} ({whose}).", ""]
     if changes is not None and verdict is not None:
         lines += [
-            f"Set {_code(changes.id)}, made on top of commit {_code(changes.base_commit)}:",
+            f"Set {_as_code(changes.id)}, made on top of commit {_as_code(changes.base_commit)}:",
             "",
             *_table(verdict),
             "",
@@ -93,13 +95,13 @@ def description_of(
             f"**{len(conflicts)} files are in conflict**: git and the gateway have both changed them.",
             "Merging this as it is takes the gateway's version. Compare them first:",
             "",
-            *(f"- {_code(path)}" for path in conflicts[:MAX_LISTED]),
+            *(f"- {_as_code(path)}" for path in conflicts[:MAX_LISTED]),
             "",
         ]
     lines += [
-        f"Merged into {_code(followed)}, they come back as they are and nothing changes there.",
+        f"Merged into {_as_code(followed)}, they come back as they are and nothing changes there.",
         "Closed without merging, the next sync of these files takes git's version.",
-        _THEN[strategy],
+        _STRATEGY_TEXTS[strategy],
     ]
     return "\n".join(lines).strip() + "\n"
 
@@ -107,7 +109,7 @@ def description_of(
 def _table(verdict: MergeDecision) -> list[str]:
     lines = ["| file | place on the gateway | |", "|---|---|---|"]
     lines += [
-        f"| {_code(one.repo_path)} | {_code(one.path)} | {_word(one, verdict)} |"
+        f"| {_as_code(one.repo_path)} | {_as_code(one.path)} | {_word(one, verdict)} |"
         for one in verdict.changed[:MAX_LISTED]
     ]
     if len(verdict.changed) > MAX_LISTED:
@@ -116,21 +118,21 @@ def _table(verdict: MergeDecision) -> list[str]:
 
 
 def _message(changes: ChangeSet, verdict: MergeDecision, origin: ChangeSetOrigin) -> str:
-    listed = [f"{_word(one, verdict)}: {inert(one.repo_path)}" for one in verdict.changed[:MAX_LISTED]]
+    listed = [f"{_word(one, verdict)}: {inert_name(one.repo_path)}" for one in verdict.changed[:MAX_LISTED]]
     if len(verdict.changed) > MAX_LISTED:
         listed.append(f"and {len(verdict.changed) - MAX_LISTED} more")
-    listed += [f"kept, in conflict: {inert(path)}" for path in verdict.kept[:MAX_LISTED]]
+    listed += [f"kept, in conflict: {inert_name(path)}" for path in verdict.kept[:MAX_LISTED]]
     trailers = [
-        f"Gateway: {inert(origin.gateway)}",
+        f"Gateway: {inert_name(origin.gateway)}",
         f"Resource: {origin.resource.namespace}/{origin.resource.name}",
         f"Base-Commit: {changes.base_commit}",
         f"Change-Set: {changes.id}",
     ]
-    return "\n".join([title_of(origin), "", *listed, "", *trailers])
+    return "\n".join([request_title(origin), "", *listed, "", *trailers])
 
 
 def _word(one: ChangedFile, verdict: MergeDecision) -> str:
-    word = "added" if not one.base and one.action is ChangeAction.WRITTEN else _WORDS[one.action]
+    word = "added" if not one.base and one.action is ChangeAction.WRITTEN else _ACTION_WORDS[one.action]
     if one.changes_mode and one.blob == one.base:
         word = "made executable" if one.executable else "made not executable"
     if one in verdict.conflicts:
@@ -138,12 +140,12 @@ def _word(one: ChangedFile, verdict: MergeDecision) -> str:
     return f"{word}, merged with git's change" if one in verdict.merged else word
 
 
-def _code(text: str) -> str:
+def _as_code(text: str) -> str:
     """As code in Markdown, also in a table; a backtick would end it."""
-    return "`" + inert(text).replace("`", "'").replace("|", "\\|") + "`"
+    return "`" + inert_name(text).replace("`", "'").replace("|", "\\|") + "`"
 
 
-def _when(changes: ChangeSet) -> int:
+def _commit_time(changes: ChangeSet) -> int:
     """When it was noticed; what cannot be a time is the beginning of time."""
     try:
         return max(0, int(parse_rfc3339(changes.detected_at).timestamp()))

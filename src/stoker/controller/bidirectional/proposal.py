@@ -16,13 +16,20 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from stoker.controller.bidirectional.answers import ChangeSetOutcome, freed, outcome_of, over, refusal, well
+from stoker.controller.bidirectional.answers import (
+    ChangeSetOutcome,
+    recorded_outcome,
+    refused_outcome,
+    release_holds,
+    with_open_request,
+    without_request,
+)
 from stoker.controller.bidirectional.branch_name import branch_for, is_direct
-from stoker.controller.bidirectional.commit import RecordedChangeSet, record
+from stoker.controller.bidirectional.commit import RecordedChangeSet, record_changes
 from stoker.controller.bidirectional.guardrails import GuardrailRules
-from stoker.controller.bidirectional.holds import MAX_REFUSED_BYTES, check_room, holds_after, never_fits
+from stoker.controller.bidirectional.holds import MAX_REFUSED_BYTES, can_never_fit, check_room, holds_after
 from stoker.controller.bidirectional.inbox import InboxReader
-from stoker.controller.bidirectional.messages import ChangeSetOrigin, description_of, title_of
+from stoker.controller.bidirectional.messages import ChangeSetOrigin, request_description, request_title
 from stoker.controller.bidirectional.pull_request import BranchPullRequests, ProposalState
 from stoker.controller.bidirectional.types import (
     BidirectionalRequest,
@@ -37,7 +44,7 @@ from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import BidirectionalPolicy, ConflictStrategy
 from stoker.domain.intent.source import SourceIntent
 from stoker.domain.protocol import ChangeSet, ChangeSetReply
-from stoker.domain.protocol.change_set_codec import ChangeSetChunk, complete, decode
+from stoker.domain.protocol.change_set_codec import ChangeSetChunk, decode, is_complete
 from stoker.forges import Forge
 from stoker.git.auth.credentials import RepoAccess
 from stoker.git.commit.proposal_branch import ProposalBase, ProposalBranches
@@ -99,34 +106,34 @@ class ChangeSetProcessor:
         try:
             changes = await self._decoded(key, sender, parcel)
         except InvalidValue as error:
-            answered(refusal(parcel.id, error.message, answers.get(sender.target), standing))
+            answered(refused_outcome(parcel.id, error.message, answers.get(sender.target), standing))
             return True
         if changes is None:
             return False
         intent = sender.intent()
-        ask = _own(ask, intent)
+        ask = _with_gateway_ref(ask, intent)
         rules, branch = GuardrailRules(intent, ask.policy), branch_for(intent, ask.policy, ask.source.ref)
         judged = rules.judge(changes.files)
         if sum(len(note.path.encode()) for note in judged.refused) > MAX_REFUSED_BYTES:
             message = f"{len(judged.refused)} files may not go to git, more than can be named"
-            answered(refusal(parcel.id, message, answers.get(sender.target), standing))
+            answered(refused_outcome(parcel.id, message, answers.get(sender.target), standing))
             return True
         last = answers.get(sender.target)
         held = last.holds if last is not None else ()
         new = [it.path for it in judged.taken]
         to_hold = () if is_direct(ask.policy, ask.source.ref) else holds_after(ask.policy.conflicts, (), new)
-        if to_hold and never_fits(answers, sender.target, to_hold, len(ask.senders)):
+        if to_hold and can_never_fit(answers, sender.target, to_hold, len(ask.senders)):
             message = (
                 f"{len(new)} files at once are more than agents can be told to leave alone until a review"
             )
-            answered(refusal(parcel.id, message, answers.get(sender.target), standing))
+            answered(refused_outcome(parcel.id, message, answers.get(sender.target), standing))
             return True
         if to_hold:
             holds = holds_after(ask.policy.conflicts, held, new)
             check_room(answers, sender.target, holds, len(ask.senders))
         origin = ChangeSetOrigin(key.identity, sender.name)
         recorded = await self._record(key, ask, branch, changes, rules, origin)
-        outcome = outcome_of(ask, branch, changes, recorded, last, standing)
+        outcome = recorded_outcome(ask, branch, changes, recorded, last, standing)
         log.info(
             "changes.recorded",
             key=str(key),
@@ -155,7 +162,7 @@ class ChangeSetProcessor:
         if raw is None:
             return None
         chunks = [ChangeSetChunk.parse(part) for part in raw.parts]
-        if not complete(chunks):
+        if not is_complete(chunks):
             return None
         digest = sha256(b"".join(chunk.digest.encode() for chunk in chunks)).hexdigest()
         tried, _, process = raw.attempt.partition(" ")
@@ -167,7 +174,7 @@ class ChangeSetProcessor:
             )
         await self._reader.mark(key, parcel, f"{digest} {self._process}")
         try:
-            return await asyncio.to_thread(_unpacked, chunks, sender)
+            return await asyncio.to_thread(_decode_change_set, chunks, sender)
         finally:
             # A mark of this process that stays harms nothing: the next attempt replaces it.
             with suppress(StokerError):
@@ -190,7 +197,7 @@ class ChangeSetProcessor:
         branch = standing.branch
         if sender is not None:
             intent = sender.intent()
-            ask = _own(ask, intent)
+            ask = _with_gateway_ref(ask, intent)
             branch = branch or branch_for(intent, ask.policy, ask.source.ref)
         if not branch:
             return ChangeSetOutcome(None, standing)
@@ -204,14 +211,14 @@ class ChangeSetProcessor:
         if requests is not None:
             course, request = await requests.course(ground)
             if course is ProposalState.OPEN and request is not None:
-                return ChangeSetOutcome(None, well(standing, request.url))
+                return ChangeSetOutcome(None, with_open_request(standing, request.url))
         if course is ProposalState.WANTED and over_by_itself:
             course = ProposalState.MERGED
         if course is ProposalState.MERGED and ask.commit is not None and (behind or ask.commit != ground.tip):
             # No hold ends before the gateway may have the merge, or it would go back first.
             return ChangeSetOutcome(None, standing)
         if course in (ProposalState.MERGED, ProposalState.CLOSED):
-            return ChangeSetOutcome(freed(answer), over(standing))
+            return ChangeSetOutcome(release_holds(answer), without_request(standing))
         if requests is None:
             return ChangeSetOutcome(None, replace(standing, request="", reason=None, message=why))
         origin = ChangeSetOrigin(
@@ -236,7 +243,7 @@ class ChangeSetProcessor:
             requests, _ = await self._requests(key, ask, ground, branch)
             return requests is not None and await requests.decided(ground)
 
-        return await record(
+        return await record_changes(
             self._proposals(key, ask),
             branch,
             changes,
@@ -270,7 +277,7 @@ class ChangeSetProcessor:
         changes: ChangeSet | None = None,
         recorded: RecordedChangeSet | None = None,
     ) -> ChangeSetOutcome:
-        body = description_of(
+        body = request_description(
             origin,
             requests.base,
             ask.policy.conflicts,
@@ -279,11 +286,11 @@ class ChangeSetProcessor:
             conflicts=standing.conflicts,
         )
         fresh = recorded is not None and recorded.ground.branch is None
-        request, new = await requests.put(title_of(origin), body, ask.policy.pr_labels, fresh=fresh)
+        request, new = await requests.put(request_title(origin), body, ask.policy.pr_labels, fresh=fresh)
         if new:
             self._opened(key)
             log.info("request.opened", key=str(key), branch=standing.branch, url=request.url)
-        return ChangeSetOutcome(None, well(standing, request.url, request.warning))
+        return ChangeSetOutcome(None, with_open_request(standing, request.url, request.warning))
 
     async def _requests(
         self, key: ResourceKey, ask: BidirectionalRequest, ground: ProposalBase, branch: str
@@ -325,14 +332,14 @@ class ChangeSetProcessor:
         return ProposalBranches(remote, self._cache, ask.source.ref, clock=self._clock)
 
 
-def _own(ask: BidirectionalRequest, intent: GatewayIntent) -> BidirectionalRequest:
+def _with_gateway_ref(ask: BidirectionalRequest, intent: GatewayIntent) -> BidirectionalRequest:
     """A gateway with a ref of its own proposes its changes to that one."""
     if not intent.ref_overridden:
         return ask
     return replace(ask, source=ask.source._replace(ref=intent.source.ref), commit=None)
 
 
-def _unpacked(chunks: list[ChangeSetChunk], sender: ChangeSetSender) -> ChangeSet:
+def _decode_change_set(chunks: list[ChangeSetChunk], sender: ChangeSetSender) -> ChangeSet:
     """Raises `InvalidValue` for a set that is damaged, or is another gateway's."""
     changes = decode(chunks)
     if changes.gateway not in (sender.name, sender.target, sender.key):

@@ -28,7 +28,9 @@ from stoker.git.commit.proposal_branch import (
 
 ContentsReader = Callable[[Collection[BlobId]], Awaitable[Mapping[BlobId, bytes]]]
 
-STUCK = "came to the ref after the branch began, which cannot be brought up to it: merge or close it first"
+REBASE_CONFLICT_MESSAGE = (
+    "came to the ref after the branch began, which cannot be brought up to it: merge or close it first"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ class RebasedBranch:
         return found
 
 
-def lacking(files: Sequence[ChangedFile], git: FileVersions, branch: FileVersions) -> tuple[ChangedFile, ...]:
+def missing_on_branch(
+    files: Sequence[ChangedFile], git: FileVersions, branch: FileVersions
+) -> tuple[ChangedFile, ...]:
     """Those that are to change something which the ref has and the branch has not."""
     return tuple(
         one
@@ -64,7 +68,7 @@ def lacking(files: Sequence[ChangedFile], git: FileVersions, branch: FileVersion
     )
 
 
-async def catch_up(
+async def rebase_branch(
     proposals: ProposalBranches,
     branch: str,
     ground: ProposalBase,
@@ -84,10 +88,10 @@ async def catch_up(
     if all(before.get(one.repo_path) == git[one.repo_path].blob for one in wanted):
         return own  # the branch itself has deleted them
     theirs = await proposals.versions(ground.tip, [change.path for change in own.changes])
-    return await carried(own.changes, theirs, proposals.contents, merge)
+    return await rebase_changes(own.changes, theirs, proposals.contents, merge)
 
 
-async def carried(
+async def rebase_changes(
     changes: Sequence[TreeChange], theirs: Mapping[str, FileVersion], read: ContentsReader, merge: TextMerge
 ) -> RebasedBranch:
     """What a branch has changed, onto what the ref has now."""
@@ -101,7 +105,7 @@ async def carried(
         up[path] = after
         if there == before:
             continue
-        together = await _together(before, there, after, read, merge)
+        together = await _merge_versions(before, there, after, read, merge)
         if together is None:
             conflicts.append(path)
             continue
@@ -111,7 +115,7 @@ async def carried(
     return RebasedBranch(up, tuple(conflicts), contents)
 
 
-async def _together(
+async def _merge_versions(
     before: FileVersion | None,
     there: FileVersion | None,
     after: FileVersion | None,

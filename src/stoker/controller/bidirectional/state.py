@@ -43,12 +43,12 @@ class BidirectionalState:
     task: asyncio.Task[None] | None = None
 
 
-def waiting(desk: BidirectionalState) -> list[ReceivedChangeSet]:
+def waiting_change_sets(desk: BidirectionalState) -> list[ReceivedChangeSet]:
     """The oldest set of each gateway that has no answer yet."""
     found: dict[str, ReceivedChangeSet] = {}
     for parcel in desk.ask.parcels:
         sender = desk.ask.senders.get(parcel.gateway_key)
-        if sender is None or is_unfit(desk, parcel):
+        if sender is None or is_unusable(desk, parcel):
             continue
         answer = desk.answers.get(sender.target)
         if answer is not None and answer.id == parcel.id:
@@ -57,28 +57,28 @@ def waiting(desk: BidirectionalState) -> list[ReceivedChangeSet]:
     return list(found.values())
 
 
-def rest(desk: BidirectionalState, parcel: ReceivedChangeSet) -> FailurePause:
+def stuck_pause(desk: BidirectionalState, parcel: ReceivedChangeSet) -> FailurePause:
     return desk.stuck.get(parcel, FailurePause())
 
 
-def held(desk: BidirectionalState) -> int:
+def held_file_count(desk: BidirectionalState) -> int:
     """How many files agents are told to leave alone."""
     return sum(len(answer.holds) for answer in desk.answers.values())
 
 
-def is_unfit(desk: BidirectionalState, parcel: ReceivedChangeSet) -> bool:
+def is_unusable(desk: BidirectionalState, parcel: ReceivedChangeSet) -> bool:
     """Whether nothing can be made of it as it is."""
     return parcel.gateway_key not in desk.ask.senders or not parcel.complete or parcel in desk.halves
 
 
-def followed(desk: BidirectionalState) -> list[str]:
+def gateways_under_review(desk: BidirectionalState) -> list[str]:
     """Gateways whose changes somebody has still to decide about."""
     holding = [target for target, answer in desk.answers.items() if answer.holds]
     proposed = [target for target, standing in desk.standings.items() if standing.branch]
     return sorted({*holding, *proposed})
 
 
-def differs(old: BidirectionalRequest, new: BidirectionalRequest) -> bool:
+def has_new_inputs(old: BidirectionalRequest, new: BidirectionalRequest) -> bool:
     """In something that ends all pauses."""
     return (old.policy, old.source, old.commit, old.secrets, old.behind) != (
         new.policy,

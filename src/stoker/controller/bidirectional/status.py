@@ -16,30 +16,30 @@ from stoker.domain.protocol import ChangeSetReply
 from stoker.domain.reasons import Reason
 
 MAX_PATHS = 20
-_SHOWN = 5
-_NOTHING = GatewayChangesState()
+_MAX_SHOWN = 5
+_NO_STANDING = GatewayChangesState()
 _LONGEST_WORD, _LONGEST_LINE = 253, 1024
 # What a gateway sent is the trouble, and nothing keeps the others.
-_OF_ITS_OWN = frozenset({None, Reason.CONFLICT_DETECTED, Reason.CHANGE_REFUSED})
+_CONTENT_REASONS = frozenset({None, Reason.CONFLICT_DETECTED, Reason.CHANGE_REFUSED})
 
 
-def standings_in(status: SyncStatus, fleet: GatewayFleet) -> dict[str, GatewayChangesState]:
+def read_standings(status: SyncStatus, fleet: GatewayFleet) -> dict[str, GatewayChangesState]:
     """What an earlier leader wrote down, by target."""
     written = {(one.name, one.pod_name): one for one in status.discovered_gateways or ()}
     found = {}
     for gateway in fleet.gateways:
         entry = written.get((gateway.name, gateway.pod.name))
         if entry is not None and entry.changes is not None and entry.changes.branch:
-            found[gateway.target] = _read(entry, entry.changes)
+            found[gateway.target] = _read_standing(entry, entry.changes)
     return found
 
 
-def changes_of(
+def gateway_changes(
     gateway: FleetGateway, standing: GatewayChangesState | None, answer: ChangeSetReply | None
 ) -> GatewayChangesStatus | None:
     """What the agent says of its gateway, and what is known here."""
     said = gateway.report.changes if gateway.report is not None else None
-    here = standing or _NOTHING
+    here = standing or _NO_STANDING
     pending, refused, held = (said.pending, said.refused, said.held) if said is not None else (0, 0, 0)
     refused = max(refused, len(here.refused))
     held = held or (len(answer.holds) if answer is not None else 0)
@@ -60,40 +60,42 @@ def changes_of(
     )
 
 
-def watching(fleet: GatewayFleet, standings: Mapping[str, GatewayChangesState]) -> tuple[bool, Reason, str]:
+def bidirectional_ready(
+    fleet: GatewayFleet, standings: Mapping[str, GatewayChangesState]
+) -> tuple[bool, Reason, str]:
     """The condition BidirectionalReady."""
     stuck = [
         (target, standing)
         for target, standing in sorted(standings.items())
-        if standing.reason not in _OF_ITS_OWN
+        if standing.reason not in _CONTENT_REASONS
     ]
     if stuck:
         reason = stuck[0][1].reason or Reason.CHANGE_PENDING
-        return False, reason, _some([f"{target}: {standing.message}" for target, standing in stuck])
+        return False, reason, _first_items([f"{target}: {standing.message}" for target, standing in stuck])
     tended = [one for one in fleet.gateways if one.pod.agent is not AgentState.NONE]
     waiting = [one.name for one in tended if one.report is None or one.report.changes is None]
     message = f"{len(tended) - len(waiting)} of {len(tended)} gateways watched"
     if waiting:  # what is saved there now is not held yet, and whoever waits for this condition must know
-        return False, Reason.AGENT_STARTING, f"{message}; not yet {_some(waiting)}"
+        return False, Reason.AGENT_STARTING, f"{message}; not yet {_first_items(waiting)}"
     refused = [target for target, standing in sorted(standings.items()) if standing.refused]
     if refused:
-        message += f"; not everything was taken of {_some(refused)}"
+        message += f"; not everything was taken of {_first_items(refused)}"
     return True, Reason.WATCHERS_ACTIVE, message
 
 
-def conflicting(accepted: BidirectionalResult) -> tuple[bool, Reason, str]:
+def conflict_detected(accepted: BidirectionalResult) -> tuple[bool, Reason, str]:
     """The condition ConflictDetected."""
     told = [
-        f"{target} ({_some(standing.conflicts)})"
+        f"{target} ({_first_items(standing.conflicts)})"
         for target, standing in sorted(accepted.standings.items())
         if standing.conflicts
     ]
     if not told:
         return False, Reason.NONE_FOUND, "no file was changed on both sides"
-    return True, Reason.CONFLICT_DETECTED, f"git and the gateway changed the same files: {_some(told)}"
+    return True, Reason.CONFLICT_DETECTED, f"git and the gateway changed the same files: {_first_items(told)}"
 
 
-def _read(entry: GatewayStatus, changes: GatewayChangesStatus) -> GatewayChangesState:
+def _read_standing(entry: GatewayStatus, changes: GatewayChangesStatus) -> GatewayChangesState:
     conflict = changes.reason == Reason.CONFLICT_DETECTED
     return GatewayChangesState(
         branch=changes.branch or "",
@@ -104,6 +106,6 @@ def _read(entry: GatewayStatus, changes: GatewayChangesStatus) -> GatewayChanges
     )
 
 
-def _some(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more
+def _first_items(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
+    return ", ".join(words[:_MAX_SHOWN]) + more

@@ -12,13 +12,13 @@ from functools import partial
 
 from stoker.api.to_intent import IntentContext, gateway_intent_for
 from stoker.controller.bidirectional.inbox import ChangeSetInbox
-from stoker.controller.bidirectional.inbox_keys import parcels_in, strays_in
-from stoker.controller.bidirectional.status import standings_in
+from stoker.controller.bidirectional.inbox_keys import change_sets_in, stray_keys
+from stoker.controller.bidirectional.status import read_standings
 from stoker.controller.bidirectional.types import BidirectionalRequest, BidirectionalResult, ChangeSetSender
 from stoker.controller.bidirectional.worker import BidirectionalWorker
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.context import ReconcileContext, known
+from stoker.controller.context import ReconcileContext, require_value
 from stoker.controller.owned.configmaps import ConfigMapPublisher
 from stoker.controller.spec.references import ReferenceValidator
 from stoker.domain.protocol import GatewayTarget, SyncMode
@@ -45,25 +45,25 @@ class BidirectionalSteps:
         self._cluster_name = cluster_name
 
     async def prepare(self, context: ReconcileContext) -> None:
-        if is_on(context):
+        if is_bidirectional(context):
             await self._postbox.prepare(context.key, context.kept)
 
     def accept(self, context: ReconcileContext) -> BidirectionalResult:
         """What agents are told of what they sent."""
-        if not is_on(context):
+        if not is_bidirectional(context):
             self._acceptor.forget(context.key)
             return BidirectionalResult()
-        before = accepted_in(context)
+        before = accepted_changes(context)
         if context.paused_by:
             return before
         return self._acceptor.look(context.key, self._ask(context), before)
 
     async def empty(self, context: ReconcileContext) -> None:
         """Take out of the maps what agents were told of."""
-        if not is_on(context) or context.paused_by:
+        if not is_bidirectional(context) or context.paused_by:
             return
         published = self._publisher.published(context.key)
-        out = strays_in(self._postbox.keys(context.key))
+        out = stray_keys(self._postbox.keys(context.key))
         for parcel in self._acceptor.settled(context.key, dict(published.changes) if published else {}):
             for name, key in parcel.chunks:
                 out.setdefault(name, []).append(key)
@@ -74,7 +74,7 @@ class BidirectionalSteps:
         self._acceptor.forget(key)
 
     def _ask(self, context: ReconcileContext) -> BidirectionalRequest:
-        understood, effective = known(context.understood), known(context.effective)
+        understood, effective = require_value(context.understood), require_value(context.effective)
         intent = understood.intent
         profiles = self._observed.profiles_in(context.key.object.namespace)
         around = IntentContext(profiles, self._cluster_name, len(context.fleet.gateways) <= 1)
@@ -94,25 +94,25 @@ class BidirectionalSteps:
                 )
                 for one in context.fleet.gateways
             },
-            parcels=parcels_in(self._postbox.keys(context.key)),
-            behind=behind(context.release.targets if context.release is not None else {}, commit),
+            parcels=change_sets_in(self._postbox.keys(context.key)),
+            behind=gateways_behind(context.release.targets if context.release is not None else {}, commit),
         )
 
 
-def behind(orders: Mapping[str, GatewayTarget], commit: CommitId | None) -> frozenset[str]:
+def gateways_behind(orders: Mapping[str, GatewayTarget], commit: CommitId | None) -> frozenset[str]:
     """Who may not apply the commit yet."""
     return frozenset(
         name for name, one in orders.items() if one.commit != commit or one.mode is SyncMode.PLAN
     )
 
 
-def accepted_in(context: ReconcileContext) -> BidirectionalResult:
+def accepted_changes(context: ReconcileContext) -> BidirectionalResult:
     """What this pass has found; before it came that far, what the one before has written down."""
     if context.accepted is not None:
         return context.accepted
     answers = context.published.changes if context.published is not None else {}
-    return BidirectionalResult(answers, standings_in(context.status, context.fleet))
+    return BidirectionalResult(answers, read_standings(context.status, context.fleet))
 
 
-def is_on(context: ReconcileContext) -> bool:
+def is_bidirectional(context: ReconcileContext) -> bool:
     return context.understood is not None and context.understood.intent.policies.bidirectional.enabled

@@ -47,12 +47,12 @@ class MergeDecision:
     """Those of the edits that shall be executable."""
 
 
-def doubtful(files: Sequence[ChangedFile], git: FileVersions) -> tuple[ChangedFile, ...]:
+def changed_on_both_sides(files: Sequence[ChangedFile], git: FileVersions) -> tuple[ChangedFile, ...]:
     """Those that both sides changed, each in its own way."""
     return tuple(one for one in files if blob_at(git, one.repo_path) not in (one.blob, one.base))
 
 
-def reviewed(
+def changed_on_shared_branch(
     files: Sequence[ChangedFile], git: FileVersions, branch: FileVersions | None
 ) -> tuple[ChangedFile, ...]:
     """Those of which a branch that others write as well has a version of its own."""
@@ -65,7 +65,7 @@ def reviewed(
     )
 
 
-def compare(
+def decide_changes(
     files: Sequence[ChangedFile],
     git: FileVersions,
     branch: FileVersions | None,
@@ -85,15 +85,18 @@ def compare(
     conflicts: list[ChangedFile] = []
     merged: list[ChangedFile] = []
     refused: list[PathNote] = []
-    uncertain, touched = set(doubtful(files, git)), set(reviewed(files, git, branch) if shared else ())
+    uncertain, touched = (
+        set(changed_on_both_sides(files, git)),
+        set(changed_on_shared_branch(files, git, branch) if shared else ()),
+    )
     for one in files:
         there = blob_at(git, one.repo_path)
         executable = _executable(one, git, branch if shared else None)
-        if _has(git, one, executable) and (branch is None or _has(branch, one, executable)):
+        if _has_version(git, one, executable) and (branch is None or _has_version(branch, one, executable)):
             continue
         wanted = one.content if one.action is ChangeAction.WRITTEN else None
         if one in uncertain:
-            together = _together(one, there, contents, merge)
+            together = _merge_contents(one, there, contents, merge)
             if together is not None:
                 wanted = together
                 merged.append(one)
@@ -104,7 +107,7 @@ def compare(
                 refused.append(PathNote(one.path, "was changed in git as well"))
                 continue
         if one in touched and branch is not None:
-            both = _beside(one, blob_at(branch, one.repo_path), wanted, contents, merge)
+            both = _merge_with_branch(one, blob_at(branch, one.repo_path), wanted, contents, merge)
             if both is not None:
                 wanted = both
                 merged += [one] if one not in merged else []
@@ -130,7 +133,7 @@ def blob_at(versions: FileVersions, path: str) -> str:
     return str(found.blob) if found is not None else ""
 
 
-def _has(versions: FileVersions, one: ChangedFile, executable: bool) -> bool:
+def _has_version(versions: FileVersions, one: ChangedFile, executable: bool) -> bool:
     found = versions.get(one.repo_path)
     if found is None or not one.blob:
         return found is None and not one.blob
@@ -147,13 +150,15 @@ def _executable(one: ChangedFile, git: FileVersions, reviewed: FileVersions | No
     return found.executable if found is not None else one.executable
 
 
-def _together(one: ChangedFile, there: str, contents: Mapping[str, bytes], merge: TextMerge) -> bytes | None:
+def _merge_contents(
+    one: ChangedFile, there: str, contents: Mapping[str, bytes], merge: TextMerge
+) -> bytes | None:
     if one.action is not ChangeAction.WRITTEN or one.base not in contents or there not in contents:
         return None
     return merge(contents[one.base], contents[there], one.content)
 
 
-def _beside(
+def _merge_with_branch(
     one: ChangedFile, there: str, wanted: bytes | None, contents: Mapping[str, bytes], merge: TextMerge
 ) -> bytes | None:
     """With what somebody made of it on the branch; what was taken back is no change that could go with it."""

@@ -24,12 +24,12 @@ from stoker.controller.bidirectional.proposal import ChangeSetProcessor
 from stoker.controller.bidirectional.state import (
     BidirectionalState,
     FailurePause,
-    differs,
-    followed,
-    held,
-    is_unfit,
-    rest,
-    waiting,
+    gateways_under_review,
+    has_new_inputs,
+    held_file_count,
+    is_unusable,
+    stuck_pause,
+    waiting_change_sets,
 )
 from stoker.controller.bidirectional.types import (
     BidirectionalRequest,
@@ -43,18 +43,18 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.protocol import ChangeSetReply
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.result import as_stoker_error
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry.logs import get_logger
 
-AT_ONCE = 2
+MAX_CONCURRENT_PROPOSALS = 2
 """Resources that are worked on; a change set can be 16 MiB once it is unpacked."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
-LOOK_AFTER = 60.0
+REVIEW_POLL_SECONDS = 60.0
 """Seconds between two looks at open requests where the ref is not polled."""
-STALE = 600.0
+STALE_SECONDS = 600.0
 """Seconds after which parts of sets are taken out that never became whole, or are from nobody we know."""
-MOST_ANSWERS = 500
+MAX_ANSWERS = 500
 
 log = get_logger(__name__)
 
@@ -77,7 +77,7 @@ class BidirectionalWorker:
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.1, random=random)
         self._desks: dict[ResourceKey, BidirectionalState] = {}
         self._timers: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
-        self._places = HostLimiter(AT_ONCE)
+        self._places = HostLimiter(MAX_CONCURRENT_PROPOSALS)
 
     async def run(self) -> None:
         """Come back to what has to wait, until cancelled."""
@@ -101,7 +101,7 @@ class BidirectionalWorker:
         if desk is None:
             desk = BidirectionalState(ask, dict(before.answers), dict(before.standings))
             self._desks[key] = desk
-        elif differs(desk.ask, ask):
+        elif has_new_inputs(desk.ask, ask):
             desk.look_at = 0.0
             desk.stuck.clear()
         desk.ask = ask
@@ -144,7 +144,7 @@ class BidirectionalWorker:
             standings[target] = replace(standing, reason=error.reason, message=error.message)
         targets = {sender.target for sender in desk.ask.senders.values()}
         answers = desk.answers
-        if len(answers) > MOST_ANSWERS:  # those who are gone and hold nothing need none
+        if len(answers) > MAX_ANSWERS:  # those who are gone and hold nothing need none
             answers = {name: one for name, one in answers.items() if name in targets or one.holds}
         return BidirectionalResult(dict(answers), standings)
 
@@ -152,21 +152,25 @@ class BidirectionalWorker:
         if desk.task is not None:
             return
         now = self._clock.monotonic()
-        due = min((rest(desk, parcel).until for parcel in waiting(desk)), default=math.inf)
-        if followed(desk):
+        due = min((stuck_pause(desk, parcel).until for parcel in waiting_change_sets(desk)), default=math.inf)
+        if gateways_under_review(desk):
             due = min(due, desk.look_at)
         if due <= now:
             desk.task = asyncio.create_task(self._work(key, desk), name=f"accept {key}")
         elif due < math.inf:
             self._timers.add_after(key, due - now)
-        unfit = [desk.since[parcel] + STALE - now for parcel in desk.ask.parcels if is_unfit(desk, parcel)]
+        unfit = [
+            desk.since[parcel] + STALE_SECONDS - now
+            for parcel in desk.ask.parcels
+            if is_unusable(desk, parcel)
+        ]
         if unfit:
             self._timers.add_after(key, max(1.0, min(unfit)))
 
     def _stale(self, desk: BidirectionalState) -> list[ReceivedChangeSet]:
         now = self._clock.monotonic()
-        unfit = (parcel for parcel in desk.ask.parcels if is_unfit(desk, parcel))
-        return [parcel for parcel in unfit if now - desk.since[parcel] >= STALE]
+        unfit = (parcel for parcel in desk.ask.parcels if is_unusable(desk, parcel))
+        return [parcel for parcel in unfit if now - desk.since[parcel] >= STALE_SECONDS]
 
     async def _work(self, key: ResourceKey, desk: BidirectionalState) -> None:
         try:
@@ -174,9 +178,9 @@ class BidirectionalWorker:
                 await self._carry_all(key, desk)
                 if self._clock.monotonic() >= desk.look_at:
                     # Also where a set is stuck: what it waits for may be a request that is over by now.
-                    before = held(desk)
+                    before = held_file_count(desk)
                     await self._follow_all(key, desk)
-                    if held(desk) < before:
+                    if held_file_count(desk) < before:
                         desk.stuck.clear()
         finally:
             desk.task = None
@@ -185,7 +189,7 @@ class BidirectionalWorker:
 
     async def _carry_all(self, key: ResourceKey, desk: BidirectionalState) -> None:
         now = self._clock.monotonic()
-        for parcel in [one for one in waiting(desk) if rest(desk, one).until <= now]:
+        for parcel in [one for one in waiting_change_sets(desk) if stuck_pause(desk, one).until <= now]:
             sender = desk.ask.senders[parcel.gateway_key]
             target = sender.target
 
@@ -201,17 +205,19 @@ class BidirectionalWorker:
                 desk.troubles.pop(target, None)
                 desk.stuck.pop(parcel, None)
             except Exception as error:
-                failures = rest(desk, parcel).failures + 1
+                failures = stuck_pause(desk, parcel).failures + 1
                 desk.stuck[parcel] = self._rest(failures, self._trouble(key, desk, target, error))
                 desk.look_at = 0.0  # it may have got as far as the forge
 
     async def _follow_all(self, key: ResourceKey, desk: BidirectionalState) -> None:
         ask = desk.ask
-        desk.look_at = self._clock.monotonic() + (ask.interval or LOOK_AFTER)
+        desk.look_at = self._clock.monotonic() + (ask.interval or REVIEW_POLL_SECONDS)
         senders = {sender.target: sender for sender in ask.senders.values()}
-        stuck = {ask.senders[one.gateway_key].target for one in waiting(desk) if one in desk.stuck}
+        stuck = {
+            ask.senders[one.gateway_key].target for one in waiting_change_sets(desk) if one in desk.stuck
+        }
         failed: StokerError | None = None
-        for target in followed(desk):
+        for target in gateways_under_review(desk):
             try:
                 outcome = await self._carrier.follow(
                     key,
@@ -245,7 +251,7 @@ class BidirectionalWorker:
     def _trouble(
         self, key: ResourceKey, desk: BidirectionalState, target: str, error: Exception
     ) -> StokerError:
-        known = understood(error)
+        known = as_stoker_error(error)
         log.warning("changes.waiting", key=str(key), gateway=target, reason=known.reason, error=known.message)
         desk.troubles[target] = known
         return known

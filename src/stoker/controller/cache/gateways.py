@@ -21,7 +21,7 @@ from stoker.domain.protocol import GatewayReport, StatusKeyMode, SyncState
 
 PER_MAP = 20
 """An apply costs by the managers that an object has (DECISIONS part 0, 6)."""
-SMALL_AGAIN = 10
+UNSHARD_BELOW = 10
 """So few gateways go back to one map; between this and the limit nobody moves."""
 
 
@@ -106,7 +106,7 @@ def fleet_of(pods: Sequence[CachedPod], reports: Mapping[str, GatewayReport]) ->
             key=key,
             profile=_profile(pod),
             override=pod.annotated(PodAnnotationKey.REF_OVERRIDE),
-            mistake=_mistake(pod),
+            mistake=_identity_error(pod),
             report=own,
             target=pod.name if mode is StatusKeyMode.POD else name,
         )
@@ -125,7 +125,7 @@ def fleet_of(pods: Sequence[CachedPod], reports: Mapping[str, GatewayReport]) ->
 
 def shards_for(keys: Sequence[str], before: Mapping[str, int]) -> dict[str, int]:
     """Which report goes to which map; empty where one is enough. Nobody moves without need."""
-    if len(keys) <= PER_MAP and (not before or len(keys) <= SMALL_AGAIN):
+    if len(keys) <= PER_MAP and (not before or len(keys) <= UNSHARD_BELOW):
         return {}
     room: Counter[int] = Counter()
     placed: dict[str, int] = {}
@@ -157,7 +157,7 @@ def _profile(pod: CachedPod) -> str:
         return ""
 
 
-def _mistake(pod: CachedPod) -> str:
+def _identity_error(pod: CachedPod) -> str:
     """Only what makes the pod somebody else than it wants to be; the rest is the agent's to report."""
     try:
         gateway_name(pod.facts)

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.api.to_intent.pod_facts import PodAnnotationKey
-from stoker.controller.cache.informers import ControllerInformers, listen
+from stoker.controller.cache.informers import ControllerInformers, add_listener
 from stoker.controller.cache.objects import (
     SYNCED_KINDS,
     CachedClaim,
@@ -28,17 +28,17 @@ from stoker.controller.cache.objects import (
     CachedSecretHeader,
     ResourceKey,
 )
-from stoker.controller.cache.pods import NAMELESS, CachedPod
-from stoker.controller.cache.reports import report_in
+from stoker.controller.cache.pods import UNNAMED_RESOURCE, CachedPod
+from stoker.controller.cache.reports import parse_report
 from stoker.controller.cache.store import WriteThroughCache
-from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map
+from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map_name
 from stoker.kube.watch.store import ObjectChange, ObjectKey
 
 _CachedOwned = CachedConfigMap | CachedRole | CachedRoleBinding | CachedClaim
 CachedOwnedT = TypeVar("CachedOwnedT", CachedRole, CachedRoleBinding, CachedClaim)
 
-_OURS = ("stoker.io/", "sync.ignition.io/")
-_BARE = frozenset({APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN})
+_ANNOTATION_PREFIXES = ("stoker.io/", "sync.ignition.io/")
+_UNPREFIXED_ANNOTATIONS = frozenset({APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN})
 
 
 class KeySink(NamedTuple):
@@ -114,16 +114,16 @@ class WatchHandlers:
         """Those that went out of our sight without being deleted; who looks after them takes them out."""
         self._sink: KeySink | None = None
         for kind, shelf in observed.resources.items():
-            listen(shelf, self._on_resource(kind))
-        listen(observed.bases, self._on_base)
-        listen(observed.profiles, self._on_profile)
-        listen(observed.pods, self._on_pod)
-        listen(observed.maps, self._on_map)
-        listen(observed.roles, self._on_ours(observed.roles))
-        listen(observed.bindings, self._on_ours(observed.bindings))
-        listen(observed.claims, self._on_ours(observed.claims))
-        listen(observed.secrets, self._on_secret)
-        listen(observed.pause, self._on_pause)
+            add_listener(shelf, self._on_resource(kind))
+        add_listener(observed.bases, self._on_base)
+        add_listener(observed.profiles, self._on_profile)
+        add_listener(observed.pods, self._on_pod)
+        add_listener(observed.maps, self._on_map)
+        add_listener(observed.roles, self._on_ours(observed.roles))
+        add_listener(observed.bindings, self._on_ours(observed.bindings))
+        add_listener(observed.claims, self._on_ours(observed.claims))
+        add_listener(observed.secrets, self._on_secret)
+        add_listener(observed.pause, self._on_pause)
 
     def tell(self, sink: KeySink) -> None:
         """Begin a term, or go on with more namespaces: everything is to be looked at once."""
@@ -155,9 +155,9 @@ class WatchHandlers:
 
     def _on_resource(self, kind: str) -> Callable[[ObjectChange[CachedResource]], None]:
         def on_change(change: ObjectChange[CachedResource]) -> None:
-            if change.new is None and self._sink is not None and _is_tied(change.old):
+            if change.new is None and self._sink is not None and _has_pending_finalizer(change.old):
                 self.unseen.add(ResourceKey(kind, change.key))
-            if change.old is None or change.new is None or asks_for_more(change.old, change.new):
+            if change.old is None or change.new is None or has_spec_change(change.old, change.new):
                 self._now((ResourceKey(kind, change.key),))
             come_or_gone = change.old is None or change.new is None
             if come_or_gone and self._sink is not None and self._observed.has_nameless(change.key.namespace):
@@ -190,7 +190,7 @@ class WatchHandlers:
                 self._profiles((ObjectKey(pod.namespace, named),) if named else ())
 
     def _meant_by(self, pod: CachedPod) -> Iterator[ResourceKey]:
-        if pod.resource == NAMELESS:
+        if pod.resource == UNNAMED_RESOURCE:
             yield from self._observed.every(pod.namespace)
             return
         for kind in (pod.resource_kind,) if pod.resource_kind in SYNCED_KINDS else SYNCED_KINDS:
@@ -199,13 +199,13 @@ class WatchHandlers:
     def _on_map(self, change: ObjectChange[CachedConfigMap]) -> None:
         if self._sink is None:
             return
-        for key in _owners(change.key.namespace, change.new or change.old):
-            told = change.key.name == metadata_map(key.door, key.object.name)
+        for key in _owner_keys(change.key.namespace, change.new or change.old):
+            told = change.key.name == metadata_map_name(key.door, key.object.name)
             if told and _commit(change.old) != _commit(change.new):
                 self._profiles(self._depending(change.key.namespace))
             if self._observed.maps.is_echo(change):
                 continue
-            if told or change.new is None or _got_changes(change):
+            if told or change.new is None or _has_new_change_sets(change):
                 self._sink.now(key)
             elif change.old is None or has_news(change.old.data or {}, change.new.data or {}):
                 for each in (key, *self.waiting.in_namespace(change.key.namespace)):
@@ -226,7 +226,7 @@ class WatchHandlers:
 
         def on_change(change: ObjectChange[CachedOwnedT]) -> None:
             if self._sink is not None and not shelf.is_echo(change):
-                self._now(list(_owners(change.key.namespace, change.new or change.old)))
+                self._now(list(_owner_keys(change.key.namespace, change.new or change.old)))
 
         return on_change
 
@@ -239,24 +239,24 @@ class WatchHandlers:
             self._now(list(self._observed.every()))
 
 
-def _is_tied(old: CachedResource | None) -> bool:
+def _has_pending_finalizer(old: CachedResource | None) -> bool:
     """Whether something holds it that nobody was about to take off."""
     meta = old.header.metadata if old is not None else None
     return meta is not None and meta.deletion_timestamp is None and bool(meta.finalizers)
 
 
-def _got_changes(change: ObjectChange[CachedConfigMap]) -> bool:
+def _has_new_change_sets(change: ObjectChange[CachedConfigMap]) -> bool:
     """Whether a gateway has sent something for git; somebody waits for that."""
     before = change.old.sizes if change.old is not None else {}
     return change.new is not None and not change.new.sizes.keys() <= before.keys()
 
 
-def asks_for_more(old: CachedResource, new: CachedResource) -> bool:
+def has_spec_change(old: CachedResource, new: CachedResource) -> bool:
     """Whether a resource changed in something that is wanted, and not only in what was said about it."""
     before, after = old.header.metadata, new.header.metadata
     return (
         before.generation != after.generation
-        or _asked(before.annotations) != _asked(after.annotations)
+        or _request_annotations(before.annotations) != _request_annotations(after.annotations)
         or before.deletion_timestamp != after.deletion_timestamp
         or bool(set(before.finalizers) - set(after.finalizers))
     )
@@ -267,11 +267,11 @@ def has_news(before: dict[str, str], after: dict[str, str]) -> bool:
     if before.keys() != after.keys():
         return True
     changed = (name for name, text in after.items() if before[name] != text)
-    return any(_calm(before[name]) != _calm(after[name]) for name in changed)
+    return any(_without_heartbeat(before[name]) != _without_heartbeat(after[name]) for name in changed)
 
 
-def _calm(text: str) -> object:
-    report = report_in(text)
+def _without_heartbeat(text: str) -> object:
+    report = parse_report(text)
     return text if report is None else report.without_heartbeat()
 
 
@@ -279,11 +279,15 @@ def _commit(seen: CachedConfigMap | None) -> str:
     return (seen.data or {}).get("commit", "") if seen is not None else ""
 
 
-def _asked(annotations: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in annotations.items() if name.startswith(_OURS) or name in _BARE}
+def _request_annotations(annotations: dict[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in annotations.items()
+        if name.startswith(_ANNOTATION_PREFIXES) or name in _UNPREFIXED_ANNOTATIONS
+    }
 
 
-def _owners(namespace: str, seen: _CachedOwned | None) -> Iterator[ResourceKey]:
+def _owner_keys(namespace: str, seen: _CachedOwned | None) -> Iterator[ResourceKey]:
     labels = seen.metadata.labels if seen is not None else {}
     kind, name = labels.get(CR_KIND_LABEL, ""), labels.get(CR_NAME_LABEL, "")
     if name:

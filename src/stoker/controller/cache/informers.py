@@ -21,7 +21,7 @@ import msgspec
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
 from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.to_intent import base_wanted_by
+from stoker.api.to_intent import base_ref
 from stoker.api.to_intent.inheritance import base_allows
 from stoker.controller.cache.objects import (
     BASES,
@@ -34,24 +34,24 @@ from stoker.controller.cache.objects import (
     CachedRoleBinding,
     CachedSecretHeader,
     ResourceKey,
-    keep_binding,
-    keep_claim,
-    keep_map,
-    keep_object,
-    keep_role,
-    keep_secret,
-    read,
+    decode_claim,
+    decode_config_map,
+    decode_object,
+    decode_resource,
+    decode_role,
+    decode_role_binding,
+    decode_secret,
 )
-from stoker.controller.cache.pods import CachedPod, by_namespace, by_resource, keep_pod
+from stoker.controller.cache.pods import CachedPod, decode_pod, index_by_namespace, index_by_resource
 from stoker.controller.cache.store import WriteThroughCache
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import CR_NAME_LABEL
-from stoker.domain.shards import ALL, Shard
+from stoker.domain.shards import SINGLE_SHARD, Shard
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, ApiResource
-from stoker.kube.watch.namespace_access import NamespaceAccess, nobody
+from stoker.kube.watch.namespace_access import NamespaceAccess, ignore_change
 from stoker.kube.watch.reflector import ChangeListener, Reflector
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
@@ -76,7 +76,7 @@ class WatchScope:
     """A selector that resources must fit."""
     shared_volumes: bool = False
     """Whether volumes are made for resources that ask for one; their claims are watched then."""
-    shard: Shard = ALL
+    shard: Shard = SINGLE_SHARD
     """Whose namespaces are worked on. Resources, bases and Secrets are seen beyond them: webhooks are
     answered for all resources, whichever replica they reach."""
 
@@ -90,33 +90,38 @@ class ControllerInformers:
         self._namespaces: Collection[str | None] = scope.namespaces or (None,)
         self._own: Collection[str | None] = [each for each in scope.namespaces if scope.shard.has(each)]
         self._own = self._own if scope.namespaces else (None,)
-        self._wanted = None if scope.shard == ALL else _in_shard(scope.shard)
+        self._wanted = None if scope.shard == SINGLE_SHARD else _in_shard(scope.shard)
         self.listed = asyncio.Event()
         """Every kind has been listed once, but in namespaces that refuse us everything."""
         self.reach = NamespaceAccess(scope.home)
-        self.recovered: Callable[[], None] = nobody
+        self.recovered: Callable[[], None] = ignore_change
         """Told that a watch is open again: the API server was away, and what failed meanwhile may go well."""
         self.resources: Mapping[str, WriteThroughCache[CachedResource]] = {
-            name: self._shelf(rest(kind), keep_object, labels=scope.labels)
+            name: self._shelf(rest_resource(kind), decode_object, labels=scope.labels)
             for name, kind in SYNCED_KINDS.items()
         }
-        self.bases = self._shelf(rest(BASES), keep_object)
-        self.profiles = self._shelf(rest(PROFILES), keep_object, scopes=self._own)
+        self.bases = self._shelf(rest_resource(BASES), decode_object)
+        self.profiles = self._shelf(rest_resource(PROFILES), decode_object, scopes=self._own)
         self.pods: WriteThroughCache[CachedPod | None] = self._shelf(
-            PODS, keep_pod, scopes=self._own, indexes={"resource": by_resource, "namespace": by_namespace}
+            PODS,
+            decode_pod,
+            scopes=self._own,
+            indexes={"resource": index_by_resource, "namespace": index_by_namespace},
         )
-        self.maps: WriteThroughCache[CachedConfigMap] = self._of_ours(CONFIG_MAPS, keep_map)
-        self.roles: WriteThroughCache[CachedRole] = self._of_ours(ROLES, keep_role)
-        self.bindings: WriteThroughCache[CachedRoleBinding] = self._of_ours(ROLE_BINDINGS, keep_binding)
+        self.maps: WriteThroughCache[CachedConfigMap] = self._of_ours(CONFIG_MAPS, decode_config_map)
+        self.roles: WriteThroughCache[CachedRole] = self._of_ours(ROLES, decode_role)
+        self.bindings: WriteThroughCache[CachedRoleBinding] = self._of_ours(
+            ROLE_BINDINGS, decode_role_binding
+        )
         self.shared_volumes = scope.shared_volumes
         self.claims: WriteThroughCache[CachedClaim] = self._of_ours(
-            CLAIMS, keep_claim, watched=scope.shared_volumes
+            CLAIMS, decode_claim, watched=scope.shared_volumes
         )
         self.secrets: WriteThroughCache[CachedSecretHeader] = self._shelf(
-            SECRETS, keep_secret, metadata_only=True
+            SECRETS, decode_secret, metadata_only=True
         )
         self.pause: WriteThroughCache[CachedConfigMap] = self._shelf(
-            CONFIG_MAPS, keep_map, scopes=(scope.home,), fields=f"metadata.name={PAUSE_MAP}"
+            CONFIG_MAPS, decode_config_map, scopes=(scope.home,), fields=f"metadata.name={PAUSE_MAP}"
         )
         self._pause_key = ObjectKey(scope.home, PAUSE_MAP)
         self.reach.watch(self.reflectors)
@@ -158,7 +163,7 @@ class ControllerInformers:
 
     def at_rest(self) -> None:
         """Nobody works any more."""
-        self.recovered = self.reach.lit = nobody
+        self.recovered = self.reach.lit = ignore_change
 
     def find(self, key: ResourceKey) -> CachedResource | None:
         return self.resources[key.kind].get(key.object)
@@ -175,7 +180,7 @@ class ControllerInformers:
         for kind, shelf in self.resources.items():
             for key, kept in shelf.items():
                 try:
-                    wanted = base_wanted_by(read(kept, SYNCED_KINDS[kind].model))
+                    wanted = base_ref(decode_resource(kept, SYNCED_KINDS[kind].model))
                 except InvalidValue:
                     continue  # its own pass says so
                 if wanted is not None and base == ObjectKey(wanted.namespace or "", wanted.name):
@@ -186,19 +191,19 @@ class ControllerInformers:
 
         One that does not allow it is not even decoded: an error in it would show that it exists.
         """
-        wanted, namespace = base_wanted_by(resource), resource.metadata.namespace
+        wanted, namespace = base_ref(resource), resource.metadata.namespace
         home = wanted.namespace or "" if wanted else ""
         kept = self.bases.get(ObjectKey(home, wanted.name)) if wanted else None
         if kept is None or not base_allows(home, namespace, kept.header.metadata.annotations):
             return None, b""
-        return read(kept, IgnitionSyncBase), kept.raw
+        return decode_resource(kept, IgnitionSyncBase), kept.raw
 
     def profiles_in(self, namespace: str) -> dict[str, SyncProfile]:
         """Those that can be read, by name; what is wrong with another is said on that one."""
         found: dict[str, SyncProfile] = {}
         for key, kept in self.profiles.items():
             if key.namespace == namespace:
-                profile = _profile(kept.raw)
+                profile = _decode_profile(kept.raw)
                 if profile is not None:
                     found[key.name] = profile
         return found
@@ -257,7 +262,7 @@ class ControllerInformers:
                 keep=keep,
                 on_error=partial(self.reach.failed, namespace),
                 on_recovered=self._tell_recovered,
-                on_refused=_unreadable(resource),
+                on_refused=_log_unreadable(resource),
                 indexes=indexes,
                 # A selector cannot say a hash, so where no namespaces are named all of them come by.
                 wanted=self._wanted if scopes is self._own else None,
@@ -274,7 +279,7 @@ def _in_shard(shard: Shard) -> Callable[[ObjectKey], bool]:
 
 
 @lru_cache(maxsize=512)
-def _profile(raw: bytes) -> SyncProfile | None:
+def _decode_profile(raw: bytes) -> SyncProfile | None:
     """Every pass looks at the profiles of its namespace, and they change seldom."""
     try:
         return msgspec.json.decode(raw, type=SyncProfile)
@@ -282,12 +287,12 @@ def _profile(raw: bytes) -> SyncProfile | None:
         return None
 
 
-def listen(shelf: WriteThroughCache[T], listener: ChangeListener[T]) -> None:
+def add_listener(shelf: WriteThroughCache[T], listener: ChangeListener[T]) -> None:
     for reflector in shelf.reflectors:
         reflector.listen(listener)
 
 
-def _unreadable(resource: ApiResource) -> Callable[[ObjectKey, Exception], None]:
+def _log_unreadable(resource: ApiResource) -> Callable[[ObjectKey, Exception], None]:
     def refused(key: ObjectKey, error: Exception) -> None:
         kind = type(error).__name__ if not isinstance(error, msgspec.ValidationError) else str(error)
         log.warning("object.unreadable", kind=resource.kind, key=str(key), error=kind)

@@ -15,7 +15,7 @@ from stoker.api.registry import KINDS
 from stoker.api.to_intent import MODELS
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
-from stoker.domain.protocol import labels_of
+from stoker.domain.protocol import resource_labels
 from stoker.domain.reasons import Reason
 from stoker.kube.client.objects import ObjectHeaderMeta
 from stoker.kube.events.series import ObjectRef
@@ -117,38 +117,38 @@ MAX_KEYS = 1000
 """Of one ConfigMap: agents write them, and a name of a few bytes costs a hundred in memory."""
 
 _header = msgspec.json.Decoder(OwnedHeader)
-_OURS = ("stoker.io/", "sync.ignition.io/")
+_ANNOTATION_PREFIXES = ("stoker.io/", "sync.ignition.io/")
 
 
-def keep_object(raw: bytes) -> CachedResource:
+def decode_object(raw: bytes) -> CachedResource:
     return CachedResource(_header.decode(raw), raw)
 
 
-_whole_map = msgspec.json.Decoder(_FullConfigMap)
-keep_role = msgspec.json.Decoder(CachedRole).decode
-keep_claim = msgspec.json.Decoder(CachedClaim).decode
-keep_binding = msgspec.json.Decoder(CachedRoleBinding).decode
+_whole_map_decoder = msgspec.json.Decoder(_FullConfigMap)
+decode_role = msgspec.json.Decoder(CachedRole).decode
+decode_claim = msgspec.json.Decoder(CachedClaim).decode
+decode_role_binding = msgspec.json.Decoder(CachedRoleBinding).decode
 
 
-def keep_map(raw: bytes) -> CachedConfigMap:
+def decode_config_map(raw: bytes) -> CachedConfigMap:
     """Of a ConfigMap its first keys; binary values can be a megabyte and are read when they are needed.
 
     Keys beyond the first come into view when those before them are removed.
     """
-    whole = _whole_map.decode(raw)
+    whole = _whole_map_decoder.decode(raw)
     data = None if whole.data is None else dict(islice(whole.data.items(), MAX_KEYS))
     binary = islice((whole.binary_data or {}).items(), MAX_KEYS)
     return CachedConfigMap(whole.metadata, data, {name: memoryview(value).nbytes for name, value in binary})
 
 
-def keep_secret(raw: bytes) -> CachedSecretHeader:
+def decode_secret(raw: bytes) -> CachedSecretHeader:
     """Annotations of others may hold the Secret itself (`last-applied-configuration`): left out."""
     meta = _header.decode(raw).metadata
-    ours = {name: value for name, value in meta.annotations.items() if name.startswith(_OURS)}
+    ours = {name: value for name, value in meta.annotations.items() if name.startswith(_ANNOTATION_PREFIXES)}
     return CachedSecretHeader(meta.uid, meta.resource_version, ours)
 
 
-def read(kept: CachedResource, model: type[M]) -> M:
+def decode_resource(kept: CachedResource, model: type[M]) -> M:
     """The whole object; one that does not fit its own schema is refused with the path of the field."""
     try:
         return msgspec.json.decode(kept.raw, type=model)
@@ -156,14 +156,14 @@ def read(kept: CachedResource, model: type[M]) -> M:
         raise InvalidValue(f"the resource cannot be read: {error}", reason=Reason.INVALID_SPEC) from None
 
 
-def head_of(
+def owned_metadata(
     key: ResourceKey, kept: CachedResource, name: str, more: dict[str, str] | None = None
 ) -> dict[str, Any]:
     """The metadata of an object that belongs to a resource and goes away with it."""
     return {
         "name": name,
         "namespace": key.object.namespace,
-        "labels": {**labels_of(key.door, key.object.name), **(more or {})},
+        "labels": {**resource_labels(key.door, key.object.name), **(more or {})},
         "ownerReferences": [owner_reference(key, kept)],
     }
 
@@ -181,11 +181,11 @@ def owner_reference(key: ResourceKey, kept: CachedResource) -> dict[str, Any]:
 def belongs_to(metadata: OwnedMeta, key: ResourceKey, kept: CachedResource) -> bool:
     """Whether an object carries our labels and our owner reference."""
     owned = any(owner.uid == kept.header.metadata.uid for owner in metadata.owner_references)
-    labels = labels_of(key.door, key.object.name)
+    labels = resource_labels(key.door, key.object.name)
     return owned and all(metadata.labels.get(name) == value for name, value in labels.items())
 
 
-def ref_to(key: ResourceKey, kept: CachedResource) -> ObjectRef:
+def object_ref(key: ResourceKey, kept: CachedResource) -> ObjectRef:
     """The resource as an Event names it."""
     metadata = kept.header.metadata
     kind = SYNCED_KINDS[key.kind]

@@ -14,15 +14,15 @@ from enum import StrEnum
 import msgspec
 
 from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, PodAnnotationKey, PodFacts
-from stoker.domain.injection import AGENTS
+from stoker.domain.injection import AGENT_CONTAINERS
 from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL
 from stoker.kube.watch.store import ObjectKey
 
-_MARKS = (PREFIX.encode(), LEGACY_PREFIX.encode())
+_ANNOTATION_PREFIX_BYTES = (PREFIX.encode(), LEGACY_PREFIX.encode())
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _DEFAULT_ACCOUNT = "default"
 
-NAMELESS = "*"
+UNNAMED_RESOURCE = "*"
 """Stands where a pod does not say which resource of its namespace it means."""
 
 
@@ -70,16 +70,16 @@ class CachedPod(msgspec.Struct, frozen=True):
     @property
     def resource(self) -> str:
         """The name of the resource that it belongs to: the injector's label, else what it says itself."""
-        return self.labels.get(CR_NAME_LABEL) or self.annotated(PodAnnotationKey.CR_NAME) or NAMELESS
+        return self.labels.get(CR_NAME_LABEL) or self.annotated(PodAnnotationKey.CR_NAME) or UNNAMED_RESOURCE
 
     @property
     def resource_kind(self) -> str:
         return self.labels.get(CR_KIND_LABEL) or self.annotated(PodAnnotationKey.CR_KIND)
 
 
-def keep_pod(raw: bytes) -> CachedPod | None:
+def decode_pod(raw: bytes) -> CachedPod | None:
     """What is remembered of a pod; nothing of one that is none of ours."""
-    if not any(mark in raw for mark in _MARKS):
+    if not any(mark in raw for mark in _ANNOTATION_PREFIX_BYTES):
         return None
     pod = _decode(raw)
     meta = pod.metadata
@@ -102,13 +102,13 @@ def keep_pod(raw: bytes) -> CachedPod | None:
     return seen if ours else None
 
 
-def by_resource(_: ObjectKey, pod: CachedPod | None) -> Iterator[str]:
+def index_by_resource(_: ObjectKey, pod: CachedPod | None) -> Iterator[str]:
     """For an index: pods by the resource that they name."""
     if pod is not None:
         yield f"{pod.namespace}/{pod.resource}"
 
 
-def by_namespace(_: ObjectKey, pod: CachedPod | None) -> Iterator[str]:
+def index_by_namespace(_: ObjectKey, pod: CachedPod | None) -> Iterator[str]:
     if pod is not None:
         yield pod.namespace
 
@@ -172,7 +172,7 @@ _decode = msgspec.json.Decoder(_WatchedPod).decode
 
 def _agent_state(pod: _WatchedPod) -> AgentState:
     spec, status = pod.spec, pod.status
-    names = {one.name for one in (*(spec.containers or ()), *(spec.init_containers or ()))} & AGENTS
+    names = {one.name for one in (*(spec.containers or ()), *(spec.init_containers or ()))} & AGENT_CONTAINERS
     if not names:
         return AgentState.NONE
     if status.phase in _FINISHED:

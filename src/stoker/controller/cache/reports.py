@@ -16,14 +16,14 @@ from typing import NamedTuple
 from stoker.controller.cache.objects import CachedConfigMap, ResourceKey
 from stoker.controller.cache.store import WriteThroughCache
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol import GatewayReport, status_map
+from stoker.domain.protocol import GatewayReport, status_map_name
 from stoker.domain.protocol.report import MAX_READ_BYTES
 from stoker.kube.watch.store import ObjectKey
 
-MOST_SHARDS = 50
+MAX_SHARDS = 50
 """A thousand gateways, which is what a status may list."""
-MOST_CACHED = 4096
-MOST_CACHED_BYTES = 16 << 20
+MAX_CACHED_REPORTS = 4096
+MAX_CACHED_BYTES = 16 << 20
 """Four thousand reports of the largest size that agents write."""
 
 
@@ -35,7 +35,7 @@ class _ParsedReport(NamedTuple):
 class ReportCache:
     """Parsed reports by the digest of their text, the least recently used dropped first."""
 
-    def __init__(self, most: int = MOST_CACHED, most_bytes: int = MOST_CACHED_BYTES) -> None:
+    def __init__(self, most: int = MAX_CACHED_REPORTS, most_bytes: int = MAX_CACHED_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._parsed: OrderedDict[bytes, _ParsedReport] = OrderedDict()
@@ -68,25 +68,27 @@ class ReportCache:
 
 
 _CACHE = ReportCache()
-report_in = _CACHE.parse
+parse_report = _CACHE.parse
 
 
 def status_maps(
-    maps: WriteThroughCache[CachedConfigMap], key: ResourceKey, shards: int = MOST_SHARDS
+    maps: WriteThroughCache[CachedConfigMap], key: ResourceKey, shards: int = MAX_SHARDS
 ) -> Iterator[tuple[int, CachedConfigMap]]:
     """The status maps of a resource that are there, by number."""
     for shard in range(shards + 1):
-        seen = maps.get(ObjectKey(key.object.namespace, status_map(key.door, key.object.name, shard)))
+        seen = maps.get(ObjectKey(key.object.namespace, status_map_name(key.door, key.object.name, shard)))
         if seen is not None:
             yield shard, seen
 
 
-def entries(maps: WriteThroughCache[CachedConfigMap], key: ResourceKey) -> Mapping[str, GatewayReport]:
+def reports_by_gateway(
+    maps: WriteThroughCache[CachedConfigMap], key: ResourceKey
+) -> Mapping[str, GatewayReport]:
     """All reports by their key; where two maps have the same one, the later sign of life counts."""
     found: dict[str, GatewayReport] = {}
     for _, seen in status_maps(maps, key):
         for name, text in (seen.data or {}).items():
-            report = report_in(text)
+            report = parse_report(text)
             if report is not None and (name not in found or found[name].heartbeat_at < report.heartbeat_at):
                 found[name] = report
     return found

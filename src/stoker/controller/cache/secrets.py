@@ -109,7 +109,7 @@ class NamespaceSecretReader:
         try:
             found = await self._client.get(SECRETS, name, self._namespace, into=_SourceSecret)
         except NotFound:
-            raise no_secret(self._namespace, name) from None
+            raise missing_secret(self._namespace, name) from None
         return [self._decoded(found, name, key) for key in keys]
 
     def _line(self, value: Secret, name: str) -> Secret:
@@ -121,7 +121,7 @@ class NamespaceSecretReader:
 
     def _decoded(self, found: _SourceSecret, name: str, key: str) -> Secret:
         if not found.data.get(key):
-            raise no_key(self._namespace, SecretKey(name, key))
+            raise missing_secret_key(self._namespace, SecretKey(name, key))
         try:
             return Secret(base64.b64decode(found.data[key]).strip())
         except binascii.Error:
@@ -130,13 +130,13 @@ class NamespaceSecretReader:
             ) from None
 
 
-def no_secret(namespace: str, name: str) -> Stalled:
+def missing_secret(namespace: str, name: str) -> Stalled:
     return Stalled(
         f"Secret {name!r} does not exist in namespace {namespace!r}", reason=Reason.SECRET_NOT_FOUND
     )
 
 
-def no_key(namespace: str, wanted: SecretKey) -> Stalled:
+def missing_secret_key(namespace: str, wanted: SecretKey) -> Stalled:
     return Stalled(
         f"Secret {wanted.name!r} in namespace {namespace!r} has nothing under key {wanted.key!r}",
         reason=Reason.SECRET_NOT_FOUND,

@@ -25,19 +25,19 @@ from stoker.controller.cache.gateways import GatewayFleet, fleet_of
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey
 from stoker.controller.cache.pods import AgentState
-from stoker.controller.cache.reports import entries
-from stoker.controller.finalizer.finalizer_removal import finalizer, read, untie
+from stoker.controller.cache.reports import reports_by_gateway
+from stoker.controller.finalizer.finalizer_removal import finalizer_name, read_header, remove_finalizer
 from stoker.controller.owned.configmaps import ConfigMapPublisher
 from stoker.domain.clock import Clock, parse_rfc3339
 from stoker.domain.errors import Wait
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.telemetry.logs import get_logger
 
-PATIENCE = 30.0
-LOOK_AGAIN = 2.0
+ACKNOWLEDGE_SECONDS = 30.0
+POLL_SECONDS = 2.0
 
 log = get_logger(__name__)
 
@@ -72,15 +72,15 @@ class Finalizer:
     async def ensure(self, key: ResourceKey, kept: CachedResource) -> CachedResource:
         """The resource with our finalizer on it, or without it where finalizers are not enabled."""
         finalizers = kept.header.metadata.finalizers
-        if (finalizer(key) in finalizers) is self._enabled:
+        if (finalizer_name(key) in finalizers) is self._enabled:
             return kept
-        others = tuple(name for name in finalizers if name != finalizer(key))
-        return await self._write(key, kept, (*others, finalizer(key)) if self._enabled else others)
+        others = tuple(name for name in finalizers if name != finalizer_name(key))
+        return await self._write(key, kept, (*others, finalizer_name(key)) if self._enabled else others)
 
     async def part(self, key: ResourceKey, kept: CachedResource) -> None:
         """Let a deleted resource go, or raise Wait while agents have not answered."""
         finalizers = kept.header.metadata.finalizers
-        if finalizer(key) not in finalizers:
+        if finalizer_name(key) not in finalizers:
             return
         since = self._leaving.setdefault(key, self._clock.monotonic())
         told = await self._publisher.say_goodbye(key)
@@ -89,44 +89,44 @@ class Finalizer:
         if silent and left > 0:
             raise Wait(
                 f"waiting for the agents of {', '.join(silent[:5])} to say goodbye",
-                after=min(LOOK_AGAIN, left),
+                after=min(POLL_SECONDS, left),
                 reason=Reason.TERMINATING,
             )
         log.info("resource.released", silent=len(silent))
-        rest_of = tuple(name for name in finalizers if name != finalizer(key))
+        rest_of = tuple(name for name in finalizers if name != finalizer_name(key))
         with suppress(NotFound):
             await self._write(key, kept, rest_of)
         self._leaving.pop(key, None)
 
     async def outgrown(self, key: ResourceKey) -> None:
         """One that is not seen any more: if it is still there without our labels, it is let go."""
-        if not self._labels or await read(self._client, key, self._labels) is not None:
+        if not self._labels or await read_header(self._client, key, self._labels) is not None:
             return
-        found = await read(self._client, key)
-        if found is not None and await untie(self._client, key, found):
+        found = await read_header(self._client, key)
+        if found is not None and await remove_finalizer(self._client, key, found):
             log.info("resource.unselected", labels=self._labels)
 
     def forget(self, key: ResourceKey) -> None:
         self._leaving.pop(key, None)
 
     def _silent(self, key: ResourceKey) -> tuple[str, ...]:
-        fleet = fleet_of(self._observed.pods_of(key), entries(self._observed.maps, key))
-        return silent_in(fleet)
+        fleet = fleet_of(self._observed.pods_of(key), reports_by_gateway(self._observed.maps, key))
+        return unacknowledged_agents(fleet)
 
     def _left(self, kept: CachedResource, since: float) -> float:
         """Seconds left by the server's clock or by ours, whichever is over first."""
-        own = PATIENCE - (self._clock.monotonic() - since)
+        own = ACKNOWLEDGE_SECONDS - (self._clock.monotonic() - since)
         told = kept.header.metadata.deletion_timestamp
         if told is None:
             return own
-        return min(own, PATIENCE - (self._clock.now() - parse_rfc3339(told)).total_seconds())
+        return min(own, ACKNOWLEDGE_SECONDS - (self._clock.now() - parse_rfc3339(told)).total_seconds())
 
     async def _write(
         self, key: ResourceKey, kept: CachedResource, finalizers: tuple[str, ...]
     ) -> CachedResource:
         metadata = {"finalizers": list(finalizers), "resourceVersion": kept.header.metadata.resource_version}
         patch = self._client.patch(
-            rest(SYNCED_KINDS[key.kind]),
+            rest_resource(SYNCED_KINDS[key.kind]),
             {"metadata": metadata},
             key.object.name,
             key.object.namespace,
@@ -136,7 +136,7 @@ class Finalizer:
         return await self._observed.resources[key.kind].write(key.object, patch)
 
 
-def silent_in(fleet: GatewayFleet) -> tuple[str, ...]:
+def unacknowledged_agents(fleet: GatewayFleet) -> tuple[str, ...]:
     """Agents that are alive and have not said goodbye."""
     return tuple(
         one.name

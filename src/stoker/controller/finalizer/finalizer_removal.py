@@ -13,38 +13,38 @@ from stoker.controller.cache.objects import SYNCED_KINDS, OwnedHeader, ResourceK
 from stoker.domain.errors import Retry
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Conflict, NotFound
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 
-TRIES = 5
+MAX_ATTEMPTS = 5
 
 
-def finalizer(key: ResourceKey) -> str:
+def finalizer_name(key: ResourceKey) -> str:
     return f"{SYNCED_KINDS[key.kind].group}/finalizer"
 
 
-async def untie(client: KubeClient, key: ResourceKey, found: OwnedHeader) -> bool:
+async def remove_finalizer(client: KubeClient, key: ResourceKey, found: OwnedHeader) -> bool:
     """Take it off; whether it was there. One that changes at the same moment is read again."""
-    resource, (namespace, name) = rest(SYNCED_KINDS[key.kind]), key.object
-    for _ in range(TRIES):
+    resource, (namespace, name) = rest_resource(SYNCED_KINDS[key.kind]), key.object
+    for _ in range(MAX_ATTEMPTS):
         meta = found.metadata
-        if finalizer(key) not in meta.finalizers:
+        if finalizer_name(key) not in meta.finalizers:
             return False
-        left = [each for each in meta.finalizers if each != finalizer(key)]
+        left = [each for each in meta.finalizers if each != finalizer_name(key)]
         patch = {"metadata": {"finalizers": left, "resourceVersion": meta.resource_version}}
         with suppress(NotFound):
             try:
                 await client.patch(resource, patch, name, namespace, into=ObjectHeader)
             except Conflict:
-                found = await read(client, key) or OwnedHeader()
+                found = await read_header(client, key) or OwnedHeader()
                 continue
         return True
     raise Retry(f"{key} cannot be let go of: it changed each time")
 
 
-async def read(client: KubeClient, key: ResourceKey, labels: str = "") -> OwnedHeader | None:
+async def read_header(client: KubeClient, key: ResourceKey, labels: str = "") -> OwnedHeader | None:
     """The resource, where there is one and it fits the labels; we may list, and not get."""
-    resource, (namespace, name) = rest(SYNCED_KINDS[key.kind]), key.object
+    resource, (namespace, name) = rest_resource(SYNCED_KINDS[key.kind]), key.object
     only = await client.list(
         resource, namespace, into=OwnedHeader, labels=labels or None, fields=f"metadata.name={name}"
     )

@@ -22,12 +22,12 @@ from itertools import product
 import msgspec
 
 from stoker.controller.cache.objects import SYNCED_KINDS, OwnedHeader, OwnedMeta, ResourceKey
-from stoker.controller.finalizer.finalizer_removal import finalizer
+from stoker.controller.finalizer.finalizer_removal import finalizer_name
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
@@ -60,14 +60,14 @@ class FinalizedHeader(OwnedHeader, frozen=True):
     metadata: _FinalizedMeta = _FinalizedMeta()
 
 
-def manager_of(home: str) -> str:
+def finalizer_manager(home: str) -> str:
     """As whom an installation puts its finalizer on resources; `home` is its own namespace."""
     return f"stoker-controller/{home}"
 
 
-def tied_by(manager: str, key: ResourceKey, found: FinalizedHeader) -> bool:
+def has_finalizer_of(manager: str, key: ResourceKey, found: FinalizedHeader) -> bool:
     """Whether that installation, and no other, has put the finalizer there."""
-    mark, noted = f'v:"{finalizer(key)}"', found.metadata.managed_fields
+    mark, noted = f'v:"{finalizer_name(key)}"', found.metadata.managed_fields
     return {one.manager for one in noted if mark in one.fields.metadata.finalizers} == {manager}
 
 
@@ -112,12 +112,12 @@ class OrphanedFinalizers:
         for kind, scope in product(SYNCED_KINDS, self._scopes):
             for one in await self._listed(kind, scope):
                 key = ResourceKey(kind, ObjectKey(one.metadata.namespace, one.metadata.name))
-                if tied_by(self._manager, key, one) and not self._seen(key):
+                if has_finalizer_of(self._manager, key, one) and not self._seen(key):
                     self._found(key)
 
     async def _listed(self, kind: str, scope: str | None) -> list[FinalizedHeader]:
         try:
-            return await self._client.list(rest(SYNCED_KINDS[kind]), scope, into=FinalizedHeader)
+            return await self._client.list(rest_resource(SYNCED_KINDS[kind]), scope, into=FinalizedHeader)
         except Forbidden:
             if scope is None:
                 raise

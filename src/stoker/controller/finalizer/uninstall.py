@@ -23,17 +23,17 @@ from collections.abc import Collection, Mapping
 from itertools import product
 
 from stoker.controller.cache.objects import SYNCED_KINDS, ResourceKey
-from stoker.controller.finalizer.finalizer_removal import TRIES, untie
-from stoker.controller.finalizer.orphaned import FinalizedHeader, tied_by
+from stoker.controller.finalizer.finalizer_removal import MAX_ATTEMPTS, remove_finalizer
+from stoker.controller.finalizer.orphaned import FinalizedHeader, has_finalizer_of
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Conflict, Forbidden, NotFound
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import LEASES, NAMESPACES
-from stoker.kube.leader.lease import Lease, LeaseTerms, claimed, unique_identity
+from stoker.kube.leader.lease import Lease, LeaseTerms, claim_lease, unique_identity
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
@@ -83,14 +83,16 @@ class UninstallCleanup:
         """Those that fit, and those that we have tied when they did."""
         fitting = await self._listed(kind, scope, self._labels)
         others = await self._listed(kind, scope, None) if self._labels else {}
-        return {key: one for key, one in others.items() if tied_by(self._manager, key, one)} | fitting
+        return {
+            key: one for key, one in others.items() if has_finalizer_of(self._manager, key, one)
+        } | fitting
 
     async def _listed(
         self, kind: str, scope: str | None, labels: str | None
     ) -> dict[ResourceKey, FinalizedHeader]:
         try:
             found = await self._client.list(
-                rest(SYNCED_KINDS[kind]), scope, into=FinalizedHeader, labels=labels
+                rest_resource(SYNCED_KINDS[kind]), scope, into=FinalizedHeader, labels=labels
             )
         except NotFound:
             return {}  # somebody was quicker, and has taken the CRD with all that was of it
@@ -101,7 +103,7 @@ class UninstallCleanup:
 
     async def _untied(self, key: ResourceKey, one: FinalizedHeader) -> bool:
         try:
-            return await untie(self._client, key, one)
+            return await remove_finalizer(self._client, key, one)
         except Forbidden as error:
             self._refused.setdefault(key.object.namespace, error)
             return False
@@ -129,10 +131,10 @@ class UninstallCleanup:
         """Take a lease whoever holds it; seconds until its holder has stopped in any case."""
         terms = LeaseTerms(unique_identity(), HOLD, HOLD / 4)
         namespace, name = lease
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             try:
                 found = await self._client.get(LEASES, name, namespace, into=Lease)
-                mine = claimed(found, terms, name, namespace, self._clock.now())
+                mine = claim_lease(found, terms, name, namespace, self._clock.now())
                 await self._client.replace(LEASES, mine, name, namespace, into=Lease)
             except Conflict:
                 continue  # its holder renewed it just now

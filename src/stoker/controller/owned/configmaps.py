@@ -13,13 +13,26 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from stoker.controller.cache.gateways import GatewayFleet, NeighbourGateway, fleet_of
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import CachedConfigMap, CachedResource, ResourceKey, belongs_to, head_of
-from stoker.controller.cache.reports import entries, report_in, status_maps
+from stoker.controller.cache.objects import (
+    CachedConfigMap,
+    CachedResource,
+    ResourceKey,
+    belongs_to,
+    owned_metadata,
+)
+from stoker.controller.cache.reports import parse_report, reports_by_gateway, status_maps
 from stoker.controller.owned.apply_objects import OwnedObjectWriter
-from stoker.controller.owned.metadata import parsed
+from stoker.controller.owned.metadata import parse_metadata
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol import AgentMetadata, check_signature, metadata_map, signed, status_map, unsigned
+from stoker.domain.protocol import (
+    AgentMetadata,
+    check_signature,
+    metadata_map_name,
+    sign_data,
+    status_map_name,
+    strip_signature,
+)
 from stoker.domain.protocol.signature import RESOURCE_UID
 from stoker.domain.secrets import Secret
 from stoker.kube.client.resources import CONFIG_MAPS
@@ -54,7 +67,7 @@ class ConfigMapPublisher:
     def published(self, key: ResourceKey) -> AgentMetadata | None:
         """What agents are told now; None where that is nothing, or nothing sensible."""
         seen = self._observed.maps.get(_metadata_key(key))
-        return parsed(seen.data) if seen is not None else None
+        return parse_metadata(seen.data) if seen is not None else None
 
     def neighbours(self, namespace: str, but: ResourceKey | None = None) -> Iterator[NeighbourGateway]:
         """All gateways of a namespace, whichever resource they belong to."""
@@ -62,21 +75,21 @@ class ConfigMapPublisher:
             if key != but:
                 published = self.published(key)
                 commit = str(published.commit or "") if published is not None else ""
-                fleet = fleet_of(self._observed.pods_of(key), entries(self._observed.maps, key))
+                fleet = fleet_of(self._observed.pods_of(key), reports_by_gateway(self._observed.maps, key))
                 yield from (NeighbourGateway(one, commit) for one in fleet.gateways)
 
     async def prepare(self, key: ResourceKey, kept: CachedResource, shards: Mapping[str, int]) -> int:
         """Make the status maps that are needed; the highest number that there is."""
         there = dict(status_maps(self._observed.maps, key))
         for shard in sorted({0, *shards.values()}):
-            name = status_map(key.door, key.object.name, shard)
+            name = status_map_name(key.door, key.object.name, shard)
             seen = there.get(shard)
             if seen is None:
-                body = {"metadata": head_of(key, kept, name)}
+                body = {"metadata": owned_metadata(key, kept, name)}
                 await self._writer.create(self._observed.maps, CONFIG_MAPS, body)
             elif not belongs_to(seen.metadata, key, kept):
                 where = ObjectKey(key.object.namespace, name)
-                body = {"metadata": head_of(key, kept, name)}
+                body = {"metadata": owned_metadata(key, kept, name)}
                 await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, body)
         return max({0, *there, *shards.values()})
 
@@ -87,7 +100,7 @@ class ConfigMapPublisher:
         seen = self._observed.maps.get(where)
         if seen is not None and seen.data == data and belongs_to(seen.metadata, key, kept):
             return False
-        body = {"metadata": head_of(key, kept, where.name), "data": data}
+        body = {"metadata": owned_metadata(key, kept, where.name), "data": data}
         await self._writer.put(self._observed.maps, CONFIG_MAPS, body)
         return True
 
@@ -98,7 +111,7 @@ class ConfigMapPublisher:
         if seen is None:
             return False
         kept = self._observed.find(key)
-        told = unsigned({**(seen.data or {}), "terminating": "true"})
+        told = strip_signature({**(seen.data or {}), "terminating": "true"})
         data = await self._signed(told, where, kept.header.metadata.uid if kept is not None else "")
         if seen.data != data:
             await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, {"data": data})
@@ -141,7 +154,7 @@ class ConfigMapPublisher:
         """Keys of pods that are gone, and second copies of a report that has moved to another map."""
         found = []
         for name, text in (seen.data or {}).items():
-            report = report_in(text)
+            report = parse_report(text)
             pod = report.pod_name if report is not None else ""
             gone = name not in fleet.accounted and pod not in fleet.pods
             home = shards.get(name, 0)
@@ -150,7 +163,7 @@ class ConfigMapPublisher:
         return found
 
     def _is_in(self, key: ResourceKey, name: str, shard: int) -> bool:
-        where = ObjectKey(key.object.namespace, status_map(key.door, key.object.name, shard))
+        where = ObjectKey(key.object.namespace, status_map_name(key.door, key.object.name, shard))
         seen = self._observed.maps.get(where)
         return seen is not None and name in (seen.data or {})
 
@@ -170,12 +183,12 @@ class ConfigMapPublisher:
             sequence = check_signature(before, secret, of=str(where))
         except InvalidValue:  # another key, or another writer
             sequence = -1
-        if sequence >= highest and unsigned(before) == data and before.get(RESOURCE_UID) == uid:
+        if sequence >= highest and strip_signature(before) == data and before.get(RESOURCE_UID) == uid:
             return before
         now = int(self._clock.now().timestamp() * 1000)
         self._sequences[where] = number = max(now, highest + 1, sequence + 1)
-        return signed(data, secret, of=str(where), uid=uid, sequence=number)
+        return sign_data(data, secret, of=str(where), uid=uid, sequence=number)
 
 
 def _metadata_key(key: ResourceKey) -> ObjectKey:
-    return ObjectKey(key.object.namespace, metadata_map(key.door, key.object.name))
+    return ObjectKey(key.object.namespace, metadata_map_name(key.door, key.object.name))

@@ -16,7 +16,7 @@ import msgspec
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import CachedResource, ResourceKey
 from stoker.controller.owned import fetcher_manifests as pods
-from stoker.controller.owned.shared_volume import LOOK_EVERY
+from stoker.controller.owned.shared_volume import CHECK_SECONDS
 from stoker.domain.clock import Clock
 from stoker.domain.injection import AgentInstallation
 from stoker.domain.intent.intent import ResourceIntent
@@ -56,9 +56,9 @@ class FetcherDeployments:
     async def provide(
         self, key: ResourceKey, kept: CachedResource, intent: ResourceIntent, claim: str
     ) -> None:
-        account, role = pods.account(key, kept), pods.role(key, kept)
+        account, role = pods.fetcher_account(key, kept), pods.fetcher_role(key, kept)
         deployment = pods.fetcher_deployment(key, kept, intent, self._installation, claim, self._pull_secrets)
-        digest = pods.digest_of(account, role, deployment)
+        digest = pods.manifests_digest(account, role, deployment)
         where = ObjectKey(key.object.namespace, pods.fetcher_name(key))
         seen = self._observed.bindings.get(where)
         if (
@@ -67,7 +67,7 @@ class FetcherDeployments:
             and await self._runs(key, where)
         ):
             return
-        bound = pods.binding(key, kept, digest)
+        bound = pods.fetcher_role_binding(key, kept, digest)
         await self._apply(ACCOUNTS, where, account)
         await self._observed.roles.write(where, self._apply(ROLES, where, role))
         await self._apply(DEPLOYMENTS, where, deployment)
@@ -88,7 +88,7 @@ class FetcherDeployments:
 
     async def _runs(self, key: ResourceKey, where: ObjectKey) -> bool:
         now = self._clock.monotonic()
-        if now - self._looked.get(key, -LOOK_EVERY) < LOOK_EVERY:
+        if now - self._looked.get(key, -CHECK_SECONDS) < CHECK_SECONDS:
             return True
         try:
             await self._client.get(DEPLOYMENTS, where.name, where.namespace, into=ObjectHeader)

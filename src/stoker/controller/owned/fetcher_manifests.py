@@ -13,10 +13,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stoker.controller.cache.objects import CachedResource, ResourceKey, head_of
-from stoker.domain.injection import AgentInstallation, image_for, secrets_of
+from stoker.controller.cache.objects import CachedResource, ResourceKey, owned_metadata
+from stoker.domain.injection import AgentInstallation, container_image, source_secrets
 from stoker.domain.intent.intent import ResourceIntent, SyncResourceKind
-from stoker.domain.protocol import metadata_map
+from stoker.domain.protocol import metadata_map_name
 from stoker.domain.secret_volumes import secret_volume, secrets_volume
 
 ManifestJson = dict[str, Any]
@@ -39,24 +39,24 @@ def fetcher_name(key: ResourceKey) -> str:
     return f"{_PREFIX[key.door]}-fetcher-{key.object.name}"
 
 
-def account(key: ResourceKey, kept: CachedResource) -> ManifestJson:
-    return {"metadata": _head(key, kept), "automountServiceAccountToken": False}
+def fetcher_account(key: ResourceKey, kept: CachedResource) -> ManifestJson:
+    return {"metadata": _fetcher_metadata(key, kept), "automountServiceAccountToken": False}
 
 
-def role(key: ResourceKey, kept: CachedResource) -> ManifestJson:
+def fetcher_role(key: ResourceKey, kept: CachedResource) -> ManifestJson:
     rule = {
         "apiGroups": [""],
         "resources": ["configmaps"],
-        "resourceNames": [metadata_map(key.door, key.object.name)],
+        "resourceNames": [metadata_map_name(key.door, key.object.name)],
         "verbs": ["get", "list", "watch"],
     }
-    return {"metadata": _head(key, kept), "rules": [rule]}
+    return {"metadata": _fetcher_metadata(key, kept), "rules": [rule]}
 
 
-def binding(key: ResourceKey, kept: CachedResource, digest: str) -> ManifestJson:
+def fetcher_role_binding(key: ResourceKey, kept: CachedResource, digest: str) -> ManifestJson:
     name = fetcher_name(key)
     return {
-        "metadata": {**_head(key, kept), "annotations": {DIGEST: digest}},
+        "metadata": {**_fetcher_metadata(key, kept), "annotations": {DIGEST: digest}},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": key.object.namespace}],
     }
@@ -79,7 +79,7 @@ def fetcher_deployment(
     }
     volumes = list(_volumes(intent, installation, claim))
     return {
-        "metadata": _head(key, kept),
+        "metadata": _fetcher_metadata(key, kept),
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},
@@ -107,7 +107,7 @@ def fetcher_deployment(
     }
 
 
-def digest_of(*bodies: ManifestJson) -> str:
+def manifests_digest(*bodies: ManifestJson) -> str:
     return hashlib.sha256(json.dumps(bodies, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -119,7 +119,7 @@ def _container(
 
     return {
         "name": CONTAINER,
-        "image": str(image_for(intent, installation)),
+        "image": str(container_image(intent, installation)),
         "imagePullPolicy": intent.agent.image.pull_policy,
         "args": ["fetcher", "--log-format=json"],
         "env": [
@@ -165,7 +165,7 @@ def _volumes(
         mount = {"name": name, "mountPath": path, **({} if writable else {"readOnly": True})}
         return mount, {"name": name, **source}
 
-    needed = secrets_of(intent, installation)
+    needed = source_secrets(intent, installation)
     yield entry("repo", "/repo", {"persistentVolumeClaim": {"claimName": claim}}, writable=True)
     yield entry("tmp", "/tmp", {"emptyDir": {"sizeLimit": "256Mi"}}, writable=True)  # noqa: S108
     for place, secret in (("git-credentials", needed.git), ("metadata-key", needed.metadata_key)):
@@ -175,5 +175,5 @@ def _volumes(
         yield entry("secrets", "/etc/stoker/secrets", secrets_volume(needed.trust))
 
 
-def _head(key: ResourceKey, kept: CachedResource) -> ManifestJson:
-    return head_of(key, kept, fetcher_name(key), _COMPONENT)
+def _fetcher_metadata(key: ResourceKey, kept: CachedResource) -> ManifestJson:
+    return owned_metadata(key, kept, fetcher_name(key), _COMPONENT)

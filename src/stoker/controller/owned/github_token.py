@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import CachedResource, ResourceKey, head_of
+from stoker.controller.cache.objects import CachedResource, ResourceKey, owned_metadata
 from stoker.domain.errors import Stalled
-from stoker.domain.injection import MANAGED_BY_STOKER, MINTED_KEY, minted_secret
+from stoker.domain.injection import MANAGED_BY_STOKER, MINTED_KEY, minted_secret_name
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import GitAuthKind
 from stoker.domain.reasons import Reason
@@ -59,7 +59,7 @@ class GitHubTokenWriter:
             )
         if token is None:
             return
-        where = ObjectKey(namespace, minted_secret(key.door, key.object.name))
+        where = ObjectKey(namespace, minted_secret_name(key.door, key.object.name))
         seen = self._observed.secrets.get(where)
         digest = hashlib.sha256(token.reveal_bytes()).hexdigest()[:16]
         if seen is not None and seen.annotations.get(DIGEST) == digest:
@@ -78,6 +78,6 @@ class GitHubTokenWriter:
     def _body(
         key: ResourceKey, kept: CachedResource, name: str, token: Secret, digest: str
     ) -> dict[str, Any]:
-        head = {**head_of(key, kept, name, MANAGED_BY_STOKER), "annotations": {DIGEST: digest}}
+        head = {**owned_metadata(key, kept, name, MANAGED_BY_STOKER), "annotations": {DIGEST: digest}}
         data = {MINTED_KEY: base64.b64encode(token.reveal_bytes()).decode()}
         return {"apiVersion": "v1", "kind": "Secret", "metadata": head, "type": "Opaque", "data": data}

@@ -30,7 +30,7 @@ from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.rollout import RolloutDecision
 from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.errors import InvalidValue
-from stoker.domain.injection import MINTED_KEY, minted_secret
+from stoker.domain.injection import MINTED_KEY, minted_secret_name
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.policies import RollbackTarget
 from stoker.domain.intent.source import GitAuthKind, SecretKey
@@ -38,7 +38,7 @@ from stoker.domain.protocol import AgentMetadata, RollbackRequest
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 
 # What asks for a sync is the controller's business, and changes with every webhook.
-_FOR_AGENTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN, RELEASED)
+_AGENT_ANNOTATIONS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN, RELEASED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class CommitDelivery:
     traceparent: str = ""
 
 
-def delivery(
+def decide_delivery(
     found: CommitId | None,
     ref: GitRef,
     url: RepoUrl,
@@ -83,7 +83,7 @@ def delivery(
     return CommitDelivery(found, ref, trigger, now, traceparent)
 
 
-def instructions(
+def build_metadata(
     understood: LoadedSpec,
     fleet: GatewayFleet,
     what: CommitDelivery,
@@ -96,10 +96,10 @@ def instructions(
     """The whole map."""
     intent = understood.intent
     resource = understood.settled.resource
-    auth, access = login_for_agents(intent), intent.policies.access
+    auth, access = agent_login(intent), intent.policies.access
     spec: Any = resource  # every kind among MODELS has a spec
     told = AgentSpec(
-        resource=_lean(resource, intent),
+        resource=_without_controller_fields(resource, intent),
         cluster_name=installation.cluster_name,
         alone=len(fleet.gateways) <= 1,
         require_known_hosts=installation.require_known_hosts,
@@ -122,27 +122,27 @@ def instructions(
         targets=release.targets,
         status_key_mode=fleet.mode,
         status_shards=shards,
-        rollback=rollback_request(intent.rollback),
+        rollback=build_rollback_request(intent.rollback),
     )
 
 
-def login_for_agents(intent: ResourceIntent) -> tuple[GitAuthKind, SecretKey | None]:
+def agent_login(intent: ResourceIntent) -> tuple[GitAuthKind, SecretKey | None]:
     """An app's own key stays here: agents get the token that is made with it (C-027)."""
     auth = intent.source.auth
     if auth.kind is GitAuthKind.GITHUB_APP:
-        minted = minted_secret(intent.identity.door, intent.identity.name)
+        minted = minted_secret_name(intent.identity.door, intent.identity.name)
         return GitAuthKind.TOKEN, SecretKey(minted, MINTED_KEY)
     return auth.kind, auth.secret
 
 
-def rollback_request(asked: RollbackTarget) -> RollbackRequest | None:
+def build_rollback_request(asked: RollbackTarget) -> RollbackRequest | None:
     """Carried out once for each distinct value (C-119)."""
     if asked.to_commit is not None:
         return RollbackRequest(str(asked.to_commit), to_commit=asked.to_commit)
     return RollbackRequest(asked.to_snapshot, to_snapshot=asked.to_snapshot) if asked.to_snapshot else None
 
 
-def parsed(data: Mapping[str, str] | None) -> AgentMetadata | None:
+def parse_metadata(data: Mapping[str, str] | None) -> AgentMetadata | None:
     """What a map says; one that somebody spoilt says nothing."""
     if not data:
         return None
@@ -152,14 +152,14 @@ def parsed(data: Mapping[str, str] | None) -> AgentMetadata | None:
         return None
 
 
-def _lean(resource: Model, intent: ResourceIntent) -> Model:
+def _without_controller_fields(resource: Model, intent: ResourceIntent) -> Model:
     known: Any = resource
     asked = resource.metadata.annotations or {}
-    kept = {name: value for name, value in asked.items() if name.rpartition("/")[2] in _FOR_AGENTS}
+    kept = {name: value for name, value in asked.items() if name.rpartition("/")[2] in _AGENT_ANNOTATIONS}
     metadata = msgspec.structs.replace(resource.metadata, annotations=kept or None)
     spec = known.spec
     if intent.source.auth.kind is GitAuthKind.GITHUB_APP:
-        _, secret = login_for_agents(intent)
+        _, secret = agent_login(intent)
         assert secret is not None  # noqa: S101 - a minted token always has its Secret
         token = TokenAuth(secret_ref=SecretKeyRef(name=secret.name, key=secret.key))
         git = msgspec.structs.replace(spec.git, auth=GitAuthSpec(token=token))

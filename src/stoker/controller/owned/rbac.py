@@ -14,11 +14,11 @@ from typing import Any
 from stoker.api.registry import CustomResourceKind
 from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import PROFILES, CachedResource, ResourceKey, belongs_to, head_of
+from stoker.controller.cache.objects import PROFILES, CachedResource, ResourceKey, belongs_to, owned_metadata
 from stoker.controller.owned.apply_objects import OwnedObjectWriter
 from stoker.domain.intent.intent import SyncResourceKind
-from stoker.domain.protocol import CHANGE_MAPS, metadata_map, status_map
-from stoker.domain.protocol.names import changes_map
+from stoker.domain.protocol import CHANGE_MAPS, metadata_map_name, status_map_name
+from stoker.domain.protocol.names import changes_map_name
 from stoker.kube.client.resources import ROLE_BINDINGS, ROLES
 from stoker.kube.watch.store import ObjectKey
 
@@ -34,14 +34,14 @@ def rules_for(
 ) -> list[dict[str, Any]]:
     """What an agent needs; `shards` is the highest number of a status map."""
     name = key.object.name
-    written = [status_map(key.door, name, shard) for shard in range(shards + 1)]
+    written = [status_map_name(key.door, name, shard) for shard in range(shards + 1)]
     if changes:
-        written += [changes_map(key.door, name, number) for number in range(CHANGE_MAPS)]
+        written += [changes_map_name(key.door, name, number) for number in range(CHANGE_MAPS)]
     return [
         {
             "apiGroups": [""],
             "resources": ["configmaps"],
-            "resourceNames": [metadata_map(key.door, name)],
+            "resourceNames": [metadata_map_name(key.door, name)],
             "verbs": ["get", "list", "watch"],
         },
         {
@@ -85,7 +85,7 @@ class AgentRbac:
         if not fleet.accounts and role is None and binding is None:
             return
         rules, subjects = rules_for(key, shards, changes=changes), subjects_for(key, fleet)
-        head = head_of(key, kept, name)
+        head = owned_metadata(key, kept, name)
         if role is None or role.rules != rules or not belongs_to(role.metadata, key, kept):
             await self._writer.put(self._observed.roles, ROLES, {"metadata": head, "rules": rules})
         ref = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": name}

@@ -13,10 +13,16 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import CachedClaim, CachedResource, ResourceKey, belongs_to, head_of
+from stoker.controller.cache.objects import (
+    CachedClaim,
+    CachedResource,
+    ResourceKey,
+    belongs_to,
+    owned_metadata,
+)
 from stoker.controller.owned.apply_objects import OwnedObjectWriter
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.injection import shared_claim
+from stoker.domain.injection import shared_claim_name
 from stoker.domain.intent.delivery import SharedVolumePolicy
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.quantities import parse_quantity
@@ -28,7 +34,7 @@ from stoker.kube.watch.store import ObjectKey
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "ignition-sync-controller"
 LEGACY_NAME_LABEL = "sync.ignition.io/cr-name"
-LOOK_EVERY = 300.0
+CHECK_SECONDS = 300.0
 """Seconds between two looks at what is not watched, such as the fetcher's Deployment."""
 
 
@@ -50,12 +56,12 @@ def claim_for(key: ResourceKey, kept: CachedResource, volume: SharedVolumePolicy
     """The claim. An empty class is left out: written down, nothing would be provisioned (C-019)."""
     spec: dict[str, Any] = {
         "accessModes": [str(volume.access_mode)],
-        "resources": {"requests": {"storage": _quantity(volume.size_bytes)}},
+        "resources": {"requests": {"storage": _format_quantity(volume.size_bytes)}},
     }
     if volume.storage_class:
         spec["storageClassName"] = volume.storage_class
     labels = {MANAGED_BY: MANAGER, LEGACY_NAME_LABEL: key.object.name}
-    return {"metadata": head_of(key, kept, shared_claim(key.object.name), labels), "spec": spec}
+    return {"metadata": owned_metadata(key, kept, shared_claim_name(key.object.name), labels), "spec": spec}
 
 
 class SharedVolumeClaims:
@@ -77,7 +83,7 @@ class SharedVolumeClaims:
         """Seconds until it is to be looked at again; None where nothing is kept."""
         if not self._observed.shared_volumes:
             return None
-        where = ObjectKey(key.object.namespace, shared_claim(key.object.name))
+        where = ObjectKey(key.object.namespace, shared_claim_name(key.object.name))
         claim = self._observed.claims.get(where)
         if intent.shared_volume is None:
             if self._fetcher is not None:
@@ -95,7 +101,7 @@ class SharedVolumeClaims:
         finally:  # a claim that cannot grow is still one that is filled
             if self._fetcher is not None:
                 await self._fetcher.provide(key, kept, intent, where.name)
-        return LOOK_EVERY
+        return CHECK_SECONDS
 
     async def _adjust(
         self,
@@ -117,7 +123,7 @@ class SharedVolumeClaims:
         patch: dict[str, Any] = {}
         if not belongs_to(claim.metadata, key, kept):
             patch["metadata"] = body["metadata"]
-        if _bytes(claim) < volume.size_bytes:
+        if _requested_bytes(claim) < volume.size_bytes:
             patch["spec"] = {"resources": body["spec"]["resources"]}
         if patch:
             await self._writer.patch(self._observed.claims, CLAIMS, where, patch)
@@ -127,7 +133,7 @@ class SharedVolumeClaims:
         await self._observed.claims.remove(where, request)
 
 
-def _quantity(size: int) -> str:
+def _format_quantity(size: int) -> str:
     """As people write it, where it can be written so."""
     for unit, factor in (("Gi", 1 << 30), ("Mi", 1 << 20)):
         if size % factor == 0:
@@ -135,7 +141,7 @@ def _quantity(size: int) -> str:
     return str(size)
 
 
-def _bytes(claim: CachedClaim) -> int:
+def _requested_bytes(claim: CachedClaim) -> int:
     """What it asks for; what cannot be read was written by somebody who knows better."""
     asked = claim.spec.resources.get("requests", {}).get("storage", "0")
     try:

@@ -20,7 +20,9 @@ SidecarDigest = Callable[[ResourceIntent, str], str]
 """The digest for a resource and the image that a pod asks for (empty: none of its own)."""
 
 
-def outdated_in(sidecar: SidecarDigest | None) -> Callable[[LoadedSpec, GatewayFleet], tuple[str, ...]]:
+def outdated_sidecar_finder(
+    sidecar: SidecarDigest | None,
+) -> Callable[[LoadedSpec, GatewayFleet], tuple[str, ...]]:
     """Names the pods that no longer fit."""
 
     def names(understood: LoadedSpec, fleet: GatewayFleet) -> tuple[str, ...]:

@@ -31,15 +31,28 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, RepoUrl, without_userinfo
 from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import ArtifactCredentials
-from stoker.git.auth.credentials import GitPassword, RepoAccess, RepoAccessReader, always, credentials_of
+from stoker.git.auth.credentials import (
+    GitPassword,
+    RepoAccess,
+    RepoAccessReader,
+    credentials_of,
+    fixed_access,
+)
 from stoker.git.errors import SourceAuthFailed
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import list_refs, names_of, needs_proof, picked, prove, resolve
+from stoker.git.remote.resolve import (
+    check_is_commit,
+    list_refs,
+    listed_names,
+    needs_commit_check,
+    pick_ref,
+    resolve_ref,
+)
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.result import as_stoker_error
 
-AT_ONCE = 16
+MAX_CONCURRENT_LOOKUPS = 16
 PER_HOST = 4
 
 SourceAccessReader = Callable[[str, SourceIntent], Awaitable[RepoAccess]]
@@ -58,7 +71,7 @@ class RefLookupResult:
     """Somebody's request was the reason to look, and not the clock or the spec."""
 
     def says_the_same(self, other: RefLookupResult | None) -> bool:
-        return other is not None and _said(self) == _said(other)
+        return other is not None and _answer_identity(self) == _answer_identity(other)
 
 
 class TimedRefLookupResult(NamedTuple):
@@ -99,7 +112,7 @@ class RefLookup:
         self._access = access
         self._clock = clock
         self._timeout = timeout
-        self._places = HostLimiter(AT_ONCE)
+        self._places = HostLimiter(MAX_CONCURRENT_LOOKUPS)
         self._hosts: defaultdict[str, HostLimiter] = defaultdict(lambda: HostLimiter(PER_HOST))
         self._looks = SharedLookups(self._look, clock)
 
@@ -111,7 +124,7 @@ class RefLookup:
         try:
             commit = await self._commit(asking, course)
         except Exception as error:
-            trouble = understood(error)
+            trouble = as_stoker_error(error)
         ended = course.ended if course.ended is not None else self._clock.monotonic()
         return TimedRefLookupResult(
             RefLookupResult(commit, trouble, course.token), ended - course.began, ended
@@ -127,31 +140,31 @@ class RefLookup:
         if source.url.is_artifact:
             async with self._place(asking):
                 course.began = self._clock.monotonic()
-                return await _resolved(source, login)
-        remote, names = Remote(self._git, source.url, login), names_of(source.ref)
+                return await _resolve_artifact(source, login)
+        remote, names = Remote(self._git, source.url, login), listed_names(source.ref)
         if not names:
             async with self._place(asking):
                 course.began = self._clock.monotonic()
                 if source.auth.kind is GitAuthKind.GITHUB_APP:
                     await login()  # an id needs nobody's answer, but its gateways need the token
-                return await resolve(remote, source.ref)
+                return await resolve_ref(remote, source.ref)
         found = await self._found(
             asking, login, SharedLookupRequest(names, asking.since, asking.hurried, asking.again_in)
         )
         course.began, course.ended = found.begun, found.ended
         if found.error is not None:
             raise found.error.with_traceback(None)  # others raise it too
-        name, target = picked(found.refs, source.ref, source.url)
-        if needs_proof(name):
+        name, target = pick_ref(found.refs, source.ref, source.url)
+        if needs_commit_check(name):
             async with self._place(asking):
-                await prove(remote, source.ref, name, target)
+                await check_is_commit(remote, source.ref, name, target)
         return target
 
     async def _found(
         self, asking: RefLookupRequest, login: RepoAccessReader, wanted: SharedLookupRequest
     ) -> SharedLookupResult:
         """As `Remote.git` does: a refusal is worth one look for another login."""
-        url, turn = asking.source.url, partial(self._turn, host_of(asking.source.url))
+        url, turn = asking.source.url, partial(self._turn, source_host(asking.source.url))
         async with self._place(asking):
             access = await login()
         found = await self._looks.ask(url, access, wanted, turn)
@@ -165,7 +178,7 @@ class RefLookup:
 
     async def _look(self, url: RepoUrl, access: RepoAccess, names: Collection[str]) -> Mapping[str, CommitId]:
         async with self._in_time(url):
-            return await list_refs(Remote(self._git, url, always(access)), names)
+            return await list_refs(Remote(self._git, url, fixed_access(access)), names)
 
     def _login(self, asking: RefLookupRequest, course: _LookupProgress) -> RepoAccessReader:
         async def read() -> RepoAccess:
@@ -180,7 +193,7 @@ class RefLookup:
     async def _place(self, asking: RefLookupRequest) -> AsyncIterator[None]:
         """The time that a source has to answer begins when it is asked, not when somebody queues for it."""
         url = asking.source.url
-        async with self._turn(host_of(url), asking.hurried), self._in_time(url):
+        async with self._turn(source_host(url), asking.hurried), self._in_time(url):
             yield
 
     @asynccontextmanager
@@ -201,7 +214,7 @@ class RefLookup:
             raise Retry(sentence, reason=Reason.SOURCE_UNREACHABLE) from None
 
 
-async def _resolved(source: SourceIntent, access: RepoAccessReader) -> CommitId:
+async def _resolve_artifact(source: SourceIntent, access: RepoAccessReader) -> CommitId:
     """What a tag or prefix of a registry or a bucket means now; nothing of it is pulled here."""
     from stoker.artifacts.origin import open_origin  # noqa: PLC0415 - most follow repositories
 
@@ -211,12 +224,12 @@ async def _resolved(source: SourceIntent, access: RepoAccessReader) -> CommitId:
     return await open_origin(source.url, credentials).resolve(source.ref)
 
 
-def _said(answer: RefLookupResult) -> tuple[object, ...]:
+def _answer_identity(answer: RefLookupResult) -> tuple[object, ...]:
     error = answer.error
     return answer.commit, answer.token, None if error is None else (error.reason, error.message)
 
 
-def host_of(url: RepoUrl) -> str:
+def source_host(url: RepoUrl) -> str:
     """Whose places a source takes; for the scp form the part before the colon, for a bucket who keeps it."""
     parts = urlsplit(url)
     if parts.scheme == "s3":

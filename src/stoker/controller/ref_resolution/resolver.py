@@ -28,7 +28,7 @@ from stoker.controller.ref_resolution.lookup import (
     RefLookupRequest,
     RefLookupResult,
     SourceAccessReader,
-    host_of,
+    source_host,
 )
 from stoker.domain.clock import Clock
 from stoker.domain.intent.source import SourceIntent
@@ -41,10 +41,10 @@ from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry import tracing
 
 GIT_TIMEOUT = 120.0
-PATIENCE = 1.0
+ANSWER_WAIT_SECONDS = 1.0
 """Seconds that a pass waits; most repositories answer in a tenth of one."""
-FIRST_PAUSE = 15.0
-LONGEST_PAUSE = 60.0
+FIRST_RETRY_SECONDS = 15.0
+MAX_RETRY_SECONDS = 60.0
 JITTER = 0.1
 SPREAD = 0.9
 """How much sooner the second look may come than the interval says: those that began together end apart."""
@@ -197,19 +197,19 @@ class RefResolver:
 
     async def _wait(self, asked: _RefQuestionState) -> None:
         """Not where a host is known to keep everybody waiting."""
-        if self._slow.get(host_of(asked.question.source.url)):
+        if self._slow.get(source_host(asked.question.source.url)):
             return
         asked.waiters += 1
         try:
             with suppress(TimeoutError):
-                async with deadline(self._clock, PATIENCE):
+                async with deadline(self._clock, ANSWER_WAIT_SECONDS):
                     await asked.done.wait()
         finally:
             asked.waiters -= 1
 
     async def _ask(self, key: ResourceKey, asked: _RefQuestionState) -> None:
-        host = host_of(asked.question.source.url)
-        mark = asyncio.get_running_loop().call_later(PATIENCE, self._slow[host].add, key)
+        host = source_host(asked.question.source.url)
+        mark = asyncio.get_running_loop().call_later(ANSWER_WAIT_SECONDS, self._slow[host].add, key)
         try:
             with tracing.step("git.resolve", ref=str(asked.question.source.ref)):
                 told = await self._answerer.ask(self._asking(key, asked))
@@ -251,7 +251,7 @@ class RefResolver:
             if interval is None:
                 return math.inf
             return interval * (1.0 - (SPREAD if first else JITTER) * self._random())
-        shortest = min(FIRST_PAUSE, interval or FIRST_PAUSE)
-        ceiling = max(LONGEST_PAUSE, interval or 0.0)
+        shortest = min(FIRST_RETRY_SECONDS, interval or FIRST_RETRY_SECONDS)
+        ceiling = max(MAX_RETRY_SECONDS, interval or 0.0)
         backoff = Backoff(base=shortest, ceiling=ceiling, jitter=JITTER, random=self._random)
         return backoff.delay(asked.failures)

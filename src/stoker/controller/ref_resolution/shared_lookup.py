@@ -30,11 +30,11 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId, RepoUrl
 from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess
-from stoker.git.remote.resolve import are_usual
+from stoker.git.remote.resolve import are_branches_or_tags
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.result import as_stoker_error
 
-LONGEST_WAIT = 1.0
+MAX_WAIT_SECONDS = 1.0
 """Seconds that a look waits for the one before it."""
 MAX_NAMES = 128
 """Of one look: git compares each with every ref that the server lists."""
@@ -114,7 +114,7 @@ class SharedLookups:
         self._remember(group, wanted)
         if group.found is not None and group.found.tells(wanted.names, wanted.since):
             return group.found
-        joined = _joinable(group, wanted)
+        joined = _joinable_round(group, wanted)
         if joined is None:
             joined = _SharedLookupRun(frozenset(wanted.names), wanted.since, wanted.hurried)
             before, group.waiting = group.running, joined
@@ -125,7 +125,7 @@ class SharedLookups:
         finally:
             joined.waiters -= 1
             if not joined.waiters:
-                _leave(group, joined)  # at once: nobody may join what is being cancelled
+                _leave_round(group, joined)  # at once: nobody may join what is being cancelled
                 joined.task.cancel()
 
     async def _run(
@@ -140,18 +140,18 @@ class SharedLookups:
         try:
             if before is not None:
                 with suppress(TimeoutError):
-                    async with deadline(self._clock, LONGEST_WAIT):
+                    async with deadline(self._clock, MAX_WAIT_SECONDS):
                         await asyncio.wait([before.task])
             async with turn(mine.hurried):
                 known = group.found
                 if known is not None and known.tells(mine.names, mine.since):
                     return known  # somebody in a hurry was faster
-                _leave(group, mine)
+                _leave_round(group, mine)
                 mine.names, mine.begun = self._names(group, mine.names), self._clock.monotonic()
                 group.running = mine
                 found = await self._found(url, access, mine.names, mine.begun)
         finally:
-            _leave(group, mine)
+            _leave_round(group, mine)
         if group.found is None or group.found.begun <= found.begun:
             group.found = found
         return found
@@ -164,7 +164,7 @@ class SharedLookups:
         try:
             refs = await self._look(url, access, names)
         except Exception as error:
-            trouble = understood(error)
+            trouble = as_stoker_error(error)
         return SharedLookupResult(begun, self._clock.monotonic(), names, refs, trouble)
 
     def _remember(self, group: _LookupGroup, wanted: SharedLookupRequest) -> None:
@@ -182,7 +182,7 @@ class SharedLookups:
 
     def _group(self, url: RepoUrl, access: RepoAccess, names: Collection[str]) -> _LookupGroup:
         # What is neither a branch nor a tag is looked for in another list of the server's.
-        key = alike(self._key, url, access), "" if are_usual(names) else "\n".join(names)
+        key = lookup_key(self._key, url, access), "" if are_branches_or_tags(names) else "\n".join(names)
         found = self._groups.pop(key, None)
         if found is None:
             found = _LookupGroup()
@@ -195,19 +195,19 @@ class SharedLookups:
         return found
 
 
-def alike(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
+def lookup_key(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
     """The same for two who look at the same place, in the same way, as the same; nothing can be read from it.
 
-    More than `stoker.git.auth.credentials.identity` tells apart: there it is what somebody
+    More than `stoker.git.auth.credentials.access_identity` tells apart: there it is what somebody
     may see, here also whom they believe.
     """
     digest = hmac.new(key, url.encode(), hashlib.sha256)
-    for part in _told_apart_by(access):
+    for part in _access_fields(access):
         digest.update(b"\0-" if part is None else b"\0%d\0" % len(part) + part)
     return digest.hexdigest()
 
 
-def _told_apart_by(access: RepoAccess) -> Iterator[bytes | None]:
+def _access_fields(access: RepoAccess) -> Iterator[bytes | None]:
     yield from (access.ca, access.proxy.encode(), access.subject.encode())
     yield b"known" if access.require_known_hosts else b"any"
     login = access.login
@@ -217,7 +217,7 @@ def _told_apart_by(access: RepoAccess) -> Iterator[bytes | None]:
         yield from (b"ssh", login.key.reveal_bytes(), login.known_hosts)
 
 
-def _joinable(group: _LookupGroup, wanted: SharedLookupRequest) -> _SharedLookupRun | None:
+def _joinable_round(group: _LookupGroup, wanted: SharedLookupRequest) -> _SharedLookupRun | None:
     """A look that others asked for and that answers this too."""
     running, waiting = group.running, group.waiting
     if running is not None and running.begun > wanted.since and running.names.issuperset(wanted.names):
@@ -231,7 +231,7 @@ def _joinable(group: _LookupGroup, wanted: SharedLookupRequest) -> _SharedLookup
     return waiting
 
 
-def _leave(group: _LookupGroup, mine: _SharedLookupRun) -> None:
+def _leave_round(group: _LookupGroup, mine: _SharedLookupRun) -> None:
     if group.waiting is mine:
         group.waiting = None
     if group.running is mine:

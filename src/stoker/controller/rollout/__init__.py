@@ -10,8 +10,8 @@ kept in the resource's status or in the metadata ConfigMap, so that a new leader
 continues where the last one stopped.
 """
 
-from stoker.controller.rollout.decide import release
-from stoker.controller.rollout.dependency_order import all_before, why_waiting
+from stoker.controller.rollout.decide import decide_release
+from stoker.controller.rollout.dependency_order import dependency_wait_reason, transitive_dependencies
 from stoker.controller.rollout.inputs import (
     HeldGateway,
     RolloutDecision,
@@ -26,7 +26,7 @@ __all__ = [
     "RolloutInputs",
     "StageHealthCheck",
     "StageHealthResult",
-    "all_before",
-    "release",
-    "why_waiting",
+    "decide_release",
+    "dependency_wait_reason",
+    "transitive_dependencies",
 ]

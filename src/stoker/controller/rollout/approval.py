@@ -32,9 +32,9 @@ from stoker.api.spec.status import SyncStatus as Status
 from stoker.controller.rollout.gateways import RolloutMember
 from stoker.controller.rollout.inputs import RolloutInputs
 from stoker.domain.clock import parse_rfc3339, rfc3339, rfc3339_micro
-from stoker.domain.intent.annotation_requests import APPROVAL_AHEAD, ApprovalGrant
+from stoker.domain.intent.annotation_requests import APPROVAL_CLOCK_TOLERANCE, ApprovalGrant
 from stoker.domain.reasons import ConditionType
-from stoker.kube.runtime.conditions import find
+from stoker.kube.runtime.conditions import find_condition
 
 _SOON = 0.1
 
@@ -50,13 +50,15 @@ class ApprovalState:
     again_in: float | None = None
 
 
-def digest_of(plans: Mapping[str, str]) -> str:
+def plans_digest(plans: Mapping[str, str]) -> str:
     """What stands for all plans together."""
     lines = sorted(f"{gateway} {digest}" for gateway, digest in plans.items())
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def agree(situation: RolloutInputs, waiting: Sequence[RolloutMember], stage: str | None) -> ApprovalState:
+def decide_approval(
+    situation: RolloutInputs, waiting: Sequence[RolloutMember], stage: str | None
+) -> ApprovalState:
     """Whether those who wait may go; they are all whom nobody has agreed to yet."""
     before = situation.request
     before = before if before is not None and before.stage == stage else None
@@ -64,7 +66,7 @@ def agree(situation: RolloutInputs, waiting: Sequence[RolloutMember], stage: str
         return ApprovalState(situation.request, granted=True)
     if before is not None and before.state == "Approved" and situation.requests.approval is None:
         said = f"the approval by {(before.approved_by or '')[:80]!r} was withdrawn"
-        request = msgspec.structs.replace(_planning(situation, stage), message=said)
+        request = msgspec.structs.replace(_planning_request(situation, stage), message=said)
         return ApprovalState(request, granted=False, again_in=_SOON)
     again = before is not None and before.state == "Expired" and before.request != (situation.asked or None)
     before = None if again else before
@@ -73,19 +75,21 @@ def agree(situation: RolloutInputs, waiting: Sequence[RolloutMember], stage: str
         if before is None and all(one.gateway.report is None for one in waiting):
             return ApprovalState(situation.request, granted=False)  # first syncs, as far as anybody knows
         if before is not None and before.state != "Planning":
-            return ApprovalState(before, granted=False, again_in=_until(before, situation.now))
-        return ApprovalState(_planning(situation, stage), granted=False)
-    digest = digest_of(plans)
+            return ApprovalState(before, granted=False, again_in=_seconds_until_expiry(before, situation.now))
+        return ApprovalState(_planning_request(situation, stage), granted=False)
+    digest = plans_digest(plans)
     if before is None or before.digest != digest:
-        before = _requested(situation, stage, waiting, digest)
+        before = _approval_request(situation, stage, waiting, digest)
     if before.state == "Approved":
         return ApprovalState(before, granted=True, plans=plans)
-    return _judged(situation, before, plans)
+    return _check_approval(situation, before, plans)
 
 
-def _judged(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[str, str]) -> ApprovalState:
-    lapsed = request.state == "Expired" or situation.now >= _moment(request.expires_at)
-    why = why_not(situation, request, plans)
+def _check_approval(
+    situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[str, str]
+) -> ApprovalState:
+    lapsed = request.state == "Expired" or situation.now >= _parse_time(request.expires_at)
+    why = approval_rejection(situation, request, plans)
     given = situation.requests.approval
     if lapsed:
         late = "the request has lapsed; ask for a sync to make it anew" if given and not why else why
@@ -93,7 +97,7 @@ def _judged(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[s
         return ApprovalState(said, granted=False)
     if given is None or why:
         said = msgspec.structs.replace(request, message=why or None)
-        return ApprovalState(said, granted=False, again_in=_until(request, situation.now))
+        return ApprovalState(said, granted=False, again_in=_seconds_until_expiry(request, situation.now))
     said = msgspec.structs.replace(
         request,
         state="Approved",
@@ -104,15 +108,15 @@ def _judged(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[s
     return ApprovalState(said, granted=True, plans=plans)
 
 
-def why_not(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[str, str]) -> str:
+def approval_rejection(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[str, str]) -> str:
     """Why an approval that is there does not count; empty where it does, or there is none."""
     given, named = situation.requests.approval, situation.requests.approved_plans
     if given is None:
         return ""
     who = f"the approval by {given.by[:80]!r}"
-    if ahead := _ahead(situation):
+    if ahead := _future_approval_remark(situation):
         return ahead
-    if given.at <= _moment(request.requested_at):
+    if given.at <= _parse_time(request.requested_at):
         return f"{who} of {rfc3339(given.at)} is older than the request"
     if given.ref is not None and given.ref not in (situation.ref, str(situation.commit)):
         return f"{who} is for ref {str(given.ref)[:80]}, and {situation.ref[:80]} waits"
@@ -121,7 +125,7 @@ def why_not(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[s
     return ""
 
 
-def ahead(given: ApprovalGrant | None, before: Status, now: datetime) -> str:
+def future_approval_message(given: ApprovalGrant | None, before: Status, now: datetime) -> str:
     """What is said of an approval that lies in the future, or did when it was seen first; else empty.
 
     It is remembered by being said: in the request, or in the condition while nothing is asked.
@@ -129,42 +133,44 @@ def ahead(given: ApprovalGrant | None, before: Status, now: datetime) -> str:
     if given is None:
         return ""
     said = f"the approval by {given.by[:80]!r} lies in the future ({rfc3339(given.at)}) and never counts"
-    if given.at > now + APPROVAL_AHEAD:
+    if given.at > now + APPROVAL_CLOCK_TOLERANCE:
         return said
-    condition = find(before.conditions or (), ConditionType.PENDING_APPROVAL)
+    condition = find_condition(before.conditions or (), ConditionType.PENDING_APPROVAL)
     told = [before.approval.message if before.approval is not None else "", condition and condition.message]
     return said if any(said in (one or "") for one in told) else ""
 
 
-def _ahead(situation: RolloutInputs) -> str:
-    return ahead(situation.requests.approval, situation.before, situation.now)
+def _future_approval_remark(situation: RolloutInputs) -> str:
+    return future_approval_message(situation.requests.approval, situation.before, situation.now)
 
 
-def remembering(situation: RolloutInputs, request: ApprovalRequest | None) -> ApprovalRequest | None:
+def remember_future_approval(
+    situation: RolloutInputs, request: ApprovalRequest | None
+) -> ApprovalRequest | None:
     """The request, with what has to be known later of an approval from the future."""
-    ahead = _ahead(situation)
+    ahead = _future_approval_remark(situation)
     if request is None or request.message or not ahead:
         return request
     return msgspec.structs.replace(request, message=ahead)
 
 
-def is_for_something_else(message: str | None) -> bool:
+def is_for_another_plan(message: str | None) -> bool:
     """Whether somebody approved now, and something else; an old approval is nobody's mistake."""
     return bool(message) and not (message or "").endswith("is older than the request")
 
 
-def _planning(situation: RolloutInputs, stage: str | None) -> ApprovalRequest:
+def _planning_request(situation: RolloutInputs, stage: str | None) -> ApprovalRequest:
     return ApprovalRequest(
         commit=str(situation.commit),
         ref=situation.ref or None,
         stage=stage,
         state="Planning",
-        requested_at=rfc3339_micro(begins) if (begins := _begins(situation)) > situation.now else None,
+        requested_at=rfc3339_micro(begins) if (begins := _request_start(situation)) > situation.now else None,
         request=situation.asked or None,
     )
 
 
-def _begins(situation: RolloutInputs) -> datetime:
+def _request_start(situation: RolloutInputs) -> datetime:
     """When a new request begins to wait: after every approval that was used, by whatever clock it was given.
 
     Otherwise one that was given by a clock ahead of ours would count for the next request as well.
@@ -172,18 +178,18 @@ def _begins(situation: RolloutInputs) -> datetime:
     last = situation.before.approval
     if last is None:
         return situation.now
-    return max(situation.now, _moment(last.approved_at), _moment(last.requested_at))
+    return max(situation.now, _parse_time(last.approved_at), _parse_time(last.requested_at))
 
 
-def _requested(
+def _approval_request(
     situation: RolloutInputs, stage: str | None, waiting: Sequence[RolloutMember], digest: str
 ) -> ApprovalRequest:
     plans = [one.plan for one in waiting if one.plan is not None]
     return msgspec.structs.replace(
-        _planning(situation, stage),
+        _planning_request(situation, stage),
         state="Pending",
         digest=digest,
-        requested_at=rfc3339_micro(_begins(situation)),
+        requested_at=rfc3339_micro(_request_start(situation)),
         expires_at=rfc3339(situation.now + timedelta(seconds=situation.approval.timeout)),
         files_added=sum(one.files_added for one in plans),
         files_modified=sum(one.files_modified for one in plans),
@@ -195,11 +201,11 @@ def _digest(member: RolloutMember) -> str:
     return member.plan.digest if member.plan is not None else member.agreed
 
 
-def _until(request: ApprovalRequest, now: datetime) -> float | None:
+def _seconds_until_expiry(request: ApprovalRequest, now: datetime) -> float | None:
     if request.state != "Pending":
         return None
-    return max(0.1, (_moment(request.expires_at) - now).total_seconds())
+    return max(0.1, (_parse_time(request.expires_at) - now).total_seconds())
 
 
-def _moment(text: str | None) -> datetime:
+def _parse_time(text: str | None) -> datetime:
     return parse_rfc3339(text or "1970-01-01T00:00:00Z")

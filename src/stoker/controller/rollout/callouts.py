@@ -22,12 +22,12 @@ from stoker.domain.errors import StokerError
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.http_client import ServiceRequest, call
+from stoker.http_client import ServiceRequest, send_request
 from stoker.kube.runtime.backoff import Backoff
 
-ANSWER_WITHIN = 10.0
-ASK_AGAIN = 1.0
-LARGEST_PAGE = 4 << 20
+ANSWER_TIMEOUT_SECONDS = 10.0
+RETRY_SECONDS = 1.0
+MAX_PAGE_BYTES = 4 << 20
 ATTEMPTS = 10
 PAUSES = Backoff(base=1.0, ceiling=300.0, jitter=0.2)
 
@@ -53,19 +53,19 @@ class StageHealthChecker:
 
     async def check(self, key: ResourceKey, what: StageHealthCheck) -> StageHealthResult:
         """One health check."""
-        until = self._clock.monotonic() + ANSWER_WITHIN
+        until = self._clock.monotonic() + ANSWER_TIMEOUT_SECONDS
         while True:
             left = until - self._clock.monotonic()
-            trouble = await self._trouble_with(key, what, max(left, ASK_AGAIN))
-            if not trouble or not what.last or until - self._clock.monotonic() <= ASK_AGAIN:
+            trouble = await self._trouble_with(key, what, max(left, RETRY_SECONDS))
+            if not trouble or not what.last or until - self._clock.monotonic() <= RETRY_SECONDS:
                 return StageHealthResult(what, trouble)
-            await self._clock.sleep(ASK_AGAIN)
+            await self._clock.sleep(RETRY_SECONDS)
 
     async def _trouble_with(self, key: ResourceKey, what: StageHealthCheck, seconds: float) -> str:
         request = ServiceRequest(
             what.url,
             timeout=seconds,
-            max_reply=LARGEST_PAGE,
+            max_reply=MAX_PAGE_BYTES,
             verified=what.verified,
             services_of=key.object.namespace,
         )
@@ -73,7 +73,7 @@ class StageHealthChecker:
             if what.ca is not None and what.verified:
                 ca = await self._secret(key.object.namespace, what.ca)
                 request = replace(request, ca=ca.reveal_bytes())
-            answer = await call(request)
+            answer = await send_request(request)
         except StokerError as error:
             return error.message
         return "" if answer.status == 200 else f"{request.host} answered {answer.status}"
@@ -114,13 +114,13 @@ class ApprovalNotifier:
             method="POST",
             headers=headers,
             body=what.body,
-            timeout=ANSWER_WITHIN,
+            timeout=ANSWER_TIMEOUT_SECONDS,
             services_of=key.object.namespace,
         )
         trouble = ""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                answer = await call(request)
+                answer = await send_request(request)
             except StokerError as error:
                 trouble = error.message
             else:

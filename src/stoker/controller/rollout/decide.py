@@ -13,9 +13,14 @@ from collections.abc import Sequence
 from stoker.api.spec.status import StageStatus
 from stoker.controller.rollout import progress as rollout_progress
 from stoker.controller.rollout import stages as rollout_stages
-from stoker.controller.rollout.approval import ApprovalState, agree, remembering
-from stoker.controller.rollout.dependency_order import RolloutOrder, needs
-from stoker.controller.rollout.gateways import RolloutMember, bound_to_plan, members_of, orders_for_the_absent
+from stoker.controller.rollout.approval import ApprovalState, decide_approval, remember_future_approval
+from stoker.controller.rollout.dependency_order import RolloutOrder, direct_dependencies
+from stoker.controller.rollout.gateways import (
+    RolloutMember,
+    orders_for_absent_pods,
+    plan_only_gateways,
+    rollout_members,
+)
 from stoker.controller.rollout.inputs import HeldGateway, RolloutDecision, RolloutInputs
 from stoker.controller.rollout.stages import StageEvaluation, StagePlan
 from stoker.domain.errors import Stalled
@@ -24,10 +29,10 @@ from stoker.domain.protocol import GatewayTarget, SyncMode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
-_SOON = 0.1
+_RECHECK_SECONDS = 0.1
 
 
-def release(situation: RolloutInputs) -> RolloutDecision:
+def decide_release(situation: RolloutInputs) -> RolloutDecision:
     """The decision."""
     return (
         RolloutDecision()
@@ -42,8 +47,10 @@ class _RolloutDecider:
     def __init__(self, situation: RolloutInputs, commit: CommitId) -> None:
         self._situation = situation
         self._commit = commit
-        self._members = members_of(situation, commit)
-        self._stages = rollout_stages.plan_for(situation, self._members, needs(situation, self._members))
+        self._members = rollout_members(situation, commit)
+        self._stages = rollout_stages.assign_stages(
+            situation, self._members, direct_dependencies(situation, self._members)
+        )
         self._order = RolloutOrder(situation, self._members, self._stages.number)
         self._waiting = [one for one in self._members if not (one.done or one.let_go or one.free)]
         self._waits = {one.target for one in self._waiting}
@@ -56,8 +63,8 @@ class _RolloutDecider:
     def release(self) -> RolloutDecision:
         situation = self._situation
         if situation.gated:
-            self._targets |= dict(orders_for_the_absent(situation, self._commit))
-        for gateway in bound_to_plan(situation):
+            self._targets |= dict(orders_for_absent_pods(situation, self._commit))
+        for gateway in plan_only_gateways(situation):
             self._targets[gateway.target] = GatewayTarget(self._commit, SyncMode.PLAN)
             if gateway.report is not None and gateway.report.pending_plan is not None:
                 why = "an approval, which a ref of its own cannot get"
@@ -66,7 +73,7 @@ class _RolloutDecider:
             if one.target not in self._waits:
                 self._keep_going(one)
         uncovered = [one for one in self._waiting if not one.agreed] if situation.approval.required else []
-        if uncovered and not self._take(agree(situation, uncovered, None)):
+        if uncovered and not self._take(decide_approval(situation, uncovered, None)):
             for one in self._waiting:
                 self._hold(one, "an approval", Reason.PENDING_APPROVAL, planning=True)
             return self._made(situation.progress, StageEvaluation(), begun=0)
@@ -74,9 +81,9 @@ class _RolloutDecider:
 
     def _by_turns(self) -> RolloutDecision:
         situation, stages = self._situation, self._stages
-        before = rollout_progress.begin(situation, self._members, stages)
+        before = rollout_progress.begin_progress(situation, self._members, stages)
         known = {one.name: one for one in before.stages or ()}
-        walked = rollout_stages.walk(
+        walked = rollout_stages.walk_stages(
             situation,
             stages,
             self._members,
@@ -85,16 +92,16 @@ class _RolloutDecider:
         )
         able = [one for one in self._waiting if self._may(one, stages, walked)]
         busy = sum(one.busy for one in self._members if one.target not in self._waits)
-        turns = rollout_progress.turns(situation, before, able, busy)
+        turns = rollout_progress.choose_turns(situation, before, able, busy)
         self._times += [turns.again_in] if turns.again_in is not None else []
         for one in able:
             if one.target in turns.free:
                 self._let_go(one)
             else:
                 self._hold(one, "its turn", Reason.WAITING_FOR_TURN)
-        progress = rollout_progress.ended(situation, before, walked, turns)
+        progress = rollout_progress.end_progress(situation, before, walked, turns)
         return self._made(
-            progress if rollout_progress.is_kept(situation) else None, walked, begun=len(turns.free)
+            progress if rollout_progress.has_progress(situation) else None, walked, begun=len(turns.free)
         )
 
     def _made(
@@ -102,14 +109,16 @@ class _RolloutDecider:
     ) -> RolloutDecision:
         situation = self._situation
         times = [*self._times, *([walked.again_in] if walked.again_in is not None else [])]
-        growing, again_in = rollout_progress.growth(progress, situation.now)
+        growing, again_in = rollout_progress.queue_growth(progress, situation.now)
         return RolloutDecision(
             targets=self._targets,
             held=tuple(self._held),
             ordered=self._order.profiles or bool(situation.deployment.order),
             staged=bool(self._stages.stages),
             progress=progress,
-            approval=remembering(situation, self._request) if _asks(situation) else None,
+            approval=remember_future_approval(situation, self._request)
+            if _needs_approval(situation)
+            else None,
             trouble=self._trouble(walked),
             check_up=walked.check_up,
             again_in=min((*times, *([again_in] if again_in is not None else [])), default=None),
@@ -139,9 +148,9 @@ class _RolloutDecider:
         if not asking:
             return True
         if self._plans:  # one approval at a time: this pass has just taken the whole resource's
-            self._times.append(_SOON)
+            self._times.append(_RECHECK_SECONDS)
             return False
-        return self._take(agree(self._situation, asking, stage.name))
+        return self._take(decide_approval(self._situation, asking, stage.name))
 
     def _may(self, member: RolloutMember, stages: StagePlan, walked: StageEvaluation) -> bool:
         if stages.stages:
@@ -186,7 +195,12 @@ class _RolloutDecider:
                 f"{walked.failed}; later stages keep what they have", reason=Reason.CANARY_STAGE_FAILED
             )
         request = self._request
-        if _asks(self._situation) and self._held and request is not None and request.state == "Expired":
+        if (
+            _needs_approval(self._situation)
+            and self._held
+            and request is not None
+            and request.state == "Expired"
+        ):
             return Stalled(
                 f"nobody approved commit {self._commit.short} before {request.expires_at}; a new request "
                 "for a sync asks anew",
@@ -195,6 +209,6 @@ class _RolloutDecider:
         return None
 
 
-def _asks(situation: RolloutInputs) -> bool:
+def _needs_approval(situation: RolloutInputs) -> bool:
     """Whether anybody has to be asked at all."""
     return situation.approval.required or any(one.require_approval for one in situation.deployment.stages)

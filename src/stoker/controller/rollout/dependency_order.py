@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from stoker.controller.cache.gateways import NeighbourGateway
 from stoker.controller.rollout.gateways import RolloutMember
 from stoker.controller.rollout.inputs import RolloutInputs
-from stoker.domain.cycles import cycle_from
+from stoker.domain.cycles import find_cycle
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.delivery import GatewayOrderPolicy
 from stoker.domain.reasons import Reason
 
-_SHOWN = 3
+_MAX_SHOWN = 3
 _START = ""
 
 
@@ -76,19 +76,19 @@ class RolloutOrder:
         if not self._entries or heaviest <= self._weight(member.name):
             return ""
         late = [one.name for one in self._late[stage] if self._weight(one.name) == heaviest]
-        return f"{_some(late)} of weight {heaviest}"
+        return f"{_first_names(late)} of weight {heaviest}"
 
     def _of_profiles(self, profile: str) -> str:
         if profile not in self._of_profile:
-            needed = all_before(profile, self._waits_for)
-            self._of_profile[profile] = why_waiting(self._everybody, needed, self._waits_for)
+            needed = transitive_dependencies(profile, self._waits_for)
+            self._of_profile[profile] = dependency_wait_reason(self._everybody, needed, self._waits_for)
         return self._of_profile[profile]
 
     def circle(self, stage_names: Sequence[str]) -> Stalled | None:
         """What can never be kept, spelt out."""
         if not self._entries and not self.profiles:
             return None
-        found = cycle_from(_START, self._graph(stage_names))
+        found = find_cycle(_START, self._graph(stage_names))
         if not found:
             return None
         return InvalidValue(
@@ -133,7 +133,7 @@ class RolloutOrder:
         return self._stages.get(name, 0)
 
 
-def needs(situation: RolloutInputs, members: Sequence[RolloutMember]) -> dict[str, set[str]]:
+def direct_dependencies(situation: RolloutInputs, members: Sequence[RolloutMember]) -> dict[str, set[str]]:
     """Whom each gateway depends on directly, by name; for the stages, which must not tear them apart."""
     of_profile: defaultdict[str, set[str]] = defaultdict(set)
     for one in members:
@@ -142,12 +142,12 @@ def needs(situation: RolloutInputs, members: Sequence[RolloutMember]) -> dict[st
     for entry in situation.deployment.order:
         found[entry.gateway] |= set(entry.depends_on)
     for one in members:
-        for profile in all_before(one.gateway.profile, situation.waits_for):
+        for profile in transitive_dependencies(one.gateway.profile, situation.waits_for):
             found[one.name] |= of_profile[profile]
     return found
 
 
-def all_before(profile: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def transitive_dependencies(profile: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Every profile that comes before this one, near or far; itself only in a circle."""
     found: dict[str, None] = {}
     left = list(waits_for.get(profile, ()))
@@ -159,7 +159,7 @@ def all_before(profile: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[st
     return tuple(found)
 
 
-def why_waiting(
+def dependency_wait_reason(
     everybody: Sequence[NeighbourGateway], needed: Sequence[str], waits_for: Mapping[str, Sequence[str]]
 ) -> str:
     """What is not done yet of the profiles that come before; empty when all is."""
@@ -172,10 +172,10 @@ def why_waiting(
             if one.gateway.profile == name and not one.gateway.is_at(one.commit)
         ]
         if late:
-            return f"{_some(late)} of SyncProfile {name}"
+            return f"{_first_names(late)} of SyncProfile {name}"
     return ""
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return ", ".join(names[:_MAX_SHOWN]) + more

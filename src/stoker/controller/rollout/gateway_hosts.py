@@ -17,16 +17,16 @@ _CLUSTER = ".cluster.local"
 _ORDINAL = re.compile(r"-\d+$")
 
 
-def is_one_of(members: Iterable[RolloutMember], url: str) -> bool:
+def is_gateway_host(members: Iterable[RolloutMember], url: str) -> bool:
     """Whether the host is called like one of them, by itself or as a Service of its namespace."""
     try:
         host = (urlsplit(url).hostname or "").removesuffix(".").removesuffix(_CLUSTER)
     except ValueError:
         return False
-    return any(_is(member, host) for member in members)
+    return any(_is_member_host(member, host) for member in members)
 
 
-def _is(member: RolloutMember, host: str) -> bool:
+def _is_member_host(member: RolloutMember, host: str) -> bool:
     pod = member.gateway.pod
     names = {member.name.lower(), pod.name, _ORDINAL.sub("", pod.name)}  # a StatefulSet's pods are numbered
     if "." not in host:

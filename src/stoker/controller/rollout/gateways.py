@@ -19,7 +19,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import AgentMetadata, GatewayTarget, PendingPlanReport, SyncMode, is_digest
 from stoker.domain.refs import CommitId
 
-MOST_AWAY = 500
+MAX_ABSENT_PODS = 500
 """Orders that are kept for gateways that are not there at the moment."""
 
 
@@ -99,13 +99,13 @@ class RolloutMember:
         return not self.done and not self.gateway.failed and not lost
 
 
-def members_of(situation: RolloutInputs, commit: CommitId) -> list[RolloutMember]:
+def rollout_members(situation: RolloutInputs, commit: CommitId) -> list[RolloutMember]:
     """Everybody who takes the resource's commit; a gateway with a ref of its own does not."""
     gateways = [one for one in situation.fleet.gateways if not one.override]
     return [RolloutMember(one, commit, _approved_order(one, situation, commit)) for one in gateways]
 
 
-def bound_to_plan(situation: RolloutInputs) -> list[FleetGateway]:
+def plan_only_gateways(situation: RolloutInputs) -> list[FleetGateway]:
     """Gateways with a ref of their own whose changes take an approval: they only plan.
 
     The agent holds to the same rule by itself, also while no controller runs.
@@ -113,7 +113,7 @@ def bound_to_plan(situation: RolloutInputs) -> list[FleetGateway]:
     return [one for one in situation.fleet.gateways if one.override and situation.takes_approval(one.name)]
 
 
-def orders_for_the_absent(situation: RolloutInputs, commit: CommitId) -> Iterator[tuple[str, GatewayTarget]]:
+def orders_for_absent_pods(situation: RolloutInputs, commit: CommitId) -> Iterator[tuple[str, GatewayTarget]]:
     """A pod that is being replaced comes back to the order that it had, and not to whatever is newest.
 
     A released gateway that has this commit already needs no order while it is away.
@@ -125,13 +125,13 @@ def orders_for_the_absent(situation: RolloutInputs, commit: CommitId) -> Iterato
         name: target for name, target in kept.items() if name not in there and target != GatewayTarget(commit)
     }
     for one in situation.before.discovered_gateways or ():
-        at = _parsed(one.synced_commit or "")
+        at = _parse_commit(one.synced_commit or "")
         if at is not None and at != commit and not {one.name, one.pod_name} & (there | found.keys()):
             found[one.name] = GatewayTarget(at)
-    yield from sorted(found.items())[:MOST_AWAY]
+    yield from sorted(found.items())[:MAX_ABSENT_PODS]
 
 
-def told_to(gateway: FleetGateway, published: AgentMetadata | None) -> GatewayTarget | None:
+def current_order(gateway: FleetGateway, published: AgentMetadata | None) -> GatewayTarget | None:
     """The order that a gateway has; None where nobody knows of one."""
     if published is None:
         return None
@@ -156,11 +156,12 @@ def _approved_order(
 
 
 def _last_order(gateway: FleetGateway, situation: RolloutInputs, commit: CommitId) -> GatewayTarget | None:
-    """As `told_to`; a pod that has said nothing yet may have files, and no gate may be open to it for that.
+    """As `current_order`; a pod that has said nothing yet may have files, and no gate may be open to it for
+    that.
 
     Its agent knows whether it is a first sync, which it makes whatever it is told to plan (C-111).
     """
-    told = told_to(gateway, situation.published)
+    told = current_order(gateway, situation.published)
     if told is not None or gateway.report is not None or not situation.gated:
         return told
     known = _known_order(gateway, situation)
@@ -176,16 +177,16 @@ def _known_order(gateway: FleetGateway, situation: RolloutInputs) -> GatewayTarg
         return None  # what the status says may be of another repository
     for one in situation.before.discovered_gateways or ():
         if one.name == gateway.name and gateway.target in (one.name, one.pod_name):
-            at = _parsed(one.synced_commit or "") or published.commit
+            at = _parse_commit(one.synced_commit or "") or published.commit
             return GatewayTarget(at) if at is not None else None
     return None
 
 
 def _commit(gateway: FleetGateway) -> CommitId | None:
-    return _parsed(gateway.synced_commit)
+    return _parse_commit(gateway.synced_commit)
 
 
-def _parsed(text: str) -> CommitId | None:
+def _parse_commit(text: str) -> CommitId | None:
     try:
         return CommitId(text) if text else None
     except InvalidValue:

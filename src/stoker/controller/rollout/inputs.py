@@ -12,7 +12,7 @@ from stoker.api.spec.status import SyncStatus as Status
 from stoker.controller.cache.gateways import GatewayFleet, NeighbourGateway
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.annotation_requests import ResourceRequests
-from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, RateLimitPolicy, takes_approval
+from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, RateLimitPolicy, needs_approval
 from stoker.domain.intent.policies import GatewayAccessPolicy
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.protocol import AgentMetadata, GatewayTarget
@@ -89,7 +89,7 @@ class RolloutInputs:
 
     def takes_approval(self, gateway: str) -> bool:
         """Whether a change of this gateway has to be approved."""
-        return takes_approval(gateway, self.approval, self.deployment)
+        return needs_approval(gateway, self.approval, self.deployment)
 
     @property
     def progress(self) -> RolloutStatus | None:

@@ -33,13 +33,15 @@ class RolloutQueue:
     again_in: float | None = None
 
 
-def is_kept(situation: RolloutInputs) -> bool:
+def has_progress(situation: RolloutInputs) -> bool:
     """Whether there is anything to keep: most resources have neither stages, nor order, nor limits."""
     deployment = situation.deployment
     return bool(deployment.stages or deployment.order or situation.rate_limit is not None)
 
 
-def begin(situation: RolloutInputs, members: Sequence[RolloutMember], plan: StagePlan) -> RolloutProgress:
+def begin_progress(
+    situation: RolloutInputs, members: Sequence[RolloutMember], plan: StagePlan
+) -> RolloutProgress:
     """How it stands before this pass; a new commit begins anew, and so does a new request after a failure."""
     found = situation.progress
     asked = situation.asked or None
@@ -56,7 +58,7 @@ def begin(situation: RolloutInputs, members: Sequence[RolloutMember], plan: Stag
     return made
 
 
-def turns(
+def choose_turns(
     situation: RolloutInputs, before: RolloutProgress, able: Sequence[RolloutMember], busy: int
 ) -> RolloutQueue:
     """Who of those that may go goes now; the others keep their places in the queue."""
@@ -68,51 +70,53 @@ def turns(
     line = sorted(
         able, key=lambda one: (waited.get(one.target, len(waited)), -weights.get(one.name, 0), one.target)
     )
-    places = sync_concurrency.places_at_once(limit, len(situation.fleet.gateways)) - busy
-    room = sync_concurrency.room(
-        limit, sync_concurrency.recent(_begun(situation), situation.now), situation.now
+    places = sync_concurrency.max_concurrent_syncs(limit, len(situation.fleet.gateways)) - busy
+    room = sync_concurrency.rate_limit_room(
+        limit, sync_concurrency.recent_starts(_recent_starts(situation), situation.now), situation.now
     )
-    count = max(0, min(places, room.places, sync_concurrency.MOST))
+    count = max(0, min(places, room.places, sync_concurrency.NO_RATE_LIMIT))
     free, rest = line[:count], line[count:]
     only_time = rest and places > len(free)
-    again_in = (room.again_in or sync_concurrency.SHORTEST) if only_time else None
+    again_in = (room.again_in or sync_concurrency.MIN_WAIT_SECONDS) if only_time else None
     return RolloutQueue(
         frozenset(one.target for one in free),
-        tuple(one.target for one in rest)[: sync_concurrency.MOST],
+        tuple(one.target for one in rest)[: sync_concurrency.NO_RATE_LIMIT],
         busy + sum(one.busy for one in free),
         again_in,
     )
 
 
-def ended(
+def end_progress(
     situation: RolloutInputs, before: RolloutProgress, walked: StageEvaluation, turn: RolloutQueue
 ) -> RolloutProgress:
     """How it stands after this pass."""
-    begun: tuple[str, ...] = tuple(_begun(situation))
+    begun: tuple[str, ...] = tuple(_recent_starts(situation))
     if turn.free and situation.rate_limit is not None:
-        still = sync_concurrency.recent(begun, situation.now)
+        still = sync_concurrency.recent_starts(begun, situation.now)
         now = [rfc3339(situation.now)] * len(turn.free)
-        begun = (*map(rfc3339, still), *now)[-sync_concurrency.MOST :]
+        begun = (*map(rfc3339, still), *now)[-sync_concurrency.NO_RATE_LIMIT :]
     return msgspec.structs.replace(
         before,
         stages=tuple(walked.stages) or None,
         queued=len(turn.queue) if situation.rate_limit is not None else None,
         syncing=turn.busy,
         queue=turn.queue or None,
-        queued_since=_since(situation, turn.queue),
+        queued_since=_queue_since(situation, turn.queue),
         begun=begun or None,
     )
 
 
-def growth(progress: RolloutProgress | None, now: datetime) -> tuple[bool, float | None]:
+def queue_growth(progress: RolloutProgress | None, now: datetime) -> tuple[bool, float | None]:
     """Whether the queue has not become shorter for too long, and when to look again if not."""
     if progress is None or not progress.queue or progress.queued_since is None:
         return False, None
-    left = sync_concurrency.PATIENCE - (now - parse_rfc3339(progress.queued_since)).total_seconds()
-    return left < 0, left + sync_concurrency.SHORTEST if left >= 0 else None
+    left = (
+        sync_concurrency.QUEUE_GROWTH_SECONDS - (now - parse_rfc3339(progress.queued_since)).total_seconds()
+    )
+    return left < 0, left + sync_concurrency.MIN_WAIT_SECONDS if left >= 0 else None
 
 
-def _since(situation: RolloutInputs, queue: Sequence[str]) -> str | None:
+def _queue_since(situation: RolloutInputs, queue: Sequence[str]) -> str | None:
     if not queue:
         return None
     earlier = situation.before.release
@@ -122,7 +126,7 @@ def _since(situation: RolloutInputs, queue: Sequence[str]) -> str | None:
     return rfc3339(situation.now)
 
 
-def _begun(situation: RolloutInputs) -> Sequence[str]:
+def _recent_starts(situation: RolloutInputs) -> Sequence[str]:
     """Limits count over all commits."""
     earlier = situation.before.release
     return (earlier.begun or ()) if earlier is not None else ()

@@ -24,24 +24,24 @@ from typing import Literal
 import msgspec
 
 from stoker.api.spec.status import StageStatus
-from stoker.controller.rollout.gateway_hosts import is_one_of
+from stoker.controller.rollout.gateway_hosts import is_gateway_host
 from stoker.controller.rollout.gateways import RolloutMember
 from stoker.controller.rollout.inputs import RolloutInputs, StageHealthCheck
 from stoker.domain.clock import parse_rfc3339, rfc3339
 from stoker.domain.intent.delivery import RolloutStrategy, StagePolicy
 from stoker.domain.reasons import Reason
 
-OTHERS = "(others)"
+OTHERS_STAGE = "(others)"
 """The stage of all who are in none; the name of a written one has no parentheses."""
 
 # Nothing of these is said about the commit: the agent tries again, and the stage waits for it.
-_NO_VERDICT = frozenset(
+_INCONCLUSIVE_REASONS = frozenset(
     {Reason.SOURCE_UNREACHABLE, Reason.UNREACHABLE, Reason.PASS_INTERRUPTED, Reason.SYNC_IN_PROGRESS}
 )
 
-ASKED_EVERY = 15.0
+MIN_HEALTH_CHECK_SECONDS = 15.0
 """Seconds between two health checks of a stage that waits; one of them may take ten."""
-ASKED_TIMES = 20
+HEALTH_CHECKS_PER_SOAK = 20
 """Of a stage that waits for long."""
 
 _StageState = Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"]
@@ -78,7 +78,7 @@ class StageEvaluation:
         return next((one.name for one in self.stages if one.state != "Passed"), "")
 
 
-def plan_for(
+def assign_stages(
     situation: RolloutInputs, members: Sequence[RolloutMember], needs: Mapping[str, set[str]]
 ) -> StagePlan:
     """Who is in which stage."""
@@ -99,11 +99,11 @@ def plan_for(
                 left.append(before)
     others = tuple(dict.fromkeys(one.name for one in members if one.name not in number))
     number |= dict.fromkeys(others, len(stages))
-    more = (StagePolicy(OTHERS, others),) if others else ()
+    more = (StagePolicy(OTHERS_STAGE, others),) if others else ()
     return StagePlan((*stages, *more), number)
 
 
-def walk(
+def walk_stages(
     situation: RolloutInputs,
     plan: StagePlan,
     members: Sequence[RolloutMember],
@@ -118,7 +118,7 @@ def walk(
         if not going:
             found.stages.append(StageStatus(name=stage.name, state="Waiting"))
             continue
-        told = _step(situation, stage, crew, before.get(stage.name), agreed, found)
+        told = _advance_stage(situation, stage, crew, before.get(stage.name), agreed, found)
         found.stages.append(told)
         going = told.state == "Passed"
         if told.state in ("Syncing", "Soaking", "Passed"):
@@ -128,7 +128,7 @@ def walk(
     return found
 
 
-def _step(
+def _advance_stage(
     situation: RolloutInputs,
     stage: StagePolicy,
     crew: Sequence[RolloutMember],
@@ -139,20 +139,20 @@ def _step(
     if before is not None and before.state in ("Passed", "Failed"):
         return before
     if stage.require_approval and not agreed(stage, crew):
-        return _told(stage, "Approval", "it waits for an approval")
+        return _stage_progress(stage, "Approval", "it waits for an approval")
     wrong = [one for one in crew if _has_failed(one)]
     if wrong:
-        return _told(stage, "Failed", _why_failed(wrong[0]))
+        return _stage_progress(stage, "Failed", _failure_reason(wrong[0]))
     there = {one.name for one in crew}
     missing = [name for name in stage.gateways if name not in there]
     if missing:
-        return _told(stage, "Syncing", f"gateway {missing[0]} does not exist")
-    if not all(one.done and _is_believed(one) for one in crew):
-        return _told(stage, "Syncing")
-    return _soaked(situation, stage, crew, before, found)
+        return _stage_progress(stage, "Syncing", f"gateway {missing[0]} does not exist")
+    if not all(one.done and _is_not_disproved(one) for one in crew):
+        return _stage_progress(stage, "Syncing")
+    return _soak_stage(situation, stage, crew, before, found)
 
 
-def _soaked(
+def _soak_stage(
     situation: RolloutInputs,
     stage: StagePolicy,
     crew: Sequence[RolloutMember],
@@ -167,7 +167,7 @@ def _soaked(
     if not stage.health_check_url:
         found.again_in = left if left > 0 else None
         return soaking if left > 0 else msgspec.structs.replace(soaking, state="Passed")
-    every = max(ASKED_EVERY, stage.wait_after / ASKED_TIMES)
+    every = max(MIN_HEALTH_CHECK_SECONDS, stage.wait_after / HEALTH_CHECKS_PER_SOAK)
     number = max(0, int(waited // every)) if left > 0 else 0
     check_up = StageHealthCheck(
         stage.name,
@@ -177,7 +177,9 @@ def _soaked(
         number,
         last=left <= 0,
         ca=situation.gateway.ca,
-        verified=not (situation.gateway.insecure_skip_verify and is_one_of(crew, stage.health_check_url)),
+        verified=not (
+            situation.gateway.insecure_skip_verify and is_gateway_host(crew, stage.health_check_url)
+        ),
     )
     if left > 0:
         found.again_in = min(left, (number + 1) * every - waited)
@@ -196,11 +198,11 @@ def _soaked(
     return msgspec.structs.replace(soaking, state="Passed", checked_at=rfc3339(now))
 
 
-def _told(stage: StagePolicy, state: _StageState, message: str | None = None) -> StageStatus:
+def _stage_progress(stage: StagePolicy, state: _StageState, message: str | None = None) -> StageStatus:
     return StageStatus(name=stage.name, state=state, message=message[:1024] if message else None)
 
 
-def _is_believed(member: RolloutMember) -> bool:
+def _is_not_disproved(member: RolloutMember) -> bool:
     return member.gateway.report is None or member.gateway.report.verified is not False
 
 
@@ -210,10 +212,14 @@ def _has_failed(member: RolloutMember) -> bool:
         return False
     if report.quarantine is not None and report.quarantine.commit == member.commit:
         return True
-    return member.gateway.failed and report.commit == member.commit and report.reason not in _NO_VERDICT
+    return (
+        member.gateway.failed
+        and report.commit == member.commit
+        and report.reason not in _INCONCLUSIVE_REASONS
+    )
 
 
-def _why_failed(member: RolloutMember) -> str:
+def _failure_reason(member: RolloutMember) -> str:
     report = member.gateway.report
     if report is None:
         return f"gateway {member.name}"

@@ -12,7 +12,7 @@ import msgspec
 
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.context import ReconcileContext, known
+from stoker.controller.context import ReconcileContext, require_value
 from stoker.controller.health_checks_and_notices import BackgroundTasks
 from stoker.controller.owned.configmaps import ConfigMapPublisher
 from stoker.controller.owned.metadata import CommitDelivery
@@ -21,11 +21,11 @@ from stoker.controller.rollout import (
     RolloutInputs,
     StageHealthCheck,
     StageHealthResult,
-    release,
+    decide_release,
 )
 from stoker.controller.rollout.callouts import ApprovalNotice, announcement
-from stoker.controller.spec.effective_ref import last_request
-from stoker.controller.spec.references import dependencies_of
+from stoker.controller.spec.effective_ref import last_request_id
+from stoker.controller.spec.references import profile_dependencies
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.protocol import AgentMetadata, GatewayTarget
 from stoker.domain.refs import CommitId
@@ -51,11 +51,11 @@ class RolloutStep:
 
     def release(self, context: ReconcileContext, what: CommitDelivery) -> RolloutDecision:
         """Who gets what."""
-        back_to = known(context.understood).intent.rollback.to_commit
+        back_to = require_value(context.understood).intent.rollback.to_commit
         if back_to is not None:
-            return _going_back(context, back_to)
+            return _rollback_release(context, back_to)
         if context.paused_by and context.published is not None:
-            return _standing_still(context, context.published)
+            return _paused_release(context, context.published)
         return self._decided(context, what)
 
     def forget(self, key: ResourceKey) -> None:
@@ -63,8 +63,8 @@ class RolloutStep:
         self.announcements.forget(key)
 
     def _decided(self, context: ReconcileContext, what: CommitDelivery) -> RolloutDecision:
-        intent, namespace = known(context.understood).intent, context.key.object.namespace
-        waits_for = dependencies_of(self._observed.profiles_in(namespace))
+        intent, namespace = require_value(context.understood).intent, context.key.object.namespace
+        waits_for = profile_dependencies(self._observed.profiles_in(namespace))
         ordered = any(waits_for.get(one.profile) for one in context.fleet.gateways)
         published = context.published
         situation = RolloutInputs(
@@ -81,9 +81,9 @@ class RolloutStep:
             published if published is not None and published.git_url == intent.source.url else None,
             context.status,
             intent.policies.access,
-            last_request(context.kept.header.metadata.annotations, context.group),
+            last_request_id(context.kept.header.metadata.annotations, context.group),
         )
-        made = release(situation)
+        made = decide_release(situation)
         if made.check_up is None:
             self.checks.forget(context.key)
         while made.check_up is not None:
@@ -91,12 +91,12 @@ class RolloutStep:
             if checked is None:
                 break
             # The stage after it may be done already, and have a check of its own.
-            made = release(dataclasses.replace(situation, checked=checked))
+            made = decide_release(dataclasses.replace(situation, checked=checked))
         return self._announced(context, made)
 
     def _announced(self, context: ReconcileContext, made: RolloutDecision) -> RolloutDecision:
         """With the time at which those who are to approve were told, if they are to be told at all."""
-        request, url = made.approval, known(context.understood).intent.approval.webhook_url
+        request, url = made.approval, require_value(context.understood).intent.approval.webhook_url
         if not url or request is None or request.state != "Pending" or request.announced_at:
             self.announcements.forget(context.key)
             return made
@@ -106,14 +106,14 @@ class RolloutStep:
         return dataclasses.replace(made, approval=msgspec.structs.replace(request, announced_at=at))
 
 
-def _going_back(context: ReconcileContext, commit: CommitId) -> RolloutDecision:
+def _rollback_release(context: ReconcileContext, commit: CommitId) -> RolloutDecision:
     """Somebody asked for it, so it waits for nobody; the way forward again is a release like any other."""
     return RolloutDecision(
         {one.target: GatewayTarget(commit) for one in context.fleet.gateways if not one.override}
     )
 
 
-def _standing_still(context: ReconcileContext, published: AgentMetadata) -> RolloutDecision:
+def _paused_release(context: ReconcileContext, published: AgentMetadata) -> RolloutDecision:
     """While it is paused nobody gets another order, and nothing is checked."""
     return RolloutDecision(
         published.targets, progress=context.status.release, approval=context.status.approval

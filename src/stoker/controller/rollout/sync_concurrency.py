@@ -19,12 +19,12 @@ from stoker.domain.clock import parse_rfc3339
 from stoker.domain.intent.delivery import RateLimitPolicy
 
 MINUTE = 60.0
-COUNTED_FOR = timedelta(seconds=MINUTE + 1)
+RATE_WINDOW = timedelta(seconds=MINUTE + 1)
 """A second more, because what is written down is cut to whole ones."""
-PATIENCE = 60.0
+QUEUE_GROWTH_SECONDS = 60.0
 """Seconds after which a queue that does not become shorter is told of."""
-MOST = 1000
-SHORTEST = 1.0
+NO_RATE_LIMIT = 1000
+MIN_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,44 +35,46 @@ class SyncCapacity:
     again_in: float | None = None
 
 
-def places_at_once(limit: RateLimitPolicy, gateways: int) -> int:
+def max_concurrent_syncs(limit: RateLimitPolicy, gateways: int) -> int:
     return limit.max_concurrent if limit.max_concurrent is not None else max(1, gateways // 2)
 
 
-def recent(begun: Sequence[str], now: datetime) -> list[datetime]:
+def recent_starts(begun: Sequence[str], now: datetime) -> list[datetime]:
     """Who still counts, oldest first; a time that lies ahead of ours counts as now."""
     times = sorted(min(parse_rfc3339(one), now) for one in begun)
-    return [one for one in times if now - one < COUNTED_FOR]
+    return [one for one in times if now - one < RATE_WINDOW]
 
 
-def room(limit: RateLimitPolicy, begun: Sequence[datetime], now: datetime) -> SyncCapacity:
+def rate_limit_room(limit: RateLimitPolicy, begun: Sequence[datetime], now: datetime) -> SyncCapacity:
     """How many may begin as far as the minute is concerned."""
     per_minute = limit.per_minute if limit.per_minute is not None else limit.burst
     if per_minute is None:
-        return SyncCapacity(MOST)
+        return SyncCapacity(NO_RATE_LIMIT)
     by_minute = per_minute - len(begun)
     if by_minute <= 0:
         oldest = begun[-per_minute] if per_minute else now
-        return SyncCapacity(0, _seconds(oldest + COUNTED_FOR - now))
+        return SyncCapacity(0, _seconds(oldest + RATE_WINDOW - now))
     if limit.burst is None:
         return SyncCapacity(by_minute)
-    tokens, wait = _tokens(limit.burst, per_minute, begun, now)
+    tokens, wait = _bucket_tokens(limit.burst, per_minute, begun, now)
     return SyncCapacity(min(by_minute, tokens), wait if tokens <= 0 else None)
 
 
-def _tokens(burst: int, per_minute: int, begun: Sequence[datetime], now: datetime) -> tuple[int, float]:
+def _bucket_tokens(
+    burst: int, per_minute: int, begun: Sequence[datetime], now: datetime
+) -> tuple[int, float]:
     """A bucket that holds `burst`, gone through again from what is written down."""
     each = MINUTE / per_minute
     level, last = float(burst), begun[0] if begun else now
     for moment in begun:
-        level = max(0.0, _filled(level, burst, (moment - last).total_seconds() / each) - 1.0)
+        level = max(0.0, _refill_bucket(level, burst, (moment - last).total_seconds() / each) - 1.0)
         last = moment
-    level = _filled(level, burst, (now - last).total_seconds() / each)
+    level = _refill_bucket(level, burst, (now - last).total_seconds() / each)
     whole = int(level + 1e-9)
     return whole, max(0.1, (1.0 - (level - whole)) * each)
 
 
-def _filled(level: float, burst: int, more: float) -> float:
+def _refill_bucket(level: float, burst: int, more: float) -> float:
     return min(float(burst), level + more)
 
 

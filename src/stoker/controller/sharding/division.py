@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stoker.domain.shards import Shard, owner_of
+from stoker.domain.shards import Shard, shard_of_namespace
 from stoker.kube.leader.lease import Lease
 
 SHARDS = "stoker.io/shards"
@@ -35,13 +35,13 @@ def lease_name(index: int) -> str:
     return f"stoker-controller-{index}"
 
 
-def index_of(lease: Lease) -> int | None:
+def shard_index(lease: Lease) -> int | None:
     """Whose Lease it is; None where it is nobody's of ours."""
     match = _NAME.fullmatch(lease.metadata.name)
     return int(match[1]) if match is not None else None
 
 
-def count_of(lease: Lease | None) -> int | None:
+def shard_count(lease: Lease | None) -> int | None:
     """By which count it was held last; None where it never was. Before there were shards nobody said so."""
     if lease is None or lease.spec.holder_identity is None:
         return None
@@ -60,7 +60,7 @@ class _ShardClaim:
     until: float
 
     def covers(self, namespace: str) -> bool:
-        return owner_of(namespace, self.count) == self.index
+        return shard_of_namespace(namespace, self.count) == self.index
 
 
 class ShardDivision:
@@ -69,14 +69,14 @@ class ShardDivision:
     def __init__(self, shard: Shard, found: Lease | None, duration: float) -> None:
         """`found` is our own Lease before we claimed it."""
         self._shard = shard
-        self._before = count_of(found)
+        self._before = shard_count(found)
         self._duration = duration
         self._claims: dict[int, _ShardClaim] | None = None
         self._looked_at = 0.0
 
     def saw(self, leases: Iterable[Lease], at: float) -> None:
         """All Leases there are, read after ours was won; `at` is the moment after the answer came."""
-        seen = {index: lease for lease in leases if (index := index_of(lease)) is not None}
+        seen = {index: lease for lease in leases if (index := shard_index(lease)) is not None}
         known = self._unseen(at) if self._claims is None else self._claims
         claims: dict[int, _ShardClaim] = {}
         for index in (known.keys() | seen.keys()) - {self._shard.index}:
@@ -121,7 +121,7 @@ class ShardDivision:
                 return known
             # Deleted under its holder, who notices at the next renewal.
             return _ShardClaim(index, known.count, "", at + self._duration)
-        count = count_of(lease)
+        count = shard_count(lease)
         if count is None or not lease.holder or count == self._shard.count:
             return None
         if known is not None and known.version == lease.version:

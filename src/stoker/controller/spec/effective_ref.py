@@ -62,7 +62,7 @@ def effective_ref(
     return EffectiveRef(request.ref, followed)
 
 
-def why_followed(recorded: RequestedRef | None) -> str:
+def followed_ref_reason(recorded: RequestedRef | None) -> str:
     """Why another ref than the spec's is followed; empty where it is the spec's."""
     if recorded is None or recorded.ref == recorded.spec_ref:
         return ""
@@ -74,18 +74,18 @@ def why_followed(recorded: RequestedRef | None) -> str:
     )
 
 
-def asked_in(annotations: Mapping[str, str], group: str) -> tuple[str, ...]:
+def request_values(annotations: Mapping[str, str], group: str) -> tuple[str, ...]:
     """What changes with each new request, also one that names no ref and only wants somebody to look."""
     return tuple(annotations.get(f"{group}/{name}", "") for name in (*_REQUEST, NUDGED_AT))
 
 
-def last_request(annotations: Mapping[str, str], group: str) -> str:
+def last_request_id(annotations: Mapping[str, str], group: str) -> str:
     """What differs with each new request; short enough for a status."""
     found = [annotations.get(f"{group}/{name}", "") for name in (REQUESTED_REF, REQUESTED_AT, NUDGED_AT)]
     return " ".join(one[:80] for one in found if one)
 
 
-def asked_by(annotations: Mapping[str, str], group: str) -> str:
+def request_trigger(annotations: Mapping[str, str], group: str) -> str:
     """What sort of trigger the last request is."""
     if annotations.get(f"{group}/{NUDGED_AT}", "") > annotations.get(f"{group}/{REQUESTED_AT}", ""):
         return MANUAL if annotations.get(f"{group}/{NUDGED_SOURCE}") == DASHBOARD else WEBHOOK
@@ -93,6 +93,6 @@ def asked_by(annotations: Mapping[str, str], group: str) -> str:
     return WEBHOOK if by == WEBHOOK or annotations.get(f"{group}/{REQUESTED_SOURCE}") else MANUAL
 
 
-def without_request(group: str) -> dict[str, None]:
+def clear_request_annotations(group: str) -> dict[str, None]:
     """The annotations of a merge patch that takes a request away."""
     return {f"{group}/{name}": None for name in _REQUEST}

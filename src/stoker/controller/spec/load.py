@@ -15,10 +15,10 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.manifests.codec import to_wire
 from stoker.api.secret_references import secret_references
-from stoker.api.to_intent import SettledResource, intent_for, settle
+from stoker.api.to_intent import SettledResource, intent_for, merge_spec
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey, read
-from stoker.controller.spec.unused_fields import IN_EFFECT, not_in_effect
+from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey, decode_resource
+from stoker.controller.spec.unused_fields import IN_EFFECT, fields_without_effect
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import GitAuthKind, SecretKey
@@ -54,22 +54,22 @@ class SpecLoader:
 
     def of(self, key: ResourceKey, kept: CachedResource) -> LoadedSpec:
         """Raises where the resource, or its base, is not what it should be."""
-        resource = read(kept, SYNCED_KINDS[key.kind].model)
+        resource = decode_resource(kept, SYNCED_KINDS[key.kind].model)
         base, base_raw = self._observed.base_for(resource)
         metadata = kept.header.metadata
         made_of = (metadata.uid, metadata.generation, metadata.annotations, base_raw)
         known = self._kept.get(key)
         if known is not None and known[0] == made_of:
             return known[1]
-        settled = settle(resource, base=base, defaults=self._defaults)
+        settled = merge_spec(resource, base=base, defaults=self._defaults)
         intent = intent_for(settled)
         refuse_local_source(intent)
-        git = tuple(dict.fromkeys(for_git(intent)))
-        secrets = tuple(dict.fromkeys((*git, *for_others(intent))))
+        git = tuple(dict.fromkeys(git_secret_keys(intent)))
+        secrets = tuple(dict.fromkeys((*git, *other_secret_keys(intent))))
         understood = LoadedSpec(
             settled=settled,
             intent=intent,
-            idle_fields=not_in_effect(resource, self._in_effect),
+            idle_fields=fields_without_effect(resource, self._in_effect),
             git_secrets=git,
             secrets=secrets,
             secret_names=secret_names(settled, secrets),
@@ -98,7 +98,7 @@ def refuse_local_source(intent: ResourceIntent) -> None:
         )
 
 
-def for_git(intent: ResourceIntent) -> Iterator[SecretKey]:
+def git_secret_keys(intent: ResourceIntent) -> Iterator[SecretKey]:
     auth, source = intent.source.auth, intent.source
     if auth.secret is not None and auth.kind is not GitAuthKind.NONE:
         yield auth.secret
@@ -110,7 +110,7 @@ def for_git(intent: ResourceIntent) -> Iterator[SecretKey]:
         yield source.ca
 
 
-def for_others(intent: ResourceIntent) -> Iterator[SecretKey]:
+def other_secret_keys(intent: ResourceIntent) -> Iterator[SecretKey]:
     signatures, access, receiver = intent.source.signatures, intent.policies.access, intent.receiver
     forge = intent.policies.bidirectional.forge
     wanted = (

@@ -14,7 +14,7 @@ from stoker.api.kinds.stoker import SyncProfile
 from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.cache.secrets import SecretKeyNames, no_key, no_secret
+from stoker.controller.cache.secrets import SecretKeyNames, missing_secret, missing_secret_key
 from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.clock import Clock
 from stoker.domain.cycles import refuse_cycle
@@ -28,7 +28,7 @@ from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import STORAGE_CLASSES
 from stoker.kube.watch.store import ObjectKey
 
-CLASS_KNOWN_FOR = 60.0
+STORAGE_CLASS_TTL_SECONDS = 60.0
 
 
 class ReferenceValidator:
@@ -49,13 +49,13 @@ class ReferenceValidator:
             secret = ObjectKey(namespace, one.name)
             seen = self._observed.secrets.get(secret)
             if seen is None:
-                missing[one] = no_secret(namespace, one.name)
+                missing[one] = missing_secret(namespace, one.name)
                 continue
             try:
                 if one.key not in await self._keys.of(secret, seen.version):
-                    missing[one] = no_key(namespace, one)
+                    missing[one] = missing_secret_key(namespace, one)
             except NotFound:
-                missing[one] = no_secret(namespace, one.name)
+                missing[one] = missing_secret(namespace, one.name)
         return missing
 
     async def storage_class(self, intent: ResourceIntent) -> StokerError | None:
@@ -72,7 +72,7 @@ class ReferenceValidator:
                 f"storage.storageClassName names StorageClass {name!r}, which does not exist",
                 reason=Reason.STORAGE_CLASS_NOT_FOUND,
             )
-        self._classes[name] = now + CLASS_KNOWN_FOR
+        self._classes[name] = now + STORAGE_CLASS_TTL_SECONDS
         return None
 
     def forget_others(self, named: Callable[[ObjectKey], bool]) -> None:
@@ -97,7 +97,7 @@ def fleet_findings(
             f"{named}",
             reason=Reason.INVALID_ACCESS_MODE,
         )
-    waits_for = dependencies_of(profiles)
+    waits_for = profile_dependencies(profiles)
     for name in dict.fromkeys(one.profile for one in fleet.gateways if one.profile):
         if name not in profiles:
             user = next(one for one in fleet.gateways if one.profile == name)
@@ -113,7 +113,7 @@ def fleet_findings(
             yield error
 
 
-def dependencies_of(profiles: Mapping[str, SyncProfile]) -> dict[str, tuple[str, ...]]:
+def profile_dependencies(profiles: Mapping[str, SyncProfile]) -> dict[str, tuple[str, ...]]:
     """Whom each profile waits for."""
     return {
         name: tuple(one.profile_name for one in profile.spec.depends_on or ())

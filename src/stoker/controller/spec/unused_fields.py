@@ -46,7 +46,7 @@ IN_EFFECT = frozenset(
 )
 
 
-def not_in_effect(resource: Model, in_effect: frozenset[str] = IN_EFFECT) -> tuple[str, ...]:
+def fields_without_effect(resource: Model, in_effect: frozenset[str] = IN_EFFECT) -> tuple[str, ...]:
     """The fields of the spec that are set and have no effect, as they are written in a manifest."""
     spec = msgspec.to_builtins(resource).get("spec", {})
     return tuple(sorted(name for name, value in spec.items() if value is not None and name not in in_effect))

@@ -16,31 +16,33 @@ from stoker.api.spec.status import GatewayStatus, SyncHistoryEntry, SyncStatus
 from stoker.controller.context import ReconcileContext
 from stoker.controller.status.events import NORMAL, WARNING, StatusEvent
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.conditions import LONGEST_MESSAGE
+from stoker.kube.runtime.conditions import MAX_MESSAGE_LENGTH
 
 SUCCESS = "success"
-MOST_PROJECTS = 16
+MAX_PROJECTS = 16
 
 
-def audited(context: ReconcileContext, after: SyncStatus) -> Iterator[StatusEvent]:
+def audit_events(context: ReconcileContext, after: SyncStatus) -> Iterator[StatusEvent]:
     """One for each sync that the status before did not know, the oldest first."""
     before = {one.pod_name: one for one in context.status.discovered_gateways or ()}
     for gateway in after.discovered_gateways or ():
         known = before.get(gateway.pod_name)
-        told = {_mark(one) for one in (known.sync_history or () if known is not None else ())}
+        told = {_entry_identity(one) for one in (known.sync_history or () if known is not None else ())}
         newest = max((one.timestamp for one in known.sync_history or ()), default="") if known else ""
         for entry in reversed(gateway.sync_history or ()):
             # What is older was told before it was dropped from a history that is kept short.
-            if _mark(entry) not in told and entry.timestamp >= newest:
+            if _entry_identity(entry) not in told and entry.timestamp >= newest:
                 well = entry.result == SUCCESS
-                yield StatusEvent(NORMAL if well else WARNING, Reason.AUDIT, _line(context, gateway, entry))
+                yield StatusEvent(
+                    NORMAL if well else WARNING, Reason.AUDIT, _audit_line(context, gateway, entry)
+                )
 
 
-def _mark(entry: SyncHistoryEntry) -> tuple[str, str | None, str | None]:
+def _entry_identity(entry: SyncHistoryEntry) -> tuple[str, str | None, str | None]:
     return entry.timestamp, entry.commit, entry.result
 
 
-def _line(context: ReconcileContext, gateway: GatewayStatus, entry: SyncHistoryEntry) -> str:
+def _audit_line(context: ReconcileContext, gateway: GatewayStatus, entry: SyncHistoryEntry) -> str:
     what = context.what
     delivered = what is not None and what.commit == entry.commit
     record = {
@@ -51,13 +53,13 @@ def _line(context: ReconcileContext, gateway: GatewayStatus, entry: SyncHistoryE
         "commit": entry.commit or "",
         "ref": entry.ref or "",
         "filesChanged": entry.files_changed or 0,
-        "projectsSynced": list((entry.projects_synced or ())[:MOST_PROJECTS]),
+        "projectsSynced": list((entry.projects_synced or ())[:MAX_PROJECTS]),
         "duration": entry.duration or "",
         "result": entry.result or "",
         "scanResult": (gateway.last_scan_result or "") if gateway.synced_commit == entry.commit else "",
     }
     text = _json(record)
-    return text if len(text) <= LONGEST_MESSAGE else _json({**record, "projectsSynced": []})
+    return text if len(text) <= MAX_MESSAGE_LENGTH else _json({**record, "projectsSynced": []})
 
 
 def _json(record: dict[str, object]) -> str:

@@ -13,18 +13,18 @@ from typing import NamedTuple
 from stoker.api.meta import Condition
 from stoker.api.spec.status import GatewayStatus, SyncStatus
 from stoker.controller.context import ReconcileContext
-from stoker.controller.rollout.approval import is_for_something_else
-from stoker.controller.spec.effective_ref import why_followed
-from stoker.controller.status.metrics import took_back
+from stoker.controller.rollout.approval import is_for_another_plan
+from stoker.controller.spec.effective_ref import followed_ref_reason
+from stoker.controller.status.metrics import has_rolled_back
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 from stoker.kube.events.series import EventType
-from stoker.kube.runtime.conditions import find
+from stoker.kube.runtime.conditions import find_condition
 
 WARNING, NORMAL = EventType.WARNING, EventType.NORMAL
 _PATHS_NAMED = 5
 
-_WELL = frozenset(
+_SUCCESS_REASONS = frozenset(
     {
         Reason.REF_RESOLVED,
         Reason.PAUSED,
@@ -35,7 +35,7 @@ _WELL = frozenset(
     }
 )
 # Gateways and conditions of their own tell these, or they are over before anybody has read them.
-_TOLD_ELSEWHERE = frozenset(
+_SEPARATELY_REPORTED_REASONS = frozenset(
     {
         Reason.SYNC_FAILED,
         Reason.GATEWAYS_SYNCING,
@@ -57,7 +57,7 @@ class StatusEvent(NamedTuple):
 
 
 # Conditions that are told of when they come to stand like this.
-_WORTH_TELLING: dict[tuple[Type, str, str], EventType] = {
+_EVENT_TYPES: dict[tuple[Type, str, str], EventType] = {
     (Type.AGENT_READY, "False", Reason.AGENT_UNREACHABLE): WARNING,
     (Type.SIDECAR_INJECTED, "False", Reason.SIDECAR_MISSING): WARNING,
     (Type.SIDECAR_INJECTED, "True", Reason.SIDECAR_OUTDATED): WARNING,
@@ -75,24 +75,26 @@ _WORTH_TELLING: dict[tuple[Type, str, str], EventType] = {
 }
 
 
-def events_of(context: ReconcileContext, after: SyncStatus) -> Iterator[StatusEvent]:
+def status_events(context: ReconcileContext, after: SyncStatus) -> Iterator[StatusEvent]:
     """What a person should know of the step from the status before to this one."""
     before = context.status
-    yield from _said_once(context, before, after)
-    yield from _requested(before, after)
-    yield from _commit(context, before, after)
-    yield from _ready(before, after)
-    yield from _conditions(context, before, after)
-    yield from _approval(before, after)
-    yield from _gateways(before.discovered_gateways or (), after.discovered_gateways or ())
-    yield from _completed(before, after)
+    yield from _generation_events(context, before, after)
+    yield from _ref_request_events(before, after)
+    yield from _commit_events(context, before, after)
+    yield from _ready_events(before, after)
+    yield from _condition_events(context, before, after)
+    yield from _approval_events(before, after)
+    yield from _gateway_events(before.discovered_gateways or (), after.discovered_gateways or ())
+    yield from _release_completed_events(before, after)
 
 
-def _said_once(context: ReconcileContext, before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
+def _generation_events(
+    context: ReconcileContext, before: SyncStatus, after: SyncStatus
+) -> Iterator[StatusEvent]:
     """What is to be said of a generation is said when a pass over it goes well that did not before."""
     understood = context.understood
     same = before.observed_generation == after.observed_generation
-    if understood is None or not _went_well(after) or (same and _went_well(before)):
+    if understood is None or not _has_succeeded(after) or (same and _has_succeeded(before)):
         return
     for notice in understood.intent.notices:
         yield StatusEvent(WARNING, notice.reason, notice.message)
@@ -101,19 +103,19 @@ def _said_once(context: ReconcileContext, before: SyncStatus, after: SyncStatus)
         yield StatusEvent(WARNING, Reason.FEATURE_NOT_RUNNING, message)
 
 
-def _requested(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
+def _ref_request_events(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     """Another ref than the spec's is followed from now on, or the spec's again."""
     old, new = before.requested_ref, after.requested_ref
     if (old and old.ref) == (new and new.ref):
         return
-    why = why_followed(new)
+    why = followed_ref_reason(new)
     if new is not None and why:
         yield StatusEvent(NORMAL, Reason.REF_REQUESTED, f"ref {new.ref} is followed, {why}")
-    elif why_followed(old):
+    elif followed_ref_reason(old):
         yield StatusEvent(NORMAL, Reason.REF_REQUESTED, "spec.git.ref is followed again")
 
 
-def _commit(context: ReconcileContext, before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
+def _commit_events(context: ReconcileContext, before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     old, new = before.last_sync_commit, after.last_sync_commit
     if new is None or old == new:
         return
@@ -128,19 +130,21 @@ def _commit(context: ReconcileContext, before: SyncStatus, after: SyncStatus) ->
     yield StatusEvent(NORMAL, Reason.REF_UPDATED, message)
 
 
-def _ready(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
+def _ready_events(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     """Every error once, when it begins."""
-    old, new = _condition(before, Type.READY), _condition(after, Type.READY)
-    if new is None or new.status != "False" or new.reason in _TOLD_ELSEWHERE:
+    old, new = _find_condition(before, Type.READY), _find_condition(after, Type.READY)
+    if new is None or new.status != "False" or new.reason in _SEPARATELY_REPORTED_REASONS:
         return
     if old is None or (old.status, old.reason) != (new.status, new.reason):
         kind = NORMAL if new.reason == Reason.PAUSED else WARNING
         yield StatusEvent(kind, Reason(new.reason), new.message)
 
 
-def _conditions(context: ReconcileContext, before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
-    for (type_, status, reason), kind in _WORTH_TELLING.items():
-        old, new = _condition(before, type_), _condition(after, type_)
+def _condition_events(
+    context: ReconcileContext, before: SyncStatus, after: SyncStatus
+) -> Iterator[StatusEvent]:
+    for (type_, status, reason), kind in _EVENT_TYPES.items():
+        old, new = _find_condition(before, type_), _find_condition(after, type_)
         if new is None or (new.status, new.reason) != (status, reason):
             continue
         if old is not None and (old.status, old.reason) == (status, reason):
@@ -150,12 +154,12 @@ def _conditions(context: ReconcileContext, before: SyncStatus, after: SyncStatus
         yield StatusEvent(kind, Reason(reason), new.message)
 
 
-def _approval(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
+def _approval_events(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
     """An approval that is for something else or withdrawn; a request that is made anew for a changed plan."""
     old, new = before.approval, after.approval
     if new is None:
         return
-    if is_for_something_else(new.message) and (old is None or old.message != new.message):
+    if is_for_another_plan(new.message) and (old is None or old.message != new.message):
         yield StatusEvent(WARNING, Reason.APPROVAL_IGNORED, new.message or "")
         return
     same = old is not None and (old.commit, old.stage) == (new.commit, new.stage)
@@ -164,7 +168,9 @@ def _approval(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
         yield StatusEvent(WARNING, Reason.APPROVAL_IGNORED, message)
 
 
-def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...]) -> Iterator[StatusEvent]:
+def _gateway_events(
+    before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...]
+) -> Iterator[StatusEvent]:
     known = {one.pod_name: one for one in before}
     for new in after:
         old = known.get(new.pod_name)
@@ -172,10 +178,10 @@ def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...
         if commit and (old is None or old.synced_commit != commit or old.sync_status == "Error"):
             message = f"Gateway {new.name} synced to {commit[:8]} ({new.files_changed or 0} files changed)"
             yield StatusEvent(NORMAL, Reason.SYNC_COMPLETED, message)
-        yield from _request(old, new)
-        yield from _taken_back(old, new)
-        yield from _restored(old, new)
-        yield from _skipped(old, new)
+        yield from _pull_request_events(old, new)
+        yield from _rollback_events(old, new)
+        yield from _drift_restored_events(old, new)
+        yield from _skipped_content_events(old, new)
         failed_before = old is not None and (old.sync_status, old.reason) == ("Error", new.reason)
         if new.sync_status == "Error" and not failed_before:
             why = new.error_message or new.reason or "the agent gives no reason"
@@ -183,10 +189,10 @@ def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...
             yield StatusEvent(WARNING, Reason.SYNC_FAILED, message, new.name, new.reason or "")
 
 
-def _taken_back(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
+def _rollback_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
     """The agent put back what was there before."""
     now = new.quarantine
-    if now is None or not took_back(old, new):
+    if now is None or not has_rolled_back(old, new):
         return
     scan = now.reason == Reason.SCAN_FAILURE_AUTO_ROLLBACK
     reason = Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK
@@ -194,7 +200,7 @@ def _taken_back(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Statu
     yield StatusEvent(WARNING, reason, message, new.name)
 
 
-def _restored(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
+def _drift_restored_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
     """The agent put back files that were changed on the gateway."""
     done = new.drift_restored
     if done is None or old is None or old.drift_restored == done:
@@ -204,7 +210,7 @@ def _restored(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusE
     yield StatusEvent(WARNING, Reason.DRIFT_RESTORED, message, new.name)
 
 
-def _skipped(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
+def _skipped_content_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
     """Content that the gateway does not get, by name; again only when it is other content."""
     if not new.skipped or (
         old is not None and (old.skipped, old.skipped_total) == (new.skipped, new.skipped_total)
@@ -216,15 +222,15 @@ def _skipped(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEv
     yield StatusEvent(WARNING, Reason.CONTENT_SKIPPED, f"{message}{'; '.join(new.skipped)}{more}", new.name)
 
 
-def _request(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
+def _pull_request_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
     before = old.changes.pull_request if old is not None and old.changes is not None else None
     now = new.changes.pull_request if new.changes is not None else None
     if now and now != before:
         yield StatusEvent(NORMAL, Reason.PR_CREATED, f"Gateway {new.name}: pull request {now} was opened")
 
 
-def _completed(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
-    old, new = (_condition(one, Type.ALL_GATEWAYS_SYNCED) for one in (before, after))
+def _release_completed_events(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
+    old, new = (_find_condition(one, Type.ALL_GATEWAYS_SYNCED) for one in (before, after))
     if new is None or new.reason != Reason.GATEWAYS_SYNCED or not after.last_sync_commit:
         return
     moved = before.last_sync_commit != after.last_sync_commit
@@ -235,11 +241,11 @@ def _completed(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
         )
 
 
-def _went_well(status: SyncStatus) -> bool:
+def _has_succeeded(status: SyncStatus) -> bool:
     """Whether the pass that wrote this status met no error."""
-    ready = _condition(status, Type.READY)
-    return ready is not None and ready.reason in _WELL
+    ready = _find_condition(status, Type.READY)
+    return ready is not None and ready.reason in _SUCCESS_REASONS
 
 
-def _condition(status: SyncStatus, type_: Type) -> Condition | None:
-    return find(status.conditions or (), type_)
+def _find_condition(status: SyncStatus, type_: Type) -> Condition | None:
+    return find_condition(status.conditions or (), type_)

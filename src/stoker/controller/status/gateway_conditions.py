@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stoker.api.spec.status import ApprovalRequest
-from stoker.controller.bidirectional.status import conflicting, watching
+from stoker.controller.bidirectional.status import bidirectional_ready, conflict_detected
 from stoker.controller.bidirectional.types import BidirectionalResult
 from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
 from stoker.controller.cache.pods import AgentState
@@ -20,7 +20,7 @@ from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 
-SHOWN = 5
+MAX_SHOWN = 5
 
 
 class ConditionVerdict(NamedTuple):
@@ -32,7 +32,7 @@ class ConditionVerdict(NamedTuple):
     message: str = ""
 
 
-def all_synced(
+def all_synced_verdict(
     fleet: GatewayFleet, commit: str, since: str = "", release: RolloutDecision | None = None
 ) -> ConditionVerdict:
     """`since` is when the commit was told to the agents; who is held back says so."""
@@ -52,28 +52,28 @@ def all_synced(
     if not failed and release is not None and release.growing:
         reason = Reason.SYNC_QUEUE_GROWING
     late.sort(key=lambda one: not one.failed)
-    told = named(
+    told = first_names(
         [
             f"{one.name} waits for {held[one.name].why}"
             if one.name in held and not one.failed
-            else _how_late(one, since)
+            else _unsynced_text(one, since)
             for one in late
         ]
     )
     return ConditionVerdict(Type.ALL_GATEWAYS_SYNCED, False, reason, f"{message}: {told}")
 
 
-def agents(fleet: GatewayFleet) -> ConditionVerdict:
+def agents_verdict(fleet: GatewayFleet) -> ConditionVerdict:
     with_agent = [one for one in fleet.gateways if one.pod.agent is not AgentState.NONE]
     lost = [one.name for one in with_agent if one.pod.agent is AgentState.LOST]
     starting = [one.name for one in with_agent if one.pod.agent is AgentState.STARTING]
     if lost:
         return ConditionVerdict(
-            Type.AGENT_READY, False, Reason.AGENT_UNREACHABLE, f"no sign of life of {named(lost)}"
+            Type.AGENT_READY, False, Reason.AGENT_UNREACHABLE, f"no sign of life of {first_names(lost)}"
         )
     if starting:
         return ConditionVerdict(
-            Type.AGENT_READY, False, Reason.AGENT_STARTING, f"{named(starting)} is starting"
+            Type.AGENT_READY, False, Reason.AGENT_STARTING, f"{first_names(starting)} is starting"
         )
     if not with_agent:
         return ConditionVerdict(
@@ -84,15 +84,16 @@ def agents(fleet: GatewayFleet) -> ConditionVerdict:
     )
 
 
-def injected(fleet: GatewayFleet, outdated: Sequence[str]) -> ConditionVerdict:
+def injection_verdict(fleet: GatewayFleet, outdated: Sequence[str]) -> ConditionVerdict:
     """An outdated agent works: it is told of, and nothing is wrong (a new image makes every one outdated)."""
     missing = [one.pod.name for one in fleet.without_agent]
     if missing:
-        message = f"no agent in pod {named(missing)}: delete it, so that it is made anew"
+        message = f"no agent in pod {first_names(missing)}: delete it, so that it is made anew"
         return ConditionVerdict(Type.SIDECAR_INJECTED, False, Reason.SIDECAR_MISSING, message)
     if outdated:
         message = (
-            f"the agent of pod {named(outdated)} is not what would be injected now: restart it when it suits"
+            f"the agent of pod {first_names(outdated)} is not what would be injected now: restart it when "
+            f"it suits"
         )
         return ConditionVerdict(Type.SIDECAR_INJECTED, True, Reason.SIDECAR_OUTDATED, message)
     if not fleet.gateways:
@@ -104,7 +105,7 @@ def injected(fleet: GatewayFleet, outdated: Sequence[str]) -> ConditionVerdict:
     )
 
 
-def skew(fleet: GatewayFleet, ref: str) -> ConditionVerdict:
+def ref_skew_verdict(fleet: GatewayFleet, ref: str) -> ConditionVerdict:
     others = [
         f"{one.name} is at {one.report.synced_ref}" + (" by its annotation" if one.override else "")
         for one in fleet.gateways
@@ -113,11 +114,11 @@ def skew(fleet: GatewayFleet, ref: str) -> ConditionVerdict:
     if not ref or not others:
         return ConditionVerdict(Type.REF_SKEW, False, Reason.NONE_FOUND, "every gateway follows the same ref")
     return ConditionVerdict(
-        Type.REF_SKEW, True, Reason.REF_SKEW_DETECTED, f"{named(others)}; the resource is at {ref}"
+        Type.REF_SKEW, True, Reason.REF_SKEW_DETECTED, f"{first_names(others)}; the resource is at {ref}"
     )
 
 
-def drift(fleet: GatewayFleet) -> ConditionVerdict:
+def drift_verdict(fleet: GatewayFleet) -> ConditionVerdict:
     drifted = [
         f"{one.name} ({one.report.drift.files} files: {', '.join(one.report.drift.paths[:3])})"
         for one in fleet.gateways
@@ -127,16 +128,16 @@ def drift(fleet: GatewayFleet) -> ConditionVerdict:
         return ConditionVerdict(
             Type.DRIFT_DETECTED, False, Reason.NONE_FOUND, "no gateway reports foreign changes"
         )
-    message = f"somebody else changed files of {named(drifted)}"
+    message = f"somebody else changed files of {first_names(drifted)}"
     return ConditionVerdict(Type.DRIFT_DETECTED, True, Reason.GATEWAY_FILES_MODIFIED, message)
 
 
-def verified(fleet: GatewayFleet) -> ConditionVerdict:
+def verification_verdict(fleet: GatewayFleet) -> ConditionVerdict:
     asked = [(one.name, one.report.verified) for one in fleet.gateways if one.report is not None]
     known = [(name, said) for name, said in asked if said is not None]
     doubtful = [name for name, said in known if not said]
     if doubtful:
-        message = f"not confirmed by {named(doubtful)}"
+        message = f"not confirmed by {first_names(doubtful)}"
         return ConditionVerdict(Type.VERIFIED, False, Reason.NOT_VERIFIED, message)
     if not known:
         return ConditionVerdict(Type.VERIFIED, None)
@@ -145,12 +146,14 @@ def verified(fleet: GatewayFleet) -> ConditionVerdict:
     )
 
 
-def pending(fleet: GatewayFleet, release: RolloutDecision | None = None, ahead: str = "") -> ConditionVerdict:
+def pending_verdict(
+    fleet: GatewayFleet, release: RolloutDecision | None = None, ahead: str = ""
+) -> ConditionVerdict:
     """What waits for a person: a commit that somebody has to approve, or a single gateway's plan.
 
     `ahead` tells of an approval that was given before anything waits for it.
     """
-    found = _pending(fleet, release)
+    found = _pending_approval_verdict(fleet, release)
     if not ahead or (release is not None and release.approval is not None):
         return found
     if found.status:
@@ -158,10 +161,12 @@ def pending(fleet: GatewayFleet, release: RolloutDecision | None = None, ahead: 
     return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.APPROVAL_IGNORED, ahead)
 
 
-def _pending(fleet: GatewayFleet, release: RolloutDecision | None) -> ConditionVerdict:
+def _pending_approval_verdict(fleet: GatewayFleet, release: RolloutDecision | None) -> ConditionVerdict:
     request = release.approval if release is not None else None
     if request is not None and request.state in ("Planning", "Pending"):
-        return ConditionVerdict(Type.PENDING_APPROVAL, True, Reason.PENDING_APPROVAL, _request(request))
+        return ConditionVerdict(
+            Type.PENDING_APPROVAL, True, Reason.PENDING_APPROVAL, _approval_request_text(request)
+        )
     plans = [
         f"{one.name} ({one.report.pending_plan.digest}: {one.report.pending_plan.reason})"
         for one in fleet.gateways
@@ -170,24 +175,24 @@ def _pending(fleet: GatewayFleet, release: RolloutDecision | None) -> ConditionV
     if request is not None and request.state == "Expired":
         message = f"commit {request.commit[:8]} was not approved before {request.expires_at}"
         return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.APPROVAL_EXPIRED, message)
-    if request is not None and all(_is_of(one, request.commit) for one in fleet.gateways):
+    if request is not None and all(_is_for_commit(one, request.commit) for one in fleet.gateways):
         of = f"stage {request.stage} of " if request.stage else ""
         message = f"{of}commit {request.commit[:8]} was approved by {request.approved_by}"
         return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.APPROVED, message)
     if not plans:
         return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.NONE_FOUND, "no plan waits")
     return ConditionVerdict(
-        Type.PENDING_APPROVAL, True, Reason.PLAN_PENDING, f"a plan waits on {named(plans)}"
+        Type.PENDING_APPROVAL, True, Reason.PLAN_PENDING, f"a plan waits on {first_names(plans)}"
     )
 
 
-def _is_of(gateway: FleetGateway, commit: str) -> bool:
+def _is_for_commit(gateway: FleetGateway, commit: str) -> bool:
     """Whether what a gateway has planned belongs to this commit's way, and not to files of others."""
     plan = gateway.report.pending_plan if gateway.report is not None else None
     return plan is None or (plan.commit == commit and plan.reason == Reason.PLAN_PENDING)
 
 
-def _request(request: ApprovalRequest) -> str:
+def _approval_request_text(request: ApprovalRequest) -> str:
     of = f"stage {request.stage} of " if request.stage else ""
     if request.state == "Planning":
         return f"{of}commit {request.commit[:8]} is being planned before somebody approves it"
@@ -201,10 +206,10 @@ def _request(request: ApprovalRequest) -> str:
     )
 
 
-def dependencies(release: RolloutDecision) -> ConditionVerdict:
+def dependencies_verdict(release: RolloutDecision) -> ConditionVerdict:
     held = [one for one in release.held if one.reason is Reason.DEPENDENCY_WAITING]
     if held:
-        told = named([f"{one.gateway} waits for {one.why}" for one in held])
+        told = first_names([f"{one.gateway} waits for {one.why}" for one in held])
         return ConditionVerdict(Type.DEPENDENCIES_MET, False, Reason.DEPENDENCY_WAITING, told)
     if not release.ordered:
         return ConditionVerdict(Type.DEPENDENCIES_MET, None)
@@ -212,7 +217,7 @@ def dependencies(release: RolloutDecision) -> ConditionVerdict:
     return ConditionVerdict(Type.DEPENDENCIES_MET, True, Reason.DEPENDENCIES_SATISFIED, message)
 
 
-def canary(release: RolloutDecision) -> ConditionVerdict:
+def canary_verdict(release: RolloutDecision) -> ConditionVerdict:
     if not release.staged:
         return ConditionVerdict(Type.CANARY_STAGE_FAILED, None)
     trouble = release.trouble
@@ -221,7 +226,7 @@ def canary(release: RolloutDecision) -> ConditionVerdict:
     return ConditionVerdict(Type.CANARY_STAGE_FAILED, False, Reason.NONE_FOUND, "no stage has failed")
 
 
-def taken_back(fleet: GatewayFleet, *, on: bool) -> ConditionVerdict:
+def rolled_back_verdict(fleet: GatewayFleet, *, on: bool) -> ConditionVerdict:
     """Gateways that keep a commit out because they did not bear it."""
     quarantined = [
         (one.name, one.report.quarantine)
@@ -235,27 +240,29 @@ def taken_back(fleet: GatewayFleet, *, on: bool) -> ConditionVerdict:
         )
     scan = any(it.reason == Reason.SCAN_FAILURE_AUTO_ROLLBACK for _, it in quarantined)
     reason = Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK
-    told = named([f"{name} ({it.message or it.commit[:8]})" for name, it in quarantined])
+    told = first_names([f"{name} ({it.message or it.commit[:8]})" for name, it in quarantined])
     return ConditionVerdict(Type.AUTO_ROLLBACK_PERFORMED, True, reason, told)
 
 
-def way_back(fleet: GatewayFleet, accepted: BidirectionalResult, *, on: bool) -> ConditionVerdict:
+def bidirectional_verdict(
+    fleet: GatewayFleet, accepted: BidirectionalResult, *, on: bool
+) -> ConditionVerdict:
     return ConditionVerdict(
-        Type.BIDIRECTIONAL_READY, *(watching(fleet, accepted.standings) if on else (None,))
+        Type.BIDIRECTIONAL_READY, *(bidirectional_ready(fleet, accepted.standings) if on else (None,))
     )
 
 
-def conflicts(accepted: BidirectionalResult, *, on: bool) -> ConditionVerdict:
-    return ConditionVerdict(Type.CONFLICT_DETECTED, *(conflicting(accepted) if on else (None,)))
+def conflicts_verdict(accepted: BidirectionalResult, *, on: bool) -> ConditionVerdict:
+    return ConditionVerdict(Type.CONFLICT_DETECTED, *(conflict_detected(accepted) if on else (None,)))
 
 
-def named(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first few of a list, and how many more there are."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return ", ".join(names[:MAX_SHOWN]) + more
 
 
-def _how_late(gateway: FleetGateway, since: str) -> str:
+def _unsynced_text(gateway: FleetGateway, since: str) -> str:
     report = gateway.report
     if report is None:
         silent = "has no agent" if gateway.pod.agent is AgentState.NONE else "has not reported"

@@ -26,7 +26,7 @@ from stoker.api.spec.status import (
     SnapshotInfo,
     SyncHistoryEntry,
 )
-from stoker.controller.bidirectional.status import changes_of
+from stoker.controller.bidirectional.status import gateway_changes
 from stoker.controller.bidirectional.types import BidirectionalResult
 from stoker.controller.cache.gateways import FleetGateway
 from stoker.controller.cache.pods import AgentState
@@ -39,8 +39,8 @@ T = TypeVar("T")
 
 MAX_BYTES = 512 << 10
 MAX_GATEWAYS = 1000
-_LONGEST_LINE = 1024
-_LONGEST_WORD = 253
+_MAX_LINE_LENGTH = 1024
+_MAX_WORD_LENGTH = 253
 
 _ACTIONS: dict[str, Literal["added", "modified", "deleted"]] = {
     "added": "added",
@@ -56,7 +56,7 @@ def gateway_statuses(
     """One entry for each, within the limits of a status."""
     known = accepted or BidirectionalResult()
     entries = tuple(_with_changes(_entry(one, namespace), one, known) for one in gateways[:MAX_GATEWAYS])
-    for smaller in (_whole, *_LEAST_WANTED):
+    for smaller in (_unchanged_entry, *_SHRINK_STEPS):
         entries = tuple(smaller(entry) for entry in entries)
         if sum(len(msgspec.json.encode(entry)) + 1 for entry in entries) <= MAX_BYTES:
             break
@@ -76,22 +76,24 @@ def rollback_outcome(
         gateways = [one for one in gateways if belongs_to(one.target or one.name, request.to_snapshot)]
         if not gateways:
             message = f"no gateway of this resource is called as snapshot {request.to_snapshot} says"
-            return RollbackStatus(request=_word(request.id) or "", result="Failed", message=_line(message))
+            return RollbackStatus(
+                request=_bounded_word(request.id) or "", result="Failed", message=_bounded_line(message)
+            )
     said = [one.report.rollback for one in gateways if one.report is not None and one.report.rollback]
     mine = [one for one in said if one.id == request.id]
     failed = next((one for one in mine if one.result == "Failed"), None)
     done = bool(gateways) and len(mine) == len(gateways) and all(one.result == "Succeeded" for one in mine)
     result: _Result = "Failed" if failed is not None else "Succeeded" if done else "Pending"
-    times = [moment for one in gateways if one.report and (moment := _moment(one.report.synced_at))]
+    times = [moment for one in gateways if one.report and (moment := _time_or_none(one.report.synced_at))]
     return RollbackStatus(
-        request=_word(request.id) or "",
+        request=_bounded_word(request.id) or "",
         result=result,
-        message=_line(failed.message) if failed is not None else None,
+        message=_bounded_line(failed.message) if failed is not None else None,
         time=max(times) if result == "Succeeded" and times else None,
     )
 
 
-def last_sync(entries: Sequence[GatewayStatus]) -> str | None:
+def last_sync_time(entries: Sequence[GatewayStatus]) -> str | None:
     return max((entry.last_sync_time for entry in entries if entry.last_sync_time), default=None)
 
 
@@ -104,27 +106,27 @@ def _entry(gateway: FleetGateway, namespace: str) -> GatewayStatus:
             namespace=namespace,
             sync_profile_name=gateway.profile or None,
             sync_status="Pending",
-            reason=_why_silent(gateway),
-            error_message=_line(gateway.mistake),
+            reason=_silence_reason(gateway),
+            error_message=_bounded_line(gateway.mistake),
         )
     return GatewayStatus(
         name=gateway.name,
         pod_name=gateway.pod.name,
         namespace=namespace,
         service_path=report.service_path or None,
-        sync_profile_name=_word(report.sync_profile_name or gateway.profile),
+        sync_profile_name=_bounded_word(report.sync_profile_name or gateway.profile),
         observed_generation=report.generation or None,
         sync_status=_status(report),
-        reason=_word(report.reason),
-        error_message=_line(report.error_message),
-        errors=_lines(report.errors),
-        warnings=_lines(report.warnings),
-        last_sync_time=_moment(report.synced_at),
-        last_sync_duration=_word(report.duration),
-        synced_commit=_word(report.synced_commit),
-        synced_ref=_word(report.synced_ref),
-        agent_version=_word(report.agent_version),
-        last_scan_result=_line(report.scan_result),
+        reason=_bounded_word(report.reason),
+        error_message=_bounded_line(report.error_message),
+        errors=_bounded_lines(report.errors),
+        warnings=_bounded_lines(report.warnings),
+        last_sync_time=_time_or_none(report.synced_at),
+        last_sync_duration=_bounded_word(report.duration),
+        synced_commit=_bounded_word(report.synced_commit),
+        synced_ref=_bounded_word(report.synced_ref),
+        agent_version=_bounded_word(report.agent_version),
+        last_scan_result=_bounded_line(report.scan_result),
         files_changed=report.files_changed,
         files_added=report.files_added,
         files_modified=report.files_modified,
@@ -133,7 +135,7 @@ def _entry(gateway: FleetGateway, namespace: str) -> GatewayStatus:
         held_projects=_held(report),
         orphans_kept=report.orphans_kept or None,
         orphans_kept_total=report.orphans_kept_total or None,
-        skipped=_lines(report.skipped),
+        skipped=_bounded_lines(report.skipped),
         skipped_total=report.skipped_total or None,
         pending_plan=_plan(report),
         drift=_drift(report),
@@ -141,20 +143,20 @@ def _entry(gateway: FleetGateway, namespace: str) -> GatewayStatus:
         last_snapshot=_snapshot(report),
         snapshots_kept=report.snapshots_kept or None,
         quarantine=_quarantine(report),
-        waits_until=_moment(report.waits_until),
+        waits_until=_time_or_none(report.waits_until),
         sync_history=_history(report.history),
     )
 
 
 def _snapshot(report: GatewayReport) -> SnapshotInfo | None:
     taken = report.last_snapshot
-    name = _word(taken.id) if taken is not None else None
+    name = _bounded_word(taken.id) if taken is not None else None
     if taken is None or name is None:
         return None
-    return SnapshotInfo(id=name, size=_amount(taken.bytes), timestamp=_moment(taken.timestamp))
+    return SnapshotInfo(id=name, size=_format_size(taken.bytes), timestamp=_time_or_none(taken.timestamp))
 
 
-def _amount(size: int) -> str:
+def _format_size(size: int) -> str:
     """As people say it: 180MB."""
     amount, unit = max(0, size), "B"
     for larger in ("kB", "MB", "GB", "TB"):
@@ -166,21 +168,24 @@ def _amount(size: int) -> str:
 
 def _quarantine(report: GatewayReport) -> QuarantineStatus | None:
     held = report.quarantine
-    commit = _word(held.commit) if held is not None else None
+    commit = _bounded_word(held.commit) if held is not None else None
     if held is None or commit is None:
         return None
     return QuarantineStatus(
-        commit=commit, reason=_word(held.reason), message=_line(held.message), since=_moment(held.since)
+        commit=commit,
+        reason=_bounded_word(held.reason),
+        message=_bounded_line(held.message),
+        since=_time_or_none(held.since),
     )
 
 
 def _with_changes(entry: GatewayStatus, gateway: FleetGateway, known: BidirectionalResult) -> GatewayStatus:
     target = gateway.target
-    changes = changes_of(gateway, known.standings.get(target), known.answers.get(target))
+    changes = gateway_changes(gateway, known.standings.get(target), known.answers.get(target))
     return entry if changes is None else msgspec.structs.replace(entry, changes=changes)
 
 
-def _why_silent(gateway: FleetGateway) -> str:
+def _silence_reason(gateway: FleetGateway) -> str:
     if gateway.mistake:
         return Reason.INVALID_VALUE
     if gateway.pod.agent is AgentState.NONE:
@@ -202,7 +207,10 @@ def _status(report: GatewayReport) -> Literal["Pending", "Syncing", "Synced", "E
 
 def _held(report: GatewayReport) -> tuple[HeldProjectStatus, ...] | None:
     return (
-        tuple(HeldProjectStatus(project=one.project, user=_word(one.user)) for one in report.held_projects)
+        tuple(
+            HeldProjectStatus(project=one.project, user=_bounded_word(one.user))
+            for one in report.held_projects
+        )
         or None
     )
 
@@ -213,7 +221,7 @@ def _plan(report: GatewayReport) -> PendingPlanStatus | None:
         return None
     return PendingPlanStatus(
         digest=plan.digest,
-        reason=_word(plan.reason),
+        reason=_bounded_word(plan.reason),
         files_added=plan.files_added,
         files_modified=plan.files_modified,
         files_deleted=plan.files_deleted,
@@ -224,7 +232,9 @@ def _drift(report: GatewayReport) -> DriftStatus | None:
     drift = report.drift
     if drift is None:
         return None
-    return DriftStatus(files=drift.files, paths=drift.paths or None, detected_at=_moment(drift.detected_at))
+    return DriftStatus(
+        files=drift.files, paths=drift.paths or None, detected_at=_time_or_none(drift.detected_at)
+    )
 
 
 def _drift_restored(report: GatewayReport) -> DriftRestoreStatus | None:
@@ -232,7 +242,7 @@ def _drift_restored(report: GatewayReport) -> DriftRestoreStatus | None:
     if done is None:
         return None
     return DriftRestoreStatus(
-        files=done.files, paths=done.paths or None, restored_at=_moment(done.restored_at)
+        files=done.files, paths=done.paths or None, restored_at=_time_or_none(done.restored_at)
     )
 
 
@@ -240,17 +250,17 @@ def _history(entries: Sequence[HistoryEntryReport]) -> tuple[SyncHistoryEntry, .
     kept = [
         SyncHistoryEntry(
             timestamp=moment,
-            commit=_word(one.commit),
-            ref=_word(one.ref),
+            commit=_bounded_word(one.commit),
+            ref=_bounded_word(one.ref),
             files_changed=one.files_changed,
             projects_synced=one.projects_synced or None,
-            duration=_word(one.duration),
-            result=_word(one.result),
-            snapshot_id=_word(one.snapshot_id),
+            duration=_bounded_word(one.duration),
+            result=_bounded_word(one.result),
+            snapshot_id=_bounded_word(one.snapshot_id),
             diff=_diff(one.diff),
         )
         for one in entries
-        if (moment := _moment(one.timestamp)) is not None
+        if (moment := _time_or_none(one.timestamp)) is not None
     ]
     return tuple(kept) or None
 
@@ -259,8 +269,8 @@ def _diff(diff: DiffReport | None) -> DiffSummary | None:
     if diff is None:
         return None
     return DiffSummary(
-        from_commit=_word(diff.from_commit),
-        to_commit=_word(diff.to_commit),
+        from_commit=_bounded_word(diff.from_commit),
+        to_commit=_bounded_word(diff.to_commit),
         files_added=diff.files_added,
         files_modified=diff.files_modified,
         files_deleted=diff.files_deleted,
@@ -274,23 +284,23 @@ def _diff(diff: DiffReport | None) -> DiffSummary | None:
     )
 
 
-def _moment(text: str) -> str | None:
+def _time_or_none(text: str) -> str | None:
     try:
         return rfc3339(parse_rfc3339(text)) if text else None
     except (ValueError, OverflowError):
         return None
 
 
-def _word(text: str) -> str | None:
-    return text[:_LONGEST_WORD] or None
+def _bounded_word(text: str) -> str | None:
+    return text[:_MAX_WORD_LENGTH] or None
 
 
-def _line(text: str) -> str | None:
-    return text[:_LONGEST_LINE] or None
+def _bounded_line(text: str) -> str | None:
+    return text[:_MAX_LINE_LENGTH] or None
 
 
-def _lines(texts: Sequence[str]) -> tuple[str, ...] | None:
-    return tuple(text[:_LONGEST_LINE] for text in texts) or None
+def _bounded_lines(texts: Sequence[str]) -> tuple[str, ...] | None:
+    return tuple(text[:_MAX_LINE_LENGTH] for text in texts) or None
 
 
 def _without_diffs(entry: GatewayStatus) -> GatewayStatus:
@@ -298,19 +308,19 @@ def _without_diffs(entry: GatewayStatus) -> GatewayStatus:
     return msgspec.structs.replace(entry, sync_history=history or None)
 
 
-def _whole(entry: GatewayStatus) -> GatewayStatus:
+def _unchanged_entry(entry: GatewayStatus) -> GatewayStatus:
     return entry
 
 
-def _without(*names: str) -> Callable[[GatewayStatus], GatewayStatus]:
+def _field_dropper(*names: str) -> Callable[[GatewayStatus], GatewayStatus]:
     nothing: dict[str, Any] = dict.fromkeys(names)
     return lambda entry: msgspec.structs.replace(entry, **nothing)
 
 
-_LEAST_WANTED = (
+_SHRINK_STEPS = (
     _without_diffs,
-    _without("sync_history"),
-    _without("projects_synced", "orphans_kept", "skipped", "warnings"),
-    _without("errors", "drift", "drift_restored", "held_projects"),
-    _without("service_path", "last_scan_result", "error_message", "pending_plan"),
+    _field_dropper("sync_history"),
+    _field_dropper("projects_synced", "orphans_kept", "skipped", "warnings"),
+    _field_dropper("errors", "drift", "drift_restored", "held_projects"),
+    _field_dropper("service_path", "last_scan_result", "error_message", "pending_plan"),
 )

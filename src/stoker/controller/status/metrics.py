@@ -18,7 +18,7 @@ from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
 from stoker.domain.quantities import parse_duration
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.kube.runtime.conditions import find
+from stoker.kube.runtime.conditions import find_condition
 from stoker.telemetry.metrics import MetricReading, Metrics
 
 _VALUES = {"True": 1, "False": 0}
@@ -109,7 +109,7 @@ class ControllerMetrics:
         release = status.release
         self._queued.set((release.queued or 0) if release is not None else 0, **labels)
         self._syncing.set((release.syncing or 0) if release is not None else 0, **labels)
-        ready = find(status.conditions or (), ConditionType.READY)
+        ready = find_condition(status.conditions or (), ConditionType.READY)
         self._ready.set(int(ready is not None and ready.status == "True"), **labels)
 
     def wrote(
@@ -124,16 +124,16 @@ class ControllerMetrics:
         known = {one.pod_name: one for one in before.discovered_gateways or ()}
         for new in after.discovered_gateways or ():
             old = known.pop(new.pod_name, None)
-            if took_back(old, new) and new.quarantine is not None:
-                reason = _known(new.quarantine.reason)
+            if has_rolled_back(old, new) and new.quarantine is not None:
+                reason = _known_reason(new.quarantine.reason)
                 self._rollbacks.inc(**labels, gateway=new.name, reason=reason)
             if new.last_sync_time is None or (old is not None and old.last_sync_time == new.last_sync_time):
                 continue
             self._files.inc(new.files_changed or 0, **labels)
-            if (seconds := _seconds(new.last_sync_duration)) is not None:
+            if (seconds := _parse_seconds(new.last_sync_duration)) is not None:
                 self._duration.observe(seconds, **labels, gateway=new.name)
             for text in (scans or {}).get(new.pod_name, ()):
-                if (seconds := _seconds(text)) is not None:
+                if (seconds := _parse_seconds(text)) is not None:
                     self._scans.observe(seconds, **labels, gateway=new.name)
         left = {one.name for one in known.values()} - {one.name for one in after.discovered_gateways or ()}
         for name in left:
@@ -149,7 +149,7 @@ class ControllerMetrics:
         self._metrics.forget(key.object.namespace, key.object.name)
 
 
-def took_back(before: GatewayStatus | None, now: GatewayStatus) -> bool:
+def has_rolled_back(before: GatewayStatus | None, now: GatewayStatus) -> bool:
     """Whether a gateway put back what was there before, since the status before."""
     old, new = before.quarantine if before is not None else None, now.quarantine
     return new is not None and (old is None or (old.commit, old.since) != (new.commit, new.since))
@@ -165,16 +165,16 @@ def _readings(key: ResourceKey, status: SyncStatus) -> Iterator[MetricReading]:
             _VALUES.get(condition.status, _UNKNOWN),
             {**labels, "condition": condition.type, "reason": condition.reason},
         )
-    for name, one in _worst(status.discovered_gateways or ()).items():
+    for name, one in _worst_by_name(status.discovered_gateways or ()).items():
         yield MetricReading(
             "ignition_sync_gateway_up_to_date",
             "1 while a gateway has what it shall have, else 0 and the reason.",
             _is_synced(one),
-            {**labels, "gateway": name, "reason": _known(one.reason)},
+            {**labels, "gateway": name, "reason": _known_reason(one.reason)},
         )
 
 
-def _worst(gateways: Sequence[GatewayStatus]) -> dict[str, GatewayStatus]:
+def _worst_by_name(gateways: Sequence[GatewayStatus]) -> dict[str, GatewayStatus]:
     """By name: two pods that share one are as good as the worse of them."""
     found: dict[str, GatewayStatus] = {}
     for one in gateways:
@@ -187,12 +187,12 @@ def _is_synced(gateway: GatewayStatus) -> int:
     return int(gateway.sync_status == "Synced")
 
 
-def _known(reason: str | None) -> str:
+def _known_reason(reason: str | None) -> str:
     """An agent may say anything; a label is one of our own words."""
     return reason if reason in _REASONS else ""
 
 
-def _seconds(said: str | None) -> float | None:
+def _parse_seconds(said: str | None) -> float | None:
     """An agent writes `3.2s`; whatever else stands there is not measured."""
     text = said or ""
     try:

@@ -23,7 +23,7 @@ class WebhookCondition(NamedTuple):
     message: str
 
 
-def standing(
+def receiver_condition(
     wanted: ReceiverPolicy,
     *,
     port: int | None,

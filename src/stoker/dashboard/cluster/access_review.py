@@ -21,14 +21,14 @@ from stoker.domain.secrets import Secret
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.resources import ApiResource
-from stoker.kube.config.credentials import bearer
+from stoker.kube.config.credentials import bearer_header
 from stoker.telemetry.logs import get_logger
 
 T = TypeVar("T")
 
-MOST_AT_ONCE = 16
-PATIENCE_SECONDS = 10.0
-LONGEST_TOKEN = 16 << 10
+MAX_CONCURRENT_REVIEWS = 16
+REVIEW_TIMEOUT_SECONDS = 10.0
+MAX_TOKEN_LENGTH = 16 << 10
 
 _TOKENS = ApiResource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
 _ACCESS = ApiResource(
@@ -88,7 +88,7 @@ class AccessReviews:
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 
     async def identified(self, token: Secret) -> DashboardUser | None:
         """Whose token it is; None: nobody's."""
@@ -115,7 +115,7 @@ class AccessReviews:
 
     async def _answer(self, resource: ApiResource, body: dict[str, Any], into: type[T]) -> T:
         try:
-            async with deadline(self._clock, PATIENCE_SECONDS):
+            async with deadline(self._clock, REVIEW_TIMEOUT_SECONDS):
                 return await self._client.create(resource, body, into=into)
         except TimeoutError:
             error: StokerError = Retry("it does not answer in time", reason=Reason.UNREACHABLE)
@@ -127,7 +127,7 @@ class AccessReviews:
         )
 
 
-async def together(works: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+async def gather_all(works: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
     """All of them at once; the first that fails ends the others, and is what the caller hears."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -139,10 +139,10 @@ async def together(works: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
 
 def _is_token(token: Secret) -> bool:
     """Whether it could stand in a header at all; nobody is asked about anything else."""
-    if len(token.reveal_bytes()) > LONGEST_TOKEN:
+    if len(token.reveal_bytes()) > MAX_TOKEN_LENGTH:
         return False
     try:
-        bearer(token, "the visitor")
+        bearer_header(token, "the visitor")
     except Misconfigured:
         return False
     return True

@@ -16,12 +16,12 @@ from stoker.dashboard.view_models import ActionBody, DashboardAction
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Retry, StokerError
 from stoker.domain.refs import CommitId
-from stoker.fleet.approve import approve
+from stoker.fleet.approve import approve_plan
 from stoker.fleet.approve_deletions import DESTINATION, approve_deletions
-from stoker.fleet.pause import PAUSE_MAP, hold, hold_everything, is_heeded
+from stoker.fleet.pause import PAUSE_MAP, has_live_controller, pause_installation, pause_resource
 from stoker.fleet.resource_name import KINDS, ResourceName
-from stoker.fleet.rollback import ask
-from stoker.fleet.trigger import nudge
+from stoker.fleet.rollback import request_rollback
+from stoker.fleet.trigger import trigger_sync
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import (
@@ -34,10 +34,10 @@ from stoker.kube.client.errors import (
     Unauthorized,
 )
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.config.credentials import RequestIdentity, StaticCredentials, bearer
+from stoker.kube.config.credentials import RequestIdentity, StaticCredentials, bearer_header
 from stoker.snapshots.ids import is_snapshot_id
 
-PATIENCE_SECONDS = 20.0
+ACTION_TIMEOUT_SECONDS = 20.0
 NAME = "stoker-dashboard"
 
 _STATUSES: tuple[tuple[type[StokerError], int], ...] = (
@@ -67,18 +67,18 @@ class ClusterActions:
     async def do(self, order: ActionBody, visitor: Visitor) -> str:
         try:
             work = self._work(order)
-            async with deadline(self._clock, PATIENCE_SECONDS), self._client(visitor) as client:
+            async with deadline(self._clock, ACTION_TIMEOUT_SECONDS), self._client(visitor) as client:
                 return await work(client)
         except TimeoutError:
             raise ActionRefused(
                 502, "the API server did not answer in time; look whether it was done"
             ) from None
         except StokerError as error:
-            raise ActionRefused(_status(error), error.message, error.reason) from None
+            raise ActionRefused(_http_status(error), error.message, error.reason) from None
 
     def _client(self, visitor: Visitor) -> KubeClient:
         """The same server, seen as the visitor and nobody else."""
-        identity = RequestIdentity(bearer(visitor.token, "the session"))
+        identity = RequestIdentity(bearer_header(visitor.token, "the session"))
         return KubeClient(
             replace(self._config, credentials=StaticCredentials(identity), impersonate=()),
             clock=self._clock,
@@ -88,7 +88,7 @@ class ClusterActions:
     def _work(self, order: ActionBody) -> ClusterAction:
         if order.action in (DashboardAction.STOP, DashboardAction.GO_ON):
             return lambda client: self._stop(client, paused=order.action is DashboardAction.STOP)
-        named = _named(order)
+        named = _resource_of(order)
         match order.action:
             case DashboardAction.APPROVE:
                 digest = order.digest
@@ -96,28 +96,30 @@ class ClusterActions:
                     raise InvalidValue("an approval names the plan that was seen: its digest is missing")
                 if order.kind == DESTINATION:
                     return lambda client: approve_deletions(client, named, digest)
-                return lambda client: approve(client, named, digest, self._clock)
+                return lambda client: approve_plan(client, named, digest, self._clock)
             case DashboardAction.PAUSE | DashboardAction.RESUME:
-                return lambda client: hold(client, named, paused=order.action is DashboardAction.PAUSE)
+                return lambda client: pause_resource(
+                    client, named, paused=order.action is DashboardAction.PAUSE
+                )
             case DashboardAction.SYNC:
-                return lambda client: nudge(client, named, DASHBOARD, self._clock)
+                return lambda client: trigger_sync(client, named, DASHBOARD, self._clock)
             case DashboardAction.ROLLBACK:
-                to = _target(order)
-                return lambda client: ask(client, named, to, gateway=order.gateway)
+                to = _rollback_target(order)
+                return lambda client: request_rollback(client, named, to, gateway=order.gateway)
             case DashboardAction.RELEASE:
-                return lambda client: ask(client, named, None)
+                return lambda client: request_rollback(client, named, None)
         raise InvalidValue(f"nobody knows how to {order.action}")
 
     async def _stop(self, client: KubeClient, *, paused: bool) -> str:
-        done = await hold_everything(client, self._home, paused=paused, manager=NAME)
-        if not await is_heeded(client, self._home, self._clock):
+        done = await pause_installation(client, self._home, paused=paused, manager=NAME)
+        if not await has_live_controller(client, self._home, self._clock):
             raise InvalidValue(
                 f"{PAUSE_MAP} was written, but no controller runs in namespace {self._home} that heeds it"
             )
         return done
 
 
-def _named(order: ActionBody) -> ResourceName:
+def _resource_of(order: ActionBody) -> ResourceName:
     if order.kind not in KINDS and (order.kind, order.action) != (DESTINATION, DashboardAction.APPROVE):
         raise InvalidValue(f"{order.kind[:80]!r} is none of the kinds that something can be done to")
     if not order.namespace or not order.name:
@@ -125,7 +127,7 @@ def _named(order: ActionBody) -> ResourceName:
     return ResourceName(order.namespace, order.name, order.kind)
 
 
-def _target(order: ActionBody) -> str:
+def _rollback_target(order: ActionBody) -> str:
     """Where to go back to: one snapshot or one commit."""
     if bool(order.to_snapshot) == bool(order.to_commit):
         raise InvalidValue("say either a snapshot or a commit to go back to")
@@ -137,5 +139,5 @@ def _target(order: ActionBody) -> str:
     return to
 
 
-def _status(error: StokerError) -> int:
+def _http_status(error: StokerError) -> int:
     return next(status for kind, status in _STATUSES if isinstance(error, kind))

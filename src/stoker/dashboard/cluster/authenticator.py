@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from stoker.dashboard.cluster.access_review import (
-    PATIENCE_SECONDS,
+    REVIEW_TIMEOUT_SECONDS,
     AccessQuestion,
     AccessReviews,
     DashboardUser,
-    together,
+    gather_all,
 )
-from stoker.dashboard.cluster.kinds import ACTED_ON, ALL, PAUSE_MAP, WITH_RULES
-from stoker.dashboard.cluster.permissions import NOWHERE, GrantedNamespaces, VisitorRights
+from stoker.dashboard.cluster.kinds import ACTIONABLE_KINDS, ALL, PAUSE_MAP, RESOURCES_WITH_RULES
+from stoker.dashboard.cluster.permissions import NO_REACH, GrantedNamespaces, VisitorRights
 from stoker.dashboard.interfaces import ActionRefused, VisibleScope, Visitor
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.secrets import Secret
@@ -37,14 +37,14 @@ from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.telemetry.logs import get_logger
 
-KNOWN_SECONDS = 30.0
+CACHE_SECONDS = 30.0
 SOON_SECONDS = 5.0
-MOST_CONFIRMED = 60
+MAX_CONFIRMED = 60
 """Rights of one person that are asked about in between; who has more is asked about as a whole."""
-QUESTIONS_A_SECOND = 50.0
+REVIEWS_PER_SECOND = 50.0
 """In between, about all people together; with more to ask, it is asked less often."""
-MOST_KNOWN = 1_000
-MOST_NAMESPACES = 1_000
+MAX_CACHED_TOKENS = 1_000
+MAX_NAMESPACES = 1_000
 """Namespaces of one kind that are asked about for one visitor; what lies in others is not shown."""
 
 log = get_logger(__name__)
@@ -83,7 +83,7 @@ class _CachedSight:
 
     @property
     def granted(self) -> tuple[AccessQuestion, ...]:
-        return self.asked.result().granted if self.asked.done() and not _failed(self.asked) else ()
+        return self.asked.result().granted if self.asked.done() and not _has_failed(self.asked) else ()
 
 
 class ClusterAuth:
@@ -96,7 +96,7 @@ class ClusterAuth:
         home: str,
         clock: Clock | None = None,
         *,
-        sight_seconds: float = KNOWN_SECONDS,
+        sight_seconds: float = CACHE_SECONDS,
         kinds: Collection[str] = tuple(ALL),
     ) -> None:
         self._scene = scene
@@ -110,8 +110,8 @@ class ClusterAuth:
 
     def known(self, token: Secret) -> Visitor | None:
         """Who brought the token half a minute ago at most."""
-        known = self._known.get(_digest(token))
-        if known is None or self._clock.monotonic() >= known.at + KNOWN_SECONDS:
+        known = self._known.get(_token_digest(token))
+        if known is None or self._clock.monotonic() >= known.at + CACHE_SECONDS:
             return None
         return _visitor(known.user, token)
 
@@ -125,7 +125,7 @@ class ClusterAuth:
 
     async def sight(self, visitor: Visitor) -> VisibleScope:
         """As of a few seconds ago."""
-        known = self._known.get(_digest(visitor.token))
+        known = self._known.get(_token_digest(visitor.token))
         if known is not None and self._clock.monotonic() < known.at + self._pace():
             user: DashboardUser | None = known.user
         else:
@@ -139,60 +139,70 @@ class ClusterAuth:
         key, now = user.key(), self._clock.monotonic()
         before = self._seen.pop(key, None)
         self._seen[key] = seen = self._asked_again(before, user, now)
-        while len(self._seen) > 1 and (len(self._seen) > MOST_KNOWN or self._is_forgotten(now)):
+        while len(self._seen) > 1 and (len(self._seen) > MAX_CACHED_TOKENS or self._is_forgotten(now)):
             self._seen.popitem(last=False)
         return seen.asked
 
     def _is_forgotten(self, now: float) -> bool:
         """Whether the one who has not looked for longest has not looked for long."""
-        return next(iter(self._seen.values())).until < now - KNOWN_SECONDS
+        return next(iter(self._seen.values())).until < now - CACHE_SECONDS
 
     def _asked_again(self, seen: _CachedSight | None, user: DashboardUser, now: float) -> _CachedSight:
         """What is known of somebody, or what is being asked now."""
-        if seen is None or (seen.asked.done() and (now >= seen.until or _failed(seen.asked))):
-            return _CachedSight(_begun(self._looked_up(user.subject())), now, now + self._sight_seconds)
+        if seen is None or (seen.asked.done() and (now >= seen.until or _has_failed(seen.asked))):
+            return _CachedSight(_start_task(self._looked_up(user.subject())), now, now + self._sight_seconds)
         granted = seen.granted
-        if not granted or len(granted) > MOST_CONFIRMED or now < seen.at + self._pace():
+        if not granted or len(granted) > MAX_CONFIRMED or now < seen.at + self._pace():
             return seen
-        return _CachedSight(_begun(self._confirmed(user.subject(), seen.asked.result())), now, seen.until)
+        return _CachedSight(
+            _start_task(self._confirmed(user.subject(), seen.asked.result())), now, seen.until
+        )
 
     async def _looked_up(self, subject: dict[str, Any]) -> _ReviewedSight:
         await self._settled()
         kinds = self._kinds
-        *found, may_stop = await together(
+        *found, may_stop = await gather_all(
             [*(self._of_kind(subject, kind) for kind in kinds), self._reviews.allowed(subject, self._stop)]
         )
         lists = {kind: lists for kind, (lists, _) in zip(kinds, found, strict=True)}
-        patches = {kind: patches for kind, (_, patches) in zip(kinds, found, strict=True) if kind in ACTED_ON}
-        granted = [*_granted("list", lists), *_granted("patch", patches), *([self._stop] if may_stop else [])]
+        patches = {
+            kind: patches for kind, (_, patches) in zip(kinds, found, strict=True) if kind in ACTIONABLE_KINDS
+        }
+        granted = [
+            *_granted_actions("list", lists),
+            *_granted_actions("patch", patches),
+            *([self._stop] if may_stop else []),
+        ]
         return _ReviewedSight(VisitorRights(lists, patches).sight(may_stop=may_stop), tuple(granted))
 
     async def _confirmed(self, subject: dict[str, Any], found: _ReviewedSight) -> _ReviewedSight:
         """The same where all that was granted still is; otherwise whatever is true now."""
-        still = await together([self._reviews.allowed(subject, one) for one in found.granted])
+        still = await gather_all([self._reviews.allowed(subject, one) for one in found.granted])
         return found if all(still) else await self._looked_up(subject)
 
     async def _settled(self) -> None:
         """Who comes in the first moments would be asked about namespaces that nobody knows of yet."""
         with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, PATIENCE_SECONDS):
+            async with deadline(self._clock, REVIEW_TIMEOUT_SECONDS):
                 await self._scene.looked()
 
     def _pace(self) -> float:
         """Seconds after which somebody is asked about again."""
         granted = (len(one.granted) for one in self._seen.values())
-        questions = len(self._known) + sum(many for many in granted if many <= MOST_CONFIRMED)
-        return min(self._sight_seconds, max(SOON_SECONDS, questions / QUESTIONS_A_SECOND))
+        questions = len(self._known) + sum(many for many in granted if many <= MAX_CONFIRMED)
+        return min(self._sight_seconds, max(SOON_SECONDS, questions / REVIEWS_PER_SECOND))
 
     async def _identified(self, token: Secret) -> DashboardUser | None:
-        key = _digest(token)
+        key = _token_digest(token)
         self._known.pop(key, None)
         user = await self._reviews.identified(token)
         if user is None:
             return None
         now = self._clock.monotonic()
         self._known[key] = _TokenOwner(user, now)
-        while len(self._known) > MOST_KNOWN or next(iter(self._known.values())).at < now - KNOWN_SECONDS:
+        while (
+            len(self._known) > MAX_CACHED_TOKENS or next(iter(self._known.values())).at < now - CACHE_SECONDS
+        ):
             self._known.popitem(last=False)
         return user
 
@@ -201,40 +211,43 @@ class ClusterAuth:
     ) -> tuple[GrantedNamespaces, GrantedNamespaces]:
         """Where somebody sees objects of a kind, and where they may change what they see."""
         places = sorted(self._scene.places(kind))
-        if len(places) > MOST_NAMESPACES:
-            log.warning("dashboard.many_namespaces", kind=kind, asked=MOST_NAMESPACES, there=len(places))
-        lists = await self._reach(subject, "list", kind, places[:MOST_NAMESPACES])
-        if kind not in ACTED_ON:
-            return lists, NOWHERE
+        if len(places) > MAX_NAMESPACES:
+            log.warning("dashboard.many_namespaces", kind=kind, asked=MAX_NAMESPACES, there=len(places))
+        lists = await self._reach(subject, "list", kind, places[:MAX_NAMESPACES])
+        if kind not in ACTIONABLE_KINDS:
+            return lists, NO_REACH
         seen = [place for place in places if lists.has(place)]
-        return lists, await self._reach(subject, "patch", kind, seen[:MOST_NAMESPACES])
+        return lists, await self._reach(subject, "patch", kind, seen[:MAX_NAMESPACES])
 
     async def _reach(
         self, subject: dict[str, Any], verb: str, kind: str, places: Sequence[str]
     ) -> GrantedNamespaces:
-        if await self._reviews.allowed(subject, AccessQuestion(verb, WITH_RULES[kind])):
+        if await self._reviews.allowed(subject, AccessQuestion(verb, RESOURCES_WITH_RULES[kind])):
             return GrantedNamespaces(everywhere=True)
-        answers = await together(
-            [self._reviews.allowed(subject, AccessQuestion(verb, WITH_RULES[kind], one)) for one in places]
+        answers = await gather_all(
+            [
+                self._reviews.allowed(subject, AccessQuestion(verb, RESOURCES_WITH_RULES[kind], one))
+                for one in places
+            ]
         )
         return GrantedNamespaces(
             namespaces=frozenset(one for one, yes in zip(places, answers, strict=True) if yes)
         )
 
 
-def _granted(verb: str, reaches: dict[str, GrantedNamespaces]) -> Iterable[AccessQuestion]:
+def _granted_actions(verb: str, reaches: dict[str, GrantedNamespaces]) -> Iterable[AccessQuestion]:
     for kind, reach in reaches.items():
         for place in ("",) if reach.everywhere else sorted(reach.namespaces):
-            yield AccessQuestion(verb, WITH_RULES[kind], place)
+            yield AccessQuestion(verb, RESOURCES_WITH_RULES[kind], place)
 
 
-def _begun(work: Coroutine[Any, Any, _ReviewedSight]) -> asyncio.Task[_ReviewedSight]:
+def _start_task(work: Coroutine[Any, Any, _ReviewedSight]) -> asyncio.Task[_ReviewedSight]:
     task = asyncio.create_task(work, name="dashboard sight")
-    task.add_done_callback(_failed)
+    task.add_done_callback(_has_failed)
     return task
 
 
-def _failed(asked: asyncio.Task[_ReviewedSight]) -> bool:
+def _has_failed(asked: asyncio.Task[_ReviewedSight]) -> bool:
     """Whether it has no answer, so that the next one asks anew; looked at, it is no unheard error."""
     return asked.cancelled() or asked.exception() is not None
 
@@ -243,6 +256,6 @@ def _visitor(user: DashboardUser, token: Secret) -> Visitor:
     return Visitor(user.username, user.groups or (), token)
 
 
-def _digest(token: Secret) -> bytes:
+def _token_digest(token: Secret) -> bytes:
     """What a token is remembered by."""
     return hashlib.sha256(token.reveal_bytes()).digest()

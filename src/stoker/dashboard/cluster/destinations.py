@@ -10,7 +10,7 @@ import msgspec
 from stoker.api.kinds.destinations import GitDestinationStatus, HeldDeletions, WrittenCommit
 from stoker.dashboard.cluster.kinds import DESTINATION
 from stoker.dashboard.cluster.object_header import ReverserObjectMeta, ReverserObjectRef
-from stoker.dashboard.cluster.resources import id_of
+from stoker.dashboard.cluster.resources import resource_id
 from stoker.dashboard.cluster.rules import CachedWatchRule
 from stoker.dashboard.view_models import CommitView, DestinationView, HeldDeletionsView
 from stoker.domain.reasons import ConditionType, Reason
@@ -78,12 +78,12 @@ _body = msgspec.json.Decoder(_DestinationBody)
 _config = msgspec.json.Decoder(_RepoConfigBody)
 
 
-def seen_config(raw: bytes) -> CachedRepoConfig:
+def decode_config(raw: bytes) -> CachedRepoConfig:
     spec = _config.decode(raw).spec
     return CachedRepoConfig(spec.repo_url, bool(spec.suspend))
 
 
-def seen_destination(raw: bytes) -> CachedDestination:
+def decode_destination(raw: bytes) -> CachedDestination:
     body = _body.decode(raw)
     of, spec, status = body.metadata, body.spec, body.status
     conditions = status.conditions or ()
@@ -91,7 +91,7 @@ def seen_destination(raw: bytes) -> CachedDestination:
     true = {one.type: one.message or "" for one in conditions if one.status == "True"}
     recent = status.recent_commits or ()
     now = DestinationView(
-        id=id_of(DESTINATION, of.namespace, of.name),
+        id=resource_id(DESTINATION, of.namespace, of.name),
         namespace=of.namespace,
         name=of.name,
         branch=spec.branch,
@@ -99,8 +99,8 @@ def seen_destination(raw: bytes) -> CachedDestination:
         commit=status.last_commit or "",
         committed_at=status.last_push_time,
         authors=tuple(dict.fromkeys(one.author for one in recent if one.author)),
-        recent=tuple(map(_written, recent)),
-        lag_seconds=_seconds(recent[0].waited) if recent else None,
+        recent=tuple(map(_commit_view, recent)),
+        lag_seconds=_parse_seconds(recent[0].waited) if recent else None,
         pending=status.pending_changes or 0,
         pending_since=status.pending_since if status.pending_changes else None,
         ready=ready.status if ready is not None else "Unknown",
@@ -109,12 +109,14 @@ def seen_destination(raw: bytes) -> CachedDestination:
         stalled=ConditionType.STALLED in true,
         suspended=bool(spec.suspend),
         warnings=tuple(true[one] for one in _WARNINGS if true.get(one)),
-        held=_held(status.held_deletions),
+        held=_held_deletions_view(status.held_deletions),
     )
     return CachedDestination(now, RepoConfigKey(spec.repo_ref.namespace or of.namespace, spec.repo_ref.name))
 
 
-def joined(one: CachedDestination, config: CachedRepoConfig | None, *, may_see: bool) -> DestinationView:
+def destination_view(
+    one: CachedDestination, config: CachedRepoConfig | None, *, may_see: bool
+) -> DestinationView:
     """With what its repository says; its address is for those who may see that object, too."""
     if config is None:
         return one.now
@@ -125,17 +127,17 @@ def joined(one: CachedDestination, config: CachedRepoConfig | None, *, may_see: 
     )
 
 
-def _held(one: HeldDeletions | None) -> HeldDeletionsView | None:
+def _held_deletions_view(one: HeldDeletions | None) -> HeldDeletionsView | None:
     return (
         None if one is None else HeldDeletionsView(count=one.count, digest=one.digest, paths=one.paths or ())
     )
 
 
-def _written(one: WrittenCommit) -> CommitView:
+def _commit_view(one: WrittenCommit) -> CommitView:
     return CommitView(commit=one.commit, author=one.author or "", subject=one.subject or "", at=one.time)
 
 
-def _seconds(waited: str | None) -> float | None:
+def _parse_seconds(waited: str | None) -> float | None:
     """How long changes took to get into git, by the last that did."""
     match = _SECONDS.fullmatch(waited or "")
     return float(match[1]) if match else None

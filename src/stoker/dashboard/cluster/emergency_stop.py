@@ -36,7 +36,7 @@ class _StopBody(msgspec.Struct, frozen=True):
 _body = msgspec.json.Decoder(_StopBody)
 
 
-def seen_stop(raw: bytes) -> EmergencyStopState:
+def decode_emergency_stop(raw: bytes) -> EmergencyStopState:
     """As the controller reads it; the API server notes when somebody last wrote it."""
     body = _body.decode(raw)
     if (body.data or {}).get("paused", "").strip() != "true":
@@ -44,11 +44,11 @@ def seen_stop(raw: bytes) -> EmergencyStopState:
     of = body.metadata
     times = [one.time for one in of.managed_fields or () if one.time]
     return EmergencyStopState(
-        active=True, since=_latest([*times, *([of.creation_timestamp] if not times else [])])
+        active=True, since=_latest_time([*times, *([of.creation_timestamp] if not times else [])])
     )
 
 
-def _latest(times: list[str | None]) -> str | None:
+def _latest_time(times: list[str | None]) -> str | None:
     moments = []
     for text in times:
         try:

@@ -30,24 +30,24 @@ class GatewayHistory(msgspec.Struct, frozen=True):
 _pasts = msgspec.json.Decoder(list[GatewayHistory])
 
 
-def packed(gateways: Iterable[GatewayStatus]) -> bytes:
+def pack_history(gateways: Iterable[GatewayStatus]) -> bytes:
     """Those of all gateways of a resource; nothing where there is nothing to tell."""
-    pasts = [one for one in map(_past, gateways) if one.history or one.snapshots]
+    pasts = [one for one in map(_gateway_history, gateways) if one.history or one.snapshots]
     return zlib.compress(msgspec.json.encode(pasts), 1) if pasts else b""
 
 
-def past_of(gateway: str, kept: bytes) -> GatewayHistory:
+def unpack_history(gateway: str, kept: bytes) -> GatewayHistory:
     """One gateway's out of them."""
     found = _pasts.decode(zlib.decompress(kept)) if kept else []
     return next((one for one in found if one.gateway == gateway), GatewayHistory(gateway))
 
 
-def _past(one: GatewayStatus) -> GatewayHistory:
-    history = tuple(_entry(number, entry) for number, entry in enumerate(one.sync_history or (), 1))
-    return GatewayHistory(one.name, history, tuple(_snapshots(one)))
+def _gateway_history(one: GatewayStatus) -> GatewayHistory:
+    history = tuple(_history_entry(number, entry) for number, entry in enumerate(one.sync_history or (), 1))
+    return GatewayHistory(one.name, history, tuple(_snapshot_views(one)))
 
 
-def _entry(number: int, entry: SyncHistoryEntry) -> SyncHistoryView:
+def _history_entry(number: int, entry: SyncHistoryEntry) -> SyncHistoryView:
     return SyncHistoryView(
         number=number,
         timestamp=entry.timestamp,
@@ -57,11 +57,11 @@ def _entry(number: int, entry: SyncHistoryEntry) -> SyncHistoryView:
         files_changed=entry.files_changed or 0,
         duration=entry.duration or "",
         snapshot_id=entry.snapshot_id or "",
-        diff=_diff(entry.diff) if entry.diff is not None else None,
+        diff=_diff_view(entry.diff) if entry.diff is not None else None,
     )
 
 
-def _diff(diff: DiffSummary) -> SyncDiffView:
+def _diff_view(diff: DiffSummary) -> SyncDiffView:
     return SyncDiffView(
         from_commit=diff.from_commit or "",
         to_commit=diff.to_commit or "",
@@ -72,12 +72,12 @@ def _diff(diff: DiffSummary) -> SyncDiffView:
     )
 
 
-def _snapshots(one: GatewayStatus) -> Iterator[SnapshotView]:
+def _snapshot_views(one: GatewayStatus) -> Iterator[SnapshotView]:
     """The newest, of which the status tells, and those that its history names, as many as are kept."""
     newest = one.last_snapshot
     if newest is None:
         return
-    yield SnapshotView(id=newest.id, size=_bytes(newest.size or ""), timestamp=newest.timestamp)
+    yield SnapshotView(id=newest.id, size=_parse_size(newest.size or ""), timestamp=newest.timestamp)
     known = {newest.id}
     for entry in one.sync_history or ():
         if entry.snapshot_id and entry.snapshot_id not in known and len(known) < (one.snapshots_kept or 1):
@@ -85,7 +85,7 @@ def _snapshots(one: GatewayStatus) -> Iterator[SnapshotView]:
             yield SnapshotView(id=entry.snapshot_id, timestamp=entry.timestamp)
 
 
-def _bytes(amount: str) -> int:
+def _parse_size(amount: str) -> int:
     """A size as the status has it: 180MB."""
     match = _AMOUNT.fullmatch(amount)
     return int(match[1]) * _UNITS[match[2]] if match else 0

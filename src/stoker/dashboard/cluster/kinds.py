@@ -5,19 +5,19 @@ from __future__ import annotations
 from stoker.api.registry import KINDS as REGISTERED
 from stoker.fleet.pause import PAUSE_MAP
 from stoker.fleet.resource_name import KINDS
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.resources import ApiResource
 
 __all__ = [
-    "ACTED_ON",
+    "ACTIONABLE_KINDS",
     "ALL",
     "CLUSTER_RULE",
     "CONFIG",
     "DESTINATION",
     "PAUSE_MAP",
+    "RESOURCES_WITH_RULES",
     "RULE",
     "SYNCED",
-    "WITH_RULES",
 ]
 
 DESTINATION = "GitDestination"
@@ -26,13 +26,16 @@ RULE = "WatchRule"
 CLUSTER_RULE = "ClusterWatchRule"
 SYNCED = KINDS
 """Kinds that bring files to gateways."""
-ACTED_ON = (*SYNCED, DESTINATION)
+ACTIONABLE_KINDS = (*SYNCED, DESTINATION)
 """Kinds that a visitor may act on; of a destination only held deletions can be approved."""
 
-_RESOURCES = {kind.name: rest(kind) for kind in REGISTERED}
+_RESOURCES = {kind.name: rest_resource(kind) for kind in REGISTERED}
 
 ALL: dict[str, ApiResource] = {
     name: one for name, one in _RESOURCES.items() if name in (*KINDS, DESTINATION, CONFIG)
 }
-WITH_RULES: dict[str, ApiResource] = {**ALL, **{name: _RESOURCES[name] for name in (RULE, CLUSTER_RULE)}}
+RESOURCES_WITH_RULES: dict[str, ApiResource] = {
+    **ALL,
+    **{name: _RESOURCES[name] for name in (RULE, CLUSTER_RULE)},
+}
 """Where what sends objects to destinations is looked at, too."""

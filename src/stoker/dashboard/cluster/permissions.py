@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stoker.dashboard.cluster.kinds import ACTED_ON, DESTINATION
+from stoker.dashboard.cluster.kinds import ACTIONABLE_KINDS, DESTINATION
 from stoker.dashboard.interfaces import VisibleScope
 from stoker.dashboard.view_models import DashboardAction
 
-BUTTONS = (
+RESOURCE_ACTIONS = (
     DashboardAction.APPROVE,
     DashboardAction.PAUSE,
     DashboardAction.RESUME,
@@ -31,7 +31,7 @@ class GrantedNamespaces(NamedTuple):
         return self.everywhere or namespace in self.namespaces
 
 
-NOWHERE = GrantedNamespaces()
+NO_REACH = GrantedNamespaces()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class VisitorRights:
 
     def __call__(self, action: DashboardAction, namespace: str) -> bool:
         """Whether a button for it makes sense there, for one of the kinds at least."""
-        return action in BUTTONS and any(self.acts(kind, namespace) for kind in ACTED_ON)
+        return action in RESOURCE_ACTIONS and any(self.acts(kind, namespace) for kind in ACTIONABLE_KINDS)
 
     def sees(self, kind: str, namespace: str) -> bool:
-        return self.lists.get(kind, NOWHERE).has(namespace)
+        return self.lists.get(kind, NO_REACH).has(namespace)
 
     def acts(self, kind: str, namespace: str) -> bool:
-        return self.patches.get(kind, NOWHERE).has(namespace)
+        return self.patches.get(kind, NO_REACH).has(namespace)
 
     def sight(self, *, may_stop: bool) -> VisibleScope:
         reaches = self.lists.values()
@@ -60,24 +60,24 @@ class VisitorRights:
         )
 
 
-def sees(sight: VisibleScope, kind: str, namespace: str) -> bool:
+def can_see(sight: VisibleScope, kind: str, namespace: str) -> bool:
     """A sight that our gate made knows of kinds; any other is taken at its word."""
     return sight.may.sees(kind, namespace) if isinstance(sight.may, VisitorRights) else sight.sees(namespace)
 
 
-def sees_any(sight: VisibleScope, kind: str, namespace: str | None) -> bool:
+def can_see_any(sight: VisibleScope, kind: str, namespace: str | None) -> bool:
     """Whether there is a namespace in which they would see this kind; with a name, whether it is this one."""
     if namespace is not None:
-        return sees(sight, kind, namespace)
+        return can_see(sight, kind, namespace)
     if isinstance(sight.may, VisitorRights):
-        reach = sight.may.lists.get(kind, NOWHERE)
+        reach = sight.may.lists.get(kind, NO_REACH)
         return reach.everywhere or bool(reach.namespaces)
     return sight.everything or bool(sight.namespaces)
 
 
-def buttons(sight: VisibleScope, kind: str, namespace: str) -> tuple[str, ...]:
+def allowed_actions(sight: VisibleScope, kind: str, namespace: str) -> tuple[str, ...]:
     """What a visitor may do to a resource of this kind there."""
-    offered = (DashboardAction.APPROVE,) if kind == DESTINATION else BUTTONS
+    offered = (DashboardAction.APPROVE,) if kind == DESTINATION else RESOURCE_ACTIONS
     if isinstance(sight.may, VisitorRights):
         return tuple(map(str, offered)) if sight.may.acts(kind, namespace) else ()
     return tuple(str(one) for one in offered if sight.may(one, namespace))

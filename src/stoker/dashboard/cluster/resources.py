@@ -9,7 +9,7 @@ import msgspec
 
 from stoker.api.spec.delivery import RollbackSpec as Wanted
 from stoker.api.spec.status import ApprovalRequest, GatewayStatus, RolloutStatus
-from stoker.dashboard.cluster.history import packed
+from stoker.dashboard.cluster.history import pack_history
 from stoker.dashboard.view_models import (
     ApprovalView,
     DesignerHoldView,
@@ -20,8 +20,8 @@ from stoker.dashboard.view_models import (
     RolloutView,
 )
 from stoker.domain.reasons import Reason
-from stoker.fleet.approve import held_of
-from stoker.fleet.status import FleetResource, ResourceStatus, standing_of
+from stoker.fleet.approve import held_gateways
+from stoker.fleet.status import FleetResource, ResourceStatus, resource_standing
 
 _body = msgspec.json.Decoder(FleetResource)
 
@@ -34,22 +34,22 @@ class CachedSyncResource(NamedTuple):
     """What its gateways have been through, small."""
 
 
-def id_of(kind: str, namespace: str, name: str) -> str:
+def resource_id(kind: str, namespace: str, name: str) -> str:
     return f"{namespace}/{kind}/{name}"
 
 
-def seen(kind: str, raw: bytes) -> CachedSyncResource:
+def decode_resource(kind: str, raw: bytes) -> CachedSyncResource:
     """Read an object of the API; one that does not fit is a ValidationError of msgspec."""
-    standing = standing_of(kind, _body.decode(raw))
-    return CachedSyncResource(shown(standing), packed(standing.gateways))
+    standing = resource_standing(kind, _body.decode(raw))
+    return CachedSyncResource(resource_view(standing), pack_history(standing.gateways))
 
 
-def shown(standing: ResourceStatus) -> ResourceView:
+def resource_view(standing: ResourceStatus) -> ResourceView:
     status = standing.status
     ready, reason, message = standing.verdict()
-    stages = _stages(standing)
+    stages = _gateway_stages(standing)
     return ResourceView(
-        id=id_of(standing.kind, standing.namespace, standing.name),
+        id=resource_id(standing.kind, standing.namespace, standing.name),
         namespace=standing.namespace,
         kind=standing.kind,
         name=standing.name,
@@ -60,16 +60,16 @@ def shown(standing: ResourceStatus) -> ResourceView:
         reason=reason,
         message=message,
         last_sync=status.last_sync_time,
-        approval=_approval(status.approval, standing),
-        rollback=_rollback(standing),
-        release=_release(status.release),
+        approval=_approval_view(status.approval, standing),
+        rollback=_rollback_view(standing),
+        release=_release_view(status.release),
         gateways=tuple(
-            gateway(one, stages.get(one.name, ""), standing.spec.rollback) for one in standing.gateways
+            gateway_view(one, stages.get(one.name, ""), standing.spec.rollback) for one in standing.gateways
         ),
     )
 
 
-def gateway(one: GatewayStatus, stage: str = "", back: Wanted | None = None) -> GatewayView:
+def gateway_view(one: GatewayStatus, stage: str = "", back: Wanted | None = None) -> GatewayView:
     drift = one.drift
     held = one.held_projects or ()
     return GatewayView(
@@ -82,21 +82,21 @@ def gateway(one: GatewayStatus, stage: str = "", back: Wanted | None = None) -> 
         drift=drift.files if drift is not None else 0,
         drift_paths=(drift.paths or ()) if drift is not None else (),
         held_by=tuple(DesignerHoldView(user=each.user or "", project=each.project) for each in held),
-        taken_back=_is_back(one, back),
+        taken_back=_is_rolled_back(one, back),
         reason=one.reason or "",
-        message=_message(one),
+        message=_gateway_message(one),
         stage=stage,
     )
 
 
-def _is_back(one: GatewayStatus, wanted: Wanted | None) -> bool:
+def _is_rolled_back(one: GatewayStatus, wanted: Wanted | None) -> bool:
     """Whether it is where somebody, or it by itself, has taken it back to."""
     if one.quarantine is not None or one.reason == Reason.ROLLED_BACK:
         return True
     return wanted is not None and bool(wanted.to_commit) and one.synced_commit == wanted.to_commit
 
 
-def _message(one: GatewayStatus) -> str:
+def _gateway_message(one: GatewayStatus) -> str:
     """What there is to say about a gateway, the worst first."""
     said = (
         one.error_message,
@@ -108,16 +108,16 @@ def _message(one: GatewayStatus) -> str:
     return next((text for text in said if text), "")
 
 
-def _stages(standing: ResourceStatus) -> Mapping[str, str]:
+def _gateway_stages(standing: ResourceStatus) -> Mapping[str, str]:
     deployment = standing.spec.deployment
     stages = (deployment.stages or ()) if deployment is not None else ()
     return {name: stage.name for stage in stages for name in stage.gateways}
 
 
-def _approval(request: ApprovalRequest | None, standing: ResourceStatus) -> ApprovalView | None:
-    held = held_of(standing.status)
+def _approval_view(request: ApprovalRequest | None, standing: ResourceStatus) -> ApprovalView | None:
+    held = held_gateways(standing.status)
     if held and (request is None or request.state != "Pending"):
-        return _held(held)
+        return _held_deletions_view(held)
     if request is None:
         return None
     plans = [
@@ -146,7 +146,7 @@ def _approval(request: ApprovalRequest | None, standing: ResourceStatus) -> Appr
     )
 
 
-def _held(gateways: Sequence[GatewayStatus]) -> ApprovalView:
+def _held_deletions_view(gateways: Sequence[GatewayStatus]) -> ApprovalView:
     """The first plan that the deletion guard holds; the next one is shown when it was approved."""
     plans = [(one, one.pending_plan) for one in gateways if one.pending_plan is not None]
     plan = min((plan for _, plan in plans), key=lambda plan: plan.digest)
@@ -165,7 +165,7 @@ def _held(gateways: Sequence[GatewayStatus]) -> ApprovalView:
     )
 
 
-def _rollback(standing: ResourceStatus) -> RollbackView | None:
+def _rollback_view(standing: ResourceStatus) -> RollbackView | None:
     """The way back for as long as somebody asks for it."""
     wanted, outcome = standing.spec.rollback, standing.status.rollback
     to = (wanted.to_snapshot or wanted.to_commit) if wanted is not None else None
@@ -180,7 +180,7 @@ def _rollback(standing: ResourceStatus) -> RollbackView | None:
     )
 
 
-def _release(progress: RolloutStatus | None) -> RolloutView | None:
+def _release_view(progress: RolloutStatus | None) -> RolloutView | None:
     """How far a release is, while it is under way."""
     if progress is None:
         return None

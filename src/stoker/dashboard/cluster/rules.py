@@ -21,7 +21,11 @@ HIDDEN = (
     " its status, as a WatchRule or a ClusterWatchRule, says why."
 )
 
-_TROUBLES = (ConditionType.WATCH_ERRORED, ConditionType.ACCESS_DENIED, ConditionType.DISCOVERY_DEGRADED)
+_PROBLEM_CONDITIONS = (
+    ConditionType.WATCH_ERRORED,
+    ConditionType.ACCESS_DENIED,
+    ConditionType.DISCOVERY_DEGRADED,
+)
 
 
 class DestinationKey(NamedTuple):
@@ -55,22 +59,22 @@ class _RuleBody(msgspec.Struct, frozen=True):
 _body = msgspec.json.Decoder(_RuleBody)
 
 
-def seen_rule(kind: str, raw: bytes) -> CachedWatchRule:
+def decode_rule(kind: str, raw: bytes) -> CachedWatchRule:
     body = _body.decode(raw)
     of, ref = body.metadata, body.spec.destination_ref
     to = DestinationKey(ref.namespace or of.namespace, ref.name)
-    return CachedWatchRule(kind, of.namespace, of.name, to, _trouble(body.status))
+    return CachedWatchRule(kind, of.namespace, of.name, to, _rule_problem(body.status))
 
 
-def _trouble(status: ConditionedStatus) -> str:
+def _rule_problem(status: ConditionedStatus) -> str:
     for one in status.conditions or ():
         unreadable = one.type == ConditionType.READY and one.reason == Reason.INVALID_SPEC
-        if unreadable or (one.type in _TROUBLES and one.status == "True"):
+        if unreadable or (one.type in _PROBLEM_CONDITIONS and one.status == "True"):
             return one.message or one.reason or one.type
     return ""
 
 
-def troubles_of(
+def rule_problems(
     rules: Iterable[CachedWatchRule], may_see: Callable[[CachedWatchRule], bool]
 ) -> tuple[str, ...]:
     """What is wrong with rules; of those that somebody may not see, that it is so and no more."""

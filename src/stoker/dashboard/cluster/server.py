@@ -15,14 +15,14 @@ from typing import NoReturn
 
 from stoker.dashboard.cluster.actions import ClusterActions
 from stoker.dashboard.cluster.authenticator import ClusterAuth
-from stoker.dashboard.cluster.kinds import ALL, WITH_RULES
+from stoker.dashboard.cluster.kinds import ALL, RESOURCES_WITH_RULES
 from stoker.dashboard.cluster.view import ClusterViewSource
-from stoker.dashboard.keep_serving import kept_open
+from stoker.dashboard.keep_serving import serve_with_retries
 from stoker.dashboard.metrics import DashboardMetrics
 from stoker.dashboard.server import DashboardOptions, DashboardServer
-from stoker.dashboard.server_tls import secured
+from stoker.dashboard.server_tls import server_tls_context
 from stoker.domain.clock import Clock
-from stoker.http_server.rate_limit import networks
+from stoker.http_server.rate_limit import parse_networks
 from stoker.kube.client.client import KubeClient
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
@@ -48,7 +48,7 @@ class ClusterDashboardOptions:
 
     def __post_init__(self) -> None:
         parse_address(self.address)
-        networks(self.trusted_proxies)
+        parse_networks(self.trusted_proxies)
 
     def is_in_the_clear(self) -> bool:
         """Whether tokens come over a wire as they are, unless somebody in front takes care of that."""
@@ -74,17 +74,17 @@ async def keep_serving(
             why="tokens and pictures are not encrypted; let nobody come but through a proxy with TLS",
         )
     meter = DashboardMetrics(metrics)
-    await kept_open(lambda: serve(wanted, client, clock, meter), clock)
+    await serve_with_retries(lambda: serve_cluster(wanted, client, clock, meter), clock)
 
 
-async def serve(
+async def serve_cluster(
     wanted: ClusterDashboardOptions, client: KubeClient, clock: Clock, meter: DashboardMetrics | None = None
 ) -> None:
     """Show the cluster until cancelled; raises Misconfigured where nobody can listen at the address."""
-    kinds = tuple(WITH_RULES if wanted.rules else ALL)
+    kinds = tuple(RESOURCES_WITH_RULES if wanted.rules else ALL)
     scene = ClusterViewSource(client, wanted.home, wanted.namespaces, clock, rules=wanted.rules)
     async with (
-        secured(wanted.cert_dir, clock) as tls,
+        server_tls_context(wanted.cert_dir, clock) as tls,
         DashboardServer(
             scene,
             ClusterActions(client.config, wanted.home, clock),

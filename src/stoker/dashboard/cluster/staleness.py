@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from stoker.dashboard.cluster.permissions import sees_any
+from stoker.dashboard.cluster.permissions import can_see_any
 from stoker.dashboard.interfaces import VisibleScope
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
@@ -59,7 +59,7 @@ class StaleKinds(NamedTuple):
         for one in self.lost:
             if one.kind == STOP:
                 yield STOP
-            elif sees_any(sight, one.kind, one.namespace):
+            elif can_see_any(sight, one.kind, one.namespace):
                 yield str(one)
 
     def log(self) -> None:
@@ -69,15 +69,15 @@ class StaleKinds(NamedTuple):
             log.info("dashboard.sees_again")
 
 
-def blind_to(reflectors: Iterable[Reflector[Any]], now: float) -> StaleKinds:
+def find_lost_watches(reflectors: Iterable[Reflector[Any]], now: float) -> StaleKinds:
     read = [one for one in reflectors if one.health.synced]
     lost = [one for one in read if _is_lost(one, now)]
     return StaleKinds(
-        tuple(sorted({_lost(one) for one in lost}, key=str)), bool(read) and len(lost) == len(read)
+        tuple(sorted({_lost_watch(one) for one in lost}, key=str)), bool(read) and len(lost) == len(read)
     )
 
 
-def _lost(reflector: Reflector[Any]) -> UnreadableKind:
+def _lost_watch(reflector: Reflector[Any]) -> UnreadableKind:
     if reflector.resource == CONFIG_MAPS:
         return UnreadableKind(STOP)
     return UnreadableKind(reflector.resource.kind, reflector.namespace)

@@ -23,31 +23,31 @@ from stoker.dashboard.cluster.destinations import (
     CachedRepoConfig,
     JoinedDestination,
     RepoConfigKey,
-    joined,
-    seen_config,
-    seen_destination,
+    decode_config,
+    decode_destination,
+    destination_view,
 )
-from stoker.dashboard.cluster.emergency_stop import NOT_STOPPED, EmergencyStopState, seen_stop
-from stoker.dashboard.cluster.history import past_of
+from stoker.dashboard.cluster.emergency_stop import NOT_STOPPED, EmergencyStopState, decode_emergency_stop
+from stoker.dashboard.cluster.history import unpack_history
 from stoker.dashboard.cluster.kinds import (
     CLUSTER_RULE,
     CONFIG,
     DESTINATION,
     PAUSE_MAP,
+    RESOURCES_WITH_RULES,
     RULE,
     SYNCED,
-    WITH_RULES,
 )
-from stoker.dashboard.cluster.permissions import buttons, sees
-from stoker.dashboard.cluster.resources import CachedSyncResource, id_of, seen
+from stoker.dashboard.cluster.permissions import allowed_actions, can_see
+from stoker.dashboard.cluster.resources import CachedSyncResource, decode_resource, resource_id
 from stoker.dashboard.cluster.rules import (
     CachedWatchRule,
     DestinationKey,
     RulesByDestination,
-    seen_rule,
-    troubles_of,
+    decode_rule,
+    rule_problems,
 )
-from stoker.dashboard.cluster.staleness import StaleKinds, blind_to
+from stoker.dashboard.cluster.staleness import StaleKinds, find_lost_watches
 from stoker.dashboard.cluster.watches import DashboardWatches
 from stoker.dashboard.interfaces import CLUSTER, GatewayKey, VisibleScope
 from stoker.dashboard.versioned_store import ChangeLog
@@ -67,7 +67,7 @@ from stoker.kube.watch.store import ObjectChange
 
 ClusterViewItem: TypeAlias = CachedSyncResource | JoinedDestination | EmergencyStopState
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 _STOP = "stop"
 
 
@@ -96,16 +96,18 @@ class ClusterViewSource:
         self._blind = StaleKinds()
         self._watches = DashboardWatches(client, namespaces, self._clock)
         for kind in SYNCED:
-            self._watches.add(WITH_RULES[kind], partial(seen, kind), self._resource(kind))
-        self._watches.add(WITH_RULES[DESTINATION], seen_destination, self._destination)
-        self._watches.add(WITH_RULES[CONFIG], seen_config, self._config)
+            self._watches.add(
+                RESOURCES_WITH_RULES[kind], partial(decode_resource, kind), self._resource(kind)
+            )
+        self._watches.add(RESOURCES_WITH_RULES[DESTINATION], decode_destination, self._destination)
+        self._watches.add(RESOURCES_WITH_RULES[CONFIG], decode_config, self._config)
         if rules:
-            self._watches.add(WITH_RULES[RULE], partial(seen_rule, RULE), self._rule)
+            self._watches.add(RESOURCES_WITH_RULES[RULE], partial(decode_rule, RULE), self._rule)
             self._watches.add_one(
-                WITH_RULES[CLUSTER_RULE], partial(seen_rule, CLUSTER_RULE), self._rule, None
+                RESOURCES_WITH_RULES[CLUSTER_RULE], partial(decode_rule, CLUSTER_RULE), self._rule, None
             )
         only = f"metadata.name={PAUSE_MAP}"
-        self._watches.add_one(CONFIG_MAPS, seen_stop, self._stop, home, fields=only)
+        self._watches.add_one(CONFIG_MAPS, decode_emergency_stop, self._stop, home, fields=only)
 
     async def run(self) -> None:
         """Keep it as the cluster is, until cancelled."""
@@ -123,7 +125,7 @@ class ClusterViewSource:
 
     def places(self, kind: str) -> set[str]:
         """The namespaces in which there is an object of this kind, or may be."""
-        return self._watches.places(WITH_RULES[kind])
+        return self._watches.places(RESOURCES_WITH_RULES[kind])
 
     # What a page asks.
 
@@ -153,7 +155,7 @@ class ClusterViewSource:
             return None
         values = (self._shown.get(key) for key in since.changed)
         told = [self._told(value, sight) for value in values if value is not None]
-        gone = [key for key in since.gone if _may_know(key, sight)]
+        gone = [key for key in since.gone if _can_know_of(key, sight)]
         return ChangesView(
             version=self._shown.version,
             resources=tuple(one for one in told if isinstance(one, ResourceView)),
@@ -165,12 +167,12 @@ class ClusterViewSource:
 
     def gateway(self, key: GatewayKey, sight: VisibleScope) -> GatewayHistoryView | None:
         self._blind.check()
-        found = self._shown.get(id_of(key.kind, key.namespace, key.name))
+        found = self._shown.get(resource_id(key.kind, key.namespace, key.name))
         if not isinstance(found, CachedSyncResource) or not self._sees(sight, key.kind, key.namespace):
             return None
         for one in found.now.gateways:
             if one.name == key.gateway:
-                past = past_of(key.gateway, found.past)
+                past = unpack_history(key.gateway, found.past)
                 return GatewayHistoryView(gateway=one, history=past.history, snapshots=past.snapshots)
         return None
 
@@ -184,20 +186,22 @@ class ClusterViewSource:
             now = value.now
             if not self._sees(sight, now.kind, now.namespace):
                 return None
-            return msgspec.structs.replace(now, may=buttons(sight, now.kind, now.namespace))
+            return msgspec.structs.replace(now, may=allowed_actions(sight, now.kind, now.namespace))
         return self._told_of(value, sight)
 
     def _told_of(self, shown: JoinedDestination, sight: VisibleScope) -> DestinationView | None:
         destination, config, rules = shown
         if not self._sees(sight, DESTINATION, destination.now.namespace):
             return None
-        now = joined(destination, config, may_see=self._sees(sight, CONFIG, destination.config.namespace))
+        now = destination_view(
+            destination, config, may_see=self._sees(sight, CONFIG, destination.config.namespace)
+        )
         known = [one for one in rules if not self._blind.hides(one.kind, one.namespace)]
         return msgspec.structs.replace(
             now,
             rules=len(rules) if self._knows_rules else None,
-            troubles=troubles_of(known, lambda one: sees(sight, one.kind, one.namespace)),
-            may=buttons(sight, DESTINATION, now.namespace),
+            troubles=rule_problems(known, lambda one: can_see(sight, one.kind, one.namespace)),
+            may=allowed_actions(sight, DESTINATION, now.namespace),
         )
 
     @property
@@ -209,18 +213,18 @@ class ClusterViewSource:
 
     def _sees(self, sight: VisibleScope, kind: str, namespace: str) -> bool:
         """Whether they may see it, and it can be seen."""
-        return sees(sight, kind, namespace) and not self._blind.hides(kind, namespace)
+        return can_see(sight, kind, namespace) and not self._blind.hides(kind, namespace)
 
     # What the cluster tells.
 
     def _resource(self, kind: str) -> Callable[[ObjectChange[CachedSyncResource]], None]:
         def changed(change: ObjectChange[CachedSyncResource]) -> None:
-            self._put(id_of(kind, *change.key), change.new)
+            self._put(resource_id(kind, *change.key), change.new)
 
         return changed
 
     def _destination(self, change: ObjectChange[CachedDestination]) -> None:
-        old, new, id_ = change.old, change.new, id_of(DESTINATION, *change.key)
+        old, new, id_ = change.old, change.new, resource_id(DESTINATION, *change.key)
         if old is not None:
             self._unused(old.config, id_)
         if new is not None:
@@ -246,7 +250,7 @@ class ClusterViewSource:
 
     def _rule(self, change: ObjectChange[CachedWatchRule]) -> None:
         for key in self._rules.replace(change.old, change.new):
-            id_ = id_of(DESTINATION, *key)
+            id_ = resource_id(DESTINATION, *key)
             shown = self._shown.get(id_)
             if isinstance(shown, JoinedDestination):
                 self._put(id_, shown._replace(rules=self._rules.of(key)))
@@ -263,19 +267,19 @@ class ClusterViewSource:
     async def _watch_over(self) -> None:
         """What can no longer be read, or can be again, makes another picture for every page."""
         while True:
-            blind = blind_to(self.reflectors, self._clock.monotonic())
+            blind = find_lost_watches(self.reflectors, self._clock.monotonic())
             if blind != self._blind:
                 self._blind = blind
                 self._shown.begin_anew()
                 blind.log()
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
 
 
 def _is_destination(key: str) -> bool:
     return key.split("/")[1:2] == [DESTINATION]
 
 
-def _may_know(key: str, sight: VisibleScope) -> bool:
+def _can_know_of(key: str, sight: VisibleScope) -> bool:
     """Who could not see a thing does not hear that it is gone."""
     namespace, kind, _ = key.split("/")
-    return sees(sight, kind, namespace)
+    return can_see(sight, kind, namespace)

@@ -55,7 +55,7 @@ class DashboardWatches:
         *,
         fields: str | None = None,
     ) -> None:
-        what = _words(resource, namespace)
+        what = _watch_title(resource, namespace)
         self._unlisted.add(what)
 
         def on_change(change: ObjectChange[T]) -> None:
@@ -71,7 +71,7 @@ class DashboardWatches:
                 keep=keep,
                 on_change=on_change,
                 on_error=partial(self._cannot_see, what),
-                on_refused=partial(_unreadable, resource),
+                on_refused=partial(_log_unreadable, resource),
                 page_size=PAGE,
                 clock=self._clock,
             )
@@ -96,7 +96,7 @@ class DashboardWatches:
 
     async def _until_listed(self, reflector: Reflector[Any]) -> None:
         await reflector.synced()
-        self._listed(_words(reflector.resource, reflector.namespace))
+        self._listed(_watch_title(reflector.resource, reflector.namespace))
 
     def _listed(self, what: str) -> None:
         self._unlisted.discard(what)
@@ -111,9 +111,9 @@ class DashboardWatches:
             log.warning("dashboard.unseen", kind=what, reason=error.reason, error=error.message)
 
 
-def _words(resource: ApiResource, namespace: str | None) -> str:
+def _watch_title(resource: ApiResource, namespace: str | None) -> str:
     return f"{resource} in {namespace}" if namespace else str(resource)
 
 
-def _unreadable(resource: ApiResource, key: ObjectKey, error: Exception) -> None:
+def _log_unreadable(resource: ApiResource, key: ObjectKey, error: Exception) -> None:
     log.warning("dashboard.unreadable", kind=resource.kind, key=str(key), error=type(error).__name__)

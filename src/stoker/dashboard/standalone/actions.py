@@ -20,7 +20,7 @@ from stoker.domain.refs import CommitId
 from stoker.kube.client.deadlines import deadline
 from stoker.snapshots.ids import is_snapshot_id
 
-PATIENCE_SECONDS = 15.0
+ACTION_TIMEOUT_SECONDS = 15.0
 
 
 class LocalActions:
@@ -54,7 +54,7 @@ class LocalActions:
             case DashboardAction.APPROVE:
                 return self._approve(order.digest or "")
             case DashboardAction.ROLLBACK:
-                return await self._done(PendingRollback(_target(order)))
+                return await self._done(PendingRollback(_rollback_target(order)))
             case _:
                 return await self._done(PendingRollback(""))
 
@@ -116,7 +116,7 @@ class LocalActions:
         self._desk.ask(errand)
         self._nudge()
         try:
-            async with deadline(self._clock, PATIENCE_SECONDS):
+            async with deadline(self._clock, ACTION_TIMEOUT_SECONDS):
                 return await asyncio.shield(errand.done)
         except TimeoutError:
             return "It is on its way; the page shows when it is done."
@@ -132,7 +132,7 @@ class LocalActions:
         self._nudge()
 
 
-def _target(order: ActionBody) -> str:
+def _rollback_target(order: ActionBody) -> str:
     if bool(order.to_snapshot) == bool(order.to_commit):
         raise ActionRefused(400, "a way back leads to one snapshot or one commit")
     if order.to_snapshot:

@@ -16,24 +16,24 @@ from stoker.domain.errors import StokerError
 from stoker.domain.protocol import GatewayReport, HistoryEntryReport
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STATE
-from stoker.fs.data_folder import DataFolder, enter, open_regular
+from stoker.fs.data_folder import DataFolder, open_folder, open_regular
 
 TAIL_BYTES = 256 << 10
-MOST = 100
-_LONGEST = 300
+MAX_ENTRIES = 100
+_MAX_TEXT_LENGTH = 300
 
 
-def history(data_dir: Path) -> tuple[HistoryEntryReport, ...]:
+def read_history(data_dir: Path) -> tuple[HistoryEntryReport, ...]:
     """Newest first; nothing where nothing was ever written down."""
     try:
-        lines = _tail(data_dir).splitlines()
+        lines = _read_tail(data_dir).splitlines()
     except (OSError, StokerError):
         return ()
-    found = [entry for line in reversed(lines) if (entry := _entry(line)) is not None]
-    return tuple(found[:MOST])
+    found = [entry for line in reversed(lines) if (entry := _parse_entry(line)) is not None]
+    return tuple(found[:MAX_ENTRIES])
 
 
-def remembered(gateway: str, entries: tuple[HistoryEntryReport, ...]) -> GatewayReport:
+def restored_report(gateway: str, entries: tuple[HistoryEntryReport, ...]) -> GatewayReport:
     """What stays true of a process before this one."""
     last = next((one for one in entries if one.result == SUCCESS), None)
     if last is None:
@@ -43,9 +43,9 @@ def remembered(gateway: str, entries: tuple[HistoryEntryReport, ...]) -> Gateway
     )
 
 
-def _tail(data_dir: Path) -> bytes:
+def _read_tail(data_dir: Path) -> bytes:
     with DataFolder.opened(data_dir) as folder:
-        state = enter(folder.fd, STATE)
+        state = open_folder(folder.fd, STATE)
         try:
             fd = open_regular(state, FILE, os.O_RDONLY)
             with os.fdopen(fd, "rb") as file:
@@ -56,25 +56,25 @@ def _tail(data_dir: Path) -> bytes:
             os.close(state)
 
 
-def _entry(line: bytes) -> HistoryEntryReport | None:
+def _parse_entry(line: bytes) -> HistoryEntryReport | None:
     try:
         said = json.loads(line)
-        result = _text(said, "result")
+        result = _text_field(said, "result")
         if result in ("", Reason.PAUSED):
             return None
         changed = said.get("filesChanged", 0)
         return HistoryEntryReport(
-            timestamp=f"{parse_rfc3339(_text(said, 'timestamp')):%Y-%m-%dT%H:%M:%SZ}",
-            commit=_text(said, "commit"),
-            ref=_text(said, "ref"),
+            timestamp=f"{parse_rfc3339(_text_field(said, 'timestamp')):%Y-%m-%dT%H:%M:%SZ}",
+            commit=_text_field(said, "commit"),
+            ref=_text_field(said, "ref"),
             files_changed=changed if isinstance(changed, int) and not isinstance(changed, bool) else 0,
-            duration=_text(said, "duration"),
+            duration=_text_field(said, "duration"),
             result=result,
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _text(said: dict[str, object], name: str) -> str:
+def _text_field(said: dict[str, object], name: str) -> str:
     value = said.get(name, "")
-    return value[:_LONGEST] if isinstance(value, str) else ""
+    return value[:_MAX_TEXT_LENGTH] if isinstance(value, str) else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stoker.agent.loop.log_dedup import DriftedFiles
-from stoker.agent.rollback.report import stayed
+from stoker.agent.rollback.report import pinned_report
 from stoker.agent.rollback.rollback import FolderRollback
 from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackPin
 from stoker.agent.status.fields import GatewayOutcomeFields
@@ -131,7 +131,9 @@ class ObservedSync:
     def _failed(self, error: StokerError) -> None:
         pin = self.ways.pin
         if error.reason is Reason.ROLLED_BACK and pin is not None and pin.by == HAND:
-            self.board.stays(pin, stayed(pin, None, (), self.ref), None)  # where somebody wants it to be
+            self.board.stays(
+                pin, pinned_report(pin, None, (), self.ref), None
+            )  # where somebody wants it to be
             return
         self._copied()
         self.board.failed(error, self.folder.outcome)

@@ -131,14 +131,14 @@ class PendingActions:
             log.warning("dashboard.notes_unknown", error=str(error))
             return
         if stopped is not None:
-            self.stopped_since = _moment(stopped) or rfc3339(self._clock.now())
+            self.stopped_since = _parse_time(stopped) or rfc3339(self._clock.now())
 
     def _taken(self) -> PendingRollback | None:
         errand, self._errand = self._errand, None
         return errand
 
 
-def _moment(noted: bytes) -> str:
+def _parse_time(noted: bytes) -> str:
     try:
         return rfc3339(parse_rfc3339(noted.decode("ascii")))
     except ValueError:

@@ -43,9 +43,9 @@ class StandaloneDashboard:
         self.hands = LocalActions(self.desk, self.scene, nudge, clock)
         identity = AgentIdentity("", subject.namespace, subject.name)
         self._board = CurrentReport(identity, subject.gateway, ReportAddress("", ""), clock, self._told)
-        entries = history.history(data_dir)
+        entries = history.read_history(data_dir)
         self.scene.begin(entries)
-        self._board.seed(history.remembered(subject.gateway, entries))
+        self._board.seed(history.restored_report(subject.gateway, entries))
         self.scene.told(self._board.report)
         self._listing: asyncio.Task[None] | None = None
         self._stale = True

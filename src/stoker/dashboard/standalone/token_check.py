@@ -19,15 +19,15 @@ from stoker.domain.secrets import Secret
 from stoker.ignition.sync.state_files import StateFiles
 
 TOKEN_FILE = "dashboard-token"  # noqa: S105 - the name of a file
-SHORTEST = 16
+MIN_TOKEN_LENGTH = 16
 USER = "local"
 
 
-def _may(action: DashboardAction, namespace: str) -> bool:
+def _is_allowed(action: DashboardAction, namespace: str) -> bool:
     return True
 
 
-EVERYTHING = VisibleScope(True, frozenset(), _may, True)
+FULL_SIGHT = VisibleScope(True, frozenset(), _is_allowed, True)
 
 
 class LocalAuth:
@@ -46,13 +46,13 @@ class LocalAuth:
     async def sight(self, visitor: Visitor) -> VisibleScope:
         if visitor.token != self._token():
             raise ActionRefused(401, "the token was replaced")
-        return EVERYTHING
+        return FULL_SIGHT
 
 
-def long_enough(token: Secret, file: Path) -> Secret:
+def check_token_length(token: Secret, file: Path) -> Secret:
     """A token that somebody chose must be one that nobody guesses."""
-    if len(token.reveal_bytes()) < SHORTEST:
-        raise Misconfigured(f"the token in {file} has fewer than {SHORTEST} characters")
+    if len(token.reveal_bytes()) < MIN_TOKEN_LENGTH:
+        raise Misconfigured(f"the token in {file} has fewer than {MIN_TOKEN_LENGTH} characters")
     return token
 
 

@@ -41,13 +41,18 @@ from stoker.domain.protocol import DiffReport, GatewayReport, HistoryEntryReport
 from stoker.domain.reasons import Reason
 from stoker.snapshots.types import Snapshot
 
-MOST_ENTRIES = 200
-MOST_SNAPSHOTS = 200
+MAX_ENTRIES = 200
+MAX_SNAPSHOTS = 200
 PAUSED = "Paused on this page: nothing is followed until somebody resumes it, also over a restart."
 
 _STOP = ""
 _READY = {SyncState.SYNCED: "True", SyncState.ERROR: "False"}
-_ALWAYS = (DashboardAction.PAUSE, DashboardAction.RESUME, DashboardAction.SYNC, DashboardAction.ROLLBACK)
+_ALWAYS_ALLOWED_ACTIONS = (
+    DashboardAction.PAUSE,
+    DashboardAction.RESUME,
+    DashboardAction.SYNC,
+    DashboardAction.ROLLBACK,
+)
 
 
 class FolderSubject(NamedTuple):
@@ -85,7 +90,7 @@ class LocalViewSource:
         self._report = GatewayReport(subject.gateway)
         self._held = FolderHold()
         self._snapshots: tuple[SnapshotView, ...] = ()
-        self._entries: deque[SyncHistoryView] = deque(maxlen=MOST_ENTRIES)
+        self._entries: deque[SyncHistoryView] = deque(maxlen=MAX_ENTRIES)
         self._newest: HistoryEntryReport | None = None
         self._waits_since = ("", "")
         self._seen: ChangeLog[ResourceView | EmergencyStopView] = ChangeLog()
@@ -121,7 +126,7 @@ class LocalViewSource:
             SnapshotView(
                 id=one.id, size=one.size, timestamp=rfc3339(datetime.fromtimestamp(one.taken_at, UTC))
             )
-            for one in usable[:MOST_SNAPSHOTS]
+            for one in usable[:MAX_SNAPSHOTS]
         )
 
     def refresh(self) -> None:
@@ -196,7 +201,7 @@ class LocalViewSource:
     def _resource(self) -> ResourceView:
         subject, report, paused = self._subject, self._report, self._desk.paused
         approval, going_back = self._approval(), self._rollback()
-        may = [*_ALWAYS]
+        may = [*_ALWAYS_ALLOWED_ACTIONS]
         if approval is not None:
             may.append(DashboardAction.APPROVE)
         if going_back is not None:
@@ -292,12 +297,12 @@ class LocalViewSource:
                 files_changed=entry.files_changed,
                 duration=entry.duration,
                 snapshot_id=entry.snapshot_id,
-                diff=None if diff is None else _shown(diff),
+                diff=None if diff is None else _diff_view(diff),
             )
         )
 
 
-def _shown(diff: DiffReport) -> SyncDiffView:
+def _diff_view(diff: DiffReport) -> SyncDiffView:
     return SyncDiffView(
         from_commit=diff.from_commit,
         to_commit=diff.to_commit,

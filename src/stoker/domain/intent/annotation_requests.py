@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stoker.domain.refs import GitRef
 
-APPROVAL_AHEAD = timedelta(minutes=5)
+APPROVAL_CLOCK_TOLERANCE = timedelta(minutes=5)
 """How far the clock of whoever approves may be ahead of ours."""
 
 

@@ -13,7 +13,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
 
-SHORTEST_POLLING = 1.0
+MIN_POLLING_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class PollingPolicy:
     interval: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.enabled and self.interval < SHORTEST_POLLING:  # a pause of nothing is a loop without one
+        if self.enabled and self.interval < MIN_POLLING_SECONDS:  # a pause of nothing is a loop without one
             raise InvalidValue(
-                f"polling.interval of {self.interval:g} s is shorter than {SHORTEST_POLLING:g} s;"
+                f"polling.interval of {self.interval:g} s is shorter than {MIN_POLLING_SECONDS:g} s;"
                 " to look only when told to, set polling.enabled to false"
             )
 
@@ -115,7 +115,7 @@ class ApprovalPolicy:
         return self.required or bool(self.teams)
 
 
-def takes_approval(gateway: str, approval: ApprovalPolicy, deployment: DeploymentPolicy) -> bool:
+def needs_approval(gateway: str, approval: ApprovalPolicy, deployment: DeploymentPolicy) -> bool:
     """Whether a change of this gateway has to be approved: by the resource, or by a stage it belongs to."""
     return approval.required or any(
         stage.require_approval and gateway in stage.gateways for stage in deployment.stages

@@ -32,10 +32,10 @@ from stoker.domain.protocol.metadata import (
 from stoker.domain.protocol.names import (
     CR_KIND_LABEL,
     CR_NAME_LABEL,
-    changes_map,
-    labels_of,
-    metadata_map,
-    status_map,
+    changes_map_name,
+    metadata_map_name,
+    resource_labels,
+    status_map_name,
 )
 from stoker.domain.protocol.parse import PROTOCOL_VERSION
 from stoker.domain.protocol.report import (
@@ -55,7 +55,13 @@ from stoker.domain.protocol.report import (
     SnapshotReport,
     SyncState,
 )
-from stoker.domain.protocol.signature import check_order, check_signature, signature, signed, unsigned
+from stoker.domain.protocol.signature import (
+    check_order,
+    check_signature,
+    compute_signature,
+    sign_data,
+    strip_signature,
+)
 
 __all__ = [
     "CHANGE_MAPS",
@@ -87,15 +93,15 @@ __all__ = [
     "StatusKeyMode",
     "SyncMode",
     "SyncState",
-    "changes_map",
+    "changes_map_name",
     "check_order",
     "check_signature",
+    "compute_signature",
     "is_digest",
     "is_terminating",
-    "labels_of",
-    "metadata_map",
-    "signature",
-    "signed",
-    "status_map",
-    "unsigned",
+    "metadata_map_name",
+    "resource_labels",
+    "sign_data",
+    "status_map_name",
+    "strip_signature",
 ]

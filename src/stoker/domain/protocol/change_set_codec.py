@@ -35,7 +35,7 @@ from stoker.domain.protocol.changes import (
     ChangedFile,
     ChangeSet,
 )
-from stoker.domain.protocol.json import compact, json_object, shown
+from stoker.domain.protocol.json import compact_json, json_object, quote_value
 from stoker.domain.refs import CommitId
 
 CHUNK_BYTES = 900 << 10
@@ -121,7 +121,7 @@ class ChangeSetChunk:
         return cls(name, number, of, digest, packed)
 
 
-def complete(chunks: Iterable[ChangeSetChunk]) -> bool:
+def is_complete(chunks: Iterable[ChangeSetChunk]) -> bool:
     """Whether all parts of their set are among them."""
     chunks = tuple(chunks)
     return bool(chunks) and {chunk.number for chunk in chunks} == set(range(chunks[0].of))
@@ -131,7 +131,7 @@ def decode(chunks: Iterable[ChangeSetChunk]) -> ChangeSet:
     """The set; raises `InvalidValue` if parts are missing or it is not what was sent."""
     by_number = {chunk.number: chunk for chunk in chunks}
     parts = [by_number[number] for number in sorted(by_number)]
-    if not complete(parts) or len({(part.id, part.of, part.digest) for part in parts}) != 1:
+    if not is_complete(parts) or len({(part.id, part.of, part.digest) for part in parts}) != 1:
         raise InvalidValue("the chunks of a change set do not belong together")
     digest = hashlib.sha256()
     for part in parts:
@@ -224,17 +224,21 @@ def _file(source: _ChangeSetUnpacker) -> ChangedFile:
         raise InvalidValue("a file of a change set has a field that is not text")
     path, repo_path = RelPath(words["path"]), RelPath(words["repoPath"])
     if words["action"] not in tuple(ChangeAction) or words["mode"] not in (PLAIN, PROGRAM):
-        raise InvalidValue(f"{shown(path)} is neither written nor deleted, or has another mode than a file")
+        raise InvalidValue(
+            f"{quote_value(path)} is neither written nor deleted, or has another mode than a file"
+        )
     if words["baseMode"] not in ("", PLAIN, PROGRAM):
-        raise InvalidValue(f"{shown(path)} had another mode than a file")
+        raise InvalidValue(f"{quote_value(path)} had another mode than a file")
     if not _BLOB.fullmatch(words["base"]) or not _BLOB.fullmatch(words["blob"]):
-        raise InvalidValue(f"{shown(path)} names an object by something that is no blob id")
+        raise InvalidValue(f"{quote_value(path)} names an object by something that is no blob id")
     action, size = ChangeAction(words["action"]), fields.get("size", 0)
     if type(size) is not int or not 0 <= size <= MAX_UNPACKED or (size and action is ChangeAction.DELETED):
-        raise InvalidValue(f"{shown(path)} does not say how large it is, or more than {MAX_UNPACKED} bytes")
+        raise InvalidValue(
+            f"{quote_value(path)} does not say how large it is, or more than {MAX_UNPACKED} bytes"
+        )
     content = source.content(size)
     if action is ChangeAction.WRITTEN and words["blob"] != _blob_id(content, len(words["blob"])):
-        raise InvalidValue(f"the content of {shown(path)} is not what its blob id says")
+        raise InvalidValue(f"the content of {quote_value(path)} is not what its blob id says")
     return ChangedFile(
         str(path),
         str(repo_path),
@@ -264,7 +268,7 @@ def _description(file: ChangedFile) -> bytes:
 
 
 def _line(fields: dict[str, Any]) -> bytes:
-    return compact(fields).encode() + b"\n"
+    return compact_json(fields).encode() + b"\n"
 
 
 def _blob_id(content: bytes, digits: int) -> str:

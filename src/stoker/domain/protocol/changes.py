@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from stoker.domain.protocol.json import shaped, shown
+from stoker.domain.protocol.json import decode_dataclass, quote_value
 from stoker.domain.refs import CommitId
 
 CHANGE_MAPS = 8
@@ -86,8 +86,9 @@ class ChangeSetReply:
     """The last set before the end of the last request: what was refused up to it may be asked again."""
 
 
-def answers_in(entries: Mapping[str, Any]) -> dict[str, ChangeSetReply]:
+def parse_answers(entries: Mapping[str, Any]) -> dict[str, ChangeSetReply]:
     """The answers of a metadata map, by gateway; raises for what is none."""
     return {
-        name: shaped(ChangeSetReply, value, f"the answer to {shown(name)}") for name, value in entries.items()
+        name: decode_dataclass(ChangeSetReply, value, f"the answer to {quote_value(name)}")
+        for name, value in entries.items()
     }

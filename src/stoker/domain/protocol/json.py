@@ -23,8 +23,8 @@ from stoker.domain.errors import InvalidValue
 T = TypeVar("T")
 
 MAX_DEPTH = 64
-LARGEST_NUMBER = 1 << 53
-LONGEST_SHOWN = 80
+MAX_NUMBER = 1 << 53
+MAX_QUOTE_LENGTH = 80
 
 # One mark after the other, never a whole string: its repetition costs a hundred bytes for each letter.
 _MARK = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
@@ -34,7 +34,7 @@ def parse_object(text: str, what: str, *, at_most: int) -> dict[str, Any]:
     """A JSON object out of text that nobody has checked."""
     if len(text) > at_most or len(text.encode(errors="replace")) > at_most:
         raise InvalidValue(f"{what} is larger than {at_most} bytes")
-    if _is_deep(text):
+    if _is_too_deep(text):
         raise InvalidValue(f"{what} is nested deeper than {MAX_DEPTH} levels")
     return json_object(text, what)
 
@@ -50,36 +50,36 @@ def json_object(text: str | bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def compact(value: object) -> str:
+def compact_json(value: object) -> str:
     """The shortest text for it; a lone surrogate, which no API server takes, becomes a question mark."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode(errors="replace").decode()
 
 
-def plain(value: object) -> Any:
+def to_plain(value: object) -> Any:
     """Dictionaries, lists, text and numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         told = ((one, getattr(value, one.name)) for one in fields(value))
-        return {camel(one.name): plain(said) for one, said in told if said != one.default}
+        return {camel_case(one.name): to_plain(said) for one, said in told if said != one.default}
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): to_plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [to_plain(one) for one in value]
     return value
 
 
-def shaped(kind: type[T], value: object, where: str) -> T:
+def decode_dataclass(kind: type[T], value: object, where: str) -> T:
     """The value as this dataclass; `where` names it in a refusal."""
     if not isinstance(value, dict):
         raise InvalidValue(f"{where} is not an object")
-    known = _fields(typing.cast("Hashable", kind))
+    known = _wire_fields(typing.cast("Hashable", kind))
     taken = {}
     for name, one in value.items():
         if name in known and one is not None:
             field, wanted = known[name]
-            taken[field] = _fitting(wanted, one, f"{where}.{name}")
+            taken[field] = _decode_value(wanted, one, f"{where}.{name}")
     try:
         return kind(**taken)
     except TypeError:
@@ -87,55 +87,55 @@ def shaped(kind: type[T], value: object, where: str) -> T:
         raise InvalidValue(f"{where} lacks one of {', '.join(missing)}") from None
 
 
-def camel(name: str) -> str:
+def camel_case(name: str) -> str:
     head, *tail = name.split("_")
     return head + "".join(part.capitalize() for part in tail)
 
 
-def shown(value: object) -> str:
+def quote_value(value: object) -> str:
     """What a refusal may quote: one short line."""
     text = ascii(value)
-    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+    return text if len(text) <= MAX_QUOTE_LENGTH else text[: MAX_QUOTE_LENGTH - 3] + "..."
 
 
 @functools.cache
-def _fields(kind: Hashable) -> dict[str, tuple[str, Any]]:
+def _wire_fields(kind: Hashable) -> dict[str, tuple[str, Any]]:
     """By the key on the wire: the field and its type."""
     cls = typing.cast("type[Any]", kind)
     hints = typing.get_type_hints(cls)
-    return {camel(one.name): (one.name, hints[one.name]) for one in fields(cls)}
+    return {camel_case(one.name): (one.name, hints[one.name]) for one in fields(cls)}
 
 
-def _fitting(wanted: Any, value: object, where: str) -> Any:
+def _decode_value(wanted: Any, value: object, where: str) -> Any:
     if typing.get_origin(wanted) in (types.UnionType, typing.Union):
         wanted = next(one for one in typing.get_args(wanted) if one is not type(None))
     if is_dataclass(wanted):
-        return shaped(typing.cast("type[Any]", wanted), value, where)
+        return decode_dataclass(typing.cast("type[Any]", wanted), value, where)
     if typing.get_origin(wanted) is tuple:
         if not isinstance(value, list):
             raise InvalidValue(f"{where} is not a list")
         item = typing.get_args(wanted)[0]
-        return tuple(_fitting(item, one, f"{where}[{index}]") for index, one in enumerate(value))
-    return _scalar(wanted, value, where)
+        return tuple(_decode_value(item, one, f"{where}[{index}]") for index, one in enumerate(value))
+    return _decode_scalar(wanted, value, where)
 
 
-def _scalar(wanted: Any, value: object, where: str) -> Any:
+def _decode_scalar(wanted: Any, value: object, where: str) -> Any:
     if wanted is bool and isinstance(value, bool):
         return value
     if wanted is int and isinstance(value, int) and not isinstance(value, bool):
-        if 0 <= value <= LARGEST_NUMBER:
+        if 0 <= value <= MAX_NUMBER:
             return value
         raise InvalidValue(f"{where} is not a number from 0 on")
     if isinstance(value, str) and isinstance(wanted, type) and issubclass(wanted, str):
         try:
             return wanted(value)
         except (ValueError, InvalidValue):
-            raise InvalidValue(f"{where} is {shown(value)}, which is none of its values") from None
+            raise InvalidValue(f"{where} is {quote_value(value)}, which is none of its values") from None
     words = {bool: "true or false", int: "a whole number"}
     raise InvalidValue(f"{where} is not {words.get(wanted, 'text')}")
 
 
-def _is_deep(text: str) -> bool:
+def _is_too_deep(text: str) -> bool:
     """Whether lists and objects are nested deeper than they may; a bracket in a string does not count."""
     depth, quoted = 0, False
     for match in _MARK.finditer(text):

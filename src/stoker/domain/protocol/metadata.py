@@ -19,12 +19,12 @@ from typing import TypeVar
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.source import GitAuthKind, SecretKey
 from stoker.domain.protocol import parse as decode
-from stoker.domain.protocol.changes import ChangeSetReply, answers_in
-from stoker.domain.protocol.json import compact, parse_object, plain, shown
+from stoker.domain.protocol.changes import ChangeSetReply, parse_answers
+from stoker.domain.protocol.json import compact_json, parse_object, quote_value, to_plain
 from stoker.domain.protocol.parse import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl, SourceUrl
-from stoker.domain.traces import traceparent_in
+from stoker.domain.traces import valid_traceparent
 
 T = TypeVar("T")
 
@@ -112,19 +112,19 @@ class AgentMetadata:
             "apiKeySecret": api_key.name,
             "apiKeySecretKey": api_key.key,
             "gatewayPort": str(self.gateway_port),
-            "gatewayTLS": _bool(self.gateway_tls),
+            "gatewayTLS": _format_bool(self.gateway_tls),
             "excludePatterns": ",".join(self.exclude_patterns),
-            "paused": _bool(self.paused),
-            "terminating": _bool(self.terminating),
+            "paused": _format_bool(self.paused),
+            "terminating": _format_bool(self.terminating),
             "protocolVersion": self.protocol_version,
             "statusKeyMode": self.status_key_mode,
         }
         larger = {
             "agentSpec": self.agent_spec,
-            "targets": compact(plain(self.targets)) if self.targets else "",
-            "statusShards": compact(plain(self.status_shards)) if self.status_shards else "",
-            "rollback": compact(plain(self.rollback)) if self.rollback else "",
-            "changes": compact(plain(self.changes)) if self.changes else "",
+            "targets": compact_json(to_plain(self.targets)) if self.targets else "",
+            "statusShards": compact_json(to_plain(self.status_shards)) if self.status_shards else "",
+            "rollback": compact_json(to_plain(self.rollback)) if self.rollback else "",
+            "changes": compact_json(to_plain(self.changes)) if self.changes else "",
             "traceparent": self.traceparent,
         }
         return {name: str(value) for name, value in {**flat, **larger}.items() if name in flat or value}
@@ -132,29 +132,31 @@ class AgentMetadata:
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> AgentMetadata:
         """What a map's data means; raises `InvalidValue` for the first key that means nothing."""
-        version = _read(data, "protocolVersion", decode.version, PROTOCOL_VERSION)
+        version = _read_key(data, "protocolVersion", decode.parse_version, PROTOCOL_VERSION)
         return cls(
-            commit=_read(data, "commit", CommitId, None),
-            ref=_read(data, "ref", GitRef, None),
-            trigger=_read(data, "trigger", decode.word, ""),
-            triggered_at=_read(data, "triggeredAt", decode.word, ""),
-            traceparent=traceparent_in(data.get("traceparent")),
-            git_url=_read(data, "gitURL", SourceUrl, None),
-            auth_type=_read(data, "authType", decode.one_of(GitAuthKind), GitAuthKind.NONE),
-            auth_secret=_secret(data, "authSecretName", "authSecretKey"),
-            api_key=_secret(data, "apiKeySecret", "apiKeySecretKey"),
-            gateway_port=_read(data, "gatewayPort", decode.port, 0),
-            gateway_tls=_read(data, "gatewayTLS", decode.switch, True),
-            exclude_patterns=_read(data, "excludePatterns", decode.patterns, ()),
-            paused=_read(data, "paused", decode.switch, False),
-            terminating=_read(data, "terminating", decode.switch, False),
+            commit=_read_key(data, "commit", CommitId, None),
+            ref=_read_key(data, "ref", GitRef, None),
+            trigger=_read_key(data, "trigger", decode.parse_word, ""),
+            triggered_at=_read_key(data, "triggeredAt", decode.parse_word, ""),
+            traceparent=valid_traceparent(data.get("traceparent")),
+            git_url=_read_key(data, "gitURL", SourceUrl, None),
+            auth_type=_read_key(data, "authType", decode.enum_parser(GitAuthKind), GitAuthKind.NONE),
+            auth_secret=_secret_key(data, "authSecretName", "authSecretKey"),
+            api_key=_secret_key(data, "apiKeySecret", "apiKeySecretKey"),
+            gateway_port=_read_key(data, "gatewayPort", decode.parse_port, 0),
+            gateway_tls=_read_key(data, "gatewayTLS", decode.parse_switch, True),
+            exclude_patterns=_read_key(data, "excludePatterns", decode.parse_patterns, ()),
+            paused=_read_key(data, "paused", decode.parse_switch, False),
+            terminating=_read_key(data, "terminating", decode.parse_switch, False),
             protocol_version=version,
-            agent_spec=_read(data, "agentSpec", decode.text, ""),
-            targets=_read(data, "targets", _targets, {}),
-            status_key_mode=_read(data, "statusKeyMode", decode.one_of(StatusKeyMode), StatusKeyMode.GATEWAY),
-            status_shards=_read(data, "statusShards", _shards, {}),
-            rollback=_read(data, "rollback", _rollback, None),
-            changes=_read(data, "changes", _changes, {}),
+            agent_spec=_read_key(data, "agentSpec", decode.parse_text, ""),
+            targets=_read_key(data, "targets", _parse_targets, {}),
+            status_key_mode=_read_key(
+                data, "statusKeyMode", decode.enum_parser(StatusKeyMode), StatusKeyMode.GATEWAY
+            ),
+            status_shards=_read_key(data, "statusShards", _parse_shards, {}),
+            rollback=_read_key(data, "rollback", _parse_rollback, None),
+            changes=_read_key(data, "changes", _parse_changes, {}),
         )
 
 
@@ -171,7 +173,7 @@ def is_terminating(data: Mapping[str, str]) -> bool:
 D = TypeVar("D")
 
 
-def _read(data: Mapping[str, str], key: str, parse: Callable[[str], T], default: D) -> T | D:
+def _read_key(data: Mapping[str, str], key: str, parse: Callable[[str], T], default: D) -> T | D:
     text = data.get(key, "").strip()
     if not text:
         return default
@@ -183,49 +185,49 @@ def _read(data: Mapping[str, str], key: str, parse: Callable[[str], T], default:
         raise InvalidValue(f"metadata key {key}: {error.message}", reason=Reason.METADATA_INVALID) from None
 
 
-def _secret(data: Mapping[str, str], name: str, key: str) -> SecretKey | None:
+def _secret_key(data: Mapping[str, str], name: str, key: str) -> SecretKey | None:
     def checked(form: re.Pattern[str]) -> Callable[[str], str]:
         def read(text: str) -> str:
             if not form.fullmatch(text) or text in (".", ".."):
-                raise InvalidValue(f"{shown(text)} is not the name of a Secret or of one of its keys")
+                raise InvalidValue(f"{quote_value(text)} is not the name of a Secret or of one of its keys")
             return text
 
         return read
 
-    found = _read(data, name, checked(_OBJECT_NAME), "")
-    return SecretKey(found, _read(data, key, checked(_DATA_KEY), "")) if found else None
+    found = _read_key(data, name, checked(_OBJECT_NAME), "")
+    return SecretKey(found, _read_key(data, key, checked(_DATA_KEY), "")) if found else None
 
 
-def _targets(text: str) -> dict[str, GatewayTarget]:
+def _parse_targets(text: str) -> dict[str, GatewayTarget]:
     entries = parse_object(text, "it", at_most=MAX_JSON)
     if len(entries) > MAX_ENTRIES:
         raise InvalidValue(f"it holds more than {MAX_ENTRIES} gateways")
-    return {name: _target(name, value) for name, value in entries.items()}
+    return {name: _parse_target(name, value) for name, value in entries.items()}
 
 
-def _target(name: str, value: object) -> GatewayTarget:
+def _parse_target(name: str, value: object) -> GatewayTarget:
     said = {"commit": value} if isinstance(value, str) else value
     if not isinstance(said, dict) or not isinstance(said.get("commit"), str):
-        raise InvalidValue(f"the target of {shown(name)} names no commit")
+        raise InvalidValue(f"the target of {quote_value(name)} names no commit")
     mode, plan = said.get("mode", "apply"), said.get("plan") or ""
     if mode not in tuple(SyncMode):
         raise InvalidValue(
-            f"the target of {shown(name)} has mode {shown(mode)}, which is neither plan nor apply"
+            f"the target of {quote_value(name)} has mode {quote_value(mode)}, which is neither plan nor apply"
         )
     if not isinstance(plan, str) or (plan and not is_digest(plan)):
-        raise InvalidValue(f"the target of {shown(name)} names a plan that is no digest")
+        raise InvalidValue(f"the target of {quote_value(name)} names a plan that is no digest")
     return GatewayTarget(CommitId(said["commit"]), SyncMode(mode), plan)
 
 
-def _shards(text: str) -> dict[str, int]:
+def _parse_shards(text: str) -> dict[str, int]:
     entries = parse_object(text, "it", at_most=MAX_JSON)
     for name, number in entries.items():
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_ENTRIES:
-            raise InvalidValue(f"the shard of {shown(name)} is not a number from 0 to {MAX_ENTRIES}")
+            raise InvalidValue(f"the shard of {quote_value(name)} is not a number from 0 to {MAX_ENTRIES}")
     return entries
 
 
-def _rollback(text: str) -> RollbackRequest:
+def _parse_rollback(text: str) -> RollbackRequest:
     said = parse_object(text, "it", at_most=MAX_JSON)
     values = {name: said.get(name) or "" for name in ("id", "toCommit", "toSnapshot")}
     for name, value in values.items():
@@ -237,12 +239,12 @@ def _rollback(text: str) -> RollbackRequest:
     return RollbackRequest(values["id"] or commit or snapshot, CommitId(commit) if commit else None, snapshot)
 
 
-def _changes(text: str) -> dict[str, ChangeSetReply]:
+def _parse_changes(text: str) -> dict[str, ChangeSetReply]:
     entries = parse_object(text, "it", at_most=MAX_JSON)
     if len(entries) > MAX_ENTRIES:
         raise InvalidValue(f"it holds more than {MAX_ENTRIES} gateways")
-    return answers_in(entries)
+    return parse_answers(entries)
 
 
-def _bool(value: bool) -> str:
+def _format_bool(value: bool) -> str:
     return "true" if value else "false"

@@ -12,12 +12,12 @@ CR_KIND_LABEL = "stoker.io/cr-kind"
 _PREFIXES = {SyncResourceKind.STOKER: "stoker", SyncResourceKind.IGNITION_SYNC: "ignition-sync"}
 
 
-def metadata_map(door: SyncResourceKind, resource: str) -> str:
+def metadata_map_name(door: SyncResourceKind, resource: str) -> str:
     """What the controller tells the agents of a resource."""
     return f"{_PREFIXES[door]}-metadata-{resource}"
 
 
-def status_map(door: SyncResourceKind, resource: str, shard: int = 0) -> str:
+def status_map_name(door: SyncResourceKind, resource: str, shard: int = 0) -> str:
     """What agents report; the first twenty in the main map, the rest in shards from 1 on.
 
     The number stands in the middle: at the end it would make the shard of one resource
@@ -32,12 +32,12 @@ def status_map(door: SyncResourceKind, resource: str, shard: int = 0) -> str:
     )
 
 
-def changes_map(door: SyncResourceKind, resource: str, number: int) -> str:
+def changes_map_name(door: SyncResourceKind, resource: str, number: int) -> str:
     """What gateways changed by themselves and git shall get; there are eight, numbered in the middle too."""
     if not 0 <= number < CHANGE_MAPS:
         raise InvalidValue(f"there is no changes map {number}")
     return f"{_PREFIXES[door]}-changes-{number}-{resource}"
 
 
-def labels_of(door: SyncResourceKind, resource: str) -> dict[str, str]:
+def resource_labels(door: SyncResourceKind, resource: str) -> dict[str, str]:
     return {CR_NAME_LABEL: resource, CR_KIND_LABEL: str(door)}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol.json import shown
+from stoker.domain.protocol.json import quote_value
 from stoker.domain.reasons import Reason
 
 PROTOCOL_VERSION = "1"
@@ -19,10 +19,10 @@ MAX_PATTERNS = 1024
 _VERSION = re.compile(r"(\d{1,6})(\.\d{1,6}){0,2}")
 
 
-def version(text: str) -> str:
+def parse_version(text: str) -> str:
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise InvalidValue(f"{shown(text)} is not a version")
+        raise InvalidValue(f"{quote_value(text)} is not a version")
     if int(match[1]) > int(PROTOCOL_VERSION):
         raise InvalidValue(
             f"the controller speaks protocol {text} and this agent {PROTOCOL_VERSION}: "
@@ -32,41 +32,41 @@ def version(text: str) -> str:
     return text
 
 
-def word(text: str) -> str:
+def parse_word(text: str) -> str:
     if len(text) > MAX_WORD or not text.isprintable():
-        raise InvalidValue(f"{shown(text)} is not a line of at most {MAX_WORD} characters")
+        raise InvalidValue(f"{quote_value(text)} is not a line of at most {MAX_WORD} characters")
     return text
 
 
-def text(text: str) -> str:
+def parse_text(text: str) -> str:
     if len(text) > MAX_JSON:
         raise InvalidValue(f"it is larger than {MAX_JSON} bytes")
     return text
 
 
-def one_of(kind: type[StrEnum]) -> Callable[[str], Any]:
+def enum_parser(kind: type[StrEnum]) -> Callable[[str], Any]:
     def read(text: str) -> StrEnum:
         try:
             return kind(text)
         except ValueError:
-            raise InvalidValue(f"{shown(text)} is none of {', '.join(kind)}") from None
+            raise InvalidValue(f"{quote_value(text)} is none of {', '.join(kind)}") from None
 
     return read
 
 
-def switch(text: str) -> bool:
+def parse_switch(text: str) -> bool:
     if text not in ("true", "false"):
-        raise InvalidValue(f"{shown(text)} is neither true nor false")
+        raise InvalidValue(f"{quote_value(text)} is neither true nor false")
     return text == "true"
 
 
-def port(text: str) -> int:
+def parse_port(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
-        raise InvalidValue(f"{shown(text)} is not a port from 1 to 65535, or 0 for none")
+        raise InvalidValue(f"{quote_value(text)} is not a port from 1 to 65535, or 0 for none")
     return int(text)
 
 
-def patterns(text: str) -> tuple[str, ...]:
+def parse_patterns(text: str) -> tuple[str, ...]:
     """A comma inside braces belongs to its glob (C-045)."""
     if len(text) > MAX_JSON:
         raise InvalidValue(f"it is larger than {MAX_JSON} bytes")

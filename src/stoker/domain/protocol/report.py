@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from stoker.domain.protocol.json import compact, parse_object, plain, shaped
+from stoker.domain.protocol.json import compact_json, decode_dataclass, parse_object, to_plain
 
 MAX_REPORT_BYTES = 4096
 MAX_READ_BYTES = 32 << 10
@@ -22,8 +22,8 @@ MAX_HISTORY = 10
 MAX_LISTED = 20
 MAX_ERRORS = 10
 MAX_PROJECTS = 64
-LONGEST_LINE = 512
-LONGEST_WORD = 253
+MAX_LINE_BYTES = 512
+MAX_WORD_BYTES = 253
 _SHORT_LINE = 200
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ _LINES = frozenset(
         "orphans_kept",
     }
 )
-_MOST = {
+_LIST_LIMITS = {
     "history": MAX_HISTORY,
     "errors": MAX_ERRORS,
     "warnings": MAX_ERRORS,
@@ -247,9 +247,9 @@ class GatewayReport:
 
     def json(self) -> str:
         """The value of the key in the map."""
-        for smaller in _ever_smaller(_bounded(self)):
+        for smaller in _shrinking_reports(_bound_fields(self)):
             # Read by machines as much as by people, so what must always be there is, empty or not.
-            text = compact({"gateway": "", "syncStatus": "Pending", **plain(smaller)})
+            text = compact_json({"gateway": "", "syncStatus": "Pending", **to_plain(smaller)})
             if len(text.encode()) <= MAX_REPORT_BYTES:
                 return text
         raise ValueError("a report without any list or long line is larger than a map may hold")
@@ -260,8 +260,8 @@ class GatewayReport:
         said = parse_object(text, "the report", at_most=MAX_READ_BYTES)
         # The newer paper's struct has no names for JSON, and Go's own begin with a capital.
         said = {name[:1].lower() + name[1:]: value for name, value in said.items() if name}
-        _translate(said)
-        return _bounded(shaped(cls, said, "the report"))
+        _rename_legacy_fields(said)
+        return _bound_fields(decode_dataclass(cls, said, "the report"))
 
     def without_heartbeat(self) -> GatewayReport:
         """What tells whether there is something new to say."""
@@ -284,7 +284,7 @@ _PARTS = (
 )
 
 
-def _translate(said: dict[str, object]) -> None:
+def _rename_legacy_fields(said: dict[str, object]) -> None:
     """The papers' spellings into ours."""
     said.setdefault("gateway", "")
     count = said.get("errors")
@@ -303,27 +303,29 @@ def _translate(said: dict[str, object]) -> None:
         said["filesChanged"] = sum(part for part in parts if isinstance(part, int))
 
 
-def _bounded(value: T) -> T:
+def _bound_fields(value: T) -> T:
     """Every line and every list within its own limit, also in what lies inside."""
     if isinstance(value, GatewayReport | _PARTS):
         changed: dict[str, Any] = {
-            one.name: _within(one.name, getattr(value, one.name)) for one in fields(value)
+            one.name: _bound_value(one.name, getattr(value, one.name)) for one in fields(value)
         }
         return replace(value, **changed)
     return value
 
 
-def _within(name: str, said: object) -> object:
-    longest = LONGEST_LINE if name in _LINES else LONGEST_WORD
+def _bound_value(name: str, said: object) -> object:
+    longest = MAX_LINE_BYTES if name in _LINES else MAX_WORD_BYTES
     if isinstance(said, str):
-        return said if isinstance(said, SyncState) else _line(said, longest)
+        return said if isinstance(said, SyncState) else _printable_line(said, longest)
     if isinstance(said, tuple):
-        kept = said[: _MOST.get(name, MAX_LISTED)]
-        return tuple(_line(one, longest) if isinstance(one, str) else _bounded(one) for one in kept)
-    return _bounded(said)
+        kept = said[: _LIST_LIMITS.get(name, MAX_LISTED)]
+        return tuple(
+            _printable_line(one, longest) if isinstance(one, str) else _bound_fields(one) for one in kept
+        )
+    return _bound_fields(said)
 
 
-def _ever_smaller(report: GatewayReport) -> Iterator[GatewayReport]:
+def _shrinking_reports(report: GatewayReport) -> Iterator[GatewayReport]:
     """The report, and what is left of it when one thing after another is left out."""
     yield report
     left = report
@@ -336,14 +338,14 @@ def _ever_smaller(report: GatewayReport) -> Iterator[GatewayReport]:
     for kept in range(len(report.history) - 1, 0, -1):  # the oldest goes first (C-047)
         left = replace(left, history=report.history[:kept])
         yield left
-    for name, without in _LEAST_WANTED:
+    for name, without in _SHRINK_STEPS:
         smaller = without(left)
         if smaller != left:
             left = replace(smaller, omitted=(*left.omitted, name))
             yield left
 
 
-_LEAST_WANTED: tuple[tuple[str, Callable[[GatewayReport], GatewayReport]], ...] = (
+_SHRINK_STEPS: tuple[tuple[str, Callable[[GatewayReport], GatewayReport]], ...] = (
     ("history", lambda it: replace(it, history=())),
     ("diff", lambda it: replace(it, diff=None)),
     ("projectsSynced", lambda it: replace(it, projects_synced=())),
@@ -362,26 +364,27 @@ _LEAST_WANTED: tuple[tuple[str, Callable[[GatewayReport], GatewayReport]], ...] 
         "long lines",
         lambda it: replace(
             it,
-            error_message=_line(it.error_message, _SHORT_LINE),
-            scan_result=_line(it.scan_result, _SHORT_LINE),
-            service_path=_line(it.service_path, _SHORT_LINE),
+            error_message=_printable_line(it.error_message, _SHORT_LINE),
+            scan_result=_printable_line(it.scan_result, _SHORT_LINE),
+            service_path=_printable_line(it.service_path, _SHORT_LINE),
             quarantine=it.quarantine
-            and replace(it.quarantine, message=_line(it.quarantine.message, _SHORT_LINE)),
+            and replace(it.quarantine, message=_printable_line(it.quarantine.message, _SHORT_LINE)),
             changes=it.changes
-            and replace(it.changes, paths=(), message=_line(it.changes.message, _SHORT_LINE)),
-            rollback=it.rollback and replace(it.rollback, message=_line(it.rollback.message, _SHORT_LINE)),
+            and replace(it.changes, paths=(), message=_printable_line(it.changes.message, _SHORT_LINE)),
+            rollback=it.rollback
+            and replace(it.rollback, message=_printable_line(it.rollback.message, _SHORT_LINE)),
         ),
     ),
 )
 
 
-def _line(text: str, longest: int = LONGEST_LINE) -> str:
+def _printable_line(text: str, longest: int = MAX_LINE_BYTES) -> str:
     """One printable line of at most so many bytes on the wire; a cut is shown."""
     text = "".join(letter if letter.isprintable() else " " for letter in text)
-    while _size(text) > longest:
-        text = text[: min(len(text) - 2, longest * len(text) // _size(text))] + "…"
+    while _wire_size(text) > longest:
+        text = text[: min(len(text) - 2, longest * len(text) // _wire_size(text))] + "…"
     return text
 
 
-def _size(text: str) -> int:
-    return len(compact(text).encode()) - 2
+def _wire_size(text: str) -> int:
+    return len(compact_json(text).encode()) - 2

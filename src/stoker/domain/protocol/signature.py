@@ -24,20 +24,20 @@ RESOURCE_UID = "resourceUID"
 MAX_DIGITS = 18
 
 
-def signature(data: Mapping[str, str], key: Secret, *, of: str) -> str:
+def compute_signature(data: Mapping[str, str], key: Secret, *, of: str) -> str:
     """The signature of a ConfigMap's data; `of` is the ConfigMap itself, as `namespace/name`."""
     signed_keys = {name: value for name, value in data.items() if name != SIGNATURE}
     text = json.dumps([of, signed_keys], sort_keys=True, separators=(",", ":"))
     return hmac.new(key.reveal_bytes(), text.encode(), hashlib.sha256).hexdigest()
 
 
-def signed(data: Mapping[str, str], key: Secret, *, of: str, uid: str, sequence: int) -> dict[str, str]:
+def sign_data(data: Mapping[str, str], key: Secret, *, of: str, uid: str, sequence: int) -> dict[str, str]:
     """The same data with the resource's uid, the sequence number, and the signature of all of it."""
     whole = {**data, RESOURCE_UID: uid, SEQUENCE: str(sequence)}
-    return {**whole, SIGNATURE: signature(whole, key, of=of)}
+    return {**whole, SIGNATURE: compute_signature(whole, key, of=of)}
 
 
-def unsigned(data: Mapping[str, str]) -> dict[str, str]:
+def strip_signature(data: Mapping[str, str]) -> dict[str, str]:
     """The data without what signing adds."""
     return {name: text for name, text in data.items() if name not in (SIGNATURE, SEQUENCE, RESOURCE_UID)}
 
@@ -47,7 +47,7 @@ def check_signature(data: Mapping[str, str], key: Secret, *, of: str) -> int:
     if not key:
         raise InvalidValue("the key of the metadata ConfigMap is empty", reason=Reason.METADATA_NOT_TRUSTED)
     given = data.get(SIGNATURE, "")
-    expected = signature(data, key, of=of)
+    expected = compute_signature(data, key, of=of)
     sequence = data.get(SEQUENCE, "")
     if not given:
         why = "carries no signature, and a key to check one is mounted"

@@ -19,6 +19,6 @@ IDS: frozenset[BlobId] = frozenset(_BY_ID)
 """In repositories of either hash."""
 
 
-def content_of(blob: BlobId) -> bytes:
+def builtin_content(blob: BlobId) -> bytes:
     """The content of one of the `IDS`."""
     return _BY_ID[blob]

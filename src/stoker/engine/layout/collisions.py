@@ -16,7 +16,7 @@ from stoker.domain.paths import RelPath, collision_keys
 from stoker.engine.match.globs import PathBatch
 
 
-def collisions(paths: PathBatch, blocked: AbstractSet[str] = frozenset()) -> dict[str, str]:
+def find_collisions(paths: PathBatch, blocked: AbstractSet[str] = frozenset()) -> dict[str, str]:
     """Of `paths`, those that collide, each with the reason; nothing may lie below a `blocked` path."""
     everything = [*paths.paths, *paths.folders]
     keys = collision_keys(everything)
@@ -29,18 +29,18 @@ def collisions(paths: PathBatch, blocked: AbstractSet[str] = frozenset()) -> dic
     reasons: dict[str, str] = {}
     for same in spellings.values():
         if len(same) > 1:
-            reasons |= dict.fromkeys(same, f"cannot be told apart on every filesystem: {_listed(same)}")
+            reasons |= dict.fromkeys(same, f"cannot be told apart on every filesystem: {_list_paths(same)}")
     for path in (blocked | set(paths.paths)) & paths.folders:
         reasons[path] = f"{path} is both a file and a folder in what is to be delivered"
-    return {path: why for path in paths.paths if (why := _first(path, reasons)) is not None}
+    return {path: why for path in paths.paths if (why := _nearest_reason(path, reasons)) is not None}
 
 
-def _first(path: str, reasons: Mapping[str, str]) -> str | None:
+def _nearest_reason(path: str, reasons: Mapping[str, str]) -> str | None:
     """The reason of the path itself or of the nearest folder above it that has one."""
     own = RelPath.known(path)
     return next((reasons[place] for place in (own, *own.ancestors()) if place in reasons), None)
 
 
-def _listed(paths: Collection[str]) -> str:
+def _list_paths(paths: Collection[str]) -> str:
     some = sorted(paths)[:4]
     return ", ".join(map(repr, map(str, some))) + (", …" if len(paths) > len(some) else "")

@@ -78,6 +78,6 @@ class MappingFileCounts:
         return frozenset(f"{index}:{count}:{place}" for (index, place), count in every)
 
 
-def places_of(texts: Iterable[str]) -> ManagedPaths:
+def managed_places(texts: Iterable[str]) -> ManagedPaths:
     """The managed places of the counts that a ledger keeps."""
     return ManagedPaths.of(text.split(":", 2)[2] for text in texts)

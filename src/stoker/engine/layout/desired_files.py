@@ -18,8 +18,8 @@ from stoker.domain.intent.files import FileMapping, MappingKind, MissingSourcePo
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.builtin_files import CONFIG_MODE_FILE
-from stoker.engine.layout.protected_paths import ProtectedPaths, why_reserved
-from stoker.engine.transform.template_language import render
+from stoker.engine.layout.protected_paths import ProtectedPaths, reserved_path_reason
+from stoker.engine.transform.template_language import render_path
 
 ROOT = RelPath("")
 ARROW = " -> "
@@ -63,15 +63,15 @@ class MappingRoute(NamedTuple):
 
     @classmethod
     def of(cls, mapping: FileMapping, values: TemplateValues) -> MappingRoute:
-        source = RelPath.clean(render(mapping.source, values))
-        written = render(mapping.destination, values)
+        source = RelPath.clean(render_path(mapping.source, values))
+        written = render_path(mapping.destination, values)
         destination = RelPath.clean(written)
         if ":" in destination:
             raise InvalidValue(
                 f"destination {written!r} holds a ':', which no path of a gateway does; "
                 "a mapping has one source and one destination"
             )
-        if reserved := why_reserved(destination):
+        if reserved := reserved_path_reason(destination):
             raise InvalidValue(f"destination {written!r} is never written: {reserved}; remove the mapping")
         names_file = bool(destination) and not written.endswith("/")
         if mapping.kind is MappingKind.FILE and not (names_file and source):
@@ -93,17 +93,19 @@ class MappingRoute(NamedTuple):
             mapping.template,
             mapping.orphans,
             frozenset(destination.joined(RelPath.clean(path)) for path in mapping.gives_way),
-            None if mapping.service_path is None else RelPath.clean(render(mapping.service_path, values)),
+            None
+            if mapping.service_path is None
+            else RelPath.clean(render_path(mapping.service_path, values)),
             names_file,
         )
 
     def place(self, path: str) -> str | None:
         """Where a file of the repository goes; None if this mapping does not speak of it."""
-        return _moved(path, self.source, self.destination, self.kind)
+        return _map_path(path, self.source, self.destination, self.kind)
 
     def origin(self, place: str) -> str | None:
         """Which file of the repository this mapping would put there."""
-        return _moved(place, self.destination, self.source, self.kind)
+        return _map_path(place, self.destination, self.source, self.kind)
 
     @property
     def stand_in(self) -> RelPath | None:
@@ -135,7 +137,7 @@ class MappingRoute(NamedTuple):
         return top + slash
 
 
-def _moved(path: str, here: str, there: str, kind: MappingKind | None) -> str | None:
+def _map_path(path: str, here: str, there: str, kind: MappingKind | None) -> str | None:
     if path == here and here and there and kind is not MappingKind.DIR:
         return there
     if kind is MappingKind.FILE:
@@ -170,8 +172,8 @@ class ManagedPaths(NamedTuple):
         return any(folder in self.folders for folder in own.ancestors())
 
 
-EVERYWHERE = ManagedPaths(frozenset({ROOT}))
-NOWHERE = ManagedPaths()
+ALL_PLACES = ManagedPaths(frozenset({ROOT}))
+NO_PLACES = ManagedPaths()
 
 
 class DesiredFiles(NamedTuple):
@@ -189,7 +191,7 @@ class DesiredFiles(NamedTuple):
     undelivered: frozenset[str] = frozenset()
     missed: Mapping[str, str] = MappingProxyType({})
     """The destinations of mappings that gave nothing, each with its mapping."""
-    destinations: ManagedPaths = EVERYWHERE
+    destinations: ManagedPaths = ALL_PLACES
     """The destinations of all mappings, whether they gave files or not; a ledger's file elsewhere is held."""
     skipped: tuple[PathNote, ...] = ()
     """What the user may miss: symlinks, submodules, mappings of the user without a source, patches without a

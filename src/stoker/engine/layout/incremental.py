@@ -18,7 +18,7 @@ from stoker.domain.git_objects import FileVersion, PathNote, TreeChange
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.counts import MappingFileCounts
 from stoker.engine.layout.desired_files import ContentTransform, DesiredFiles, MappingRoute
-from stoker.engine.layout.incremental_collisions import may_clash
+from stoker.engine.layout.incremental_collisions import may_collide
 from stoker.engine.layout.protected_paths import EXCLUDED
 from stoker.engine.match.globs import PathBatch
 from stoker.engine.plan.ledger import Ledger
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from stoker.engine.layout.layout import Layout
 
 
-def questions(layout: Layout, changes: Sequence[TreeChange], drifted: Collection[str]) -> frozenset[str]:
+def paths_to_look_up(
+    layout: Layout, changes: Sequence[TreeChange], drifted: Collection[str]
+) -> frozenset[str]:
     """Paths of the new commit on which it depends what the changed destinations get."""
     changed = {change.path: change.after for change in changes}
-    places = {place for path in changed for _, place in _places(layout, path)}
+    places = {place for path in changed for _, place in _destination_places(layout, path)}
     asked: set[str] = set()
     for place in places.union(drifted):
-        for _, origin in suppliers(layout, place):
+        for _, origin in source_candidates(layout, place):
             if origin not in changed:
                 asked.add(origin)
             elif changed[origin] is not None:
@@ -42,7 +44,7 @@ def questions(layout: Layout, changes: Sequence[TreeChange], drifted: Collection
     return frozenset(asked)
 
 
-def trace(
+def desired_changes(
     layout: Layout,
     changes: Sequence[TreeChange],
     answers: Mapping[str, FileVersion],
@@ -58,28 +60,30 @@ def trace(
     counted: list[tuple[int, str, int]] = []
     for change in changes:
         more = (change.after is not None) - (change.before is not None)
-        counted += [(index, place, more) for index, place in _places(layout, change.path)]
+        counted += [(index, place, more) for index, place in _destination_places(layout, change.path)]
     places = PathBatch({place for _, place, _ in counted}.union(drifted))
-    out = _excluded(layout, places)
+    out = _excluded_places(layout, places)
     if out is None:
         return None
     counts = MappingFileCounts(layout.routes, ledger.given)
     if not counts.moved(one for one in counted if one[1] not in out):
         return None
-    if _missing_source_at_stake(layout, changed, places, counts):
+    if _may_change_missing_source(layout, changed, places, counts):
         return None
     if not RelPath.all_of(list(places.paths)):  # one has become too long below its destination
         return None
-    supplied = _supplied(layout, [place for place in places.paths if place not in out], changed, answers)
+    supplied = _supplied_files(
+        layout, [place for place in places.paths if place not in out], changed, answers
+    )
     files = {place: version for place, (version, _) in supplied.items()}
     removed = frozenset(p for p in places.paths if p not in files and p not in out and p in ledger.files)
     if removed.intersection(drifted):  # the ledger has what the commit does not
         return None
     added = [place for place in files if place not in ledger.files]
     # Without any skipped content no patch waits for its first file.
-    if _patch_at_stake(layout, (*(added if ledger.skipped_total else ()), *removed)):
+    if _may_change_patch_match(layout, (*(added if ledger.skipped_total else ()), *removed)):
         return None
-    if may_clash(added, removed, ledger.files):
+    if may_collide(added, removed, ledger.files):
         return None
     giving = counts.labels
     return DesiredFiles(
@@ -102,7 +106,7 @@ def trace(
     )
 
 
-def _excluded(layout: Layout, places: PathBatch) -> dict[str, str] | None:
+def _excluded_places(layout: Layout, places: PathBatch) -> dict[str, str] | None:
     """What the excludes keep out; None where the whole commit has to be looked at."""
     try:
         out = layout.protection.undelivered(places)
@@ -112,7 +116,7 @@ def _excluded(layout: Layout, places: PathBatch) -> dict[str, str] | None:
     return None if any(why != EXCLUDED for why in out.values()) else out
 
 
-def _missing_source_at_stake(
+def _may_change_missing_source(
     layout: Layout, changed: Collection[str], places: PathBatch, counts: MappingFileCounts
 ) -> bool:
     """Whether a source that gives nothing may have come, or gives nothing for another reason now."""
@@ -124,27 +128,27 @@ def _missing_source_at_stake(
     )
 
 
-def _patch_at_stake(layout: Layout, places: Iterable[str]) -> bool:
+def _may_change_patch_match(layout: Layout, places: Iterable[str]) -> bool:
     """Whether a patch may gain its first file or lose its last: the skipped content changes by that."""
     transforming = layout.transforming
     return transforming is not None and any(map(transforming.patches, places))
 
 
-def _places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:
+def _destination_places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:
     for index, route in enumerate(layout.routes):
         place = route.place(path)
         if place is not None:
             yield index, place
 
 
-def suppliers(layout: Layout, place: str) -> Iterator[tuple[MappingRoute, str]]:
+def source_candidates(layout: Layout, place: str) -> Iterator[tuple[MappingRoute, str]]:
     """Every file of the repository that could go there, the one that wins first."""
     found = [(route, origin) for route in layout.routes if (origin := route.origin(place)) is not None]
     yield from (one for one in reversed(found) if place not in one[0].yielding)
     yield from (one for one in found if place in one[0].yielding)
 
 
-def _supplied(
+def _supplied_files(
     layout: Layout,
     places: Sequence[str],
     changed: Mapping[str, FileVersion | None],
@@ -152,7 +156,7 @@ def _supplied(
 ) -> dict[str, tuple[FileVersion, MappingRoute]]:
     found: dict[str, tuple[FileVersion, MappingRoute]] = {}
     for place in sorted(places):
-        for route, origin in suppliers(layout, place):
+        for route, origin in source_candidates(layout, place):
             version = changed[origin] if origin in changed else answers.get(origin)
             if version is not None:
                 found[place] = version, route

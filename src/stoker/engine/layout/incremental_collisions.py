@@ -16,15 +16,15 @@ from collections.abc import Set as AbstractSet
 from stoker.domain.paths import RelPath, collision_key, collision_keys
 from stoker.engine.match.globs import folders_above
 
-MANY = 400
+MAX_NEW_FILES = 400
 """New files; to look for so many costs about as much as to map everything, whatever its size."""
 
 
-def may_clash(fresh: Collection[str], gone: AbstractSet[str], files: Collection[str]) -> bool:
+def may_collide(fresh: Collection[str], gone: AbstractSet[str], files: Collection[str]) -> bool:
     """Whether new files collide with one another or with `files`, of which those in `gone` make room."""
     if not fresh:
         return False
-    if len(fresh) > MANY:
+    if len(fresh) > MAX_NEW_FILES:
         return True
     there = _LedgerPaths(files)
     spelt: dict[str, str] = {}

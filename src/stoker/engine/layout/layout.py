@@ -25,11 +25,11 @@ from stoker.engine.layout import incremental, overlay
 from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths, MappingRoute, TransformProvider
 from stoker.engine.layout.protected_paths import ProtectedPaths
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.transform.template_language import render, template
+from stoker.engine.transform.template_language import render_path, template
 
 # Raised whenever the same intent would be laid out differently: every data folder is then mapped anew once.
-_EDITION = 2
-_OF_THE_COMMIT = frozenset({"ref", "commit", "timestamp"})
+_FINGERPRINT_VERSION = 2
+_COMMIT_FIELDS = frozenset({"ref", "commit", "timestamp"})
 _FIELDS_OF_THE_COMMIT = frozenset({".Ref", ".Commit", ".Timestamp"})
 _MARK = "\0"
 _EXPRESSION = r"\{\{\s*(\.[^{}]*?)\s*\}\}"
@@ -63,8 +63,8 @@ class Layout:
         self.excludes = frozenset((*intent.excludes.patterns, *intent.excludes.mandatory))
         shaped = intent.transforms != TransformPolicy() or any(route.template for route in self.routes)
         self.transforming = transforming if shaped else None
-        self.orphans = _rules(self.routes)
-        shape = json.dumps(list(_shape(intent, _steady(values))))
+        self.orphans = _orphan_rules(self.routes)
+        shape = json.dumps(list(_layout_inputs(intent, _with_commit_placeholders(values))))
         self.settings = hashlib.sha256(shape.encode()).hexdigest()
         """A digest of all that shapes the files; a value that comes with the commit does not count."""
         self.volatile = json.dumps(_MARK)[1:-1] in shape or any(r.template for r in self.routes)
@@ -72,11 +72,11 @@ class Layout:
 
     def map(self, tree: CommitTree) -> DesiredFiles:
         """The files that the gateway shall have, of this commit."""
-        return overlay.overlay(self, tree)
+        return overlay.build_desired(self, tree)
 
     def questions(self, changes: Sequence[TreeChange], drifted: Collection[str] = ()) -> frozenset[str]:
         """Which paths of the new commit must be looked up before the changes can be mapped."""
-        return incremental.questions(self, changes, drifted)
+        return incremental.paths_to_look_up(self, changes, drifted)
 
     def map_changes(
         self,
@@ -94,7 +94,7 @@ class Layout:
         """
         if self.volatile or not ledger.complete or ledger.settings != self.settings:
             return None
-        return incremental.trace(self, changes, answers, ledger, drifted)
+        return incremental.desired_changes(self, changes, answers, ledger, drifted)
 
     def derives(self, destination: str) -> bool:
         """Whether a content there is made from another one, so that the source does not have it by its id."""
@@ -107,7 +107,7 @@ class Layout:
         )
 
 
-def _rules(routes: Sequence[MappingRoute]) -> dict[str, OrphanPolicy]:
+def _orphan_rules(routes: Sequence[MappingRoute]) -> dict[str, OrphanPolicy]:
     """By destination; where two mappings disagree, the one that deletes less is heard."""
     rules: dict[str, OrphanPolicy] = {}
     for route in routes:
@@ -116,21 +116,21 @@ def _rules(routes: Sequence[MappingRoute]) -> dict[str, OrphanPolicy]:
     return rules
 
 
-def _steady(values: TemplateValues) -> TemplateValues:
+def _with_commit_placeholders(values: TemplateValues) -> TemplateValues:
     """The values with a mark in the place of those that come with the commit."""
     given = {name for name, value in values._asdict().items() if value is not None}
-    marks: dict[str, Any] = {name: _MARK + name for name in given & _OF_THE_COMMIT}
+    marks: dict[str, Any] = {name: _MARK + name for name in given & _COMMIT_FIELDS}
     return values._replace(**marks)
 
 
-def _shape(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
-    yield _EDITION
+def _layout_inputs(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
+    yield _FINGERPRINT_VERSION
     for mapping in intent.mappings:
         yield [
             mapping.source,
             mapping.destination,
-            render(mapping.source, values),
-            render(mapping.destination, values),
+            render_path(mapping.source, values),
+            render_path(mapping.destination, values),
             mapping.kind,
             mapping.when_missing,
             mapping.template,
@@ -140,13 +140,13 @@ def _shape(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
         ]
     yield [sorted(set(intent.excludes.patterns)), sorted(set(intent.excludes.mandatory))]
     yield intent.deletion.orphans
-    for text in _texts(intent.transforms):
-        yield [text, *(_named(expression, values) for expression in re.findall(_EXPRESSION, text))]
+    for text in _transform_texts(intent.transforms):
+        yield [text, *(_template_value(expression, values) for expression in re.findall(_EXPRESSION, text))]
     if any(mapping.template for mapping in intent.mappings):  # a content can name any value
-        yield [[name, _plain(value)] for name, value in values._asdict().items()]
+        yield [[name, _as_sequence(value)] for name, value in values._asdict().items()]
 
 
-def _texts(transforms: TransformPolicy) -> Iterator[str]:
+def _transform_texts(transforms: TransformPolicy) -> Iterator[str]:
     """Everything that a person wrote about contents, each with its place before it."""
     if transforms.system_name is not None:
         yield from ("systemName", transforms.system_name)
@@ -163,7 +163,7 @@ def _texts(transforms: TransformPolicy) -> Iterator[str]:
             yield from (path, value)
 
 
-def _named(expression: str, values: TemplateValues) -> str | None:
+def _template_value(expression: str, values: TemplateValues) -> str | None:
     """The value that a transform names. One that does not exist is its own business to refuse."""
     if expression in _FIELDS_OF_THE_COMMIT:
         return _MARK
@@ -173,5 +173,5 @@ def _named(expression: str, values: TemplateValues) -> str | None:
         return None
 
 
-def _plain(value: object) -> object:
+def _as_sequence(value: object) -> object:
     return sorted(value.items()) if isinstance(value, Mapping) else value

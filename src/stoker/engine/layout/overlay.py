@@ -26,7 +26,7 @@ from stoker.domain.intent.files import MappingKind, MissingSourcePolicy
 from stoker.domain.paths import MAX_PART_BYTES, RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.builtin_files import CONFIG_MODE
-from stoker.engine.layout.collisions import collisions
+from stoker.engine.layout.collisions import find_collisions
 from stoker.engine.layout.counts import MappingFileCounts
 from stoker.engine.layout.desired_files import ContentTransform, DesiredFiles, MappingRoute
 from stoker.engine.layout.protected_paths import EXCLUDED
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stoker.engine.layout.layout import Layout
 
 
-def overlay(layout: Layout, tree: CommitTree) -> DesiredFiles:
+def build_desired(layout: Layout, tree: CommitTree) -> DesiredFiles:
     """The files that the gateway shall have, of this commit."""
     return _Overlay(layout, tree).desired()
 
@@ -70,7 +70,7 @@ class _Overlay:
         self._stand_in()
         places = self._without_undelivered(PathBatch(self._files))
         giving = self._giving()
-        colliding = collisions(places, self._blocked)
+        colliding = find_collisions(places, self._blocked)
         if len(self._layout.routes) > 1 or colliding:
             self._files = {path: self._files[path] for path in sorted(self._files) if path not in colliding}
         recipes = self._recipes()

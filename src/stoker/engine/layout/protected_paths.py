@@ -46,19 +46,19 @@ _RESERVED = {
 }
 """What is reserved, as a glob, and why. Case is ignored: where a volume folds case, `.UUID` is `.uuid`."""
 
-SHIELD = GlobSet(_RESERVED, ignore_case=True)
+PROTECTED_PATHS = GlobSet(_RESERVED, ignore_case=True)
 
 
-def why_reserved(path: str) -> str:
+def reserved_path_reason(path: str) -> str:
     """Why a path belongs to the gateway or to us; empty where it does not."""
-    if not SHIELD.matches(path):
+    if not PROTECTED_PATHS.matches(path):
         return ""
     return next(why for glob, why in _RESERVED.items() if GlobSet((glob,), ignore_case=True).matches(path))
 
 
 # People make these on the gateway itself. Where the repository holds them they are delivered; but a key
 # that git does not have may be the one by which we reach the gateway, or a colleague does.
-_MADE_THERE = GlobSet(("config/resources/*/ignition/api-token/",), ignore_case=True)
+_GATEWAY_MADE_PATHS = GlobSet(("config/resources/*/ignition/api-token/",), ignore_case=True)
 
 
 EXCLUDED = "is excluded"
@@ -83,27 +83,27 @@ class ProtectedPaths:
                 "take it out of the repository or exclude it",
                 reason=Reason.STAGING_CONTAINS_RUNTIME_FILES,
             )
-        shielded = SHIELD.matching(places) - excluded
+        shielded = PROTECTED_PATHS.matching(places) - excluded
         return dict.fromkeys(sorted(excluded), EXCLUDED) | {
-            path: f"is never written: {why_reserved(path)}" for path in sorted(shielded)
+            path: f"is never written: {reserved_path_reason(path)}" for path in sorted(shielded)
         }
 
     def covering(self, paths: PathBatch) -> set[str]:
         """Those of many paths where what lies on disk is left alone."""
         return (
-            self._excluded.matching(paths) | self._mandatory.matching(paths) | SHIELD.matching(paths)
+            self._excluded.matching(paths) | self._mandatory.matching(paths) | PROTECTED_PATHS.matching(paths)
             if paths.paths
             else set()
         )
 
     def covers(self, path: str) -> bool:
         """Whether what lies there on disk is left alone."""
-        return self._excluded.matches(path) or self._mandatory.matches(path) or SHIELD.matches(path)
+        return self._excluded.matches(path) or self._mandatory.matches(path) or PROTECTED_PATHS.matches(path)
 
     def sparing(self, paths: PathBatch) -> set[str]:
         """Those of many paths where a file of others stays, also in a folder that mirrors its source."""
-        return self.covering(paths) | _MADE_THERE.matching(paths) if paths.paths else set()
+        return self.covering(paths) | _GATEWAY_MADE_PATHS.matching(paths) if paths.paths else set()
 
     def spares(self, path: str) -> bool:
         """Whether a file of others stays there."""
-        return self.covers(path) or _MADE_THERE.matches(path)
+        return self.covers(path) or _GATEWAY_MADE_PATHS.matches(path)

@@ -3,7 +3,7 @@
 The opposite of `stoker.engine.layout.desired_files`, and pure like it. `CapturablePaths` says which live
 paths
 are spoken of at all: what `watchPaths` names, without what is excluded, is the running
-gateway's or ours. `own_changes` says which of them differ from what we wrote. `RepositoryOrigins`
+gateway's or ours. `gateway_changes` says which of them differ from what we wrote. `RepositoryOrigins`
 finds for each of these the file of the repository that it came from, or would come from:
 a file that we wrote goes back where it was taken from, a new one goes where its nearest
 neighbours were taken from, and where there are none to the last mapping that covers it.
@@ -20,12 +20,12 @@ from stoker.domain.git_objects import FileVersion
 from stoker.domain.intent.files import ExcludePolicy, MappingKind
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.desired_files import ContentTransform, MappingRoute
-from stoker.engine.layout.incremental import suppliers
+from stoker.engine.layout.incremental import source_candidates
 from stoker.engine.layout.layout import Layout
-from stoker.engine.layout.protected_paths import SHIELD, ProtectedPaths
+from stoker.engine.layout.protected_paths import PROTECTED_PATHS, ProtectedPaths
 from stoker.engine.match.globs import GlobSet
-from stoker.engine.match.pattern import folders_of, root_of
-from stoker.engine.plan.ledger import Ledger, version_of
+from stoker.engine.match.pattern import folder_regexes, root_folders
+from stoker.engine.plan.ledger import Ledger, recorded_version
 
 
 class CapturablePaths:
@@ -38,9 +38,9 @@ class CapturablePaths:
         self._watched = GlobSet(patterns)
         self._excluded = GlobSet(excluded)
         self._protection = ProtectedPaths(excludes)
-        above = [one for pattern in patterns for one in folders_of(pattern)]
+        above = [one for pattern in patterns for one in folder_regexes(pattern)]
         self._folders = re.compile("|".join(f"(?:{one})" for one in above) or "(?!)", re.DOTALL)
-        self.roots = _topmost(root for pattern in patterns for root in root_of(pattern))
+        self.roots = _topmost_roots(root for pattern in patterns for root in root_folders(pattern))
         """The folders that hold everything of it, none within another; an empty one is the data folder."""
 
     def takes(self, path: str) -> bool:
@@ -52,10 +52,10 @@ class CapturablePaths:
 
     def enters(self, folder: str) -> bool:
         """Whether something that it takes can lie in a folder or below it."""
-        return self._folders.fullmatch(folder) is not None and not SHIELD.matches(folder)
+        return self._folders.fullmatch(folder) is not None and not PROTECTED_PATHS.matches(folder)
 
 
-def _topmost(roots: Iterable[str]) -> tuple[str, ...]:
+def _topmost_roots(roots: Iterable[str]) -> tuple[str, ...]:
     kept: list[str] = []
     for root in sorted(set(roots)):
         if not any(not above or root == above or root.startswith(above + "/") for above in kept):
@@ -63,7 +63,7 @@ def _topmost(roots: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def own_changes(
+def gateway_changes(
     seen: Mapping[str, bytes | None], ledger: Ledger, allowed: CapturablePaths, *, modes: bool = True
 ) -> dict[str, FileVersion | None]:
     """What somebody else made of these paths: the content that lies there now, None for what is gone.
@@ -76,7 +76,7 @@ def own_changes(
     for path, kept in seen.items():
         if path in ledger.kept or not allowed.takes(path):
             continue
-        ours, there = ledger.version(path), None if kept is None else version_of(kept)
+        ours, there = ledger.version(path), None if kept is None else recorded_version(kept)
         if there is not None and not modes:
             there = there._replace(executable=ours is not None and ours.executable)
         if there is None:
@@ -89,7 +89,7 @@ def own_changes(
     return changed
 
 
-def commit_of(ledger: Ledger, path: str) -> str:
+def file_commit(ledger: Ledger, path: str) -> str:
     """The commit that a file is at: an earlier one where its place was held back."""
     for text in ledger.held:
         commit, _, place = text.partition(" ")
@@ -117,13 +117,13 @@ class RepositoryOrigins:
         new = [path for path in paths if path not in ledger.files]
         if new:
             ours = sorted(ledger.files)
-            self._neighbours = {path: list(_neighbours(path, ours)) for path in new}
+            self._neighbours = {path: list(_neighbour_files(path, ours)) for path in new}
 
     def questions(self) -> frozenset[str]:
         """Which paths of the commit must be looked up before the rest can be said."""
         asked = {*self._known, *(one for near in self._neighbours.values() for one in near)}
         asked.update(self._neighbours)
-        return frozenset(origin for place in asked for _, origin in suppliers(self._layout, place))
+        return frozenset(origin for place in asked for _, origin in source_candidates(self._layout, place))
 
     def found(self, answers: Mapping[str, FileVersion]) -> dict[str, RepositoryOrigin]:
         """By live path; what no mapping gave or would give is not in it."""
@@ -139,7 +139,7 @@ class RepositoryOrigins:
         return found
 
     def _given(self, place: str, answers: Mapping[str, FileVersion]) -> tuple[MappingRoute, str] | None:
-        return next((one for one in suppliers(self._layout, place) if one[1] in answers), None)
+        return next((one for one in source_candidates(self._layout, place) if one[1] in answers), None)
 
     def _route_for(
         self, path: str, near: Sequence[str], answers: Mapping[str, FileVersion]
@@ -150,7 +150,7 @@ class RepositoryOrigins:
                 origin = given[0].origin(path)
                 if origin is not None:
                     return given[0], origin
-        return next(suppliers(self._layout, path), None)
+        return next(source_candidates(self._layout, path), None)
 
     def _origin(
         self, place: str, route: MappingRoute, origin: str, answers: Mapping[str, FileVersion]
@@ -160,7 +160,7 @@ class RepositoryOrigins:
         return RepositoryOrigin(origin, answers.get(origin), recipe, route.template)
 
 
-def _neighbours(path: str, ours: Sequence[str]) -> Iterator[str]:
+def _neighbour_files(path: str, ours: Sequence[str]) -> Iterator[str]:
     """One file of ours for each folder above a path, from the nearest on, none twice."""
     before = ""
     for folder in RelPath.known(path).ancestors():

@@ -16,7 +16,7 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.layout.desired_files import MappingRoute
 
-_NAMED = 5
+_MAX_NAMED = 5
 
 
 def require_service(routes: Sequence[MappingRoute], tree: CommitTree, ordered: Sequence[str]) -> None:
@@ -25,39 +25,42 @@ def require_service(routes: Sequence[MappingRoute], tree: CommitTree, ordered: S
     `ordered` are the files of the tree by name: this runs for each commit, also of 100,000 files.
     """
     sources = {route.source: route.service_path for route in routes if route.service_path is not None}
-    if not sources or any(_exists(source, tree, ordered) for source in sources):
+    if not sources or any(_has_path(source, tree, ordered) for source in sources):
         return
     service_path = next(path for path in sources.values() if path is not None)
     raise Stalled(
-        f"{_what_is_missing(service_path, list(sources), tree, ordered)}; nothing was changed. "
+        f"{_missing_source_message(service_path, list(sources), tree, ordered)}; nothing was changed. "
         "Correct the service path of the gateway (annotation service-path), or the repository",
         reason=Reason.SOURCE_EMPTY,
     )
 
 
-def _what_is_missing(
+def _missing_source_message(
     service_path: RelPath, sources: Sequence[RelPath], tree: CommitTree, ordered: Sequence[str]
 ) -> str:
     shown = repr(str(service_path) or ".")
     inside = _children(service_path, tree)
     if inside:
         looked_for = " or ".join(repr(str(source)) for source in sources)
-        return f"service path {shown} gives no file: the commit has no {looked_for}; it has {_listed(inside)}"
+        return (
+            f"service path {shown} gives no file: the commit has no {looked_for}; it has "
+            f"{_list_names(inside)}"
+        )
     above = next(
-        (folder for folder in service_path.ancestors() if _exists(folder, tree, ordered)), RelPath("")
+        (folder for folder in service_path.ancestors() if _has_path(folder, tree, ordered)), RelPath("")
     )
     # The part of the path that is not there, compared with what is there.
     missing = service_path[len(above) :].lstrip("/").partition("/")[0]
     siblings = _children(above, tree)
     from difflib import get_close_matches  # noqa: PLC0415 - for a refusal alone
 
-    near = get_close_matches(missing, siblings, n=_NAMED) or siblings
+    near = get_close_matches(missing, siblings, n=_MAX_NAMED) or siblings
     where = repr(str(above)) if above else "the root of the repository"
-    hint = f"; {where} has {_listed(near)}" if near else ""
+    hint = f"; {where} has {_list_names(near)}" if near else ""
     return f"service path {shown} does not exist at this commit{hint}"
 
 
-def _exists(path: RelPath, tree: CommitTree, ordered: Sequence[str]) -> bool:
+def _has_path(path: RelPath, tree: CommitTree, ordered: Sequence[str]) -> bool:
     """Whether the commit has the path as a file, as a folder, or as an entry that was refused."""
     at = bisect_left(ordered, f"{path}/")
     return (
@@ -75,8 +78,8 @@ def _children(folder: RelPath, tree: CommitTree) -> list[str]:
     return folders or sorted(set(below))
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     every = list(names)
-    more = len(every) - _NAMED
-    listed = ", ".join(map(repr, every[:_NAMED]))
+    more = len(every) - _MAX_NAMED
+    listed = ", ".join(map(repr, every[:_MAX_NAMED]))
     return f"{listed} and {more} more" if more > 0 else listed

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.match.pattern import GlobAlternative, read
+from stoker.engine.match.pattern import GlobAlternative, parse_pattern
 
 MAX_TOTAL = 4096
 
@@ -58,7 +58,7 @@ class GlobSet:
     def __init__(self, patterns: Iterable[str] = (), *, ignore_case: bool = False) -> None:
         self.patterns = tuple(patterns)
         # Equal ones are kept once: `{a,a,a}` costs what `a` costs.
-        spelt = list(dict.fromkeys(one for pattern in self.patterns for one in read(pattern)))
+        spelt = list(dict.fromkeys(one for pattern in self.patterns for one in parse_pattern(pattern)))
         if len(spelt) > MAX_TOTAL:
             raise InvalidValue(f"the patterns spell {len(spelt)} alternatives; {MAX_TOTAL} are allowed")
         self._flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)

@@ -53,23 +53,23 @@ _GlobToken = _CharMatch | str
 _DOUBLE: list[_GlobToken] = [_STAR, _STAR]
 
 
-def read(pattern: str) -> list[GlobAlternative]:
+def parse_pattern(pattern: str) -> list[GlobAlternative]:
     """What a pattern means; raises when it is wrong or could never match."""
     return [
         GlobAlternative(_regex(names), max(_needles(names), key=len, default=""), _suffix(names))
-        for names in map(_names, _GlobParser(pattern).alternatives())
+        for names in map(_split_pattern, _GlobParser(pattern).alternatives())
     ]
 
 
-def folders_of(pattern: str) -> list[str]:
+def folder_regexes(pattern: str) -> list[str]:
     """Regexes of the folders in which, or below which, something can match: where a watcher has to be."""
-    return [_above(names) for names in map(_names, _GlobParser(pattern).alternatives())]
+    return [_folder_regex(names) for names in map(_split_pattern, _GlobParser(pattern).alternatives())]
 
 
-def root_of(pattern: str) -> list[str]:
+def root_folders(pattern: str) -> list[str]:
     """For each alternative the deepest folder that holds all its matches; empty is the whole tree."""
     found = []
-    for names in map(_names, _GlobParser(pattern).alternatives()):
+    for names in map(_split_pattern, _GlobParser(pattern).alternatives()):
         fixed: list[str] = []
         for name in names[:-1]:
             chars = [token.char if isinstance(token, _CharMatch) else "" for token in name]
@@ -193,7 +193,7 @@ def _literal(char: str) -> _CharMatch:
     return _CharMatch(re.escape(char), char)
 
 
-def _names(tokens: list[_GlobToken]) -> list[list[_GlobToken]]:
+def _split_pattern(tokens: list[_GlobToken]) -> list[list[_GlobToken]]:
     names = _split(tokens, _SEPARATOR)
     if not names[-1]:
         names[-1] = _DOUBLE
@@ -219,7 +219,7 @@ def _suffix(names: list[list[_GlobToken]]) -> str:
     return "".join(ending) if all(ending) else ""
 
 
-def _above(names: list[list[_GlobToken]]) -> str:
+def _folder_regex(names: list[list[_GlobToken]]) -> str:
     fixed = names.index(_DOUBLE) if _DOUBLE in names else len(names)
     inner = f"(?:{_SEPARATOR}.*)?" if fixed < len(names) else ""
     if not fixed:

@@ -34,7 +34,7 @@ class FolderDrift:
         return any(self.kinds.values())
 
 
-def drift(ledger: Ledger, live: LiveDifferences) -> FolderDrift:
+def find_drift(ledger: Ledger, live: LiveDifferences) -> FolderDrift:
     """What a walk found that somebody else did."""
     if not live.found:
         return FolderDrift()

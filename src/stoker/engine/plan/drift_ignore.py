@@ -31,7 +31,7 @@ class DriftIgnoreRules:
     def __init__(self, rules: Sequence[DriftIgnorePolicy] = ()) -> None:
         self._whole = GlobSet(rule.path for rule in rules if not rule.json_pointer)
         self._pointed = tuple(
-            (GlobSet((rule.path,)), steps_of(rule.json_pointer)) for rule in rules if rule.json_pointer
+            (GlobSet((rule.path,)), pointer_steps(rule.json_pointer)) for rule in rules if rule.json_pointer
         )
 
     def __bool__(self) -> bool:
@@ -54,7 +54,7 @@ class DriftIgnoreRules:
         matching = self._whole.matching(PathBatch(live.found))
         if desired is not None and matching:
             above = folders_above(desired.files) if not matching <= ledger.files.keys() else set()
-            matching = {path for path in matching if path not in above and _stays(path, ledger, desired)}
+            matching = {path for path in matching if path not in above and _is_kept(path, ledger, desired)}
         if not matching:
             return live
         return live._replace(
@@ -62,10 +62,10 @@ class DriftIgnoreRules:
         )
 
 
-NOTHING_IGNORED = DriftIgnoreRules()
+NO_DRIFT_IGNORED = DriftIgnoreRules()
 
 
-def _stays(path: str, ledger: Ledger, desired: DesiredFiles) -> bool:
+def _is_kept(path: str, ledger: Ledger, desired: DesiredFiles) -> bool:
     if path in ledger.intended:
         return False
     wanted = desired.files.get(path)
@@ -74,21 +74,21 @@ def _stays(path: str, ledger: Ledger, desired: DesiredFiles) -> bool:
     return path not in ledger.files or (desired.partial and path not in desired.removed)
 
 
-def steps_of(pointer: str) -> PointerSteps:
+def pointer_steps(pointer: str) -> PointerSteps:
     """The keys of an RFC 6901 pointer."""
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
 
 
-def same_but_for(pointers: Sequence[PointerSteps], before: bytes, after: bytes) -> bool:
+def equal_except_pointers(pointers: Sequence[PointerSteps], before: bytes, after: bytes) -> bool:
     """Whether two JSON documents are the same without the values at the pointers; what is none never is."""
     try:
-        return _without(pointers, before) == _without(pointers, after)
+        return _remove_pointers(pointers, before) == _remove_pointers(pointers, after)
     except (ValueError, RecursionError):
         return False
 
 
-def _without(pointers: Sequence[PointerSteps], content: bytes) -> str:
-    document = json.loads(content, object_pairs_hook=_once)
+def _remove_pointers(pointers: Sequence[PointerSteps], content: bytes) -> str:
+    document = json.loads(content, object_pairs_hook=_refuse_duplicate_keys)
     for steps in pointers:
         _remove(document, steps)
     return json.dumps(document, sort_keys=True)  # as text, in which 1 and true are two things
@@ -118,7 +118,7 @@ def _index(step: str, elements: list[Any]) -> int | None:
     return None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key is there twice, and nobody knows which one counts")

@@ -11,17 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from stoker.domain.deletion_guard import DeletionCandidate, DeletionCause, DeletionLimits, decide, digest_of
+from stoker.domain.deletion_guard import (
+    DeletionCandidate,
+    DeletionCause,
+    DeletionLimits,
+    decide_deletions,
+    deletions_digest,
+)
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.desired_files import EVERYWHERE, NOWHERE, DesiredFiles, ManagedPaths
+from stoker.engine.layout.desired_files import ALL_PLACES, NO_PLACES, DesiredFiles, ManagedPaths
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.mapping_changes import foreign_overwrites, given_up
+from stoker.engine.plan.mapping_changes import abandoned_places, foreign_overwrites
 from stoker.engine.plan.plan import SyncPlan
 
-APPROVABLE = frozenset(
+APPROVABLE_REASONS = frozenset(
     {
         Reason.DELETION_BUDGET_EXCEEDED,
         Reason.DESTINATION_UNMAPPED,
@@ -41,7 +47,7 @@ class HeldPlan(Stalled):
         self.plan = plan
 
 
-def why_stalled(
+def plan_objection(
     plan: SyncPlan,
     desired: DesiredFiles,
     ledger: Ledger | None,
@@ -53,20 +59,22 @@ def why_stalled(
     `approved` are digests of plans. Returned, not raised: a dry run shows the plan and says that it would
     stall.
     """
-    empty = nothing_given(desired, ledger)
+    empty = empty_source_error(desired, ledger)
     if empty is not None:
         return empty
     if plan.digest in approved:
         return None
     return (
-        gone_source(plan, desired, ledger)
-        or left_behind(plan, desired)
+        vanished_source_error(plan, desired, ledger)
+        or unasked_deletion_error(plan, desired)
         or held_overwrites(plan, desired, ledger)
-        or held_deletions(plan, ledger, deletion, approved, desired.destinations, given_up(desired, ledger))
+        or held_deletions_error(
+            plan, ledger, deletion, approved, desired.destinations, abandoned_places(desired, ledger)
+        )
     )
 
 
-def stale_approval(plan: SyncPlan, approved: Collection[str]) -> Stalled | None:
+def stale_approval_error(plan: SyncPlan, approved: Collection[str]) -> Stalled | None:
     """An approval that was given for this sync alone and names another plan than there is now."""
     if plan.digest in approved:
         return None
@@ -78,7 +86,7 @@ def stale_approval(plan: SyncPlan, approved: Collection[str]) -> Stalled | None:
     )
 
 
-def nothing_given(desired: DesiredFiles, ledger: Ledger | None) -> Stalled | None:
+def empty_source_error(desired: DesiredFiles, ledger: Ledger | None) -> Stalled | None:
     """An empty source changes nothing; no approval releases that."""
     if desired.delivered or (ledger is not None and not ledger.files):
         return None
@@ -87,7 +95,7 @@ def nothing_given(desired: DesiredFiles, ledger: Ledger | None) -> Stalled | Non
     )
 
 
-def gone_source(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) -> HeldPlan | None:
+def vanished_source_error(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) -> HeldPlan | None:
     """A mapping that gave files before and gives none now: a folder was dropped, or its name is misspelt.
 
     Mappings are compared as they were written, templates unrendered: a variable
@@ -99,12 +107,12 @@ def gone_source(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) ->
     return HeldPlan(
         plan,
         f"mapping {gone[0]} gave files before and gives none at this commit; nothing was changed "
-        f"({_approve(plan)}, or remove the mapping)",
+        f"({_approval_hint(plan)}, or remove the mapping)",
         reason=Reason.SOURCE_EMPTY,
     )
 
 
-def left_behind(plan: SyncPlan, desired: DesiredFiles) -> HeldPlan | None:
+def unasked_deletion_error(plan: SyncPlan, desired: DesiredFiles) -> HeldPlan | None:
     """Files must not go unasked from a destination that still has its mapping.
 
     A source that was misspelt in a mapping makes another mapping of it, one that
@@ -118,7 +126,7 @@ def left_behind(plan: SyncPlan, desired: DesiredFiles) -> HeldPlan | None:
                 return HeldPlan(
                     plan,
                     f"mapping {mapping} gives no file at this commit, and {path} with what else was "
-                    f"delivered there would be deleted; nothing was changed ({_approve(plan)})",
+                    f"delivered there would be deleted; nothing was changed ({_approval_hint(plan)})",
                     reason=Reason.SOURCE_EMPTY,
                 )
     return None
@@ -140,13 +148,13 @@ def held_overwrites(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None
     )
 
 
-def held_deletions(
+def held_deletions_error(
     plan: SyncPlan,
     ledger: Ledger | None,
     deletion: DeletionPolicy,
     approved: Collection[str] = (),
-    destinations: ManagedPaths = EVERYWHERE,
-    left: ManagedPaths = NOWHERE,
+    destinations: ManagedPaths = ALL_PLACES,
+    left: ManagedPaths = NO_PLACES,
 ) -> HeldPlan | None:
     """Why the deletion guard holds a plan; files of others below a mirrored destination count like ours."""
     ours = ledger.files if ledger is not None else {}
@@ -162,7 +170,7 @@ def held_deletions(
     ]
     limits = DeletionLimits(deletion.budget_files, deletion.budget_percent)
     given = plan.digest if plan.digest in approved else min(approved, default="")
-    decision = decide(deletions, len(ours), limits, digest=plan.digest, approved=given)
+    decision = decide_deletions(deletions, len(ours), limits, digest=plan.digest, approved=given)
     if not decision.hold:
         return None
     unmapped = any(each.cause is DeletionCause.UNMAPPED for each in decision.hold)
@@ -173,14 +181,14 @@ def held_deletions(
     )
 
 
-def why_held(
+def held_deletions_reason(
     paths: Collection[str], ledger: Ledger, deletion: DeletionPolicy, approved: Collection[str]
 ) -> str:
     """Why deletions on a gateway are not sent to git without approval; empty where they are."""
-    digest = digest_of(paths)
+    digest = deletions_digest(paths)
     limits = DeletionLimits(deletion.budget_files, deletion.budget_percent)
     given = digest if digest in approved else ""
-    decision = decide(
+    decision = decide_deletions(
         [DeletionCandidate(path) for path in sorted(paths)],
         len(ledger.files),
         limits,
@@ -190,5 +198,5 @@ def why_held(
     return f"deleted on the gateway: {decision.why} in git ({HOW_TO_APPROVE})" if decision.hold else ""
 
 
-def _approve(plan: SyncPlan) -> str:
+def _approval_hint(plan: SyncPlan) -> str:
     return f"approve plan {plan.digest} if that is meant"

@@ -23,21 +23,21 @@ from stoker.domain.paths import RelPath
 
 # size, mtime, ctime, inode, executable: what tells that a file was not touched since.
 STAT = struct.Struct("<qqqqB")
-UNSEEN = STAT.pack(0, 0, 0, 0, 0)
+UNSEEN_STAT = STAT.pack(0, 0, 0, 0, 0)
 """Fits no file: whoever finds it reads the content again."""
 
 
-def record(version: FileVersion, stat: bytes = UNSEEN) -> bytes:
+def encode_record(version: FileVersion, stat: bytes = UNSEEN_STAT) -> bytes:
     """What the ledger keeps of one file, as small as it can be: there may be 100,000 of them."""
     return stat + bytes.fromhex(version.blob)
 
 
-def version_of(kept: bytes) -> FileVersion:
+def recorded_version(kept: bytes) -> FileVersion:
     """What we wrote there; the executable bit is the last byte of the stat data."""
     return FileVersion(str.__new__(BlobId, kept[STAT.size :].hex()), bool(kept[STAT.size - 1]))
 
 
-def stat_of(kept: bytes) -> bytes:
+def recorded_stat(kept: bytes) -> bytes:
     return kept[: STAT.size]
 
 
@@ -46,7 +46,7 @@ class Ledger:
     """Last applied."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Every file that we wrote, by canonical path, with its `record`."""
+    """Every file that we wrote, by canonical path, with its `encode_record`."""
     intended: Mapping[str, FileVersion] = field(default_factory=dict)
     mappings: frozenset[str] = frozenset()
     """The mappings, as written, that gave files in the last pass."""
@@ -97,4 +97,4 @@ class Ledger:
 
     def version(self, path: str) -> FileVersion | None:
         kept = self.files.get(path)
-        return None if kept is None else version_of(kept)
+        return None if kept is None else recorded_version(kept)

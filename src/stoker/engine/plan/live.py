@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from stoker.domain.git_objects import FileVersion
-from stoker.engine.plan.ledger import UNSEEN, Ledger
+from stoker.engine.plan.ledger import UNSEEN_STAT, Ledger
 
 
 class LiveKind(StrEnum):
@@ -30,10 +30,10 @@ class LiveEntry(NamedTuple):
 
     kind: LiveKind
     version: FileVersion | None = None
-    stat: bytes = UNSEEN
+    stat: bytes = UNSEEN_STAT
 
 
-def content_in(entry: LiveEntry | None) -> str:
+def entry_content(entry: LiveEntry | None) -> str:
     """What an entry holds, as text: its blob id and whether it may be executed; empty where nothing is."""
     if entry is None:
         return ""

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.counts import places_of
-from stoker.engine.layout.desired_files import ARROW, NOWHERE, ROOT, DesiredFiles, ManagedPaths
+from stoker.engine.layout.counts import managed_places
+from stoker.engine.layout.desired_files import ARROW, NO_PLACES, ROOT, DesiredFiles, ManagedPaths
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import SyncPlan
 
@@ -26,14 +26,14 @@ class _Written(NamedTuple):
     destination: str
 
 
-def given_up(desired: DesiredFiles, ledger: Ledger | None) -> ManagedPaths:
+def abandoned_places(desired: DesiredFiles, ledger: Ledger | None) -> ManagedPaths:
     """Places of the last sync that are none of this one because the mappings are others.
 
     A wider destination may cover them: `projects` misspelt as `.` must not empty `projects`. With the same
     mappings the commit alone took a place away, such as one of the folders below a root mapping.
     """
     if ledger is None or ledger.settings == desired.settings:
-        return NOWHERE
+        return NO_PLACES
     before, now = _places(ledger), desired.managed
     removed = _removed(ledger.mappings, desired.delivered | desired.undelivered)
     return ManagedPaths((before.folders - now.folders) | removed, before.files - now.files)
@@ -69,7 +69,7 @@ def foreign_overwrites(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | N
 
 
 def _places(ledger: Ledger) -> ManagedPaths:
-    given = places_of(ledger.given)
+    given = managed_places(ledger.given)
     return ManagedPaths(given.folders.union(map(RelPath.known, ledger.folders)), given.files)
 
 

@@ -82,7 +82,8 @@ class ForeignFiles:
             (
                 path
                 for path in elsewhere
-                if path not in self._desired.files and any(above in folders for above in _at_and_above(path))
+                if path not in self._desired.files
+                and any(above in folders for above in _path_and_parents(path))
             ),
         )
 
@@ -100,7 +101,7 @@ class ForeignFiles:
                 and path not in desired.files
                 and not self._is_ours(path)
                 and self._rule(path).managed
-                and not any(place in desired.kept for place in (*_at_and_above(path), ""))
+                and not any(place in desired.kept for place in (*_path_and_parents(path), ""))
             ):
                 yield path, entry.kind
 
@@ -129,7 +130,7 @@ class ForeignFiles:
     def _rule(self, path: str) -> _FolderRule:
         folder = path.rpartition("/")[0]
         if folder not in self._rules:
-            above = _at_and_above(folder)
+            above = _path_and_parents(folder)
             managed = any(place in self._desired.managed.folders for place in above)
             mirrored = managed and self._is_mirrored(folder)
             self._rules[folder] = _FolderRule(managed, mirrored, mirrored and self._ledger.mirrors(path))
@@ -138,10 +139,10 @@ class ForeignFiles:
     def _is_mirrored(self, folder: str) -> bool:
         """The deepest destination that says something about it is heard."""
         rules = self._desired.orphans
-        said = next((rules[place] for place in _at_and_above(folder) if place in rules), self._default)
+        said = next((rules[place] for place in _path_and_parents(folder) if place in rules), self._default)
         return said is OrphanPolicy.MIRROR
 
 
-def _at_and_above(path: str) -> tuple[str, ...]:
+def _path_and_parents(path: str) -> tuple[str, ...]:
     own = RelPath.known(path)
     return (own, *own.ancestors()) if own else ()

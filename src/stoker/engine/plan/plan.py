@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from stoker.domain.git_objects import FileVersion, HeldPath, PathNote
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.ledger import Ledger, encode_record
 
 RESOURCE_MANIFEST = "resource.json"
 
@@ -165,7 +165,7 @@ class SyncPlan:
         nobody touches that, nobody has to compare the two again.
         """
         taken: dict[str, bytes] = {
-            write.path: record(write.version, stats[write.path])
+            write.path: encode_record(write.version, stats[write.path])
             for write in self.writes
             if write.path in stats
         }
@@ -188,7 +188,7 @@ class SyncPlan:
     def digest(self) -> str:
         """Names everything that an approval of this plan does, the deletion of kept orphans included."""
         actions = self.with_orphans().actions if self.orphans_kept else self.actions
-        return hashlib.sha256("".join(_canonical(a) + "\n" for a in actions).encode()).hexdigest()
+        return hashlib.sha256("".join(_canonical_line(a) + "\n" for a in actions).encode()).hexdigest()
 
     @property
     def needs_digest(self) -> bool:
@@ -206,7 +206,7 @@ class SyncPlan:
         """The plan for machines."""
         return {
             "digest": self.digest if self.needs_digest else None,
-            "actions": [_as_json(action) for action in self.actions],
+            "actions": [_action_as_json(action) for action in self.actions],
             "skipped": [{"path": note.path, "message": note.why} for note in self.skipped],
             "refused": [{"path": note.path, "message": note.why} for note in self.refused],
             "conflicts": [{"path": note.path, "message": note.why} for note in self.conflicts],
@@ -221,7 +221,7 @@ def deletion_order(delete: DeleteFile) -> tuple[bool, RelPath]:
     return (delete.path.name != RESOURCE_MANIFEST, delete.path)
 
 
-def _canonical(action: PlanAction) -> str:
+def _canonical_line(action: PlanAction) -> str:
     if isinstance(action, DeleteFile):
         return f"delete {action.path}"
     verb = "write" if isinstance(action, WriteFile) else "mode"
@@ -229,7 +229,7 @@ def _canonical(action: PlanAction) -> str:
     return f"{verb} {'755' if executable else '644'} {blob} {action.path}"
 
 
-def _as_json(action: PlanAction) -> dict[str, object]:
+def _action_as_json(action: PlanAction) -> dict[str, object]:
     if isinstance(action, DeleteFile):
         return {"action": "delete", "path": action.path}
     verb = "mode" if isinstance(action, SetFileMode) else "modify" if action.replaces else "add"

@@ -25,7 +25,7 @@ from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.desired_files import DesiredFiles
 from stoker.engine.match.globs import PathBatch, folders_above
-from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.engine.plan.ledger import STAT, Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
 from stoker.engine.plan.orphans import ForeignFiles
 from stoker.engine.plan.plan import (
@@ -42,7 +42,7 @@ from stoker.engine.plan.skipped import SkippedContent
 _AS_FILE = LiveEntry(LiveKind.FILE)
 
 
-def plan(
+def make_plan(
     desired: DesiredFiles,
     live: LiveDifferences,
     ledger: Ledger | None,
@@ -94,12 +94,12 @@ class _Planner:
         self._compare()
         troubled = self._desired.incomplete.union(path.rpartition("/")[0] for path in self._conflicts)
         self._hold_back_manifests(troubled)
-        unfinished = {folder for folder in troubled if self._is_file(_manifest_in(folder))}
+        unfinished = {folder for folder in troubled if self._is_file(_manifest_path(folder))}
         going = [p for p in self._deletable - self._clearings if p.rpartition("/")[0] not in unfinished]
         desired = self._desired
         return SyncPlan(
             clearings=tuple(DeleteFile(RelPath.known(path)) for path in sorted(self._clearings)),
-            writes=_data_first(self._writes),
+            writes=_data_before_manifests(self._writes),
             modes=tuple(sorted(self._modes)),
             deletions=tuple(sorted((DeleteFile(RelPath.known(path)) for path in going), key=deletion_order)),
             skipped=desired.skipped + desired.excluded + self._strangers.left,
@@ -178,7 +178,7 @@ class _Planner:
             self._writes.append(WriteFile(RelPath.known(path), version, replaces=True))
         elif there.version.executable != version.executable:
             self._modes.append(SetFileMode(RelPath.known(path), version))
-        elif self._ledger.files.get(path) != (seen := record(version, there.stat)):
+        elif self._ledger.files.get(path) != (seen := encode_record(version, there.stat)):
             self._remembered[path] = seen
 
     def _blocked_above(self, folder: str) -> str | None:
@@ -269,11 +269,11 @@ class _Planner:
         return "" in kept or own in kept or any(folder in kept for folder in own.ancestors())
 
 
-def _manifest_in(folder: str) -> str:
+def _manifest_path(folder: str) -> str:
     return f"{folder}/{RESOURCE_MANIFEST}" if folder else RESOURCE_MANIFEST
 
 
-def _data_first(writes: list[WriteFile]) -> tuple[WriteFile, ...]:
+def _data_before_manifests(writes: list[WriteFile]) -> tuple[WriteFile, ...]:
     inside = f"/{RESOURCE_MANIFEST}"
     ordered = sorted(writes, key=itemgetter(0))
     data = [write for write in ordered if not f"/{write.path}".endswith(inside)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from stoker.domain.git_objects import PathNote, shown
+from stoker.domain.git_objects import PathNote, printable_name
 
 MAX_NAMED = 10
 _SEPARATOR = "\t"
@@ -36,7 +36,9 @@ class SkippedContent(NamedTuple):
     @property
     def texts(self) -> frozenset[str]:
         """For the ledger."""
-        return frozenset(f"{shown(note.path)}{_SEPARATOR}{shown(note.why)}" for note in self.notes)
+        return frozenset(
+            f"{printable_name(note.path)}{_SEPARATOR}{printable_name(note.why)}" for note in self.notes
+        )
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -11,29 +11,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
 
-from stoker.domain.git_objects import shown
+from stoker.domain.git_objects import printable_name
 
 CONTEXT = 3
 MAX_LINE = 2000
 # Comparing line by line costs up to the product of both sides; beyond this one side replaces the other.
 _MAX_PRODUCT = 1_000_000
-_BINARY_LOOK = 8000
+_BINARY_CHECK_BYTES = 8000
 
 _DiffRange = tuple[int, int, int, int]
 
 
-def unified(path: str, old: bytes | None, new: bytes | None, *, limit: int = 1000) -> Iterator[str]:
+def unified_diff(path: str, old: bytes | None, new: bytes | None, *, limit: int = 1000) -> Iterator[str]:
     """The lines of the diff; None is a side on which the file does not exist."""
     if old == new:
         return
-    name = shown(path)
+    name = printable_name(path)
     before, after = "/dev/null" if old is None else f"a/{name}", "/dev/null" if new is None else f"b/{name}"
     if _is_binary(old or b"") or _is_binary(new or b""):
         yield f"Binary files {before} and {after} differ"
         return
     yield f"--- {before}"
     yield f"+++ {after}"
-    lines = _body(_lines(old or b""), _lines(new or b""))
+    lines = _diff_body(_split_lines(old or b""), _split_lines(new or b""))
     yield from islice(lines, limit)
     if next(lines, None) is not None:
         yield f"… cut after {limit} lines"
@@ -41,28 +41,28 @@ def unified(path: str, old: bytes | None, new: bytes | None, *, limit: int = 100
 
 def _is_binary(content: bytes) -> bool:
     """As git tells: a NUL near the beginning."""
-    return b"\0" in content[:_BINARY_LOOK]
+    return b"\0" in content[:_BINARY_CHECK_BYTES]
 
 
-def _lines(content: bytes) -> list[bytes]:
+def _split_lines(content: bytes) -> list[bytes]:
     """Only a line feed ends a line, as for git."""
     *whole, rest = content.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
 
-def _body(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[str]:
+def _diff_body(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[str]:
     for hunk in _hunks(_changes(old, new)):
         first, last = hunk[0], hunk[-1]
         i1, j1 = max(first[0] - CONTEXT, 0), max(first[2] - CONTEXT, 0)
         i2, j2 = min(last[1] + CONTEXT, len(old)), min(last[3] + CONTEXT, len(new))
-        yield f"@@ -{_range(i1, i2)} +{_range(j1, j2)} @@"
+        yield f"@@ -{_hunk_range(i1, i2)} +{_hunk_range(j1, j2)} @@"
         at = i1
         for a1, a2, b1, b2 in hunk:
-            yield from _printed(" ", old[at:a1])
-            yield from _printed("-", old[a1:a2])
-            yield from _printed("+", new[b1:b2])
+            yield from _diff_lines(" ", old[at:a1])
+            yield from _diff_lines("-", old[a1:a2])
+            yield from _diff_lines("+", new[b1:b2])
             at = a2
-        yield from _printed(" ", old[at:i2])
+        yield from _diff_lines(" ", old[at:i2])
 
 
 def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_DiffRange]:
@@ -94,21 +94,21 @@ def _hunks(changes: Iterable[_DiffRange]) -> Iterator[list[_DiffRange]]:
         yield together
 
 
-def _range(start: int, end: int) -> str:
+def _hunk_range(start: int, end: int) -> str:
     count = end - start
     if count == 1:
         return str(start + 1)
     return f"{start + 1 if count else start},{count}"
 
 
-def _printed(mark: str, lines: Sequence[bytes]) -> Iterator[str]:
+def _diff_lines(mark: str, lines: Sequence[bytes]) -> Iterator[str]:
     for line in lines:
-        yield mark + _line(line.removesuffix(b"\n"))
+        yield mark + _printable_line(line.removesuffix(b"\n"))
         if not line.endswith(b"\n"):
             yield "\\ No newline at end of file"
 
 
-def _line(line: bytes) -> str:
+def _printable_line(line: bytes) -> str:
     text = line[:MAX_LINE].decode(errors="replace")
     text = "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
     return text + ("…" if len(line) > MAX_LINE else "")

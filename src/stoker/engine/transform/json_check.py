@@ -23,7 +23,7 @@ _LONE_SURROGATE = re.compile(
 )
 
 
-def why_not_json(content: bytes) -> str | None:
+def json_problem(content: bytes) -> str | None:
     """What is wrong with it, to follow the name of the file and "is not JSON: "; None if it is JSON."""
     body = content.removeprefix(BOM)
     try:
@@ -31,25 +31,25 @@ def why_not_json(content: bytes) -> str | None:
         if not body.isascii():
             body.decode()
     except msgspec.DecodeError as error:
-        return _explained(str(error), body)
+        return _explain_problem(str(error), body)
     except UnicodeDecodeError as error:
-        return f"line {_line(body, error.start)}: not UTF-8"
+        return f"line {_line_number(body, error.start)}: not UTF-8"
     except RecursionError:
         return "it is nested too deep"
     return None
 
 
-def _explained(problem: str, body: bytes) -> str:
+def _explain_problem(problem: str, body: bytes) -> str:
     if not body.strip():
         return "it is empty"
     if "surrogate" in problem or "truncated" in problem:
         lone = _LONE_SURROGATE.search(body)
         if lone is not None:
-            return f"line {_line(body, lone.start())}: half of a surrogate pair"
+            return f"line {_line_number(body, lone.start())}: half of a surrogate pair"
     if place := _PLACE.fullmatch(problem):
-        return f"line {_line(body, int(place[2]))}: {place[1]}"
+        return f"line {_line_number(body, int(place[2]))}: {place[1]}"
     return "it ends too early" if "truncated" in problem else problem
 
 
-def _line(body: bytes, at: int) -> int:
+def _line_number(body: bytes, at: int) -> int:
     return body.count(b"\n", 0, at) + 1

@@ -24,9 +24,9 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.transform.json_check import BOM, why_not_json
-from stoker.engine.transform.json_path import JsonPath, element
-from stoker.engine.transform.typed_value import TypedValue, ValueKind, same_number, typed
+from stoker.engine.transform.json_check import BOM, json_problem
+from stoker.engine.transform.json_path import JsonPath, element_index
+from stoker.engine.transform.typed_value import TypedValue, ValueKind, parse_typed, same_number
 
 MAX_BYTES = 16 << 20
 MAX_VALUES = 250_000
@@ -75,17 +75,17 @@ class _JsonPathAbsent(Exception):
 
 def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
     """The content with the value at the path; the very same object when nothing has to change."""
-    if not adds and not _may_hold(content, path):
+    if not adds and not _may_hold_key(content, path):
         return content
-    check(content)
+    check_json(content)
     try:
-        start, end = _find(content, path)
+        start, end = _find_span(content, path)
     except _JsonPathAbsent as absent:
         if not adds:
             return content
         if absent.parent is None:
             raise InvalidValue(f"{path.text} cannot be set: {absent}") from None
-        return _added(content, *absent.parent, str(path.steps[-1]), typed(value, None))
+        return _add_member(content, *absent.parent, str(path.steps[-1]), parse_typed(value, None))
     except RecursionError:
         raise InvalidValue("is not JSON: it is nested too deep") from None
     opening = content[start]
@@ -93,39 +93,43 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
         what = "an object" if opening == _OBJECT_OPENS else "a list"
         raise InvalidValue(f"{path.text} cannot be set: {what} stands there, not a single value")
     kind = _KINDS.get(opening, ValueKind.NUMBER)
-    new = typed(value, kind)
-    if new.kind is kind and _same(content[start:end], new):
+    new = parse_typed(value, kind)
+    if new.kind is kind and _is_same_value(content[start:end], new):
         return content
-    return content[:start] + _spelt(new) + content[end:]
+    return content[:start] + _encode_value(new) + content[end:]
 
 
-def _may_hold(content: bytes, path: JsonPath) -> bool:
+def _may_hold_key(content: bytes, path: JsonPath) -> bool:
     """Whether the last key could be there at all; a key may be spelt with escapes, so those are a yes."""
     last = path.steps[-1]
-    return isinstance(last, int) or b"\\" in content or _spelt(TypedValue(ValueKind.TEXT, last)) in content
+    return (
+        isinstance(last, int)
+        or b"\\" in content
+        or _encode_value(TypedValue(ValueKind.TEXT, last)) in content
+    )
 
 
-def check(content: bytes) -> None:
+def check_json(content: bytes) -> None:
     """Raise unless it is JSON of a size in which values can be told apart."""
     if len(content) > MAX_BYTES:
         raise InvalidValue(f"is larger than {MAX_BYTES} bytes, so no value in it can be set")
     # A comma within a text counts too; that only errs on the careful side.
     if content.count(b",") >= MAX_VALUES:
         raise InvalidValue(f"holds more than {MAX_VALUES} values, so none in it can be set")
-    why = why_not_json(content)
+    why = json_problem(content)
     if why is not None:
         raise InvalidValue(f"is not JSON: {why}")
 
 
-def _find(content: bytes, path: JsonPath) -> tuple[int, int]:
+def _find_span(content: bytes, path: JsonPath) -> tuple[int, int]:
     """The span of the value at the path; the content is known to be JSON."""
     start = len(content) - len(content.removeprefix(BOM).lstrip(b" \t\r\n"))
     end = len(content.rstrip(b" \t\r\n"))
     for depth, step in enumerate(path.steps):
-        index = element(step)
+        index = element_index(step)
         last = depth == len(path.steps) - 1
         if content[start] == _OBJECT_OPENS and isinstance(step, str):
-            found = _value_of(content, start, end, step)
+            found = _find_value(content, start, end, step)
             if found is None:
                 raise _JsonPathAbsent(f"{path.above(depth + 1)} is missing", (start, end) if last else None)
             start, end = found
@@ -138,14 +142,16 @@ def _find(content: bytes, path: JsonPath) -> tuple[int, int]:
     return start, end
 
 
-def _value_of(content: bytes, start: int, end: int, name: str) -> tuple[int, int] | None:
+def _find_value(content: bytes, start: int, end: int, name: str) -> tuple[int, int] | None:
     """The span of the value that the object of this span has for a key; None if it has no such key."""
-    quoted = _spelt(TypedValue(ValueKind.TEXT, name))
+    quoted = _encode_value(TypedValue(ValueKind.TEXT, name))
     if len(quoted) == len(name.encode()) + 2:  # without escapes
-        length = len(memoryview(_reader_of(name).decode(memoryview(content)[start:end]).value))
+        length = len(memoryview(_key_decoder(name).decode(memoryview(content)[start:end]).value))
         if not length:
             return None
-        if content.count(quoted, start, end) == 1 and not _respelt(name).search(content, start, end):
+        if content.count(quoted, start, end) == 1 and not _escaped_key_pattern(name).search(
+            content, start, end
+        ):
             # The key is there, and there is one place only where it can be: no need to look at its siblings.
             key = _KEY.match(content, content.index(quoted, start, end), end)
             if key is not None:
@@ -163,14 +169,14 @@ class _JsonMemberValue(msgspec.Struct):
 
 
 @lru_cache(maxsize=256)
-def _reader_of(name: str) -> msgspec.json.Decoder[_JsonMemberValue]:
+def _key_decoder(name: str) -> msgspec.json.Decoder[_JsonMemberValue]:
     value = ("value", msgspec.Raw, msgspec.field(default=msgspec.Raw(b""), name=name))
     kind = msgspec.defstruct("Wanted", [value], bases=(_JsonMemberValue,))
     return msgspec.json.Decoder(kind)
 
 
 @lru_cache(maxsize=256)
-def _respelt(name: str) -> re.Pattern[bytes]:
+def _escaped_key_pattern(name: str) -> re.Pattern[bytes]:
     """Finds whatever could be a part of the same key in another spelling, such as `s` as `\\u0073`."""
     if not (name.isascii() and name.isalnum()):
         return re.compile(rb"\\")
@@ -182,13 +188,13 @@ def _members(content: bytes, start: int, end: int) -> Iterator[_JsonMember]:
     """The members of the object of this span, one by one."""
     at = start + 1
     while (key := _KEY.match(content, at, end)) is not None:
-        value_end = _end_of(content, key.end())
+        value_end = _value_end(content, key.end())
         name = json.loads(key[1])
         yield _JsonMember(name, at, key.start(1), key.end(1), key.end(), value_end)
         at = value_end
 
 
-def _end_of(content: bytes, at: int) -> int:
+def _value_end(content: bytes, at: int) -> int:
     """Where the value that begins here ends."""
     if content[at] not in b"{[":
         scalar = _SCALAR.match(content, at)
@@ -220,7 +226,7 @@ def elements(content: bytes, start: int, end: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _same(old: bytes, new: TypedValue) -> bool:
+def _is_same_value(old: bytes, new: TypedValue) -> bool:
     if new.kind is ValueKind.TEXT:
         return bool(json.loads(old) == new.text)
     if new.kind is ValueKind.NUMBER:
@@ -228,10 +234,10 @@ def _same(old: bytes, new: TypedValue) -> bool:
     return old.decode() == new.text
 
 
-def _added(content: bytes, start: int, end: int, name: str, new: TypedValue) -> bytes:
+def _add_member(content: bytes, start: int, end: int, name: str, new: TypedValue) -> bytes:
     """One member more, in the layout of the last one."""
     members = deque(_members(content, start, end), maxlen=1)
-    key, value = _spelt(TypedValue(ValueKind.TEXT, name)), _spelt(new)
+    key, value = _encode_value(TypedValue(ValueKind.TEXT, name)), _encode_value(new)
     if not members:
         return content[: start + 1] + key + b": " + value + content[start + 1 :]
     last = members[-1]
@@ -240,7 +246,7 @@ def _added(content: bytes, start: int, end: int, name: str, new: TypedValue) -> 
     return content[: last.end] + b"," + before + key + between + value + content[last.end :]
 
 
-def _spelt(value: TypedValue) -> bytes:
+def _encode_value(value: TypedValue) -> bytes:
     text = json.dumps(value.text, ensure_ascii=False) if value.kind is ValueKind.TEXT else value.text
     try:
         return text.encode()

@@ -50,23 +50,23 @@ class JsonPath(NamedTuple):
                     f"path {written!r} cannot be read at {text[at : at + 20]!r}; write it like "
                     '.gateways[0].hostname, and a key with dots or spaces like .["a.b"]'
                 )
-            steps.append(_step(step, written))
+            steps.append(_parse_step(step, written))
             at = step.end()
-        return cls(_spelt(steps), tuple(steps))
+        return cls(_format_steps(steps), tuple(steps))
 
     def above(self, depth: int) -> str:
         """The first steps of it, for a sentence; none is the whole document."""
-        return _spelt(self.steps[:depth]) if depth else "the document itself"
+        return _format_steps(self.steps[:depth]) if depth else "the document itself"
 
 
-def element(step: JsonPathStep) -> int | None:
+def element_index(step: JsonPathStep) -> int | None:
     """The index that a step means where a list stands."""
     if isinstance(step, int):
         return step
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None
 
 
-def _step(match: re.Match[str], written: str) -> JsonPathStep:
+def _parse_step(match: re.Match[str], written: str) -> JsonPathStep:
     if match["key"] is not None:
         return match["key"]
     if match["index"] is not None:
@@ -77,11 +77,11 @@ def _step(match: re.Match[str], written: str) -> JsonPathStep:
         raise InvalidValue(f"path {written!r} has the key {match['quoted']}, which cannot be read") from None
 
 
-def _spelt(steps: list[JsonPathStep] | tuple[JsonPathStep, ...]) -> str:
-    return "".join(map(_spelt_step, steps))
+def _format_steps(steps: list[JsonPathStep] | tuple[JsonPathStep, ...]) -> str:
+    return "".join(map(_format_step, steps))
 
 
-def _spelt_step(step: JsonPathStep) -> str:
+def _format_step(step: JsonPathStep) -> str:
     if isinstance(step, int):
         return f"[{step}]"
     plain = re.fullmatch(_STEP, f".{step}")

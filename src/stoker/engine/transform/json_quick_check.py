@@ -14,7 +14,7 @@ MAX_BYTES = 1 << 16
 """This parser builds what it reads; of a larger file that would be too much."""
 
 
-def surely_json(content: bytes) -> bool:
+def is_surely_json(content: bytes) -> bool:
     # Escaped halves of surrogate pairs are fine with this parser; which of them are, is not ours to tell.
     if len(content) > MAX_BYTES or b"\\ud" in content or b"\\uD" in content:
         return False
@@ -25,8 +25,8 @@ def surely_json(content: bytes) -> bool:
     return True
 
 
-def _refuse(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_PARSER = json.JSONDecoder(parse_constant=_refuse)
+_PARSER = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -20,29 +20,29 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from stoker.engine.transform.json_edit import STRING, check
+from stoker.engine.transform.json_edit import STRING, check_json
 
 _TOKEN = re.compile(STRING + rb"|[{}\[\]]", re.DOTALL)
 _COLON = re.compile(rb"[ \t\r\n]*+:")
 _LETTERS = re.compile(r"[^a-z]+")
 
 
-def renamed(content: bytes, old: str, new: str) -> bytes:
+def rename_provider(content: bytes, old: str, new: str) -> bytes:
     """The content with the new name wherever the old one is a reference; the same object if nowhere."""
-    spelt = _spelt(old)
+    spelt = _encode_name(old)
     if old == new or spelt not in content:
         return content
-    check(content)
+    check_json(content)
     pieces, at = [], 0
-    for start, end, text in _replaced(content, spelt, _spelt(new)):
+    for start, end, text in _find_replacements(content, spelt, _encode_name(new)):
         pieces += [content[at:start], text]
         at = end
     return b"".join((*pieces, content[at:])) if pieces else content
 
 
-def _replaced(content: bytes, old: bytes, new: bytes) -> Iterator[tuple[int, int, bytes]]:
+def _find_replacements(content: bytes, old: bytes, new: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Each text that holds a reference, where it stands, and what it becomes."""
-    whole, path = b'"' + old + b'"', _path_of(old)
+    whole, path = b'"' + old + b'"', _provider_pattern(old)
     names = [False]  # whether what stands here, by the key above it, is the name of a provider
     for token in _TOKEN.finditer(content):
         text = token[0]
@@ -53,7 +53,7 @@ def _replaced(content: bytes, old: bytes, new: bytes) -> Iterator[tuple[int, int
         elif text in (b"}", b"]"):
             names.pop()
         elif _COLON.match(content, token.end()):
-            names[-1] = _is_about_providers(text)
+            names[-1] = _is_provider_key(text)
         elif names[-1] and text == whole:
             yield token.start(), token.end(), b'"' + new + b'"'
         elif old in text:
@@ -63,16 +63,16 @@ def _replaced(content: bytes, old: bytes, new: bytes) -> Iterator[tuple[int, int
 
 
 @lru_cache(maxsize=16)
-def _path_of(name: bytes) -> re.Pattern[bytes]:
+def _provider_pattern(name: bytes) -> re.Pattern[bytes]:
     """The name in brackets where it stands for a provider; a gateway escapes `'` and `{` as it likes."""
     bracketed = rb"\[" + re.escape(name) + rb"\]"
     before = rb"(?:\A\"|[{']|\\\"|\\u0027|\\u0022|\\u007[bB])"
     return re.compile(rb"(" + before + rb"|(?=" + bracketed + rb"[0-9A-Za-z_\x80-\xff]))" + bracketed)
 
 
-def _is_about_providers(key: bytes) -> bool:
+def _is_provider_key(key: bytes) -> bool:
     return "tagprovider" in _LETTERS.sub("", str(json.loads(key)).lower())
 
 
-def _spelt(name: str) -> bytes:
+def _encode_name(name: str) -> bytes:
     return json.dumps(name, ensure_ascii=False)[1:-1].encode()

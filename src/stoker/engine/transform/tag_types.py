@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from stoker.engine.transform.json_check import BOM
-from stoker.engine.transform.json_edit import check, elements
+from stoker.engine.transform.json_edit import check_json, elements
 
 _OPENS = ord("[")
 _TYPE = "UdtType"
@@ -28,21 +28,21 @@ class _TagDefinition(msgspec.Struct, rename="camel"):
 _ONE = msgspec.json.Decoder(_TagDefinition)
 
 
-def without(content: bytes, folder: str, names: frozenset[str]) -> bytes:
+def remove_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
     """The content without the types of these names; `folder` is where the file lies below its provider."""
-    check(content)
+    check_json(content)
     body = content.removeprefix(BOM)
     start = len(content) - len(body.lstrip(b" \t\r\n"))
     end = len(content.rstrip(b" \t\r\n"))
-    inherited = _inherited(unquote(folder), names)
+    inherited = _is_inherited(unquote(folder), names)
     if content[start] != _OPENS:
         return content[:start] + b"[]" + content[end:] if inherited(content[start:end]) else content
     spans = elements(content, start, end)
     kept = [index for index, (begin, stop) in enumerate(spans) if not inherited(content[begin:stop])]
-    return content if len(kept) == len(spans) else _joined(content, start, end, spans, kept)
+    return content if len(kept) == len(spans) else _join_elements(content, start, end, spans, kept)
 
 
-def _joined(
+def _join_elements(
     content: bytes, start: int, end: int, spans: Sequence[tuple[int, int]], kept: Sequence[int]
 ) -> bytes:
     """Only these elements, each but the first with what stood between it and the one before it."""
@@ -54,7 +54,7 @@ def _joined(
     return b"".join((*pieces, content[spans[-1][1] :]))
 
 
-def _inherited(folder: str, names: frozenset[str]) -> Callable[[bytes], bool]:
+def _is_inherited(folder: str, names: frozenset[str]) -> Callable[[bytes], bool]:
     def holds(element: bytes) -> bool:
         try:
             definition = _ONE.decode(element)

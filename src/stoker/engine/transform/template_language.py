@@ -5,7 +5,7 @@ The syntax is the part of Go's templates that names a field or spells a literal
 loops) is an error, as are an unknown field, a missing value and `{{` that begins no
 expression. A value is put in as it is and never read as a template again.
 
-Templates stand in paths (`render`), in values (`Template`) and in whole files
+Templates stand in paths (`render_path`), in values (`Template`) and in whole files
 (`stoker.engine.transform.templates`). What comes out is text; who makes a path of it
 checks it as one.
 """
@@ -80,7 +80,7 @@ class TemplateField(NamedTuple):
 TemplatePart = str | TemplateField
 
 
-def parse(text: str, *, strict: bool = False) -> tuple[TemplatePart, ...]:
+def parse_template(text: str, *, strict: bool = False) -> tuple[TemplatePart, ...]:
     """Literal text and fields in their order.
 
     A `}}` that closes nothing is literal text, as in Go: JSON is full of them. Where
@@ -96,7 +96,7 @@ def parse(text: str, *, strict: bool = False) -> tuple[TemplatePart, ...]:
         expression = re.compile(_EXPRESSION).match(text, opened)
         if expression is None:
             raise _not_an_expression(text, opened)
-        parts.append(_part(expression))
+        parts.append(_parse_expression(expression))
         at = expression.end()
     if strict and text.find("}}", at) >= 0:
         raise TemplateFault(at, "has '}}' without '{{' before it")
@@ -105,7 +105,7 @@ def parse(text: str, *, strict: bool = False) -> tuple[TemplatePart, ...]:
     return tuple(parts)
 
 
-def fill(parts: tuple[TemplatePart, ...], values: TemplateValues) -> list[str]:
+def fill_parts(parts: tuple[TemplatePart, ...], values: TemplateValues) -> list[str]:
     """Each part as text. One loop without calls: it runs several times for each mapping of each pass."""
     pieces: list[str] = []
     for part in parts:
@@ -130,11 +130,11 @@ class Template:
         if len(text) > MAX_LENGTH:
             raise TemplateUnresolvable(f"template {text[:60]!r}… is longer than {MAX_LENGTH} characters")
         try:
-            self._parts = parse(text, strict=True)
+            self._parts = parse_template(text, strict=True)
         except TemplateFault as fault:
-            raise TemplateUnresolvable(f"template {_cut(text)} {fault.why}") from None
+            raise TemplateUnresolvable(f"template {_truncate(text)} {fault.why}") from None
         self.text = text
-        self.names = names(self._parts)
+        self.names = field_names(self._parts)
         """The fields that it depends on, such as `GatewayName` and `Vars.line`."""
         self._only = None if self.names else "".join(map(str, self._parts))
 
@@ -143,39 +143,41 @@ class Template:
         if self._only is not None:
             return self._only
         try:
-            pieces = fill(self._parts, values)
+            pieces = fill_parts(self._parts, values)
         except TemplateFault as fault:
-            raise TemplateUnresolvable(f"template {_cut(self.text)} {fault.why}") from None
+            raise TemplateUnresolvable(f"template {_truncate(self.text)} {fault.why}") from None
         if quote is not None:
             pairs = zip(self._parts, pieces, strict=True)
             pieces = [quote(piece) if isinstance(part, TemplateField) else piece for part, piece in pairs]
         text = "".join(pieces)
         if len(text) > MAX_LENGTH:
-            raise TemplateUnresolvable(f"template {_cut(self.text)} gives more than {MAX_LENGTH} characters")
+            raise TemplateUnresolvable(
+                f"template {_truncate(self.text)} gives more than {MAX_LENGTH} characters"
+            )
         return text
 
     def __repr__(self) -> str:
-        return f"Template({_cut(self.text)})"
+        return f"Template({_truncate(self.text)})"
 
 
 template = lru_cache(maxsize=1024)(Template)
 """The template of a text; the same texts come back with each pass."""
 
 
-def render(text: str, values: TemplateValues) -> str:
+def render_path(text: str, values: TemplateValues) -> str:
     """A path with every field replaced; time is none of them (C-092), or each commit would move the files."""
     compiled = template(text)
     if "Timestamp" in compiled.names:
         raise TemplateUnresolvable(
-            f"template {_cut(text)} asks for .Timestamp, which must not stand in a path"
+            f"template {_truncate(text)} asks for .Timestamp, which must not stand in a path"
         )
     path = compiled.render(values)
     if compiled.names and not all(path.split("/")):
-        _require_whole(compiled, values)
+        _refuse_empty_parts(compiled, values)
     return path
 
 
-def _require_whole(compiled: Template, values: TemplateValues) -> None:
+def _refuse_empty_parts(compiled: Template, values: TemplateValues) -> None:
     """A part that is empty because its value is leads to the folder above, or to the root: nobody means that.
 
     `--var site=$SITE` of a script in which there is no SITE would deliver every site.
@@ -183,15 +185,15 @@ def _require_whole(compiled: Template, values: TemplateValues) -> None:
     marked = compiled.render(values, lambda value: value or _NOTHING)
     if any(part and not part.strip(_NOTHING) for part in marked.split("/")):
         raise TemplateUnresolvable(
-            f"template {_cut(compiled.text)} has a part that is empty, because its value is"
+            f"template {_truncate(compiled.text)} has a part that is empty, because its value is"
         )
 
 
-def names(parts: tuple[TemplatePart, ...]) -> frozenset[str]:
+def field_names(parts: tuple[TemplatePart, ...]) -> frozenset[str]:
     return frozenset(part.name for part in parts if isinstance(part, TemplateField))
 
 
-def _part(expression: re.Match[str]) -> TemplatePart:
+def _parse_expression(expression: re.Match[str]) -> TemplatePart:
     at = expression.start()
     if variable := expression["variable"]:
         return TemplateField(f"Vars.{variable}", "vars", variable, at)
@@ -222,5 +224,5 @@ def _not_an_expression(text: str, at: int) -> TemplateFault:
     )
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return repr(text if len(text) <= 120 else text[:117] + "...")

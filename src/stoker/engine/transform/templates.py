@@ -9,20 +9,25 @@ byte order mark included. `{{"{{"}}` writes two braces that are meant for somebo
 from __future__ import annotations
 
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.transform.template_language import TemplateFault, TemplateUnresolvable, fill, parse
+from stoker.engine.transform.template_language import (
+    TemplateFault,
+    TemplateUnresolvable,
+    fill_parts,
+    parse_template,
+)
 
 MAX_BYTES = 16 << 20
 
 
-def fill_in(content: bytes, values: TemplateValues) -> bytes:
+def fill_template(content: bytes, values: TemplateValues) -> bytes:
     """The content with every field replaced by its value."""
-    text = _text(content)
+    text = _decode_text(content)
     if "{{" not in text:
         return content
     try:
-        pieces = fill(parse(text), values)
+        pieces = fill_parts(parse_template(text), values)
     except TemplateFault as fault:
-        raise _at_line(text, fault) from None
+        raise _error_at_line(text, fault) from None
     # Counted before it is built: a short expression may stand for a long value a million times.
     if sum(map(len, pieces)) > MAX_BYTES:
         raise TemplateUnresolvable(f"would be larger than {MAX_BYTES} bytes once its fields are filled in")
@@ -32,7 +37,7 @@ def fill_in(content: bytes, values: TemplateValues) -> bytes:
         raise TemplateUnresolvable("gets a value that is not valid Unicode text") from None
 
 
-def _text(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     if len(content) > MAX_BYTES:
         raise TemplateUnresolvable(f"is larger than {MAX_BYTES} bytes, so no fields are filled in")
     if b"\0" in content:
@@ -45,6 +50,6 @@ def _text(content: bytes) -> str:
         ) from None
 
 
-def _at_line(text: str, fault: TemplateFault) -> TemplateUnresolvable:
+def _error_at_line(text: str, fault: TemplateFault) -> TemplateUnresolvable:
     line = text.count("\n", 0, fault.at) + 1
     return TemplateUnresolvable(f"line {line} {fault.why}")

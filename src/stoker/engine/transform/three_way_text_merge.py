@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-LARGEST = 4_000_000
+MAX_MERGE_BYTES = 4_000_000
 """Pairs of lines; what differs in more is compared as a whole, for finding likeness is quadratic."""
 
 
@@ -49,7 +49,7 @@ def _regions(
 ) -> Iterator[tuple[list[bytes], list[bytes], list[bytes]]]:
     """The three texts cut where all of them agree: what agrees, what does not, in turn."""
     at = (0, 0, 0)
-    for start, here, there, size in _common(base, ours, theirs):
+    for start, here, there, size in _common_runs(base, ours, theirs):
         yield base[at[0] : start], ours[at[1] : here], theirs[at[2] : there]
         same = base[start : start + size]
         yield same, same, same
@@ -57,9 +57,11 @@ def _regions(
     yield base[at[0] :], ours[at[1] :], theirs[at[2] :]
 
 
-def _common(base: list[bytes], ours: list[bytes], theirs: list[bytes]) -> Iterator[tuple[int, int, int, int]]:
+def _common_runs(
+    base: list[bytes], ours: list[bytes], theirs: list[bytes]
+) -> Iterator[tuple[int, int, int, int]]:
     """Runs of the base that both sides kept: where they begin in each text, and how long they are."""
-    one, other = iter(_matches(base, ours)), iter(_matches(base, theirs))
+    one, other = iter(_matching_lines(base, ours)), iter(_matching_lines(base, theirs))
     a, b = next(one, None), next(other, None)
     while a is not None and b is not None:
         start = max(a.base, b.base)
@@ -72,26 +74,26 @@ def _common(base: list[bytes], ours: list[bytes], theirs: list[bytes]) -> Iterat
             b = next(other, None)
 
 
-def _matches(base: Sequence[bytes], other: Sequence[bytes]) -> list[_CommonLines]:
+def _matching_lines(base: Sequence[bytes], other: Sequence[bytes]) -> list[_CommonLines]:
     """What both have in common, in order; the ends first, for most changes lie between two long ones."""
     short = min(len(base), len(other))
     head = next((at for at in range(short) if base[at] != other[at]), short)
     tail = next((at for at in range(short - head) if base[-1 - at] != other[-1 - at]), short - head)
     found = [_CommonLines(0, 0, head)] if head else []
     left, right = base[head : len(base) - tail], other[head : len(other) - tail]
-    if len(left) * len(right) <= LARGEST:
-        found += [_CommonLines(a + head, b + head, size) for a, b, size in _alike(left, right)]
+    if len(left) * len(right) <= MAX_MERGE_BYTES:
+        found += [_CommonLines(a + head, b + head, size) for a, b, size in _matching_runs(left, right)]
     if tail:
         found.append(_CommonLines(len(base) - tail, len(other) - tail, tail))
     return found
 
 
-def _alike(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, int, int]]:
+def _matching_runs(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, int, int]]:
     """Runs that both have. No run begins at a line that a long text has again and again: that would be cubic.
 
     Such lines are counted in the second text alone, so the longer one is the second.
     """
     if len(left) > len(right):
-        return [(a, b, size) for b, a, size in _alike(right, left)]
+        return [(a, b, size) for b, a, size in _matching_runs(right, left)]
     matcher = SequenceMatcher(None, left, right, autojunk=True)
     return [(a, b, size) for a, b, size in matcher.get_matching_blocks() if size]

@@ -34,7 +34,7 @@ from stoker.domain.paths import RelPath
 from stoker.engine.match.globs import GlobSet
 from stoker.engine.transform.json_path import JsonPath
 from stoker.engine.transform.template_language import template
-from stoker.engine.transform.templates import fill_in
+from stoker.engine.transform.templates import fill_template
 
 CONFIG = "config.json"
 NORMALIZED = frozenset({CONFIG, "config.yaml", "config.yml"})
@@ -43,10 +43,10 @@ SYSTEM_NAME = ".systemName"
 _YAML = (".yaml", ".yml")
 _STRUCTURED = (".json", *_YAML)
 _MANIFESTS = ("resource.json", "unary-resource.json")
-_WILD = r"[*?\[\]{}\\]"
+_WILDCARD_CHARACTERS = r"[*?\[\]{}\\]"
 
 
-def normalizes(path: str) -> bool:
+def is_normalized(path: str) -> bool:
     """Whether `normalize` is about the file of this path."""
     return path.rpartition("/")[2] in NORMALIZED
 
@@ -74,11 +74,11 @@ class FileTransform(NamedTuple):
         """The content as the gateway shall have it; the very same object where nothing changes."""
         try:
             if self.values is not None:
-                content = fill_in(content, self.values)
+                content = fill_template(content, self.values)
             if self.inherited is not None:
-                content = _without_types(content, *self.inherited)
+                content = _remove_types(content, *self.inherited)
             if self.provider is not None:
-                content = _renamed(content, self.provider)
+                content = _rename_provider(content, self.provider)
             set_value = _yaml_set_value if self.file.endswith(_YAML) else _json_set_value
             for edit in self.edits:
                 content = set_value(content, edit.path, edit.value, adds=edit.adds)
@@ -136,7 +136,7 @@ class TransformSet:
 
     def recipe(self, destination: str, *, template: bool) -> FileTransform | None:
         """What to do with the file that goes there; None if nothing. Called for every file of a pass."""
-        normalized = destination.endswith(self._endings) and normalizes(destination)
+        normalized = destination.endswith(self._endings) and is_normalized(destination)
         provider = self._provider if normalized and destination.endswith(CONFIG) else None
         inherited = self._inherited_in(destination) if self._types is not None else None
         patched = self.patches(destination)
@@ -188,36 +188,36 @@ def _edit(path: str, value: str, values: TemplateValues, *, adds: bool) -> Value
 def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _ResolvedPatch:
     label = f"patches[{index}] ({patch.file})"
     try:
-        exact, glob = _files(patch.file, values)
+        exact, glob = _target_files(patch.file, values)
         edits = tuple(_edit(path, value, values, adds=True) for path, value in patch.values)
     except InvalidValue as error:
         raise InvalidValue(f"{label}: {error.message}", reason=error.reason) from None
     return _ResolvedPatch(label, exact, glob, edits)
 
 
-def _files(written: str, values: TemplateValues) -> tuple[str, GlobSet | None]:
+def _target_files(written: str, values: TemplateValues) -> tuple[str, GlobSet | None]:
     """The file that is meant, or the glob of files. A value stands for itself, never for a wildcard."""
     compiled = template(written)
     if "Timestamp" in compiled.names:
         raise InvalidValue("a path must not depend on .Timestamp")
     text = compiled.render(values)
-    if not re.search(_WILD, text) and not text.endswith("/"):
+    if not re.search(_WILDCARD_CHARACTERS, text) and not text.endswith("/"):
         return RelPath.clean(text), None
-    pattern = compiled.render(values, lambda value: re.sub(_WILD, r"\\\g<0>", value))
+    pattern = compiled.render(values, lambda value: re.sub(_WILDCARD_CHARACTERS, r"\\\g<0>", value))
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     return "", GlobSet(("/".join(parts) + "/" * pattern.endswith("/"),))
 
 
-def _without_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
+def _remove_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
     from stoker.engine.transform import tag_types  # noqa: PLC0415 - a parser, for those who have a parent
 
-    return tag_types.without(content, folder, names)
+    return tag_types.remove_types(content, folder, names)
 
 
-def _renamed(content: bytes, provider: TagProviderName) -> bytes:
+def _rename_provider(content: bytes, provider: TagProviderName) -> bytes:
     from stoker.engine.transform import tag_provider  # noqa: PLC0415 - a parser, for those who have another name
 
-    return tag_provider.renamed(content, provider.repository, provider.gateway)
+    return tag_provider.rename_provider(content, provider.repository, provider.gateway)
 
 
 def _json_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:

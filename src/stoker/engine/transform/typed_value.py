@@ -38,14 +38,14 @@ class TypedValue(NamedTuple):
     text: str
 
 
-def typed(text: str, over: ValueKind | None) -> TypedValue:
+def parse_typed(text: str, over: ValueKind | None) -> TypedValue:
     """What a text means where a value of this kind stands, or nothing at all."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         try:
             return TypedValue(ValueKind.TEXT, str(json.loads(text)))
         except ValueError:
             return TypedValue(ValueKind.TEXT, text)
-    spelt = _spelt(text)
+    spelt = _spelled_kind(text)
     return TypedValue(spelt if over in (None, spelt) else ValueKind.TEXT, text)
 
 
@@ -56,7 +56,7 @@ def same_number(one: str, other: str) -> bool:
     return all(map(_COMPARABLE.fullmatch, (one, other))) and Decimal(one) == Decimal(other)
 
 
-def _spelt(text: str) -> ValueKind:
+def _spelled_kind(text: str) -> ValueKind:
     if text in ("true", "false"):
         return ValueKind.BOOLEAN
     if text == "null":

@@ -18,20 +18,20 @@ import re
 from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.transform.json_path import JsonPath, element
-from stoker.engine.transform.typed_value import TypedValue, ValueKind, same_number, typed
+from stoker.engine.transform.json_path import JsonPath, element_index
+from stoker.engine.transform.typed_value import TypedValue, ValueKind, parse_typed, same_number
 from stoker.engine.transform.yaml_nodes import (
     MAX_BYTES,
     YamlDocuments,
     YamlMark,
     YamlNode,
     YamlNodeKind,
-    read,
+    parse_documents,
 )
 
 _BOM = "\ufeff"
 
-_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_BOOLEAN_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULLS = ("", "~", "null", "Null", "NULL")
 _NUMBER = re.compile(
     r"[-+]?(?:0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?"
@@ -39,7 +39,7 @@ _NUMBER = re.compile(
 )
 # Without quotes only what no reader of any version takes for something else than a text.
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*")
-_NO_PLAIN_TEXT = frozenset({*_WORDS, "y", "n", "null"})
+_RESERVED_WORDS = frozenset({*_BOOLEAN_WORDS, "y", "n", "null"})
 
 
 class _YamlEdit(NamedTuple):
@@ -66,10 +66,10 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
     last = path.steps[-1]
     if not adds and str(last).isalnum() and b"\\" not in content and str(last).encode() not in content:
         return content  # a key of letters can only be spelt like this, or with escapes
-    text = _text(content)
+    text = _decode_text(content)
     bom = _BOM if text.startswith(_BOM) else ""
     body = text[len(bom) :]
-    documents = read(body)
+    documents = parse_documents(body)
     if adds and len(documents.roots) != 1:
         raise InvalidValue(
             f"{path.text} cannot be set: the file holds {len(documents.roots)} documents, not one"
@@ -79,12 +79,12 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
         return content
     for edit in reversed(edits):
         body = body[: edit.start] + edit.text + body[edit.end :]
-    if not _as_meant(documents, edits, body):
+    if not _is_intended_result(documents, edits, body):
         raise InvalidValue(f"{path.text} cannot be set without changing something else in the file")
     return (bom + body).encode()
 
 
-def _text(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     if len(content) > MAX_BYTES:
         raise InvalidValue(f"is larger than {MAX_BYTES} bytes, so no value in it can be set")
     try:
@@ -102,7 +102,7 @@ def _edit(body: str, root: YamlNode, path: JsonPath, value: str, *, adds: bool) 
             return None
         if absent.parent is None:
             raise InvalidValue(f"{path.text} cannot be set: {absent}") from None
-        return _addition(body, absent.parent, str(path.steps[-1]), typed(value, None))
+        return _addition(body, absent.parent, str(path.steps[-1]), parse_typed(value, None))
     if node.kind is not YamlNodeKind.SCALAR:
         what = {YamlNodeKind.MAP: "a map", YamlNodeKind.LIST: "a list", YamlNodeKind.ALIAS: "an alias"}[
             node.kind
@@ -110,25 +110,25 @@ def _edit(body: str, root: YamlNode, path: JsonPath, value: str, *, adds: bool) 
         raise InvalidValue(f"{path.text} cannot be set: {what} stands there, not a single value")
     kind = _kind(node)
     new = _typed(value, kind)
-    if not node.tag and new.kind is kind and _same(node, new):
+    if not node.tag and new.kind is kind and _is_same_value(node, new):
         return None
     for what in (node.anchor and f"the anchor &{node.anchor[:80]}", node.tag and f"the tag {node.tag[:80]}"):
         if what:
             raise InvalidValue(f"{path.text} cannot be set: the value there carries {what}")
     if node.style in ("|", ">"):
         raise InvalidValue(f"{path.text} cannot be set: a text of several lines stands there")
-    spelt = _spelt(new, node.style)
+    spelt = _spell_value(new, node.style)
     if (
         node.start == node.end and body[node.start - 1 : node.start].strip()
     ):  # nothing stands behind the colon
         spelt = f" {spelt}"
-    return _YamlEdit(node.start, node.end, spelt, node.place, (_mark(new, spelt),))
+    return _YamlEdit(node.start, node.end, spelt, node.place, (_scalar_mark(new, spelt),))
 
 
 def _find(root: YamlNode, path: JsonPath) -> YamlNode:
     node = root
     for depth, step in enumerate(path.steps):
-        index = element(step)
+        index = element_index(step)
         if node.kind is YamlNodeKind.ALIAS:
             raise InvalidValue(f"{path.text} cannot be set: {path.above(depth)} is an alias")
         if node.anchor:
@@ -170,20 +170,20 @@ def _kind(node: YamlNode) -> ValueKind:
         return ValueKind.TEXT
     if node.value in _NULLS:
         return ValueKind.NULL
-    if node.value.lower() in _WORDS:
+    if node.value.lower() in _BOOLEAN_WORDS:
         return ValueKind.BOOLEAN
     return ValueKind.NUMBER if _NUMBER.fullmatch(node.value) else ValueKind.TEXT
 
 
 def _typed(value: str, kind: ValueKind) -> TypedValue:
-    if kind is ValueKind.BOOLEAN and value.lower() in _WORDS:
+    if kind is ValueKind.BOOLEAN and value.lower() in _BOOLEAN_WORDS:
         return TypedValue(kind, value)
-    return typed(value, kind)
+    return parse_typed(value, kind)
 
 
-def _same(node: YamlNode, new: TypedValue) -> bool:
+def _is_same_value(node: YamlNode, new: TypedValue) -> bool:
     if new.kind is ValueKind.BOOLEAN:
-        return _WORDS[node.value.lower()] == _WORDS[new.text.lower()]
+        return _BOOLEAN_WORDS[node.value.lower()] == _BOOLEAN_WORDS[new.text.lower()]
     if new.kind is ValueKind.NUMBER:
         return same_number(node.value, new.text)
     return new.kind is ValueKind.NULL or node.value == new.text
@@ -192,8 +192,8 @@ def _same(node: YamlNode, new: TypedValue) -> bool:
 def _addition(body: str, parent: YamlNode, name: str, new: TypedValue) -> _YamlEdit:
     """One member more behind the last one, in its own line or within the braces."""
     quotes = '"' if parent.children and parent.children[0].style == '"' else ""
-    key, value = _spelt(TypedValue(ValueKind.TEXT, name), quotes), _spelt(new, quotes)
-    marks = (_mark(TypedValue(ValueKind.TEXT, name), key), _mark(new, value))
+    key, value = _spell_value(TypedValue(ValueKind.TEXT, name), quotes), _spell_value(new, quotes)
+    marks = (_scalar_mark(TypedValue(ValueKind.TEXT, name), key), _scalar_mark(new, value))
     if parent.flow:
         at = parent.children[-1].end if parent.children else parent.end - 1
         lead, tail = (", " if parent.children else ""), ""
@@ -215,18 +215,18 @@ def _next_line(body: str, parent: YamlNode) -> tuple[int, str, str]:
     return (rest.end() if rest else leaf.end), newline + indent, ""
 
 
-def _spelt(new: TypedValue, style: str) -> str:
+def _spell_value(new: TypedValue, style: str) -> str:
     text = new.text
     if new.kind is not ValueKind.TEXT:
         return text
     if style == "'" and text.isprintable():
         return "'" + text.replace("'", "''") + "'"
-    if style != '"' and _PLAIN.fullmatch(text) and text.lower() not in _NO_PLAIN_TEXT:
+    if style != '"' and _PLAIN.fullmatch(text) and text.lower() not in _RESERVED_WORDS:
         return text
-    return '"' + "".join(map(_escaped, text)) + '"'
+    return '"' + "".join(map(_escape_char, text)) + '"'
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     if char in '"\\':
         return f"\\{char}"
     if char.isprintable():
@@ -236,16 +236,16 @@ def _escaped(char: str) -> str:
     return f"\\U{ord(char):08x}"
 
 
-def _mark(new: TypedValue, spelt: str) -> YamlMark:
+def _scalar_mark(new: TypedValue, spelt: str) -> YamlMark:
     return ("ScalarEvent ", "", new.text, spelt.strip()[:1] not in ("'", '"'))
 
 
-def _as_meant(before: YamlDocuments, edits: list[_YamlEdit], body: str) -> bool:
+def _is_intended_result(before: YamlDocuments, edits: list[_YamlEdit], body: str) -> bool:
     """Whether the new text reads as the old one with exactly these edits."""
     expected = list(before.shape)
     for edit in reversed(edits):
         expected[edit.place : edit.place + (not edit.adds)] = edit.marks
     try:
-        return read(body).shape == expected
+        return parse_documents(body).shape == expected
     except InvalidValue:
         return False

@@ -63,7 +63,7 @@ class YamlDocuments:
     shape: list[YamlMark]
 
 
-def read(text: str) -> YamlDocuments:
+def parse_documents(text: str) -> YamlDocuments:
     """All documents of a text that has no byte order mark."""
     # The parser compares each tag directive with all that came before it.
     if text.count("\n%") + text.startswith("%") > MAX_DIRECTIVES:
@@ -109,7 +109,7 @@ class _YamlNodeReader:
                     )
             case yaml.CollectionEndEvent():
                 done = self._open.pop()
-                done.end = _place(event.end_mark)[0]
+                done.end = _mark_position(event.end_mark)[0]
                 done.last_place = len(self.shape) - 1
 
     def _node(
@@ -123,8 +123,8 @@ class _YamlNodeReader:
     ) -> YamlNode:
         if len(self.shape) > MAX_NODES:
             raise InvalidValue(f"is not YAML that can be edited: it holds more than {MAX_NODES} values")
-        start, column = _place(event.start_mark)
-        end, _ = _place(event.end_mark)
+        start, column = _mark_position(event.start_mark)
+        end, _ = _mark_position(event.end_mark)
         return YamlNode(
             kind,
             start,
@@ -142,6 +142,6 @@ class _YamlNodeReader:
         (self._open[-1].children if self._open else self.roots).append(node)
 
 
-def _place(mark: object) -> tuple[int, int]:
+def _mark_position(mark: object) -> tuple[int, int]:
     """Index and column in characters; every event of this parser has them."""
     return getattr(mark, "index", 0), getattr(mark, "column", 0)

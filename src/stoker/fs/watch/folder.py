@@ -22,8 +22,8 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.fs.watch import inotify
 from stoker.fs.watch.inotify import Inotify, InotifyEvent
 
-QUIET = 0.05
-PATIENCE = 0.5
+SETTLE_SECONDS = 0.05
+MAX_SETTLE_SECONDS = 0.5
 POLL = 0.3
 
 _GIT = ".git"
@@ -51,10 +51,10 @@ class FolderWatch:
             await self._polled()
             return
         await self._told(self._inotify)
-        end = self._clock.monotonic() + PATIENCE
+        end = self._clock.monotonic() + MAX_SETTLE_SECONDS
         while self._event.is_set() and self._clock.monotonic() < end:
             self._event.clear()
-            await self._clock.sleep(QUIET)
+            await self._clock.sleep(SETTLE_SECONDS)
         self._event.clear()
         if self._inotify is not None and self._inotify.blind:
             # No watch could be added for a new folder: from here on everything is looked at.

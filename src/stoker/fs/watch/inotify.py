@@ -25,7 +25,7 @@ _ONLYDIR, _DONT_FOLLOW = 0x01000000, 0x02000000
 _EVENT = struct.Struct("iIII")
 _BUFFER = 64 * 1024
 # A folder that went away, is a link or not ours to read has nothing to tell; all else means too few watches.
-_HARMLESS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
+_IGNORED_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 class InotifyEvent(NamedTuple):
@@ -61,7 +61,7 @@ class Inotify:
         number: int = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), self._mask)
         if number >= 0:
             return number
-        if ctypes.get_errno() not in _HARMLESS:
+        if ctypes.get_errno() not in _IGNORED_ERRNOS:
             self.blind = True
         return None
 
@@ -74,7 +74,7 @@ class Inotify:
         def read() -> None:
             with suppress(BlockingIOError):
                 while self._fd >= 0 and (data := os.read(self._fd, _BUFFER)):
-                    for event in _events(data):
+                    for event in _parse_events(data):
                         hear(event)
 
         self._read_by = asyncio.get_running_loop()
@@ -89,7 +89,7 @@ class Inotify:
         self._fd = -1
 
 
-def _events(data: bytes) -> Iterator[InotifyEvent]:
+def _parse_events(data: bytes) -> Iterator[InotifyEvent]:
     at = 0
     while at < len(data):
         number, mask, _, size = _EVENT.unpack_from(data, at)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from stoker.fs.watch import inotify
 from stoker.fs.watch.inotify import Inotify, InotifyEvent
 
-MOST = 4096
+MAX_PATHS = 4096
 """Paths; of more than that it says `everything`, which costs less than looking at each."""
 # A write that is not over is not looked at: its end is told as well.
 _MASK = inotify.CLOSE_WRITE | inotify.ATTRIB | inotify.MOVED | inotify.CREATE | inotify.DELETE
@@ -46,7 +46,7 @@ class PathWatch:
         takes: Callable[[str], bool],
         tell: Callable[[], None],
         *,
-        most: int = MOST,
+        most: int = MAX_PATHS,
     ) -> None:
         """`enters` is asked of folders, `takes` of everything else; `tell` is called in the event loop."""
         self._root = root

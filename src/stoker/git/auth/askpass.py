@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from stoker.domain.refs import RepoUrl
 from stoker.git.auth.credentials import GitPassword
-from stoker.git.private_files import install
+from stoker.git.private_files import install_script
 
 # git asks "Username for 'https://host': " and "Password for 'https://user@host': ".
 _ASKPASS = b"""\
@@ -28,7 +28,7 @@ esac
 
 def install_askpass(folder: Path) -> Path:
     """The helper, in a folder that only this user may enter."""
-    return install(folder / "askpass", _ASKPASS)
+    return install_script(folder / "askpass", _ASKPASS)
 
 
 def askpass_environment(helper: Path, url: RepoUrl, login: GitPassword) -> dict[str, str]:

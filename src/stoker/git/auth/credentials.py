@@ -78,7 +78,7 @@ class RepoAccess:
 RepoAccessReader: TypeAlias = Callable[[], Awaitable[RepoAccess]]
 
 
-def always(access: RepoAccess) -> RepoAccessReader:
+def fixed_access(access: RepoAccess) -> RepoAccessReader:
     """A reader for what cannot change, such as no login at all."""
 
     async def read() -> RepoAccess:
@@ -107,7 +107,7 @@ def proxy_secrets(proxy: str) -> Iterator[str]:
         yield from (userinfo, password, unquote(password))
 
 
-def identity(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
+def access_identity(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
     """A name for what this access sees of this repository.
 
     Two users of one address never share it, nobody without `key` can compute it, and
@@ -115,12 +115,12 @@ def identity(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
     lead to another server of the same name.
     """
     digest = hmac.new(key, url.encode(), hashlib.sha256)
-    for part in _told_apart_by(access):
+    for part in _access_fields(access):
         digest.update(b"\0%d\0" % len(part) + part)
     return digest.hexdigest()[:40]
 
 
-def _told_apart_by(access: RepoAccess) -> Iterator[bytes]:
+def _access_fields(access: RepoAccess) -> Iterator[bytes]:
     if access.subject:
         yield from (b"subject", access.subject.encode())
     elif isinstance(access.login, GitPassword):

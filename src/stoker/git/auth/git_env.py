@@ -18,7 +18,7 @@ from stoker.git.auth import https_proxy
 from stoker.git.auth.askpass import askpass_environment, install_askpass
 from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, proxy_secrets
 from stoker.git.private_files import folder_for_one_call
-from stoker.http_client.proxy import checked
+from stoker.http_client.proxy import check_proxy
 
 
 class GitEnvironment(NamedTuple):
@@ -43,19 +43,21 @@ class CredentialHelpers:
 
 
 @contextmanager
-def unlocked(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> Iterator[GitEnvironment]:
+def git_credentials(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> Iterator[GitEnvironment]:
     """Everything that git needs to be let in at `url`, for as long as the context lasts."""
     if url.scheme == "ssh":
-        with _over_ssh(helpers, url, access) as over_ssh:
+        with _ssh_credentials(helpers, url, access) as over_ssh:
             yield over_ssh
     elif url.scheme in ("http", "https"):
-        yield _over_http(helpers, url, access)
+        yield _http_credentials(helpers, url, access)
     else:
         yield GitEnvironment({}, {}, tuple(access.hidden()))
 
 
 @contextmanager
-def _over_ssh(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> Iterator[GitEnvironment]:
+def _ssh_credentials(
+    helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess
+) -> Iterator[GitEnvironment]:
     place = without_userinfo(url)
     if not isinstance(access.login, GitSshKey):
         raise Misconfigured(f"repository {place} has an ssh address, for which git.auth.sshKey is needed")
@@ -72,7 +74,7 @@ def _over_ssh(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> I
         yield GitEnvironment(environment, {}, tuple(access.hidden()))
 
 
-def _over_http(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> GitEnvironment:
+def _http_credentials(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> GitEnvironment:
     environment: dict[str, str] = {}
     config: dict[str, str] = {}
     if isinstance(access.login, GitSshKey):
@@ -83,13 +85,13 @@ def _over_http(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> 
     if isinstance(access.login, GitPassword):
         environment |= askpass_environment(helpers.askpass, url, access.login)
     if access.ca is not None:
-        from stoker.git.auth.https_ca import bundle  # noqa: PLC0415 - as above
+        from stoker.git.auth.https_ca import write_ca_bundle  # noqa: PLC0415 - as above
 
-        config["http.sslCAInfo"] = str(bundle(helpers.home, access.ca))
+        config["http.sslCAInfo"] = str(write_ca_bundle(helpers.home, access.ca))
     if access.proxy:
-        config["http.proxy"] = checked(access.proxy)
-        environment |= https_proxy.exceptions()
+        config["http.proxy"] = check_proxy(access.proxy)
+        environment |= https_proxy.no_proxy_variables()
         return GitEnvironment(environment, config, tuple(access.hidden()))
-    inherited = https_proxy.inherited()
+    inherited = https_proxy.inherited_proxies()
     hidden = (*access.hidden(), *(part for value in inherited.values() for part in proxy_secrets(value)))
     return GitEnvironment(environment | inherited, config, hidden)

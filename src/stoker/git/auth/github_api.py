@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
 from stoker.git.errors import SourceAuthFailed, SourceUnreachable
-from stoker.http_client import ServiceRequest, ServiceResponse, ServiceUnreachable, call
+from stoker.http_client import ServiceRequest, ServiceResponse, ServiceUnreachable, send_request
 
 TIMEOUT = 30.0
 
 
-async def post(
+async def post_json(
     address: str, bearer: Secret, content: Mapping[str, object], ca: bytes | None, proxy: str
 ) -> ServiceResponse:
     """POST with a JSON body."""
@@ -31,12 +31,14 @@ async def post(
     }
     body = json.dumps(content).encode()
     try:
-        return await call(ServiceRequest(address, "POST", headers, body, timeout=TIMEOUT, ca=ca, proxy=proxy))
+        return await send_request(
+            ServiceRequest(address, "POST", headers, body, timeout=TIMEOUT, ca=ca, proxy=proxy)
+        )
     except ServiceUnreachable as error:
         raise SourceUnreachable(f"the API of {error.message}") from None
 
 
-def explained(answer: ServiceResponse, who: str, api: str) -> StokerError:
+def token_error(answer: ServiceResponse, who: str, api: str) -> StokerError:
     """Why there is no token."""
     host = urlsplit(api).hostname
     status = f"(status {answer.status})"

@@ -28,12 +28,12 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import TOKEN_USER, GitPassword, RepoAccess
-from stoker.git.auth.github_api import explained, post
+from stoker.git.auth.github_api import post_json, token_error
 from stoker.git.errors import SourceUnreachable
 from stoker.http_client import ServiceResponse
 
 MAX_KEPT = 256
-_BACKDATED = 60
+_BACKDATE_SECONDS = 60
 _VALID_FOR = 540  # together with the backdating the ten minutes that GitHub allows at most
 _RENEW_BEFORE = 300.0
 
@@ -85,7 +85,7 @@ class GitHubAppTokens:
         proxy: str = "",
     ) -> RepoAccess:
         """What opens this one repository of the app's installation now."""
-        api, repository = api_of(url), repository_of(url)
+        api, repository = api_url(url), repository_name(url)
         digest = hashlib.sha256(app.key.reveal_bytes()).digest()
         kept = self._entry((api, app.app_id, app.installation_id, repository, rights, digest))
         async with kept.lock:  # whoever comes meanwhile waits for the same token
@@ -98,7 +98,7 @@ class GitHubAppTokens:
             ca=ca,
             proxy=proxy,
             subject=f"app/{app.app_id}/{app.installation_id}",
-            refused=partial(_forget, kept, token),
+            refused=partial(_forget_token, kept, token),
         )
 
     def _entry(self, key: _TokenKey) -> _CachedToken:
@@ -114,17 +114,21 @@ class GitHubAppTokens:
         address = f"{api}/app/installations/{app.installation_id}/access_tokens"
         now = self._clock.now().timestamp()
         asked = self._clock.monotonic()
-        answer = await post(address, _statement(app, now), scope, ca, proxy)
-        if answer.status == 401 and answer.date is not None and abs(answer.date - now) > _BACKDATED / 2:
+        answer = await post_json(address, _app_jwt(app, now), scope, ca, proxy)
+        if (
+            answer.status == 401
+            and answer.date is not None
+            and abs(answer.date - now) > _BACKDATE_SECONDS / 2
+        ):
             # Our clock may be the reason: the statement is made again by GitHub's.
             asked = self._clock.monotonic()
-            answer = await post(address, _statement(app, answer.date), scope, ca, proxy)
+            answer = await post_json(address, _app_jwt(app, answer.date), scope, ca, proxy)
         if answer.status != 201:
-            raise explained(answer, str(app), api)
-        return _token(answer, app, asked)
+            raise token_error(answer, str(app), api)
+        return _parse_token(answer, app, asked)
 
 
-def api_of(url: RepoUrl) -> str:
+def api_url(url: RepoUrl) -> str:
     """The API that belongs to a repository's address."""
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http"):
@@ -137,7 +141,7 @@ def api_of(url: RepoUrl) -> str:
     return f"{parts.scheme}://{parts.netloc}/api/v3"
 
 
-def repository_of(url: RepoUrl) -> str:
+def repository_name(url: RepoUrl) -> str:
     """The name of the repository without its owner, which is the installation's."""
     name = urlsplit(url).path.rstrip("/").rpartition("/")[2].removesuffix(".git")
     if not name:
@@ -145,13 +149,13 @@ def repository_of(url: RepoUrl) -> str:
     return name
 
 
-def _forget(kept: _CachedToken, token: Secret) -> None:
+def _forget_token(kept: _CachedToken, token: Secret) -> None:
     """Unless somebody has renewed it meanwhile."""
     if kept.token is token:
         kept.token = None
 
 
-def _statement(app: GitHubApp, now: float) -> Secret:
+def _app_jwt(app: GitHubApp, now: float) -> Secret:
     """Who we are, signed (RS256)."""
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - few log in this way
     from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415
@@ -164,19 +168,19 @@ def _statement(app: GitHubApp, now: float) -> Secret:
         ) from None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise InvalidValue(f"the private key of {app} is not an RSA key, which GitHub's are")
-    claims = {"iat": int(now) - _BACKDATED, "exp": int(now) + _VALID_FOR, "iss": str(app.app_id)}
+    claims = {"iat": int(now) - _BACKDATE_SECONDS, "exp": int(now) + _VALID_FOR, "iss": str(app.app_id)}
     signed = b".".join(
-        _encoded(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims)
+        _base64url(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims)
     )
     signature = key.sign(signed, padding.PKCS1v15(), hashes.SHA256())
-    return Secret(signed + b"." + _encoded(signature))
+    return Secret(signed + b"." + _base64url(signature))
 
 
-def _encoded(raw: bytes) -> bytes:
+def _base64url(raw: bytes) -> bytes:
     return base64.urlsafe_b64encode(raw).rstrip(b"=")
 
 
-def _token(answer: ServiceResponse, app: GitHubApp, asked: float) -> tuple[Secret, float]:
+def _parse_token(answer: ServiceResponse, app: GitHubApp, asked: float) -> tuple[Secret, float]:
     """The token and the monotonic time at which it is to be renewed."""
     try:
         content = json.loads(answer.body)

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from stoker.git.private_files import write_private
-from stoker.http_client.tls import certificates
+from stoker.http_client.tls import extract_certificates
 
 # Debian and Alpine, Fedora and its family, SUSE, macOS.
 _SYSTEM = (
@@ -24,9 +24,9 @@ _SYSTEM = (
 )
 
 
-def bundle(folder: Path, ca: bytes) -> Path:
+def write_ca_bundle(folder: Path, ca: bytes) -> Path:
     """A file with the system's roots and these."""
-    given = certificates(ca)
+    given = extract_certificates(ca)
     system = _system_file()
     stamp = b"" if system is None else f"{system} {system.stat().st_mtime_ns}".encode()
     path = folder / f"ca-{hashlib.sha256(stamp + given).hexdigest()[:32]}.pem"

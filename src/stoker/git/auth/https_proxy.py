@@ -16,7 +16,7 @@ _EXCEPTIONS = ("NO_PROXY", "no_proxy")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 
-def inherited(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def inherited_proxies(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The proxies of the process's own environment, for git where no other was named."""
     found = {name: environ[name] for name in (*_PROXIES, *_EXCEPTIONS) if environ.get(name)}
     if "HTTP_PROXY" in found:  # which curl alone does not read
@@ -24,6 +24,6 @@ def inherited(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return found
 
 
-def exceptions(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def no_proxy_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Hosts that are reached directly, whichever proxy was named."""
     return {name: environ[name] for name in _EXCEPTIONS if environ.get(name)}

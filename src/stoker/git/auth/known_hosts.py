@@ -47,7 +47,7 @@ def host_and_port(url: RepoUrl) -> tuple[str, int]:
     return (parts.hostname or "").lower(), parts.port or 22
 
 
-def name_of(url: RepoUrl) -> str:
+def known_hosts_name(url: RepoUrl) -> str:
     """The same as known_hosts names it."""
     host, port = host_and_port(url)
     return host if port == 22 else f"[{host}]:{port}"
@@ -101,16 +101,20 @@ def _lines(known_hosts: bytes, host: str) -> Iterator[_Line]:
     for line in known_hosts.splitlines():
         words = line.split()
         marker = words.pop(0) if words and words[0] in _MARKERS else b""
-        if len(words) >= 3 and not words[0].startswith(b"#") and _names(words[0].decode("latin-1"), host):
+        if (
+            len(words) >= 3
+            and not words[0].startswith(b"#")
+            and _matches_host(words[0].decode("latin-1"), host)
+        ):
             yield _Line(marker, words[1], words[2])
 
 
-def _names(field: str, host: str) -> bool:
+def _matches_host(field: str, host: str) -> bool:
     if field.startswith("|1|"):
         return _is_hash_of(field, host)
     named = False
     for pattern in field.lower().split(","):
-        if _fits(pattern.removeprefix("!"), host):
+        if _matches_pattern(pattern.removeprefix("!"), host):
             if pattern.startswith("!"):
                 return False
             named = True
@@ -125,7 +129,7 @@ def _is_hash_of(field: str, host: str) -> bool:
     return hmac.compare_digest(hmac.new(salt, host.encode(), hashlib.sha1).digest(), digest)
 
 
-def _fits(pattern: str, host: str) -> bool:
+def _matches_pattern(pattern: str, host: str) -> bool:
     """`*` and `?` as ssh means them; in a time that no pattern can make grow out of hand."""
     at = place = 0
     star = after = -1

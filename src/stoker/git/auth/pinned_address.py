@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from stoker.domain.egress import address_of
+from stoker.domain.egress import parse_address
 from stoker.domain.refs import RepoUrl, without_userinfo
 from stoker.git.auth.credentials import RepoAccess
 from stoker.git.auth.known_hosts import host_and_port
@@ -28,15 +28,15 @@ class PinnedAddress(NamedTuple):
     environment: dict[str, str]
 
 
-NOT_PINNED = PinnedAddress({}, {})
+NO_PIN = PinnedAddress({}, {})
 
 
-async def pinned(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
+async def pin_address(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
     """Raise if the server of `url` may not be connected to."""
-    if egress.enforced() is None or url.scheme not in ("http", "https", "ssh"):
-        return NOT_PINNED
+    if egress.current_egress_policy() is None or url.scheme not in ("http", "https", "ssh"):
+        return NO_PIN
     try:
-        return await (_for_ssh(url) if url.scheme == "ssh" else _for_http(url, access))
+        return await (_pin_ssh(url) if url.scheme == "ssh" else _pin_http(url, access))
     except ServiceUnreachable as error:
         reason = error.reason if isinstance(error, EgressRefused) else None
         place = without_userinfo(url)
@@ -45,18 +45,18 @@ async def pinned(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
         ) from None
 
 
-async def _for_http(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
-    host, port = egress.endpoint_of(url)
+async def _pin_http(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
+    host, port = egress.host_and_port(url)
     proxy = chosen_proxy(url, access.proxy)
     if proxy is not None:  # which resolves the name where it stands
-        egress.demand_name(host)
+        egress.check_host_name(host)
         if not access.proxy:
-            return NOT_PINNED
+            return NO_PIN
         parts = urlsplit(proxy)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else _PROXY_PORT)
     found = await egress.checked_addresses(host, port)
-    if address_of(host) is not None:
-        return NOT_PINNED
+    if parse_address(host) is not None:
+        return NO_PIN
     addresses = ",".join(f"[{one.address}]" if ":" in one.address else one.address for one in found)
     return PinnedAddress({"http.curloptResolve": f"{host}:{port}:{addresses}"}, {})
 
@@ -65,9 +65,9 @@ _PROXY_PORT = 1080
 """Where git (libcurl) looks for a proxy without a port, also for one of http."""
 
 
-async def _for_ssh(url: RepoUrl) -> PinnedAddress:
+async def _pin_ssh(url: RepoUrl) -> PinnedAddress:
     host, port = host_and_port(url)
     found = await egress.checked_addresses(host, port)
-    if address_of(host) is not None:
-        return NOT_PINNED
+    if parse_address(host) is not None:
+        return NO_PIN
     return PinnedAddress({}, {"STOKER_SSH_ADDRESS": found[0].address})

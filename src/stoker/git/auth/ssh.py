@@ -21,12 +21,19 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import GitSshKey
-from stoker.git.auth.known_hosts import MAX_BYTES, host_and_port, known_keys, lines_for, name_of, offered_key
+from stoker.git.auth.known_hosts import (
+    MAX_BYTES,
+    host_and_port,
+    known_hosts_name,
+    known_keys,
+    lines_for,
+    offered_key,
+)
 from stoker.git.errors import HostKeyNotTrusted
-from stoker.git.private_files import install, write_private
-from stoker.git.process.passwd import can_be_named, name_for
+from stoker.git.private_files import install_script, write_private
+from stoker.git.process.passwd import has_ssh_user, ssh_user_environment
 
-UNVERIFIED = "SSH host key verification disabled — MITM risk"
+UNVERIFIED_HOST_WARNING = "SSH host key verification disabled — MITM risk"
 MAX_KEY_BYTES = 64 * 1024
 
 _OPTIONS = (
@@ -74,14 +81,14 @@ _PRIVATE = re.compile(
 _PUBLIC = re.compile(
     rb"(?:ssh-|ecdsa-|sk-)\S+ |-----BEGIN (?:RSA )?PUBLIC KEY-----|---- BEGIN SSH2 PUBLIC KEY"
 )
-_CHATTER = re.compile(
+_SSH_DEBUG_LINE = re.compile(
     r"^(?:debug\d: |OpenSSH_|Authenticated to |Transferred: |Bytes per second: ).*$\n?", re.M
 )
 
 
 def install_ssh(folder: Path) -> Path:
     """The script that git runs as ssh, in a folder that only this user may enter."""
-    return install(folder / "ssh", _SCRIPT)
+    return install_script(folder / "ssh", _SCRIPT)
 
 
 def ssh_environment(
@@ -91,18 +98,18 @@ def ssh_environment(
     _require_user()
     if login.known_hosts is None and require_known_hosts:
         raise HostKeyNotTrusted(
-            f"known_hosts is demanded and not given for {name_of(url)}; "
+            f"known_hosts is demanded and not given for {known_hosts_name(url)}; "
             f"set git.auth.sshKey.knownHostsSecretRef"
         )
-    write_private(folder / "key", repaired_key(login.key), 0o600)
+    write_private(folder / "key", repair_key(login.key), 0o600)
     host, port = host_and_port(url)
-    known_hosts = lines_for(_repaired_hosts(login.known_hosts or b""), host, port)
+    known_hosts = lines_for(_repair_known_hosts(login.known_hosts or b""), host, port)
     write_private(folder / "known_hosts", known_hosts, 0o600)
     if login.known_hosts is None:
         from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - costs start-up where no ssh is used
 
-        get_logger(__name__).warning(UNVERIFIED, host=name_of(url))
-    named = name_for(folder)
+        get_logger(__name__).warning(UNVERIFIED_HOST_WARNING, host=known_hosts_name(url))
+    named = ssh_user_environment(folder)
     if preload := named.pop("LD_PRELOAD", None):
         named["STOKER_SSH_PRELOAD"] = preload
     return {
@@ -114,7 +121,7 @@ def ssh_environment(
     }
 
 
-def repaired_key(key: Secret) -> bytes:
+def repair_key(key: Secret) -> bytes:
     """A private key as ssh reads it; line ends of Windows and a missing last one are mended."""
     raw = key.reveal_bytes()
     if len(raw) > MAX_KEY_BYTES:
@@ -132,16 +139,16 @@ def repaired_key(key: Secret) -> bytes:
     return found[0] + b"\n"
 
 
-def without_chatter(said: str) -> str:
+def strip_ssh_debug(said: str) -> str:
     """What ssh and git complained about, without ssh's account of how it connected."""
-    return _CHATTER.sub("", said)
+    return _SSH_DEBUG_LINE.sub("", said)
 
 
-def distrust(said: str, url: RepoUrl, login: GitSshKey) -> HostKeyNotTrusted:
+def host_key_error(said: str, url: RepoUrl, login: GitSshKey) -> HostKeyNotTrusted:
     """Why the server was not believed: what is known of it, and what it came with."""
     name, port = host_and_port(url)
-    host = name_of(url)
-    lines = lines_for(_repaired_hosts(login.known_hosts or b""), name, port)
+    host = known_hosts_name(url)
+    lines = lines_for(_repair_known_hosts(login.known_hosts or b""), name, port)
     known = [str(key) for key in known_keys(lines, name)]
     offered = offered_key(said)
     came = f"it came with {offered}" if offered else "ssh did not say what it came with"
@@ -167,7 +174,7 @@ def _is_encrypted(kind: bytes, body: bytes) -> bool:
     return raw.startswith(head) and raw[len(head) + 4 :][:length] != b"none"
 
 
-def _repaired_hosts(known_hosts: bytes) -> bytes:
+def _repair_known_hosts(known_hosts: bytes) -> bytes:
     if len(known_hosts) > MAX_BYTES:
         raise InvalidValue(f"known_hosts is larger than {MAX_BYTES} bytes")
     return known_hosts.replace(b"\r\n", b"\n").rstrip() + b"\n"
@@ -175,7 +182,7 @@ def _repaired_hosts(known_hosts: bytes) -> bytes:
 
 def _require_user() -> None:
     """ssh ends with "No user exists for uid" before it reads any option."""
-    if not can_be_named():
+    if not has_ssh_user():
         raise Misconfigured(
             f"ssh refuses to run for user id {os.getuid()}, which has no entry in /etc/passwd; "
             f"add one to the image or install libnss-wrapper there, or use an https address"

@@ -27,12 +27,12 @@ from stoker.domain.git_objects import BlobId
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.commit.draft import CommitDraft, CommitDrafter
-from stoker.git.commit.push import ObjectFormatMismatch, PushBehind, is_final, push, reasons_of_writing
+from stoker.git.commit.push import ObjectFormatMismatch, PushBehind, is_final, push, translate_write_errors
 from stoker.git.commit.tracking_ref import BranchTracker, TrackedBranch
 from stoker.git.commit.types import CommitSigner, NewCommit, PushResult
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.mirror import tree as git_tree
-from stoker.git.process.pipe import in_worker
+from stoker.git.process.pipe import run_in_worker
 from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
 
@@ -40,14 +40,14 @@ T = TypeVar("T")
 
 MAX_REPLAYS = 10
 MAX_READ_BYTES = 64 << 20
-MAX_LOOKED_BACK = 10_000
+MAX_HISTORY_DEPTH = 10_000
 """Commits among which a push of unknown outcome is looked for."""
 
 _MAX_OPEN = 20
 _PAUSE, _MAX_PAUSE = 0.05, 2.0
 _HEADS = "refs/heads/"
 _LIMITS = FetchLimits(fetch=1 << 30, mirror=1 << 30, left_out="blob:none")
-_NOTHING = PushResult(None, (), 0, 0)
+_NOTHING_PUSHED = PushResult(None, (), 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class RemoteBranch:
                 before, left = await self._settled(asked)
                 drafter = await self._mended(partial(self._edited, commits=left))
                 draft = await drafter.finish(self._signer)
-                outcome = _joined(before, draft, replays)
+                outcome = _add_draft(before, draft, replays)
                 why_not = None
                 if draft.commits:
                     why_not = await self._push(draft, _PushAttempt(asked, draft.base, outcome))
@@ -121,7 +121,7 @@ class RemoteBranch:
 
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[None]:
-        with reasons_of_writing():
+        with translate_write_errors():
             async with self._tracker.held():
                 yield
 
@@ -144,9 +144,9 @@ class RemoteBranch:
             self._arrived = next((it for it in self._open if it.outcome.tip in history), self._arrived)
             # One that expects another commit than is there comes too late; the others may still come.
             self._open = [it for it in self._open if it.base == tip]
-        same = _same(self._arrived.asked, asked) if self._arrived is not None else 0
+        same = _common_prefix_length(self._arrived.asked, asked) if self._arrived is not None else 0
         if self._arrived is None or not same:
-            return _NOTHING, asked
+            return _NOTHING_PUSHED, asked
         return self._arrived.outcome, asked[same:]
 
     async def _history(self, tip: CommitId | None) -> Collection[str]:
@@ -154,7 +154,7 @@ class RemoteBranch:
         if tip is None:
             return ()
         said = await self._remote.runner.run(
-            ["rev-list", f"--max-count={MAX_LOOKED_BACK}"], [tip], repository=self._mirror.path
+            ["rev-list", f"--max-count={MAX_HISTORY_DEPTH}"], [tip], repository=self._mirror.path
         )
         return said.decode().split()
 
@@ -181,10 +181,10 @@ class RemoteBranch:
     async def _read(self, known: TrackedBranch, paths: Collection[str]) -> dict[str, bytes]:
         if known.tip is None:
             return {}
-        found = await git_tree.look_up(self._remote.runner, known.place, known.tip, paths)
+        found = await git_tree.look_up_files(self._remote.runner, known.place, known.tip, paths)
         blobs = list(dict.fromkeys(version.blob for version in found.values()))
         await self._mirror.complete(blobs)
-        contents = await in_worker(lambda: self._contents(blobs), self._mirror.objects.abort)
+        contents = await run_in_worker(lambda: self._contents(blobs), self._mirror.objects.abort)
         return {path: contents[version.blob] for path, version in found.items()}
 
     async def _push(self, draft: CommitDraft, attempt: _PushAttempt) -> StokerError | None:
@@ -215,7 +215,7 @@ class RemoteBranch:
         return contents
 
 
-def _joined(before: PushResult, draft: CommitDraft, replays: int) -> PushResult:
+def _add_draft(before: PushResult, draft: CommitDraft, replays: int) -> PushResult:
     return PushResult(
         draft.tip,
         before.commits + draft.commits,
@@ -225,7 +225,7 @@ def _joined(before: PushResult, draft: CommitDraft, replays: int) -> PushResult:
     )
 
 
-def _same(before: Sequence[NewCommit], now: Sequence[NewCommit]) -> int:
+def _common_prefix_length(before: Sequence[NewCommit], now: Sequence[NewCommit]) -> int:
     """How many of the first are the same."""
     for number, (one, other) in enumerate(zip(before, now, strict=False)):
         if one != other:

@@ -18,7 +18,7 @@ from stoker.git.commit.tracking_ref import TrackedBranch
 from stoker.git.commit.tree_editor import TreeEditor, TreeFolder
 from stoker.git.commit.types import CommitSigner, NewCommit, commit_object, with_signature
 from stoker.git.mirror.mirror import Mirror
-from stoker.git.process.pipe import in_worker
+from stoker.git.process.pipe import run_in_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class CommitDrafter:
 
     async def edit(self, commits: Sequence[NewCommit]) -> None:
         """Make the trees."""
-        await in_worker(lambda: self._edit(commits), self._mirror.objects.abort)
+        await run_in_worker(lambda: self._edit(commits), self._mirror.objects.abort)
 
     async def finish(self, signer: CommitSigner | None) -> CommitDraft:
         """Make the commits, and have all of it on disk."""
@@ -61,7 +61,7 @@ class CommitDrafter:
             if signer is not None:
                 raw = with_signature(raw, await signer.sign(raw), self._digits)
             made.append(CommitId(self._pack.add("commit", raw).hex()))
-        size = await in_worker(self._pack.write, lambda: None) if made else 0
+        size = await run_in_worker(self._pack.write, lambda: None) if made else 0
         return CommitDraft(self._tip, tuple(made), self._root or TreeFolder(), size, tuple(self._refused))
 
     def _edit(self, commits: Sequence[NewCommit]) -> None:

@@ -16,22 +16,22 @@ from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import GitFailed, SourceUnreachable
 from stoker.git.mirror.bare_repository import make_bare
 from stoker.git.remote.remote import Remote
-from stoker.git.signature.ancestry import DEPTHS, MAX_SECONDS, fetch_history, is_cut_off
-from stoker.git.signature.programs import folder_for_one_question
+from stoker.git.signature.ancestry import FETCH_DEPTHS, MAX_SECONDS, fetch_history, is_cut_off
+from stoker.git.signature.programs import temporary_folder
 
 _ONE, _OTHER = "refs/stoker/one", "refs/stoker/other"
 _WHERE = ("--no-replace-objects", "merge-base")
 
 
-async def fork_of(
+async def merge_base(
     remote: Remote, one: CommitId, one_ref: GitRef, other: CommitId, other_ref: GitRef
 ) -> CommitId | None:
     """The latest commit that is in the history of both; None: there is none, or nobody can say."""
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            with folder_for_one_question(remote.runner) as folder:
+            with temporary_folder(remote.runner) as folder:
                 history = make_bare(folder / "history.git", len(one))
-                for depth in DEPTHS:
+                for depth in FETCH_DEPTHS:
                     await fetch_history(remote, history, one, one_ref, depth, _ONE)
                     await fetch_history(remote, history, other, other_ref, depth, _OTHER)
                     try:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.git.errors import GitFailed
 
 GitObjectKind = Literal["commit", "tree", "blob"]
@@ -45,7 +45,7 @@ class PackBuilder:
         """The id of an object, which is in the pack from now on; `level` is how much it is compressed."""
         id_ = self.id_of(kind, content)
         if id_ not in self._at:
-            entry = _head(_TYPES[kind], len(content)) + zlib.compress(content, level)
+            entry = _object_header(_TYPES[kind], len(content)) + zlib.compress(content, level)
             self._at[id_] = (zlib.crc32(entry), self.bytes)
             self._parts.append(entry)
             self.bytes += len(entry)
@@ -67,11 +67,11 @@ class PackBuilder:
         checksum = digest.digest()
         place = self._folder / f"pack-{checksum.hex()}"
         try:
-            reached("pack.write.before")
+            reach_failpoint("pack.write.before")
             # The index last: git does not see a pack without one.
-            _put(place.with_suffix(".pack"), (head, *self._parts, checksum))
-            _put(place.with_suffix(".idx"), (self._index(checksum),))
-            reached("pack.write.after")
+            _write_file(place.with_suffix(".pack"), (head, *self._parts, checksum))
+            _write_file(place.with_suffix(".idx"), (self._index(checksum),))
+            reach_failpoint("pack.write.after")
         except OSError as error:
             raise GitFailed(f"folder {self._folder} cannot be written: {error.strerror}") from error
         return self.bytes + len(checksum)
@@ -98,7 +98,7 @@ class PackBuilder:
         return content + self._hash(content, usedforsecurity=False).digest()
 
 
-def _put(path: Path, parts: Iterable[bytes]) -> None:
+def _write_file(path: Path, parts: Iterable[bytes]) -> None:
     """As a whole; what a killed process leaves has a name that is taken away."""
     beside = path.with_name(f"tmp_{secrets.token_hex(8)}")
     try:
@@ -111,7 +111,7 @@ def _put(path: Path, parts: Iterable[bytes]) -> None:
         raise
 
 
-def _head(type_: int, size: int) -> bytes:
+def _object_header(type_: int, size: int) -> bytes:
     """Type and size, seven bits to a byte, the first with four."""
     byte, size = type_ << 4 | size & 15, size >> 4
     head = bytearray()

@@ -25,19 +25,19 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry
 from stoker.domain.git_objects import BlobId, FileVersion, PathNote, TreeChange
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.commit.merge_base import fork_of
+from stoker.git.commit.merge_base import merge_base
 from stoker.git.commit.packfile import PackBuilder
-from stoker.git.commit.push import push, reasons_of_writing
+from stoker.git.commit.push import push, translate_write_errors
 from stoker.git.commit.tree_editor import TreeEditor, TreeFolder
 from stoker.git.commit.types import FileEdit, NewCommit, commit_object
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.mirror import tree as git_tree
-from stoker.git.mirror.cleanup import is_due, tend
+from stoker.git.mirror.cleanup import clean_cache, is_cleanup_due
 from stoker.git.mirror.mirror import Mirror
-from stoker.git.process.pipe import in_worker
+from stoker.git.process.pipe import run_in_worker
 from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import locate
+from stoker.git.remote.resolve import locate_ref
 
 MAX_READ_BYTES = 64 << 20
 HEADS = "refs/heads/"
@@ -112,17 +112,17 @@ class ProposalBranches:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """For one caller at a time; everything else here is for while it is held."""
-        with reasons_of_writing():
+        with translate_write_errors():
             async with self._mirror.held():
                 yield
         now = self._clock.now()
-        if is_due(self._cache, now):
-            await in_worker(lambda: tend(self._cache, now), lambda: None)
+        if is_cleanup_due(self._cache, now):
+            await run_in_worker(lambda: clean_cache(self._cache, now), lambda: None)
 
     async def look(self, branch: str) -> ProposalBase:
         """Ask the server, and have both commits here."""
         ours = GitRef(f"{HEADS}{branch}")
-        name, tip, there = await locate(self._remote, self._followed, ours)
+        name, tip, there = await locate_ref(self._remote, self._followed, ours)
         self._mirror.ready(len(tip))
         await self._mirror.fetch(tip, self._followed)
         if there is not None:
@@ -135,7 +135,7 @@ class ProposalBranches:
 
     async def versions(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
         """The same with their modes."""
-        return await git_tree.look_up(self._remote.runner, self._mirror.path, commit, paths)
+        return await git_tree.look_up_files(self._remote.runner, self._mirror.path, commit, paths)
 
     async def raw(self, commit: CommitId) -> bytes:
         """A commit that was looked at, as git keeps it."""
@@ -145,7 +145,7 @@ class ProposalBranches:
         """What stands under these ids; raises where the server does not give one out."""
         wanted = list(dict.fromkeys(blobs))
         await self._mirror.complete(wanted)
-        return await in_worker(lambda: self._contents(wanted), self._mirror.objects.abort)
+        return await run_in_worker(lambda: self._contents(wanted), self._mirror.objects.abort)
 
     async def differing(self, ground: ProposalBase) -> frozenset[str] | None:
         """What the branch has otherwise than the ref, by whoever's doing; None where that cannot be told."""
@@ -160,7 +160,7 @@ class ProposalBranches:
         if ground.branch is None:
             return None
         ours = GitRef(f"{HEADS}{branch}")
-        fork = await fork_of(self._remote, ground.tip, self._followed, ground.branch, ours)
+        fork = await merge_base(self._remote, ground.tip, self._followed, ground.branch, ours)
         if fork is None:
             return None
         await self._mirror.fetch(fork, GitRef(fork))
@@ -189,10 +189,10 @@ class ProposalBranches:
         def edit() -> tuple[str | None, tuple[PathNote, ...]]:
             load = self._mirror.objects.tree
             editor = TreeEditor(TreeFolder(load(f"{root}^{{tree}}")), pack, load)
-            kept = {path: _packed(it, pack) for path, it in (up or {}).items() if it is not None}
+            kept = {path: _pack_file(it, pack) for path, it in (up or {}).items() if it is not None}
             return editor.apply(edits, kept), tuple(editor.refused)
 
-        tree, refused = await in_worker(edit, self._mirror.objects.abort)
+        tree, refused = await run_in_worker(edit, self._mirror.objects.abort)
         lost = {note.path for note in refused} & (up or {}).keys()
         if lost:
             raise ProposalBlocked(
@@ -204,7 +204,7 @@ class ProposalBranches:
         if tree is None or (known is not None and tree == await self._tree(known)):
             return PushedProposal(ground.branch, False, refused)
         made = CommitId(pack.add("commit", commit_object(tree, below, commit, second)).hex())
-        await in_worker(pack.write, lambda: None)
+        await run_in_worker(pack.write, lambda: None)
         await push(self._remote, self._mirror.path, GitRef(f"{HEADS}{branch}"), ground.branch, made)
         return PushedProposal(made, True, refused)
 
@@ -229,7 +229,7 @@ class ProposalBranches:
         return contents
 
 
-def _packed(file: FileVersion | MergedFile, pack: PackBuilder) -> FileVersion:
+def _pack_file(file: FileVersion | MergedFile, pack: PackBuilder) -> FileVersion:
     if isinstance(file, FileVersion):
         return file
     return FileVersion(BlobId(pack.add("blob", file.content).hex()), file.executable)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stoker.domain.errors import Retry, Stalled, StokerError
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl, without_userinfo
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable, error_for, one_line
@@ -42,22 +42,25 @@ COMMAND = (
     "--no-verify",
 )
 # What is wrong is the same; where something is written the reverser's paper has its own words for it.
-_WORDS = {Reason.SOURCE_AUTH_FAILED: Reason.AUTH_FAILED, Reason.SOURCE_UNREACHABLE: Reason.NETWORK_ERROR}
+_WRITE_REASONS = {
+    Reason.SOURCE_AUTH_FAILED: Reason.AUTH_FAILED,
+    Reason.SOURCE_UNREACHABLE: Reason.NETWORK_ERROR,
+}
 
 # ` ! [remote rejected] 1234567 -> main (pre-receive hook declined)`. No server can say it: `remote: ` would
 # stand before it.
 _STATUS = re.compile(r"^ ! \[(?P<who>[a-z ]+)\].*\((?P<why>[^\n]*)\)$", re.MULTILINE)
 _REMOTE = re.compile(r"^remote:[ \t]*(?P<words>[^\n]*?)[ \t]*$", re.MULTILINE)
-_BEHIND = (
+_STALE_BRANCH_PATTERN = (
     r"stale info|fetch first|non-fast-forward|needs force|cannot lock ref|failed to update ref|failed to lock"
     r"|reference already exists|incorrect old value"
 )
-_BROKEN = (
+_SERVER_FAILURE_PATTERN = (
     r"unpacker error|unpack-objects|index-pack|unable to migrate|internal (?:server )?error|no space left"
     r"|disk quota|read-only file system|missing necessary objects|shallow update not allowed|failed to write"
     r"|failed to report status"
 )
-_LARGE = (
+_TOO_LARGE_PATTERN = (
     r"exceeds maximum allowed size|exceeds (?:the )?(?:maximum|limit|\S+'s file size limit)|too large"
     r"|large files? detected|returned error: 413|http 413|size limit"
 )
@@ -66,7 +69,7 @@ _READ_ONLY = (
     r"|permission to \S+ denied|denied to|do(?:es)? not have (?:permission|push|write)"
     r"|insufficient permission|unauthorized|forbidden"
 )
-_OTHER_IDS = r"does not support this repository's hash algorithm|mismatched algorithms"
+_HASH_ALGORITHM_PATTERN = r"does not support this repository's hash algorithm|mismatched algorithms"
 
 
 class PushBehind(Retry):
@@ -110,7 +113,7 @@ async def push(
 ) -> None:
     """Have the full name `ref` lead to `commit` there, if it led to `expected` until now."""
     try:
-        reached("push.before")
+        reach_failpoint("push.before")
         await remote.git(
             [*COMMAND, f"--force-with-lease={ref}:{expected or ''}"],
             [remote.url, f"{commit}:{ref}"],
@@ -118,7 +121,7 @@ async def push(
             timeout=TIMEOUT,
             judge=push_error,
         )
-        reached("push.after")
+        reach_failpoint("push.after")
     except OSError as error:  # no more processes, no memory
         raise GitFailed(f"git push cannot be run: {error.strerror}") from error
 
@@ -129,41 +132,41 @@ def push_error(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> 
     status = _STATUS.search(said)
     theirs = " ".join(match["words"] for match in _REMOTE.finditer(said))
     if status is None:
-        return _without_answer(said, theirs, place, url, max_bytes)
+        return _unanswered_push_error(said, theirs, place, url, max_bytes)
     why = status["why"]
     words = one_line(f"{theirs} ({why})")
-    if _says(_BEHIND, why):
+    if _matches_message(_STALE_BRANCH_PATTERN, why):
         return PushBehind(f"the branch of {place} has moved on: {words}")
-    if _says(_LARGE, theirs + why):
+    if _matches_message(_TOO_LARGE_PATTERN, theirs + why):
         return PushTooLarge(f"{place} does not take so much at once: {words}")
-    if _says(_BROKEN, why):
+    if _matches_message(_SERVER_FAILURE_PATTERN, why):
         return PushFailed(f"{place} could not store what was pushed: {words}")
     return PushDeclined(f"{place} declines what was pushed: {words}")
 
 
 @contextmanager
-def reasons_of_writing() -> Iterator[None]:
+def translate_write_errors() -> Iterator[None]:
     """Whatever fails inside is called as it is called where something is written."""
     try:
         yield
     except StokerError as error:
-        error.reason = _WORDS.get(error.reason, error.reason)
+        error.reason = _WRITE_REASONS.get(error.reason, error.reason)
         raise
 
 
-def _without_answer(
+def _unanswered_push_error(
     said: str, theirs: str, place: str, url: RepoUrl | None, max_bytes: int | None
 ) -> StokerError:
     """The server said nothing about the branch itself."""
-    if _says(_OTHER_IDS, said):
+    if _matches_message(_HASH_ALGORITHM_PATTERN, said):
         return ObjectFormatMismatch(f"{place} has ids of another length: {one_line(said)}")
-    if _says(_LARGE, said):
+    if _matches_message(_TOO_LARGE_PATTERN, said):
         return PushTooLarge(f"{place} does not take so much at once: {one_line(said)}")
     error = error_for(said, url, max_bytes)
-    if isinstance(error, SourceUnreachable) and _says(_READ_ONLY, said):
+    if isinstance(error, SourceUnreachable) and _matches_message(_READ_ONLY, said):
         error = SourceAuthFailed(f"{place} does not let us write: {one_line(said)}")
     return error
 
 
-def _says(pattern: str, said: str) -> bool:
+def _matches_message(pattern: str, said: str) -> bool:
     return re.search(pattern, said, re.IGNORECASE) is not None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import RepoUrl
-from stoker.git.commit.push import COMMAND, ObjectFormatMismatch, push_error, reasons_of_writing
+from stoker.git.commit.push import COMMAND, ObjectFormatMismatch, push_error, translate_write_errors
 from stoker.git.errors import GitFailed
 from stoker.git.mirror.bare_repository import make_bare
 from stoker.git.private_files import folder_for_one_call
@@ -30,16 +30,16 @@ class _PushPossible(GitFailed):
     """It works, whatever git calls it."""
 
 
-async def try_writing(remote: Remote) -> None:
+async def check_push_access(remote: Remote) -> None:
     """Raises what a push would raise before it has sent anything."""
     try:
-        with reasons_of_writing(), folder_for_one_call(remote.runner.home) as folder:
+        with translate_write_errors(), folder_for_one_call(remote.runner.home) as folder:
             await remote.git(
                 [*COMMAND, "--dry-run"],
                 [remote.url, _ALL_OF_NONE],
                 repository=make_bare(folder / "repository", 40),
                 timeout=TIMEOUT,
-                judge=_judged,
+                judge=_push_check_error,
             )
     except (_PushPossible, ObjectFormatMismatch):
         return
@@ -47,5 +47,5 @@ async def try_writing(remote: Remote) -> None:
         raise GitFailed(f"folder {remote.runner.home} cannot be written: {error.strerror}") from error
 
 
-def _judged(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> StokerError:
+def _push_check_error(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> StokerError:
     return _PushPossible(_EMPTY_TOO) if _EMPTY_TOO in said else push_error(said, url, max_bytes)

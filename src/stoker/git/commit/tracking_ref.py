@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stoker.domain.clock import Clock
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.commit.tree_editor import TreeFolder
 from stoker.git.errors import GitFailed, RefNotFound
-from stoker.git.mirror.cleanup import is_due, tend
+from stoker.git.mirror.cleanup import clean_cache, is_cleanup_due
 from stoker.git.mirror.layout import MirrorSize
 from stoker.git.mirror.mirror import Mirror
-from stoker.git.remote.fetch import FetchLimits, tip_of
+from stoker.git.remote.fetch import FetchLimits, tip_path
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import find
+from stoker.git.remote.resolve import find_ref
 
 _MAX_KEPT = 8 << 20  # bytes of trees in memory from one call to the next
 
@@ -63,8 +63,8 @@ class BranchTracker:
                     self._known = None
                 yield
             now = self._clock.now()
-            if is_due(self._cache, now):
-                await asyncio.to_thread(tend, self._cache, now)
+            if is_cleanup_due(self._cache, now):
+                await asyncio.to_thread(clean_cache, self._cache, now)
 
     async def known(self) -> TrackedBranch:
         """What was last seen of the branch. The tree is the caller's, who may change it."""
@@ -76,7 +76,7 @@ class BranchTracker:
         """Ask the server what is there now, and have it here."""
         self._known = None
         try:
-            _, tip = await find(self._remote, self._ref)
+            _, tip = await find_ref(self._remote, self._ref)
         except RefNotFound:
             tip = None
         if tip is None:
@@ -97,9 +97,9 @@ class BranchTracker:
     def advance(self, tip: CommitId, root: TreeFolder) -> None:
         """The branch leads there now, because we have pushed it."""
         with contextlib.suppress(OSError):  # then the next call asks the server
-            reached("tip.write.before")
+            reach_failpoint("tip.write.before")
             self._mark(tip)
-            reached("tip.write.after")
+            reach_failpoint("tip.write.after")
         kept = root if root.size() <= _MAX_KEPT else None
         self._known = TrackedBranch(self.mirror.path, tip, kept)
 
@@ -119,7 +119,7 @@ class BranchTracker:
         return size.packs > self._limits.packs or size.bytes > self._limits.mirror
 
     def _mark(self, tip: CommitId | None) -> None:
-        place = self.mirror.path / tip_of(self._ref)
+        place = self.mirror.path / tip_path(self._ref)
         if tip is None:
             place.unlink(missing_ok=True)
             return
@@ -129,6 +129,6 @@ class BranchTracker:
 
     def _marked(self) -> str | None:
         try:
-            return (self.mirror.path / tip_of(self._ref)).read_text().strip()
+            return (self.mirror.path / tip_path(self._ref)).read_text().strip()
         except OSError:
             return None

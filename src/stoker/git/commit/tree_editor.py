@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.git_objects import BlobId, FileVersion, PathNote, shown
+from stoker.domain.git_objects import BlobId, FileVersion, PathNote, printable_name
 from stoker.domain.paths import RelPath
 from stoker.git.commit.packfile import PackBuilder
 from stoker.git.commit.types import FileEdit
@@ -88,10 +88,10 @@ class TreeEditor:
         fine = "" not in paths and RelPath.all_of(paths)
         for edit in edits:
             try:
-                if fine or _checked(edit.path):
+                if fine or _check_path(edit.path):
                     yield edit
             except InvalidValue as error:
-                self.refused.append(PathNote(shown(edit.path), error.message))
+                self.refused.append(PathNote(printable_name(edit.path), error.message))
 
     def _wanted(self, edit: FileEdit) -> bytes | FileVersion | None:
         if edit.content is None:
@@ -149,7 +149,7 @@ class TreeEditor:
             entries.put(_PROGRAM if version.executable else _FILE, name, bytes.fromhex(version.blob))
 
     def _refuse(self, level: _FolderEdits, where: bytes, blocker: bytes) -> None:
-        why = f"cannot be written because {shown(blocker.decode())} is no folder in the repository"
+        why = f"cannot be written because {printable_name(blocker.decode())} is no folder in the repository"
         for name, content in level.files.items():
             if content is not None:
                 self.refused.append(PathNote((where + name).decode(), why))
@@ -200,7 +200,7 @@ class _TreeEntries:
         return name + b"/" if entry.startswith((b"4", b"04")) else name
 
 
-def _checked(path: str) -> RelPath:
+def _check_path(path: str) -> RelPath:
     if not path:
         raise InvalidValue("the path of a file is empty")
     return RelPath(path)

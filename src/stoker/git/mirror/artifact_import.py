@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import IO
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import BlobId
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.artifact_source import Artifact, ArtifactFile, ArtifactOrigin
 from stoker.git.errors import GitFailed
-from stoker.git.mirror.layout import ARTIFACTS, sweep
+from stoker.git.mirror.layout import ARTIFACTS, remove_temporary_packs
 from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.private_files import folder_for_one_call
 from stoker.git.process.child import kill_group
-from stoker.git.process.pipe import in_worker
+from stoker.git.process.pipe import run_in_worker
 from stoker.git.process.runner import GitRunner
 
 MAX_KEPT = 64
 """Artifacts whose commits are known; an older one is asked for again if it is needed again."""
 END_SECONDS = 120.0
-_WHO = "Stoker <stoker@localhost>"
+_COMMITTER_IDENT = "Stoker <stoker@localhost>"
 # A file above this size passes through without being held in memory. As a pack, whatever its size.
 _FAST_IMPORT = (
     "-c",
@@ -48,7 +48,7 @@ _FAST_IMPORT = (
 )
 
 
-def commit_of(repository: Path, artifact: str) -> CommitId | None:
+def artifact_commit(repository: Path, artifact: str) -> CommitId | None:
     """The commit that was made of an artifact; None if it is not in this mirror."""
     try:
         return CommitId((repository / ARTIFACTS / artifact).read_text("ascii").strip())
@@ -64,7 +64,7 @@ class ImportedObjects(MirrorObjects):
         self._place = repository
 
     async def has(self, commit: CommitId) -> bool:
-        made = commit_of(self._place, commit)
+        made = artifact_commit(self._place, commit)
         return made is not None and await super().has(made)
 
 
@@ -82,14 +82,14 @@ class ArtifactImporter:
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
         """Have the artifact of this id here as a commit."""
         self._forget_old()
-        reached("import.before")
+        reach_failpoint("import.before")
         with folder_for_one_call(self._runner.home) as folder:
             artifact = await self._origin.pull(commit, ref, folder)
             try:
                 await self._import(artifact, commit)
             finally:
-                sweep(self._repository)
-        reached("import.after")
+                remove_temporary_packs(self._repository)
+        reach_failpoint("import.after")
         if not await self._objects.has(commit):
             raise GitFailed(f"{artifact.title} was imported and is not in the mirror")
 
@@ -107,7 +107,7 @@ class ArtifactImporter:
                 artifact.stop()  # which may be far from its next file
                 kill_group(process.pid)
 
-            await in_worker(lambda: _imported(process, artifact, id_), abort)
+            await run_in_worker(lambda: _run_import(process, artifact, id_), abort)
 
     def _forget_old(self) -> None:
         known = self._repository / ARTIFACTS
@@ -117,11 +117,11 @@ class ArtifactImporter:
                 old.unlink()
 
 
-def _imported(process: subprocess.Popen[bytes], artifact: Artifact, id_: CommitId) -> None:
+def _run_import(process: subprocess.Popen[bytes], artifact: Artifact, id_: CommitId) -> None:
     if process.stdin is None:
         raise ValueError("the process was started without pipes")
     try:
-        for piece in _stream(artifact, id_):
+        for piece in _fast_import_stream(artifact, id_):
             write_all(process.stdin, piece)
         process.stdin.close()
         code = process.wait(END_SECONDS)
@@ -138,10 +138,10 @@ def write_all(pipe: IO[bytes], piece: bytes) -> None:
         rest = rest[pipe.write(rest) :]
 
 
-def _stream(artifact: Artifact, id_: CommitId) -> Iterator[bytes]:
+def _fast_import_stream(artifact: Artifact, id_: CommitId) -> Iterator[bytes]:
     """The language of `git fast-import`: one commit without a parent, then its files."""
     message = f"{artifact.title}\n".encode()
-    yield f"commit {ARTIFACTS}/{id_}\ncommitter {_WHO} {artifact.made_at} +0000\n".encode()
+    yield f"commit {ARTIFACTS}/{id_}\ncommitter {_COMMITTER_IDENT} {artifact.made_at} +0000\n".encode()
     yield b"data %d\n%b" % (len(message), message)
     for file in artifact.files():
         yield _entry(file)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stoker.domain.git_objects import Blob, BlobId
 from stoker.git.errors import GitFailed
-from stoker.git.mirror.layout import healed
+from stoker.git.mirror.layout import repair_mirror
 from stoker.git.mirror.mirror import try_lock
 from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.process.runner import GitRunner
@@ -65,7 +65,7 @@ class BlobCache:
             if fd is None:
                 return False
             kept.callback(os.close, fd)
-            if healed(mirror, max(map(len, blobs), default=40)) is None:
+            if repair_mirror(mirror, max(map(len, blobs), default=40)) is None:
                 return False
             objects = MirrorObjects(GitRunner(self._cache), mirror)
             kept.callback(objects.close)

@@ -10,7 +10,7 @@ from pathlib import Path
 from stoker.domain.clock import Clock
 from stoker.domain.git_objects import BlobId
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.mirror.cleanup import is_due, tend
+from stoker.git.mirror.cleanup import clean_cache, is_cleanup_due
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.mirror.reader import MirrorReader
@@ -31,8 +31,8 @@ class MirrorSource(MirrorReader):
         async with self._mirror.held():
             yield
         now = self._clock.now()
-        if is_due(self._cache, now):
-            await asyncio.to_thread(tend, self._cache, now)
+        if is_cleanup_due(self._cache, now):
+            await asyncio.to_thread(clean_cache, self._cache, now)
 
     @property
     def repository(self) -> Path:

@@ -14,33 +14,33 @@ import re
 from datetime import datetime
 from pathlib import Path
 
-from stoker.git.mirror.layout import remove
+from stoker.git.mirror.layout import remove_path
 from stoker.git.mirror.mirror import try_lock
 
-EVERY = 24 * 3600.0
+CLEANUP_INTERVAL_SECONDS = 24 * 3600.0
 UNUSED_SECONDS = 14 * 24 * 3600.0
 MAX_BYTES = 32 << 30
 
-_DONE = "tended"
+_CLEANUP_MARKER = "tended"
 _MIRROR = r"(?P<name>[0-9a-f]{40})(?:\..*)?"
 # Written and renamed within a moment; one that is a day old was left by a process that was killed.
-_HALF_WRITTEN = r"key\.[0-9a-f]{16}(?:\..*)?|.*\.tmp"
+_TEMPORARY_NAME = r"key\.[0-9a-f]{16}(?:\..*)?|.*\.tmp"
 
 
-def is_due(cache: Path, now: datetime) -> bool:
+def is_cleanup_due(cache: Path, now: datetime) -> bool:
     """Whether nobody has cleaned up for a day, or somebody did in a future that a clock has left again."""
     try:
-        return abs(now.timestamp() - (cache / _DONE).stat().st_mtime) >= EVERY
+        return abs(now.timestamp() - (cache / _CLEANUP_MARKER).stat().st_mtime) >= CLEANUP_INTERVAL_SECONDS
     except OSError:
         return True
 
 
-def tend(cache: Path, now: datetime) -> None:
+def clean_cache(cache: Path, now: datetime) -> None:
     """Clean up; it never fails, and takes as long as the largest mirror takes to remove."""
     moment = now.timestamp()
     with contextlib.suppress(OSError):
-        (cache / _DONE).touch()
-        os.utime(cache / _DONE, (moment, moment))
+        (cache / _CLEANUP_MARKER).touch()
+        os.utime(cache / _CLEANUP_MARKER, (moment, moment))
         _drop_half_written(cache, moment)
         _drop_mirrors(cache / "mirrors", moment)
 
@@ -48,7 +48,10 @@ def tend(cache: Path, now: datetime) -> None:
 def _drop_half_written(cache: Path, now: float) -> None:
     for folder in (cache, cache / "home"):
         for path in folder.iterdir():
-            if re.fullmatch(_HALF_WRITTEN, path.name) and now - path.lstat().st_mtime > EVERY:
+            if (
+                re.fullmatch(_TEMPORARY_NAME, path.name)
+                and now - path.lstat().st_mtime > CLEANUP_INTERVAL_SECONDS
+            ):
                 path.unlink()
 
 
@@ -57,9 +60,9 @@ def _drop_mirrors(folder: Path, now: float) -> None:
     used = {name: _last_used(folder / name) for name in names}
     room = MAX_BYTES
     for name in sorted(names, key=lambda name: used[name], reverse=True):
-        room -= _bytes(folder / name)
+        room -= _mirror_size(folder / name)
         if now - used[name] > UNUSED_SECONDS or room < 0:
-            _drop(folder / name)
+            _remove_mirror(folder / name)
 
 
 def _last_used(mirror: Path) -> float:
@@ -70,7 +73,7 @@ def _last_used(mirror: Path) -> float:
         return 0.0
 
 
-def _drop(mirror: Path) -> None:
+def _remove_mirror(mirror: Path) -> None:
     fd = try_lock(mirror.with_suffix(".lock"))
     if fd is None:
         return  # in use
@@ -78,13 +81,13 @@ def _drop(mirror: Path) -> None:
         lock = mirror.with_suffix(".lock")
         for path in (mirror, *mirror.parent.glob(f"{mirror.name}.*")):
             if path != lock:
-                remove(path)
+                remove_path(path)
         lock.unlink()  # last: a mirror is only ever touched under its lock
     finally:
         os.close(fd)
 
 
-def _bytes(mirror: Path) -> int:
+def _mirror_size(mirror: Path) -> int:
     try:
         with os.scandir(mirror / "objects/pack") as entries:
             return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)

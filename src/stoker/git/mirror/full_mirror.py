@@ -19,15 +19,15 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.errors import BrokenPack, GitFailed, RefNotFound
 from stoker.git.mirror.bare_repository import QUIET_FETCH
-from stoker.git.mirror.layout import sweep
+from stoker.git.mirror.layout import remove_temporary_packs
 from stoker.git.mirror.objects import MirrorObjects
-from stoker.git.mirror.shared_volume import WANTED, MirrorVolume, held, is_intact, is_ours
-from stoker.git.remote.remote import Remote, on_disk
+from stoker.git.mirror.shared_volume import WANTED_REFS, MirrorVolume, is_intact, is_safe_generation, try_lock
+from stoker.git.remote.remote import Remote, local_remote
 from stoker.git.remote.resolve import full_names
 
-_ALL = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-_EVERYTHING = ("+refs/*:refs/*",)
-_WHOLE = (*QUIET_FETCH, "--no-filter")
+_BRANCHES_AND_TAGS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_ALL_REFS = ("+refs/*:refs/*",)
+_UNFILTERED_FETCH = (*QUIET_FETCH, "--no-filter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class MirrorUpkeep:
     """Seconds for which a generation outlives its successor's beginning."""
 
 
-_USUAL = MirrorUpkeep()
+_DEFAULT_UPKEEP = MirrorUpkeep()
 
 
 class FullMirror:
     """One repository on one volume; `opened` first, and never two updates at once."""
 
     def __init__(
-        self, volume: MirrorVolume, clock: Clock | None = None, upkeep: MirrorUpkeep = _USUAL
+        self, volume: MirrorVolume, clock: Clock | None = None, upkeep: MirrorUpkeep = _DEFAULT_UPKEEP
     ) -> None:
         self._volume = volume
         self._clock = clock if clock is not None else SystemClock()
@@ -65,7 +65,7 @@ class FullMirror:
         if not self._is_open:
             try:
                 self._volume.prepare()
-                lock = held(self._volume.root / "writer.lock", fcntl.LOCK_EX)
+                lock = try_lock(self._volume.root / "writer.lock", fcntl.LOCK_EX)
                 self._is_open = self._stack.enter_context(lock)
             except OSError as error:
                 raise GitFailed(f"volume {self._volume.root} cannot be written: {error.strerror}") from error
@@ -112,7 +112,7 @@ class FullMirror:
             for lock in folder.glob("*.lock"):
                 lock.unlink()
         same_ids = b"sha256" in (path / "config").read_bytes() if (path / "config").exists() else False
-        return name if is_ours(path) and same_ids == (digits > 40) else None
+        return name if is_safe_generation(path) and same_ids == (digits > 40) else None
 
     async def _anew(self, remote: Remote, wanted: Sequence[CommitId], ref: GitRef) -> None:
         """A whole clone beside whatever is there."""
@@ -128,7 +128,7 @@ class FullMirror:
         """The same in one pack and without what nothing leads to any more; asks nobody but this disk."""
         name = self._volume.make(digits)
         try:
-            await self._git(on_disk(remote.runner, path), self._volume.path(name), _EVERYTHING)
+            await self._git(local_remote(remote.runner, path), self._volume.path(name), _ALL_REFS)
         except BaseException:
             self._volume.drop(name)
             raise
@@ -141,11 +141,11 @@ class FullMirror:
     async def _fetch_into(self, remote: Remote, path: Path, wanted: Sequence[CommitId], ref: GitRef) -> None:
         objects = MirrorObjects(remote.runner, path)
         try:
-            await self._git(remote, path, _ALL, "--prune")
+            await self._git(remote, path, _BRANCHES_AND_TAGS, "--prune")
             for commit in wanted:
                 if not await objects.has(commit):
                     await self._fetch_one(remote, path, objects, commit, ref)
-                _note(path, commit)
+                _record_wanted_commit(path, commit)
         finally:
             objects.close()
         self._forget(path, wanted)
@@ -157,7 +157,7 @@ class FullMirror:
         names = [str(commit), *(full_names(ref) if str(ref) != str(commit) else ())]
         for name in names:
             try:
-                await self._git(remote, path, (f"+{name}:{WANTED / commit}",))
+                await self._git(remote, path, (f"+{name}:{WANTED_REFS / commit}",))
             except RefNotFound:
                 if name == names[-1]:
                     raise
@@ -169,18 +169,18 @@ class FullMirror:
     async def _git(self, remote: Remote, path: Path, refspecs: Collection[str], *options: str) -> None:
         try:
             await remote.git(
-                [*_WHOLE, *options],
+                [*_UNFILTERED_FETCH, *options],
                 [remote.url, *refspecs],
                 repository=path,
                 max_bytes=self._upkeep.fetch,
                 timeout=self._upkeep.seconds,
             )
         finally:
-            sweep(path)
+            remove_temporary_packs(path)
 
     def _forget(self, path: Path, wanted: Sequence[CommitId]) -> None:
         """Of the commits that were wanted once only the latest stay."""
-        noted = sorted((path / WANTED).iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+        noted = sorted((path / WANTED_REFS).iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
         for each in noted[self._upkeep.wanted :]:
             if each.name not in wanted:
                 each.unlink()
@@ -193,6 +193,6 @@ class FullMirror:
                 self._volume.drop(name)
 
 
-def _note(path: Path, commit: CommitId) -> None:
-    (path / WANTED).mkdir(parents=True, exist_ok=True)
-    (path / WANTED / commit).write_text(f"{commit}\n")
+def _record_wanted_commit(path: Path, commit: CommitId) -> None:
+    (path / WANTED_REFS).mkdir(parents=True, exist_ok=True)
+    (path / WANTED_REFS / commit).write_text(f"{commit}\n")

@@ -21,15 +21,15 @@ from stoker.git.private_files import remove_tree
 
 TIPS = Path("refs/stoker/tips")
 """The last commit of each ref that was fetched: what the next fetch of it builds on."""
-STALE = Path("refs/stoker/stale")
+STALE_REFS = Path("refs/stoker/stale")
 """The same for refs that could not be fetched from there; they still tell the server what we have."""
-ALL = Path("refs/stoker/all")
+ALL_REFS = Path("refs/stoker/all")
 """All refs of the source, for as long as a commit is looked for among them."""
 
 ARTIFACTS = Path("refs/stoker/artifacts")
 """The commit that was made of each artifact, under the artifact's id; only where there were any."""
 
-_KNOWN = {
+_KNOWN_ENTRIES = {
     ".": r"HEAD|config|shallow|objects|refs",
     "objects": r"pack",
     "objects/pack": r"pack-[0-9a-f]{40,64}\.(?:pack|idx|rev|promisor)",
@@ -37,10 +37,10 @@ _KNOWN = {
     "refs/heads": r"(?!)",
     "refs/stoker": r"tips|stale|artifacts",
     str(TIPS): r"[0-9a-f]{32}",
-    str(STALE): r"[0-9a-f]{32}",
+    str(STALE_REFS): r"[0-9a-f]{32}",
 }
 _ARTIFACT = r"[0-9a-f]{64}"
-_LEFT_OVER = r"FETCH_HEAD|.*\.lock|.*\.keep|tmp_.*|config\.[0-9a-f]+\.tmp|fast_import_crash_[0-9]+"
+_LEFTOVER_NAME = r"FETCH_HEAD|.*\.lock|.*\.keep|tmp_.*|config\.[0-9a-f]+\.tmp|fast_import_crash_[0-9]+"
 
 
 class MirrorSize(NamedTuple):
@@ -50,12 +50,12 @@ class MirrorSize(NamedTuple):
     bytes: int
 
 
-def make_empty(path: Path, digits: int) -> None:
+def init_empty(path: Path, digits: int) -> None:
     """A folder that git takes for an empty repository with ids of this length."""
-    make_bare(path, digits, (str(TIPS), str(STALE)))
+    make_bare(path, digits, (str(TIPS), str(STALE_REFS)))
 
 
-def healed(path: Path, digits: int) -> MirrorSize | None:
+def repair_mirror(path: Path, digits: int) -> MirrorSize | None:
     """Its size, once left-overs are gone; None if it is not ours or not whole, and must be built anew.
 
     A torn ref or pack shows when git works with it.
@@ -66,20 +66,20 @@ def healed(path: Path, digits: int) -> MirrorSize | None:
             return None
         if stat.S_IMODE(found.st_mode) != 0o700 or (path / "config").read_bytes() != CONFIG[digits]:
             return None
-        if (path / ALL).exists():
-            remove_tree(path / ALL)
-        if not all(_tidied(path / folder, known) for folder, known in _KNOWN.items()):
+        if (path / ALL_REFS).exists():
+            remove_tree(path / ALL_REFS)
+        if not all(_tidy_folder(path / folder, known) for folder, known in _KNOWN_ENTRIES.items()):
             return None
-        if (path / ARTIFACTS).exists() and not _tidied(path / ARTIFACTS, _ARTIFACT):
+        if (path / ARTIFACTS).exists() and not _tidy_folder(path / ARTIFACTS, _ARTIFACT):
             return None
         if not (path / "HEAD").exists():
             (path / "HEAD").write_bytes(HEAD)
-        return _size(path / "objects/pack") if (path / "HEAD").read_bytes() == HEAD else None
+        return _packs_size(path / "objects/pack") if (path / "HEAD").read_bytes() == HEAD else None
     except OSError:
         return None
 
 
-def remove(path: Path) -> None:
+def remove_path(path: Path) -> None:
     """Take away whatever is there, readable or not, and never what a symlink leads to."""
     aside = path.with_name(f"{path.name}.gone")
     with contextlib.suppress(OSError):
@@ -91,25 +91,25 @@ def remove(path: Path) -> None:
             _erase(place)
 
 
-def sweep(path: Path) -> None:
+def remove_temporary_packs(path: Path) -> None:
     """Take away what a git that failed left in the pack folder, which may be gigabytes."""
     with contextlib.suppress(OSError):
-        _tidied(path / "objects/pack", _KNOWN["objects/pack"])
+        _tidy_folder(path / "objects/pack", _KNOWN_ENTRIES["objects/pack"])
 
 
-def _tidied(folder: Path, known: str) -> bool:
+def _tidy_folder(folder: Path, known: str) -> bool:
     """Whether all that stays is known, once left-overs are gone."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if re.fullmatch(known, entry.name) and not entry.is_symlink():
                 continue
-            if not re.fullmatch(_LEFT_OVER, entry.name) or entry.is_dir(follow_symlinks=False):
+            if not re.fullmatch(_LEFTOVER_NAME, entry.name) or entry.is_dir(follow_symlinks=False):
                 return False
             Path(entry.path).unlink()
     return True
 
 
-def _size(packs: Path) -> MirrorSize | None:
+def _packs_size(packs: Path) -> MirrorSize | None:
     with os.scandir(packs) as entries:
         sizes = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in entries}
     kinds = {

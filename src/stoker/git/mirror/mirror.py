@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Protocol
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import BlobId
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import BrokenPack, GitFailed, SourceUnreachable
-from stoker.git.mirror.layout import MirrorSize, healed, make_empty, remove
+from stoker.git.mirror.layout import MirrorSize, init_empty, remove_path, repair_mirror
 from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.private_files import private_folder, write_private
 from stoker.git.remote.fetch import FetchLimits, RemoteFetcher
@@ -101,7 +101,7 @@ class Mirror:
         Not for while it is held: it holds the mirror itself, if nobody else does.
         """
         async with self._held_at_once() as path:
-            if path is None or (size := healed(path, digits)) is None:
+            if path is None or (size := repair_mirror(path, digits)) is None:
                 return None
             if not size.packs or size.packs >= self._limits.packs or size.bytes > self._limits.mirror:
                 return None
@@ -132,7 +132,7 @@ class Mirror:
         """Forget all of it; the next fetch builds it anew, and that is the one time in this hold."""
         self._may_rebuild = False
         self.objects.close()
-        remove(self.path)
+        remove_path(self.path)
 
     @asynccontextmanager
     async def _held_at_once(self) -> AsyncIterator[Path | None]:
@@ -155,13 +155,13 @@ class Mirror:
 
     def _ready(self, digits: int) -> MirrorSize:
         """A sound repository, empty if there was none."""
-        size = healed(self.path, digits)
+        size = repair_mirror(self.path, digits)
         if size is None:
             self.objects.close()
-            remove(self.path)
-            reached("mirror.make.before")
-            make_empty(self.path, digits)
-            reached("mirror.make.after")
+            remove_path(self.path)
+            reach_failpoint("mirror.make.before")
+            init_empty(self.path, digits)
+            reach_failpoint("mirror.make.after")
             return MirrorSize(0, 0)
         return size
 
@@ -169,21 +169,21 @@ class Mirror:
         """One shallow fetch into a new folder; the old one stays until it has succeeded."""
         self._may_rebuild = False
         beside = self.path.with_suffix(".new")
-        remove(beside)
-        make_empty(beside, len(commit))
+        remove_path(beside)
+        init_empty(beside, len(commit))
         objects = self._objects_of(beside)
         try:
             await self._fetcher(beside, objects).fetch(commit, ref)
         except BaseException:
             objects.close()
-            remove(beside)
+            remove_path(beside)
             raise
         objects.close()
         self.objects.close()
-        reached("mirror.swap.before")
-        remove(self.path)
+        reach_failpoint("mirror.swap.before")
+        remove_path(self.path)
         beside.rename(self.path)
-        reached("mirror.swap.after")
+        reach_failpoint("mirror.swap.after")
 
     @contextmanager
     def _disk_trouble_named(self) -> Iterator[None]:
@@ -214,7 +214,7 @@ class Mirror:
             try:
                 return try_lock(lock)
             except OSError:  # whatever stands in its place is no lock of ours
-                remove(lock)
+                remove_path(lock)
                 return try_lock(lock)
 
 

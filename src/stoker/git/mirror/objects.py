@@ -17,7 +17,7 @@ from stoker.domain.git_objects import Blob, BlobId
 from stoker.domain.refs import CommitId
 from stoker.git.errors import GitFailed
 from stoker.git.process.cat_file import WHOLE, CatFile
-from stoker.git.process.pipe import in_worker
+from stoker.git.process.pipe import run_in_worker
 from stoker.git.process.runner import GitRunner
 
 MAX_TREE = 64 << 20
@@ -41,7 +41,7 @@ class MirrorObjects:
 
     async def sizes(self, names: Sequence[str]) -> list[int | None]:
         """The size of each object, None where it is missing."""
-        return await in_worker(lambda: self._sizes(names), self.abort)
+        return await run_in_worker(lambda: self._sizes(names), self.abort)
 
     async def missing(self, blobs: Collection[BlobId]) -> list[BlobId]:
         """Which of these contents are not here."""
@@ -60,7 +60,7 @@ class MirrorObjects:
 
     async def commit(self, commit: CommitId) -> bytes:
         """A commit as git stores it."""
-        return await in_worker(lambda: self._commit(commit), self.abort)
+        return await run_in_worker(lambda: self._commit(commit), self.abort)
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
         """The contents in this order."""

@@ -45,10 +45,10 @@ class MirrorReader(ABC):
         return await git_tree.read_changes(self._runner, self.repository, before, after)
 
     async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
-        return await git_tree.look_up(self._runner, self.repository, commit, paths)
+        return await git_tree.look_up_files(self._runner, self.repository, commit, paths)
 
     async def committed_at(self, commit: CommitId) -> int:
-        return git_tree.committed_at(await self.objects.commit(commit))
+        return git_tree.commit_time(await self.objects.commit(commit))
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
         return self.objects.contents(blobs)

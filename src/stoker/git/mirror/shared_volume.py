@@ -24,15 +24,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoker.git.mirror.bare_repository import CONFIG, HEAD, make_bare
-from stoker.git.mirror.layout import remove
+from stoker.git.mirror.layout import remove_path
 from stoker.git.private_files import write_private
 
-WANTED = Path("refs/stoker/wanted")
+WANTED_REFS = Path("refs/stoker/wanted")
 """Commits that somebody was told to take: they stay although no branch or tag leads to them."""
 
 _NAME = re.compile(r"[0-9a-f]{16}")
 # Anything else was not made by us, and could change what git does when it reads.
-_KNOWN = frozenset({"HEAD", "config", "objects", "refs", "packed-refs"})
+_KNOWN_ENTRIES = frozenset({"HEAD", "config", "objects", "refs", "packed-refs"})
 
 
 class MirrorVolume:
@@ -64,7 +64,7 @@ class MirrorVolume:
     def make(self, digits: int) -> str:
         """An empty generation, which nobody reads yet."""
         name = os.urandom(8).hex()
-        path = make_bare(self.path(name), digits, ("refs/tags", str(WANTED)))
+        path = make_bare(self.path(name), digits, ("refs/tags", str(WANTED_REFS)))
         for each, mode in ((path, 0o755), (path / "config", 0o644)):
             each.chmod(mode)
         self.lock(name).touch(mode=0o644)
@@ -93,17 +93,17 @@ class MirrorVolume:
 
     def drop(self, name: str) -> bool:
         """Take a generation away, unless somebody reads it."""
-        with held(self.lock(name), fcntl.LOCK_EX) as mine:
+        with try_lock(self.lock(name), fcntl.LOCK_EX) as mine:
             if not mine:
                 return False
-            remove(self.path(name))
+            remove_path(self.path(name))
             for tail in ("retired", "lock"):
                 (self._generations / f"{name}.{tail}").unlink(missing_ok=True)
         return True
 
 
 @contextlib.contextmanager
-def held(lock: Path, how: int) -> Iterator[bool]:
+def try_lock(lock: Path, how: int) -> Iterator[bool]:
     """Hold a lock file without waiting; whether that worked, which a filesystem without locks also says."""
     flags = os.O_RDONLY if how == fcntl.LOCK_SH else os.O_RDWR | os.O_CREAT
     try:
@@ -124,10 +124,10 @@ def held(lock: Path, how: int) -> Iterator[bool]:
         os.close(fd)
 
 
-def is_ours(path: Path) -> bool:
+def is_safe_generation(path: Path) -> bool:
     """Whether nothing lies in a generation that would make git do more than read."""
     try:
-        known = {entry.name for entry in os.scandir(path)} <= _KNOWN
+        known = {entry.name for entry in os.scandir(path)} <= _KNOWN_ENTRIES
         plain = {entry.name for entry in os.scandir(path / "objects")} == {"pack"}
         config = (path / "config").read_bytes() in CONFIG.values()
         return known and plain and config and (path / "HEAD").read_bytes() == HEAD
@@ -140,12 +140,12 @@ def is_intact(path: Path) -> bool:
     try:
         packs = list((path / "objects/pack").glob("*.pack"))
         whole = all(pack.with_suffix(".idx").is_file() for pack in packs)
-        return whole and all(_ends_with_its_digest(pack) for pack in packs)
+        return whole and all(_has_valid_digest(pack) for pack in packs)
     except OSError:
         return False
 
 
-def _ends_with_its_digest(pack: Path) -> bool:
+def _has_valid_digest(pack: Path) -> bool:
     name = "sha256" if len(pack.stem.removeprefix("pack-")) == 64 else "sha1"
     digest = hashlib.new(name, usedforsecurity=False)
     with pack.open("rb") as file:

@@ -22,13 +22,13 @@ from stoker.domain.git_objects import (
     RefusedEntry,
     RefusedEntryKind,
     TreeChange,
-    shown,
+    printable_name,
 )
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import CommitId
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.process.child import kill_group
-from stoker.git.process.pipe import PipedOutput, in_worker
+from stoker.git.process.pipe import PipedOutput, run_in_worker
 from stoker.git.process.runner import GitRunner
 
 MAX_FILES = 1_000_000
@@ -40,8 +40,8 @@ _BLOCK = 1 << 17
 _PATHS_AT_ONCE = 400
 _REGULAR, _EXECUTABLE = "100644", "100755"
 _PLAIN, _PROGRAM = f"{_REGULAR} blob ", f"{_EXECUTABLE} blob "
-_NOTHING = "000000"
-_EVERYTHING = RelPath("")
+_NO_ENTRY_MODE = "000000"
+_REPOSITORY_ROOT = RelPath("")
 _LIST = ("--no-replace-objects", "--literal-pathspecs", "ls-tree", "-z", "--full-tree")
 _DIFF = (
     "--no-replace-objects",
@@ -59,12 +59,12 @@ _version = partial(tuple.__new__, FileVersion)
 
 
 async def read_tree(
-    runner: GitRunner, repository: Path, commit: CommitId, folder: RelPath = _EVERYTHING
+    runner: GitRunner, repository: Path, commit: CommitId, folder: RelPath = _REPOSITORY_ROOT
 ) -> CommitTree:
     """All entries of a commit, those that can be delivered and those that are refused."""
     command = [*_LIST, "-r", "--end-of-options", commit, *([f"{folder}/"] if folder else [])]
     with runner.stream(command, repository=repository) as process:
-        return await in_worker(lambda: _listed(process, commit), lambda: kill_group(process.pid))
+        return await run_in_worker(lambda: _parse_tree(process, commit), lambda: kill_group(process.pid))
 
 
 async def read_changes(
@@ -80,12 +80,12 @@ async def read_changes(
     except (GitFailed, UnicodeDecodeError):
         return None
     heads, paths = fields[:-1:2], fields[1::2]
-    changes = tuple(map(_change, heads, paths))
+    changes = tuple(map(_parse_change, heads, paths))
     odd = None in changes or len(set(paths)) != len(paths) or not _all_canonical(paths)
     return None if odd else changes  # type: ignore[return-value]  # no None is among them
 
 
-async def look_up(
+async def look_up_files(
     runner: GitRunner, repository: Path, commit: CommitId, paths: Collection[str]
 ) -> dict[str, FileVersion]:
     """Those of the paths that are regular files in a commit."""
@@ -102,7 +102,7 @@ async def look_up(
     return found
 
 
-def committed_at(commit: bytes) -> int:
+def commit_time(commit: bytes) -> int:
     """The committer's time in a commit as git stores it; 0 if it has none that can be read."""
     for line in commit.partition(b"\n\n")[0].split(b"\n"):
         if line.startswith(b"committer "):
@@ -111,9 +111,9 @@ def committed_at(commit: bytes) -> int:
     return 0
 
 
-def _listed(process: subprocess.Popen[bytes], commit: CommitId) -> CommitTree:
+def _parse_tree(process: subprocess.Popen[bytes], commit: CommitId) -> CommitTree:
     listing = _TreeListing()
-    for block in _blocks(PipedOutput(process), commit):
+    for block in _line_blocks(PipedOutput(process), commit):
         listing.add(block)
         if listing.lines > MAX_FILES:
             raise SourceTooLarge(f"commit {commit} names more than {MAX_FILES} files")
@@ -122,7 +122,7 @@ def _listed(process: subprocess.Popen[bytes], commit: CommitId) -> CommitTree:
     return listing.result()
 
 
-def _blocks(output: PipedOutput, commit: CommitId) -> Iterator[bytes]:
+def _line_blocks(output: PipedOutput, commit: CommitId) -> Iterator[bytes]:
     """Whole lines, many at a time; git prints them in small pieces."""
     parts: list[bytes] = []
     size = due = 0
@@ -151,7 +151,7 @@ class _TreeListing:
     def add(self, block: bytes) -> None:
         self.lines += block.count(b"\0")
         lines = block.decode("utf-8", "surrogateescape").split("\0")[:-1]
-        found = _plain(lines)
+        found = _parse_plain_lines(lines)
         if found is not None and self._files.keys().isdisjoint(found):
             self._files |= found
         else:
@@ -173,7 +173,12 @@ class _TreeListing:
             path = RelPath(text)
         except InvalidValue as error:
             self._refused.append(
-                RefusedEntry(shown(text), _nearest(text), RefusedEntryKind.BAD_NAME, shown(error.message))
+                RefusedEntry(
+                    printable_name(text),
+                    _nearest_canonical_folder(text),
+                    RefusedEntryKind.BAD_NAME,
+                    printable_name(error.message),
+                )
             )
             return
         if mode == "120000":
@@ -187,7 +192,7 @@ class _TreeListing:
             self._files[text] = FileVersion(BlobId(blob), executable=bool(int(mode, 8) & 0o100))
 
 
-def _plain(lines: list[str]) -> dict[str, FileVersion] | None:
+def _parse_plain_lines(lines: list[str]) -> dict[str, FileVersion] | None:
     """All of the lines at once, if they are regular files with canonical names, each there once."""
     heads = {line[: len(_PLAIN)] for line in lines}
     if not heads <= {_PLAIN, _PROGRAM}:
@@ -205,14 +210,14 @@ def _plain(lines: list[str]) -> dict[str, FileVersion] | None:
     return found if len(found) == len(lines) else None
 
 
-def _change(head: str, path: str) -> TreeChange | None:
+def _parse_change(head: str, path: str) -> TreeChange | None:
     """One line of `git diff-tree --raw -z`: `:<mode> <mode> <id> <id> <letter>`."""
     modes = head[1:14].split(" ")
     blobs = head[15:].split(" ")
-    if not {*modes} <= {_REGULAR, _EXECUTABLE, _NOTHING}:
+    if not {*modes} <= {_REGULAR, _EXECUTABLE, _NO_ENTRY_MODE}:
         return None
     before, after = (
-        None if mode == _NOTHING else FileVersion(BlobId(blob), mode == _EXECUTABLE)
+        None if mode == _NO_ENTRY_MODE else FileVersion(BlobId(blob), mode == _EXECUTABLE)
         for mode, blob in zip(modes, blobs, strict=False)
     )
     return TreeChange(path, before, after)
@@ -222,7 +227,7 @@ def _all_canonical(paths: Sequence[str]) -> bool:
     return "" not in paths and RelPath.all_of(paths)
 
 
-def _nearest(text: str) -> RelPath:
+def _nearest_canonical_folder(text: str) -> RelPath:
     """The deepest canonical folder above a name that is not canonical."""
     good = RelPath("")
     for part in text.split("/")[:-1]:

@@ -63,7 +63,7 @@ class CatFile:
             left -= parts[-1].count(b"\n")
         *lines, self._data = b"".join(parts).split(b"\n", len(names))
         self._at = 0
-        return map(_size, names, lines)
+        return map(_parse_size, names, lines)
 
     def header(self, name: str, kind: bytes) -> int | None:
         """The size of the content that follows, None if it is missing."""
@@ -73,7 +73,7 @@ class CatFile:
             self._data, self._at = self._data[self._at :] + self._read(), 0
         line = self._data[self._at : end]
         self._at = end + 1
-        size = _size(name, line)
+        size = _parse_size(name, line)
         if size is not None and line.split(b" ")[1] != kind:
             raise GitFailed(f"{name} is no {kind.decode()} in the mirror")
         return size
@@ -126,7 +126,7 @@ class CatFile:
         return chunk
 
 
-def _size(name: str, line: bytes) -> int | None:
+def _parse_size(name: str, line: bytes) -> int | None:
     """What stands in an answer: `<id> <type> <size>` or `<name> missing`."""
     last = line[line.rfind(b" ") + 1 :]
     if last.isdigit():

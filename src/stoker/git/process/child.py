@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from stoker.domain.secrets import HIDDEN
-from stoker.git.process.dumb_http import SAYS, DumbHttpWatch
+from stoker.git.process.dumb_http import DUMB_HTTP_MESSAGE, DumbHttpWatch
 
 MAX_STDERR = 16 * 1024
 _CHUNK = 1 << 16
-_FIRST_LOOK = 0.0002
+_FIRST_POLL_SECONDS = 0.0002
 
 
 class ChildResult(NamedTuple):
@@ -35,7 +35,7 @@ class ChildResult(NamedTuple):
     complaint: bytes
 
 
-async def converse(
+async def run_child(
     argv: Sequence[str],
     *,
     environment: Mapping[str, str],
@@ -54,7 +54,7 @@ async def converse(
     with contextlib.ExitStack() as files:
         process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own way blocks just as long, and costs more
             argv,
-            stdin=files.enter_context(_as_file(stdin)) if stdin else subprocess.DEVNULL,
+            stdin=files.enter_context(_memory_file(stdin)) if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment if watch is None else {**environment, **watch.environment},
@@ -67,15 +67,15 @@ async def converse(
     try:
         async with asyncio.timeout(timeout):
             await said.everything()
-            await _gone(process)
+            await _reap_closed(process)
     except BaseException:
         kill_group(process.pid)
-        await _buried(process)
+        await _reap_killed(process)
         raise
     finally:
         said.close()
     if watch is not None and watch.is_dumb:
-        return ChildResult(process.returncode or 1, said.output, SAYS)
+        return ChildResult(process.returncode or 1, said.output, DUMB_HTTP_MESSAGE)
     return ChildResult(process.returncode, said.output, said.complaint)
 
 
@@ -192,24 +192,24 @@ class _ChildPipe:
             self.close()
 
 
-async def _gone(process: subprocess.Popen[bytes]) -> None:
+async def _reap_closed(process: subprocess.Popen[bytes]) -> None:
     """A process that has closed its pipes is all but gone; it is not worth a thread to wait for it."""
-    pause = _FIRST_LOOK
+    pause = _FIRST_POLL_SECONDS
     while process.poll() is None:
         await asyncio.sleep(pause)
         pause = min(2 * pause, 0.1)
 
 
-async def _buried(process: subprocess.Popen[bytes]) -> None:
+async def _reap_killed(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end of what was killed, however often we are told to hurry; for ten seconds at most."""
-    pause = _FIRST_LOOK
+    pause = _FIRST_POLL_SECONDS
     while process.poll() is None and pause < 5:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(pause)
         pause *= 2
 
 
-def _as_file(content: bytes) -> IO[bytes]:
+def _memory_file(content: bytes) -> IO[bytes]:
     """Something to read `content` from that needs nobody to write it meanwhile."""
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = os.fdopen(os.memfd_create("stdin", os.MFD_CLOEXEC), "w+b")

@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import re
 
-SAYS = b"fatal: the server speaks dumb http only\n"
+DUMB_HTTP_MESSAGE = b"fatal: the server speaks dumb http only\n"
 _OBJECT = re.compile(
     rb"=> Send header: GET \S*/objects/"
     rb"(?:[0-9a-f]{2}/[0-9a-f]{38}|pack/pack-|info/(?:packs|alternates|http-alternates))"
 )
-_LONGEST_LINE = 16 * 1024
+_MAX_LINE_BYTES = 16 * 1024
 
 
 class DumbHttpWatch:
@@ -44,7 +44,7 @@ class DumbHttpWatch:
         """Whether git asks a dumb server for files."""
         text = self._line + chunk
         self.is_dumb = self.is_dumb or _OBJECT.search(text) is not None
-        self._line = text[text.rfind(b"\n") + 1 :][-_LONGEST_LINE:]
+        self._line = text[text.rfind(b"\n") + 1 :][-_MAX_LINE_BYTES:]
         return self.is_dumb
 
     def close(self) -> None:

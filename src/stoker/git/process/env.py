@@ -46,7 +46,7 @@ _CONFIG = _MEMORY | {
 }
 
 
-def fixed(home: Path) -> dict[str, str]:
+def base_environment(home: Path) -> dict[str, str]:
     """What every git of one cache gets."""
     environment = {
         "HOME": str(home),
@@ -62,15 +62,15 @@ def fixed(home: Path) -> dict[str, str]:
         # Without a repository of ours git must not find one that lies above the folder it starts in.
         "GIT_CEILING_DIRECTORIES": str(home.parent),
     }
-    return environment | _numbered(_CONFIG, 0)
+    return environment | _numbered_config(_CONFIG, 0)
 
 
 def with_config(environment: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
     """The same with more settings."""
-    return {**environment, **_numbered(config, int(environment["GIT_CONFIG_COUNT"]))}
+    return {**environment, **_numbered_config(config, int(environment["GIT_CONFIG_COUNT"]))}
 
 
-def trusting(home: Path, url: RepoUrl) -> Path:
+def write_safe_directory_config(home: Path, url: RepoUrl) -> Path:
     """A configuration for whoever serves one local repository to us.
 
     That process is started by git without our variables; only a file reaches it. It
@@ -96,7 +96,7 @@ def _section(key: str, value: str) -> str:
     return f'[{section}]\n\t{name} = "{quoted}"\n'
 
 
-def _numbered(config: Mapping[str, str], first: int) -> dict[str, str]:
+def _numbered_config(config: Mapping[str, str], first: int) -> dict[str, str]:
     numbered = {"GIT_CONFIG_COUNT": str(first + len(config))}
     for number, (key, value) in enumerate(config.items(), first):
         numbered[f"GIT_CONFIG_KEY_{number}"] = key

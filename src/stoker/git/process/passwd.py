@@ -21,14 +21,14 @@ _LIBRARY = "libnss_wrapper.so"
 _FOLDERS = ("/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
-def can_be_named() -> bool:
+def has_ssh_user() -> bool:
     """Whether ssh would run for the user that we are."""
-    return _has_name() or library() is not None
+    return _has_passwd_entry() or nss_wrapper_path() is not None
 
 
-def name_for(folder: Path) -> dict[str, str]:
+def ssh_user_environment(folder: Path) -> dict[str, str]:
     """What the environment of ssh must hold; files that it names are put into `folder`."""
-    found = None if _has_name() else library()
+    found = None if _has_passwd_entry() else nss_wrapper_path()
     if found is None:
         return {}
     passwd, group = folder / "passwd", folder / "group"
@@ -38,14 +38,14 @@ def name_for(folder: Path) -> dict[str, str]:
 
 
 @cache
-def library() -> Path | None:
+def nss_wrapper_path() -> Path | None:
     """Where distributions put it."""
     multiarch = sysconfig.get_config_var("MULTIARCH")
     folders = (f"/usr/lib/{multiarch}", *_FOLDERS) if multiarch else _FOLDERS
     return next((path for folder in folders if (path := Path(folder, _LIBRARY)).is_file()), None)
 
 
-def _has_name() -> bool:
+def _has_passwd_entry() -> bool:
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:

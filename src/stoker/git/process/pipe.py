@@ -58,7 +58,7 @@ class PipedOutput:
         return chunk
 
 
-async def in_worker(work: Callable[[], T], abort: Callable[[], None]) -> T:
+async def run_in_worker(work: Callable[[], T], abort: Callable[[], None]) -> T:
     """What the work returns; if the caller is cancelled, `abort` must make the work end soon."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:

@@ -24,14 +24,14 @@ from pathlib import Path
 
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.refs import RepoUrl, without_userinfo
-from stoker.domain.text import redacted
+from stoker.domain.text import redact_secrets
 from stoker.git.auth.credentials import GitSshKey, RepoAccess
-from stoker.git.auth.git_env import CredentialHelpers, GitEnvironment, unlocked
-from stoker.git.auth.pinned_address import NOT_PINNED, PinnedAddress, pinned
+from stoker.git.auth.git_env import CredentialHelpers, GitEnvironment, git_credentials
+from stoker.git.auth.pinned_address import NO_PIN, PinnedAddress, pin_address
 from stoker.git.errors import GitFailed, SourceTooLarge, SourceUnreachable, error_for
-from stoker.git.private_files import private_folder, remove_left_overs
+from stoker.git.private_files import private_folder, remove_leftovers
 from stoker.git.process import env as environments
-from stoker.git.process.child import ChildResult, converse, kill_group
+from stoker.git.process.child import ChildResult, kill_group, run_child
 from stoker.git.process.dumb_http import DumbHttpWatch
 
 TIMEOUT = 120.0
@@ -42,7 +42,7 @@ GitErrorMapper = Callable[[str, RepoUrl | None, int | None], StokerError]
 """Makes an error of what git said, the repository it talked to, and what it might receive."""
 
 _NO_ACCESS = RepoAccess()
-_NOTHING = GitEnvironment({}, {})
+_NO_CREDENTIALS = GitEnvironment({}, {})
 # A limit that is lower already stays. Without the trap git would be killed silently instead of saying why.
 _LIMITED = """\
 trap "" XFSZ
@@ -53,7 +53,7 @@ exec git "$@"
 """
 _NOT_FOUND = 127
 _NO_GIT = "the git program is not on PATH"
-_UNTRUSTED = "Host key verification failed"
+_UNTRUSTED_HOST_KEY = "Host key verification failed"
 
 
 class GitRunner:
@@ -64,7 +64,7 @@ class GitRunner:
         self._timeout = timeout
         self._max_memory = max_memory
         self._helpers = self._furnished()
-        self._fixed = environments.fixed(self._helpers.home)
+        self._fixed = environments.base_environment(self._helpers.home)
 
     @property
     def home(self) -> Path:
@@ -92,22 +92,22 @@ class GitRunner:
         """
         seconds = self._timeout if timeout is None else timeout
         argv = [*command, *(["--end-of-options", *operands] if operands else [])]
-        pin = NOT_PINNED if url is None else await pinned(url, access)
+        pin = NO_PIN if url is None else await pin_address(url, access)
         with self._opened(url, access) as opened:
             ended = await self._converse(
                 ["git", *argv] if url is None else self._limited(argv, max_bytes),
                 self._environment(repository, url, opened, seconds, pin),
                 stdin,
                 max_output,
-                (_verb(command), seconds, url),
+                (_git_verb(command), seconds, url),
                 opened.hidden,
             )
             if ended.output is None:
-                raise _too_much(_verb(command), max_output, url)
+                raise _output_limit_error(_git_verb(command), max_output, url)
             if ended.code == _NOT_FOUND and url is not None:
                 raise Misconfigured(_NO_GIT)
             if ended.code != 0:
-                raise _failed(ended.complaint, url, access, lambda said: judge(said, url, max_bytes))
+                raise _git_error(ended.complaint, url, access, lambda said: judge(said, url, max_bytes))
         return ended.output
 
     @contextmanager
@@ -123,7 +123,7 @@ class GitRunner:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=self._environment(repository, None, _NOTHING, self._timeout),
+            env=self._environment(repository, None, _NO_CREDENTIALS, self._timeout),
             cwd=self._at_home().home,
             start_new_session=True,
             bufsize=0,
@@ -136,7 +136,7 @@ class GitRunner:
     def _furnished(self) -> CredentialHelpers:
         home = private_folder(private_folder(self.cache) / "home")
         try:
-            remove_left_overs(home)
+            remove_leftovers(home)
             return CredentialHelpers(home)
         except OSError as error:
             raise GitFailed(f"folder {home} cannot be written: {error.strerror}") from error
@@ -152,7 +152,11 @@ class GitRunner:
         helpers = self._at_home()
         with contextlib.ExitStack() as stack:
             try:
-                opened = _NOTHING if url is None else stack.enter_context(unlocked(helpers, url, access))
+                opened = (
+                    _NO_CREDENTIALS
+                    if url is None
+                    else stack.enter_context(git_credentials(helpers, url, access))
+                )
             except OSError as error:
                 raise GitFailed(f"folder {helpers.home} cannot be written: {error.strerror}") from error
             yield opened
@@ -168,7 +172,7 @@ class GitRunner:
         url: RepoUrl | None,
         opened: GitEnvironment,
         seconds: float,
-        pin: PinnedAddress = NOT_PINNED,
+        pin: PinnedAddress = NO_PIN,
     ) -> dict[str, str]:
         own = {"PATH": os.environ.get("PATH", os.defpath)}
         # Whoever would end a silent git may be killed first; then it ends by itself.
@@ -179,7 +183,9 @@ class GitRunner:
         if url is not None:
             config[f"protocol.{url.scheme}.allow"] = "always"
             if url.scheme == "file":
-                own["GIT_CONFIG_GLOBAL"] = str(environments.trusting(self._helpers.home, url))
+                own["GIT_CONFIG_GLOBAL"] = str(
+                    environments.write_safe_directory_config(self._helpers.home, url)
+                )
         config |= opened.config | pin.config
         own |= opened.environment | pin.environment
         return environments.with_config(self._fixed, config) | own
@@ -196,7 +202,7 @@ class GitRunner:
         command, seconds, url = told
         watch = DumbHttpWatch() if url is not None and url.scheme in ("http", "https") else None
         try:
-            return await converse(
+            return await run_child(
                 argv,
                 environment=environment,
                 cwd=self._helpers.home,
@@ -209,34 +215,34 @@ class GitRunner:
         except FileNotFoundError as error:
             raise Misconfigured(_NO_GIT) from error
         except TimeoutError:
-            raise _too_long(command, seconds, url) from None
+            raise _timeout_error(command, seconds, url) from None
         finally:
             if watch is not None:
                 watch.close()
 
 
-def _failed(
+def _git_error(
     complaint: bytes,
     url: RepoUrl | None,
     access: RepoAccess,
     judged: Callable[[str], StokerError],
 ) -> StokerError:
-    said = redacted(complaint.decode(errors="replace"))
+    said = redact_secrets(complaint.decode(errors="replace"))
     if url is not None and url.scheme == "ssh" and isinstance(access.login, GitSshKey):
-        from stoker.git.auth.ssh import distrust, without_chatter  # noqa: PLC0415 - most gits never speak ssh
+        from stoker.git.auth.ssh import host_key_error, strip_ssh_debug  # noqa: PLC0415 - most gits never speak ssh
 
-        if _UNTRUSTED in said:
-            return distrust(said, url, access.login)
-        said = without_chatter(said)
+        if _UNTRUSTED_HOST_KEY in said:
+            return host_key_error(said, url, access.login)
+        said = strip_ssh_debug(said)
     return judged(said)
 
 
-def _verb(command: Sequence[str]) -> str:
+def _git_verb(command: Sequence[str]) -> str:
     """What git is asked to do; settings may stand before it."""
     return next(word for word in command if word[0] != "-" and word.replace("-", "").isalpha())
 
 
-def _too_long(command: str, seconds: float, url: RepoUrl | None) -> StokerError:
+def _timeout_error(command: str, seconds: float, url: RepoUrl | None) -> StokerError:
     if url is None:
         return GitFailed(f"git {command} took longer than {seconds:g} s")
     return SourceUnreachable(
@@ -244,7 +250,7 @@ def _too_long(command: str, seconds: float, url: RepoUrl | None) -> StokerError:
     )
 
 
-def _too_much(command: str, limit: int, url: RepoUrl | None) -> StokerError:
+def _output_limit_error(command: str, limit: int, url: RepoUrl | None) -> StokerError:
     if url is None:
         return GitFailed(f"git {command} printed more than {limit} bytes")
     return SourceTooLarge(

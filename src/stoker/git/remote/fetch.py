@@ -23,12 +23,12 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import BlobId
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
 from stoker.git.mirror.bare_repository import QUIET_FETCH
-from stoker.git.mirror.layout import ALL, STALE, TIPS, sweep
+from stoker.git.mirror.layout import ALL_REFS, STALE_REFS, TIPS, remove_temporary_packs
 from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.private_files import remove_tree
 from stoker.git.remote.remote import Remote
@@ -36,7 +36,7 @@ from stoker.git.remote.resolve import full_names
 
 MAX_TIPS = 8
 _SHALLOW = ("--depth=1",)
-_NO_TALK = ("-c", "fetch.negotiationAlgorithm=noop")
+_NO_NEGOTIATION = ("-c", "fetch.negotiationAlgorithm=noop")
 
 
 class FetchLimits(NamedTuple):
@@ -68,19 +68,19 @@ class RemoteFetcher:
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
         """Have `commit` here: by its id, else by its ref, else by looking through everything (C-025)."""
         self._forget_old_tips()
-        tip = tip_of(ref)
+        tip = tip_path(ref)
         if (self._repository / tip).exists() and await self._news(commit, ref, tip):
             return
         if not await self._taken(_SHALLOW, commit, ref, tip, self._limits.fetch):
             await self._look_everywhere(commit, tip)
-        (self._repository / STALE / tip.name).unlink(missing_ok=True)
+        (self._repository / STALE_REFS / tip.name).unlink(missing_ok=True)
 
     async def follow(self, ref: GitRef, branch: str) -> CommitId | None:
         """Where a branch is now, with what is new of it; None if it is gone or too much is new.
 
         `branch` is its full name: of a short one git itself takes `refs/…` and tags first.
         """
-        tip = tip_of(ref)
+        tip = tip_path(ref)
         if not (self._repository / tip).exists():
             return None
         self._forget_old_tips()
@@ -97,7 +97,7 @@ class RemoteFetcher:
             return
         try:
             await self._git(
-                [*_NO_TALK, *QUIET_FETCH, "--no-filter", "--stdin"],
+                [*_NO_NEGOTIATION, *QUIET_FETCH, "--no-filter", "--stdin"],
                 stdin="".join(f"{blob}\n" for blob in missing),
                 max_bytes=self._limits.fetch,
             )
@@ -115,13 +115,13 @@ class RemoteFetcher:
         except SourceUnreachable:
             # It may be that the way from there is what takes too long; the next attempt goes the other way.
             with contextlib.suppress(OSError):
-                (self._repository / tip).rename(self._repository / STALE / tip.name)
+                (self._repository / tip).rename(self._repository / STALE_REFS / tip.name)
             raise
 
     async def _taken(
         self, options: Sequence[str], commit: CommitId, ref: GitRef, tip: Path, max_bytes: int
     ) -> bool:
-        for name in _names(commit, ref):
+        for name in _fetch_candidates(commit, ref):
             try:
                 await self._partial([*QUIET_FETCH, *options], [f"+{name}:{tip}"], max_bytes)
             except RefNotFound:
@@ -137,11 +137,11 @@ class RemoteFetcher:
 
     async def _look_everywhere(self, commit: CommitId, tip: Path) -> None:
         deepen = ["--unshallow"] if (self._repository / "shallow").exists() else []
-        refspecs = [f"+refs/{kind}/*:{ALL}/{kind}/*" for kind in ("heads", "tags")]
+        refspecs = [f"+refs/{kind}/*:{ALL_REFS}/{kind}/*" for kind in ("heads", "tags")]
         try:
             await self._partial([*QUIET_FETCH, *deepen], refspecs, self._limits.fetch)
         finally:
-            remove_tree(self._repository / ALL)
+            remove_tree(self._repository / ALL_REFS)
         if not await self._objects.has(commit):
             raise RefNotFound(f"commit {commit} is not in repository {without_userinfo(self._remote.url)}")
         (self._repository / tip).write_text(f"{commit}\n")
@@ -162,7 +162,7 @@ class RemoteFetcher:
             "remote.origin.partialclonefilter": self._limits.left_out,
             "pack.threads": "1",  # each takes memory of its own
         }
-        reached("fetch.before")
+        reach_failpoint("fetch.before")
         try:
             await self._remote.git(
                 [*(word for key, value in source.items() for word in ("-c", f"{key}={value}")), *command],
@@ -172,23 +172,23 @@ class RemoteFetcher:
                 max_bytes=max_bytes,
                 timeout=self._limits.seconds,
             )
-            reached("fetch.after")
+            reach_failpoint("fetch.after")
         finally:
-            sweep(self._repository)
+            remove_temporary_packs(self._repository)
 
     def _forget_old_tips(self) -> None:
         """Each tip is a line in every request, so only the latest few are kept."""
-        tips = [*(self._repository / TIPS).iterdir(), *(self._repository / STALE).iterdir()]
+        tips = [*(self._repository / TIPS).iterdir(), *(self._repository / STALE_REFS).iterdir()]
         for tip in sorted(tips, key=lambda path: path.stat().st_mtime, reverse=True)[MAX_TIPS:]:
             tip.unlink()
 
 
-def tip_of(ref: GitRef) -> Path:
+def tip_path(ref: GitRef) -> Path:
     """Where the last commit of a ref stands, below a repository."""
     return TIPS / hashlib.sha256(ref.encode()).hexdigest()[:32]
 
 
-def _names(commit: CommitId, ref: GitRef) -> Iterator[str]:
+def _fetch_candidates(commit: CommitId, ref: GitRef) -> Iterator[str]:
     yield commit
     if str(ref) != str(commit):
         yield from full_names(ref)

@@ -27,9 +27,9 @@ MAX_OBJECT = 64 << 20
 MAX_DEPTH = 100
 MAX_REMEMBERED = 4096
 
-_EVERYTHING = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_BRANCHES_AND_TAGS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 # From the least to the most that a server may insist on sending. git remembers a filter unless told not to.
-_WAYS = (("--filter=tree:0",), ("--filter=blob:none",), ("--no-filter", f"--depth={MAX_DEPTH}"))
+_FILTER_FALLBACKS = (("--filter=tree:0",), ("--filter=blob:none",), ("--no-filter", f"--depth={MAX_DEPTH}"))
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -50,13 +50,15 @@ _completed = _BoundedCache[tuple[str, str], CommitId]()
 _key = secrets.token_bytes(32)
 
 
-async def kind_of(remote: Remote, target: CommitId, name: str) -> str:
+async def object_kind(remote: Remote, target: CommitId, name: str) -> str:
     """Whether an object that a ref names is a commit, a tree or a blob."""
     if target in _kinds:
         return _kinds[target]
-    with _throw_away(remote, len(target)) as repository:
-        await _fetch(remote, repository, _WAYS, [f"+{name}:refs/probed"], MAX_OBJECT, depth=True)
-        answers = await _kinds_here(remote, repository, [target])
+    with _temporary_repository(remote, len(target)) as repository:
+        await _fetch_with_fallback(
+            remote, repository, _FILTER_FALLBACKS, [f"+{name}:refs/probed"], MAX_OBJECT, depth=True
+        )
+        answers = await _local_object_kinds(remote, repository, [target])
     if target not in answers:
         raise SourceUnreachable(
             f"ref {name} of repository {without_userinfo(remote.url)} moved while it was read"
@@ -64,17 +66,17 @@ async def kind_of(remote: Remote, target: CommitId, name: str) -> str:
     return _kinds.learn(target, answers[target])
 
 
-async def starting_with(remote: Remote, start: str, digits: int) -> set[CommitId]:
+async def commits_with_prefix(remote: Remote, start: str, digits: int) -> set[CommitId]:
     """The commits in the history of all branches and tags whose id begins like this."""
     asker = await remote.identity(_key)
     if (asker, start) in _completed:
         return {_completed[asker, start]}
-    with _throw_away(remote, digits) as repository:
-        await _fetch(remote, repository, _WAYS, _EVERYTHING, MAX_HISTORY)
+    with _temporary_repository(remote, digits) as repository:
+        await _fetch_with_fallback(remote, repository, _FILTER_FALLBACKS, _BRANCHES_AND_TAGS, MAX_HISTORY)
         # rev-parse takes no --end-of-options before this; `start` is hexadecimal.
         command = ["rev-parse", f"--disambiguate={start}"]
         ids = (await remote.runner.run(command, repository=repository)).decode().split()
-        kinds = await _kinds_here(remote, repository, ids)
+        kinds = await _local_object_kinds(remote, repository, ids)
     commits = {CommitId(id_) for id_, kind in kinds.items() if kind == "commit"}
     if len(commits) == 1:
         _completed.learn((asker, start), *commits)
@@ -82,7 +84,7 @@ async def starting_with(remote: Remote, start: str, digits: int) -> set[CommitId
 
 
 @contextmanager
-def _throw_away(remote: Remote, digits: int) -> Iterator[Path]:
+def _temporary_repository(remote: Remote, digits: int) -> Iterator[Path]:
     """An empty bare repository for objects with ids of that length."""
     try:
         with folder_for_one_call(remote.runner.home) as folder:
@@ -91,7 +93,7 @@ def _throw_away(remote: Remote, digits: int) -> Iterator[Path]:
         raise GitFailed(f"folder {remote.runner.home} cannot be written: {error.strerror}") from error
 
 
-async def _fetch(
+async def _fetch_with_fallback(
     remote: Remote,
     repository: Path,
     ways: Sequence[Sequence[str]],
@@ -120,7 +122,7 @@ async def _fetch(
             return
 
 
-async def _kinds_here(remote: Remote, repository: Path, ids: Sequence[str]) -> dict[str, str]:
+async def _local_object_kinds(remote: Remote, repository: Path, ids: Sequence[str]) -> dict[str, str]:
     """The kinds of those objects that are here."""
     asked = "".join(f"{id_}\n" for id_ in ids).encode()
     lines = await remote.runner.run(

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from stoker.domain.refs import RepoUrl
-from stoker.git.auth.credentials import RepoAccess, RepoAccessReader, always, identity
+from stoker.git.auth.credentials import RepoAccess, RepoAccessReader, access_identity, fixed_access
 from stoker.git.errors import SourceAuthFailed, error_for
 from stoker.git.process.runner import MAX_OUTPUT, GitErrorMapper, GitRunner
 
@@ -67,9 +67,9 @@ class Remote:
 
     async def identity(self, key: bytes) -> str:
         """Names what this access sees of this repository; for the folder of its mirror."""
-        return identity(key, self.url, await self._read_access())
+        return access_identity(key, self.url, await self._read_access())
 
 
-def on_disk(runner: GitRunner, repository: Path) -> Remote:
+def local_remote(runner: GitRunner, repository: Path) -> Remote:
     """A repository of this machine, which everybody may read who can."""
-    return Remote(runner, RepoUrl(f"file://{quote(str(repository.absolute()))}"), always(RepoAccess()))
+    return Remote(runner, RepoUrl(f"file://{quote(str(repository.absolute()))}"), fixed_access(RepoAccess()))

@@ -6,10 +6,10 @@ name is a branch before it is a tag, so that a tag pushed with the name of a fol
 branch changes nothing. `refs/tags/…` pins a tag whatever branches are created. Seven or
 more hexadecimal digits that are neither are the beginning of a commit id.
 
-The common case costs one `ls-remote`. `find` stops there, for whoever fetches
-what was found next and sees then what it is. `resolve` also makes sure that a ref
+The common case costs one `ls-remote`. `find_ref` stops there, for whoever fetches
+what was found next and sees then what it is. `resolve_ref` also makes sure that a ref
 that need not name a commit (a tag can name a file) does. Whoever asks for many refs of
-one source at once takes the steps one by one: `names_of`, `list_refs`, `picked`, `prove`.
+one source at once takes the steps one by one: `listed_names`, `list_refs`, `pick_ref`, `check_is_commit`.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from stoker.git.remote.remote import Remote
 
 MAX_LISTING = 64 << 20
 MAX_NAMED = 5
-_FULL = r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}"
-_SHORTENED = r"[0-9a-fA-F]{7,63}"
-_PEELED = "^{}"
+_FULL_ID_PATTERN = r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}"
+_SHORT_ID_PATTERN = r"[0-9a-fA-F]{7,63}"
+_PEELED_SUFFIX = "^{}"
 _BRANCHES = "refs/heads/"
 _TAGS = "refs/tags/"
 
 
-async def resolve(remote: Remote, ref: GitRef) -> CommitId:
+async def resolve_ref(remote: Remote, ref: GitRef) -> CommitId:
     """The commit that `ref` points at; an annotated tag is followed to its commit."""
-    name, target = await find(remote, ref)
-    if needs_proof(name):
-        await prove(remote, ref, name, target)
+    name, target = await find_ref(remote, ref)
+    if needs_commit_check(name):
+        await check_is_commit(remote, ref, name, target)
     return target
 
 
-def needs_proof(name: str) -> bool:
+def needs_commit_check(name: str) -> bool:
     """Whether what stands under a full name need not be a commit."""
     return bool(name) and name != "HEAD" and not is_branch(name)
 
 
-async def prove(remote: Remote, ref: GitRef, name: str, target: CommitId) -> None:
+async def check_is_commit(remote: Remote, ref: GitRef, name: str, target: CommitId) -> None:
     """Raise unless it is a commit."""
-    from stoker.git.remote.probe import kind_of  # noqa: PLC0415 - a branch does not need it
+    from stoker.git.remote.probe import object_kind  # noqa: PLC0415 - a branch does not need it
 
-    kind = await kind_of(remote, target, name)
+    kind = await object_kind(remote, target, name)
     if kind != "commit":
         raise RefNotFound(
             f"ref {str(ref)!r} of repository {without_userinfo(remote.url)} names a {kind}, not a commit"
         )
 
 
-async def locate(remote: Remote, ref: GitRef, branch: GitRef) -> tuple[str, CommitId, CommitId | None]:
+async def locate_ref(remote: Remote, ref: GitRef, branch: GitRef) -> tuple[str, CommitId, CommitId | None]:
     """Its full name, empty for an id, and what it points at, as unproven; and where a branch is, if it is.
 
     In one question, where that can be: each costs a connection.
     """
-    if re.fullmatch(_FULL, ref) or re.fullmatch(_SHORTENED, ref):
-        name, target = await find(remote, ref)
+    if re.fullmatch(_FULL_ID_PATTERN, ref) or re.fullmatch(_SHORT_ID_PATTERN, ref):
+        name, target = await find_ref(remote, ref)
         return name, target, (await list_refs(remote, (branch,))).get(branch)
     listed = await list_refs(remote, (*full_names(ref), branch))
-    return *picked(listed, ref, remote.url), listed.get(branch)
+    return *pick_ref(listed, ref, remote.url), listed.get(branch)
 
 
 def full_names(ref: GitRef) -> tuple[str, ...]:
@@ -74,9 +74,11 @@ def full_names(ref: GitRef) -> tuple[str, ...]:
     return (f"{_BRANCHES}{ref}", f"{_TAGS}{ref}")
 
 
-def names_of(ref: GitRef) -> tuple[str, ...]:
+def listed_names(ref: GitRef) -> tuple[str, ...]:
     """The names that a listing has to tell of; none where it is an id, or may be the beginning of one."""
-    return () if re.fullmatch(_FULL, ref) or re.fullmatch(_SHORTENED, ref) else full_names(ref)
+    return (
+        () if re.fullmatch(_FULL_ID_PATTERN, ref) or re.fullmatch(_SHORT_ID_PATTERN, ref) else full_names(ref)
+    )
 
 
 def is_branch(name: str) -> bool:
@@ -84,56 +86,56 @@ def is_branch(name: str) -> bool:
     return name.startswith(_BRANCHES)
 
 
-def are_usual(names: Collection[str]) -> bool:
+def are_branches_or_tags(names: Collection[str]) -> bool:
     """Whether all are branches or tags."""
     return bool(names) and all(name.startswith((_BRANCHES, _TAGS)) for name in names)
 
 
-def picked(listed: Mapping[str, CommitId], ref: GitRef, url: RepoUrl) -> tuple[str, CommitId]:
+def pick_ref(listed: Mapping[str, CommitId], ref: GitRef, url: RepoUrl) -> tuple[str, CommitId]:
     """The full name of a ref that is no id, and what it points at, from a listing of its names."""
     for name in full_names(ref):
-        target = listed.get(name + _PEELED, listed.get(name))
+        target = listed.get(name + _PEELED_SUFFIX, listed.get(name))
         if target is not None:
             return name, target
     raise RefNotFound(f"ref {str(ref)!r} is not in repository {without_userinfo(url)}")
 
 
-async def find(remote: Remote, ref: GitRef) -> tuple[str, CommitId]:
+async def find_ref(remote: Remote, ref: GitRef) -> tuple[str, CommitId]:
     """Its full name, empty for an id, and what it points at: that it is a commit shows when it is fetched."""
-    if re.fullmatch(_FULL, ref):
+    if re.fullmatch(_FULL_ID_PATTERN, ref):
         return "", CommitId(ref.lower())
-    if re.fullmatch(_SHORTENED, ref) is None:
-        return picked(await list_refs(remote, full_names(ref)), ref, remote.url)
+    if re.fullmatch(_SHORT_ID_PATTERN, ref) is None:
+        return pick_ref(await list_refs(remote, full_names(ref)), ref, remote.url)
     listed = await list_refs(remote, ())
     try:
-        return picked(listed, ref, remote.url)
+        return pick_ref(listed, ref, remote.url)
     except RefNotFound:
-        return "", await _completed(remote, ref, listed)
+        return "", await _complete_prefix(remote, ref, listed)
 
 
 async def list_refs(remote: Remote, names: Collection[str]) -> dict[str, CommitId]:
     """What the source lists under these full names, or all that it lists."""
-    patterns = [name + tail for name in names for tail in ("", _PEELED)]
+    patterns = [name + tail for name in names for tail in ("", _PEELED_SUFFIX)]
     # Forges have a ref for each pull request; a server of protocol version 2 then does not send them.
-    usual = ["--heads", "--tags"] if are_usual(names) else []
+    usual = ["--heads", "--tags"] if are_branches_or_tags(names) else []
     output = await remote.git(
         ["ls-remote", "--quiet", *usual], [remote.url, *patterns], max_output=MAX_LISTING
     )
-    return _parsed(output, remote.url)
+    return _parse_listing(output, remote.url)
 
 
-async def _completed(remote: Remote, ref: GitRef, listed: dict[str, CommitId]) -> CommitId:
+async def _complete_prefix(remote: Remote, ref: GitRef, listed: dict[str, CommitId]) -> CommitId:
     """The commit whose id begins like this: among those that have a name, else in the history."""
     start = ref.lower()
     fitting = {
-        listed.get(name.removesuffix(_PEELED) + _PEELED, target)
+        listed.get(name.removesuffix(_PEELED_SUFFIX) + _PEELED_SUFFIX, target)
         for name, target in listed.items()
         if target.startswith(start)
     }
     if listed and not fitting:
-        from stoker.git.remote.probe import starting_with  # noqa: PLC0415 - the same
+        from stoker.git.remote.probe import commits_with_prefix  # noqa: PLC0415 - the same
 
-        fitting = await starting_with(remote, start, len(next(iter(listed.values()))))
+        fitting = await commits_with_prefix(remote, start, len(next(iter(listed.values()))))
     place = without_userinfo(remote.url)
     if not fitting:
         raise RefNotFound(f"no ref and no commit of repository {place} is called {str(ref)!r}")
@@ -145,7 +147,7 @@ async def _completed(remote: Remote, ref: GitRef, listed: dict[str, CommitId]) -
     return fitting.pop()
 
 
-def _parsed(output: bytes, url: RepoUrl) -> dict[str, CommitId]:
+def _parse_listing(output: bytes, url: RepoUrl) -> dict[str, CommitId]:
     found: dict[str, CommitId] = {}
     for line in output.decode(errors="replace").splitlines():
         target, _, name = line.partition("\t")

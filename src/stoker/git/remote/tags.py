@@ -41,7 +41,7 @@ async def fetch_tag_object(remote: Remote, repository: Path, name: str, commit: 
     """The tag of that name as it is now, in a repository that holds `commit`, to which it should lead."""
     ref = GitRef(_TAGS + name)
     listed = await remote.git(["ls-remote", "--quiet"], [remote.url, ref, f"{ref}^{{}}"])
-    found = dict(_pairs(listed.decode(errors="replace"), remote))
+    found = dict(_tag_pairs(listed.decode(errors="replace"), remote))
     if ref not in found:
         raise SignatureMissing(
             f"ref {name!r} is not a tag in repository {without_userinfo(remote.url)}, "
@@ -56,7 +56,7 @@ async def fetch_tag_object(remote: Remote, repository: Path, name: str, commit: 
             f"the same name, write {str(ref)!r}"
         )
     tag = TagObject(name, found[ref])
-    if not await _has(remote, repository, tag):
+    if not await _has_tag(remote, repository, tag):
         await remote.git(
             [*QUIET_FETCH, f"--negotiation-tip={commit}"],
             [remote.url, tag.id],
@@ -66,7 +66,7 @@ async def fetch_tag_object(remote: Remote, repository: Path, name: str, commit: 
     return tag
 
 
-def _pairs(listing: str, remote: Remote) -> list[tuple[str, str]]:
+def _tag_pairs(listing: str, remote: Remote) -> list[tuple[str, str]]:
     try:
         return [
             (name, CommitId(id_)) for id_, _, name in (line.partition("\t") for line in listing.splitlines())
@@ -77,7 +77,7 @@ def _pairs(listing: str, remote: Remote) -> list[tuple[str, str]]:
         ) from error
 
 
-async def _has(remote: Remote, repository: Path, tag: TagObject) -> bool:
+async def _has_tag(remote: Remote, repository: Path, tag: TagObject) -> bool:
     try:
         await remote.runner.run(["cat-file", "-e"], [tag.id], repository=repository)
     except GitFailed:

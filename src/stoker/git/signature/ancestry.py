@@ -22,17 +22,17 @@ from stoker.git.mirror.bare_repository import QUIET_FETCH, make_bare
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import full_names
-from stoker.git.signature.programs import folder_for_one_question
+from stoker.git.signature.programs import temporary_folder
 
 MAX_HISTORY_BYTES = 256 << 20
 MAX_SECONDS = 240.0
 # Mostly the commit applied last is near. The last depth is what git takes for "all of it".
-DEPTHS = (100, 2000, 2**31 - 1)
+FETCH_DEPTHS = (100, 2000, 2**31 - 1)
 # A server that knows no filter sends contents too, and the depth is all that bounds it before the byte cap.
 _FILTERS = ("--filter=tree:0", "--filter=blob:none", "--no-filter")
 _HISTORY = "refs/stoker/history"
 # Files by which git would believe parents that do not stand in the commits themselves.
-_HEARSAY = ("info/grafts", "objects/info/commit-graph", "objects/info/commit-graphs")
+_UNTRUSTED_HISTORY_FILES = ("info/grafts", "objects/info/commit-graph", "objects/info/commit-graphs")
 
 
 class HistoryRewritten(Stalled):
@@ -41,18 +41,18 @@ class HistoryRewritten(Stalled):
     default_reason = Reason.HISTORY_REWRITTEN
 
 
-async def demand_descent(
+async def check_descent(
     remote: Remote, repository: Path, *, ancestor: CommitId, commit: CommitId, ref: GitRef
 ) -> None:
     """Raises unless `commit` continues the history of `ancestor`."""
-    if not await descends(remote, repository, ancestor=ancestor, commit=commit, ref=ref):
+    if not await is_descendant(remote, repository, ancestor=ancestor, commit=commit, ref=ref):
         raise HistoryRewritten(
             f"ref {str(ref)!r} was rewritten: commit {commit} does not descend from {ancestor}, "
             "which was applied last"
         )
 
 
-async def descends(
+async def is_descendant(
     remote: Remote, repository: Path, *, ancestor: CommitId, commit: CommitId, ref: GitRef
 ) -> bool:
     """Whether `ancestor` is `commit` or in its history; asks the source when the mirror does not know."""
@@ -60,13 +60,13 @@ async def descends(
         return True
     if len(ancestor) != len(commit):  # the repository was replaced by one with other ids
         return False
-    known = await _known(remote.runner, repository, ancestor, commit)
+    known = await _is_descendant_here(remote.runner, repository, ancestor, commit)
     if known is not None:
         return known
     place = without_userinfo(remote.url)
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            known = await _told_by_source(remote, ancestor, commit, ref)
+            known = await _is_descendant_at_source(remote, ancestor, commit, ref)
     except TimeoutError:
         raise SourceUnreachable(
             f"repository {place} did not give out the history of {commit} within {MAX_SECONDS:g} s"
@@ -79,26 +79,30 @@ async def descends(
     return known
 
 
-async def _told_by_source(remote: Remote, ancestor: CommitId, commit: CommitId, ref: GitRef) -> bool | None:
-    with folder_for_one_question(remote.runner) as folder:
+async def _is_descendant_at_source(
+    remote: Remote, ancestor: CommitId, commit: CommitId, ref: GitRef
+) -> bool | None:
+    with temporary_folder(remote.runner) as folder:
         history = make_bare(folder / "history.git", len(commit))
-        for depth in DEPTHS:
+        for depth in FETCH_DEPTHS:
             await fetch_history(remote, history, commit, ref, depth)
-            known = await _known(remote.runner, history, ancestor, commit)
+            known = await _is_descendant_here(remote.runner, history, ancestor, commit)
             if known is not None:
                 return known
     return None
 
 
-async def _known(runner: GitRunner, repository: Path, ancestor: CommitId, commit: CommitId) -> bool | None:
+async def _is_descendant_here(
+    runner: GitRunner, repository: Path, ancestor: CommitId, commit: CommitId
+) -> bool | None:
     """What this repository can tell by itself; None if it holds too little."""
-    if any((repository / name).exists() for name in _HEARSAY):
+    if any((repository / name).exists() for name in _UNTRUSTED_HISTORY_FILES):
         return None
     try:
         here = await _commits_here(runner, repository, (ancestor, commit))
         if commit not in here:
             return None
-        if ancestor in here and not await _list(
+        if ancestor in here and not await _list_commits(
             runner, repository, ["--max-count=1"], [ancestor, f"^{commit}"]
         ):
             return True
@@ -109,7 +113,9 @@ async def _known(runner: GitRunner, repository: Path, ancestor: CommitId, commit
 
 async def is_cut_off(runner: GitRunner, repository: Path, operands: Sequence[str]) -> bool:
     """Whether the commits that `rev-list` names for these end where parents were left away."""
-    return bool(await _list(runner, repository, ["--max-parents=0"], operands) & _cut_off(repository))
+    return bool(
+        await _list_commits(runner, repository, ["--max-parents=0"], operands) & _shallow_commits(repository)
+    )
 
 
 async def _commits_here(runner: GitRunner, repository: Path, ids: Sequence[CommitId]) -> set[str]:
@@ -122,7 +128,7 @@ async def _commits_here(runner: GitRunner, repository: Path, ids: Sequence[Commi
     return {line.partition(" ")[0] for line in lines.decode().splitlines() if line.endswith(" commit")}
 
 
-async def _list(
+async def _list_commits(
     runner: GitRunner, repository: Path, options: Sequence[str], operands: Sequence[str]
 ) -> set[str]:
     listing = await runner.run(
@@ -131,7 +137,7 @@ async def _list(
     return set(listing.decode().splitlines())
 
 
-def _cut_off(repository: Path) -> set[str]:
+def _shallow_commits(repository: Path) -> set[str]:
     """The commits whose parents were left away; to git they look like roots."""
     try:
         return set((repository / "shallow").read_text().splitlines())

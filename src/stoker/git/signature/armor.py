@@ -46,18 +46,18 @@ class Signature(NamedTuple):
     """Of the key that an ssh signature brings along; a GPG signature only hints at one."""
 
 
-def opened(armored: bytes, what: str) -> Signature:
+def parse_signature(armored: bytes, what: str) -> Signature:
     """The one signature in there; `what` carries it, for messages."""
     block = _BLOCK.fullmatch(armored.replace(b"\r\n", b"\n"))
     if block is None:
         raise SignatureInvalid(f"{what} has a signature that is neither an ssh nor a PGP signature alone")
     try:
         if block["kind"] == b"SSH":
-            return _ssh(_decoded(block["inside"]), what)
+            return _parse_ssh_signature(_decode_base64(block["inside"]), what)
         body = _PGP.fullmatch(block["inside"])
         if body is None:
             raise ValueError("no armour")
-        return _pgp(_decoded(body["base64"]))
+        return _parse_pgp_signature(_decode_base64(body["base64"]))
     except (ValueError, binascii.Error):
         raise SignatureInvalid(f"{what} has a signature that cannot be read") from None
 
@@ -67,14 +67,14 @@ def ssh_armor(raw: bytes) -> bytes:
     return b"-----BEGIN SSH SIGNATURE-----\n%b-----END SSH SIGNATURE-----\n" % base64.encodebytes(raw)
 
 
-def _decoded(text: bytes) -> bytes:
+def _decode_base64(text: bytes) -> bytes:
     return base64.b64decode(text.replace(b"\n", b""), validate=True)
 
 
-def _ssh(raw: bytes, what: str) -> Signature:
+def _parse_ssh_signature(raw: bytes, what: str) -> Signature:
     if not raw.startswith(_SSH_MAGIC):
         raise ValueError("not an ssh signature")
-    fields = _fields(raw.removeprefix(_SSH_MAGIC))
+    fields = _split_fields(raw.removeprefix(_SSH_MAGIC))
     if len(fields) != 5:
         raise ValueError("not an ssh signature")
     if fields[1] != NAMESPACE:
@@ -84,32 +84,32 @@ def _ssh(raw: bytes, what: str) -> Signature:
 
 def _fingerprint(key: bytes) -> str:
     """As `ssh-keygen -l` shows it; a certificate has that of the key that it certifies."""
-    kind, _, _ = _field(key)
+    kind, _, _ = _next_field(key)
     if kind.endswith(_CERTIFICATE):
         plain = kind.removesuffix(_CERTIFICATE)
         plain = plain + b"@openssh.com" if plain.startswith(b"sk-") else plain
-        _, _, rest = _field(_field(key)[2])  # past the nonce
+        _, _, rest = _next_field(_next_field(key)[2])  # past the nonce
         key = len(plain).to_bytes(4, "big") + plain
         if plain not in _KEY_FIELDS:
             raise ValueError("a certificate for an unknown kind of key")
         for _ in range(_KEY_FIELDS[plain]):
-            _, whole, rest = _field(rest)
+            _, whole, rest = _next_field(rest)
             key += whole
     digest = base64.b64encode(hashlib.sha256(key).digest()).rstrip(b"=").decode()
     return f"SHA256:{digest}"
 
 
-def _fields(raw: bytes) -> list[bytes]:
+def _split_fields(raw: bytes) -> list[bytes]:
     found = []
     while raw:
-        value, _, raw = _field(raw)
+        value, _, raw = _next_field(raw)
         found.append(value)
         if len(found) > 5:
             raise ValueError("too many fields")
     return found
 
 
-def _field(raw: bytes) -> tuple[bytes, bytes, bytes]:
+def _next_field(raw: bytes) -> tuple[bytes, bytes, bytes]:
     """The first field without and with its length, and what follows."""
     end = 4 + int.from_bytes(raw[:4], "big")
     if len(raw) < max(4, end):
@@ -117,11 +117,11 @@ def _field(raw: bytes) -> tuple[bytes, bytes, bytes]:
     return raw[4:end], raw[:end], raw[end:]
 
 
-def _pgp(raw: bytes) -> Signature:
+def _parse_pgp_signature(raw: bytes) -> Signature:
     """Exactly one packet, and that one a signature (RFC 4880, 4.2)."""
     first = raw[0] if raw else 0
     if first & 0xC0 == 0xC0:
-        tag, size, start = first & 0x3F, *_new_length(raw)
+        tag, size, start = first & 0x3F, *_new_packet_length(raw)
     elif first & 0x80:
         kind = first & 3
         if kind == 3:
@@ -135,7 +135,7 @@ def _pgp(raw: bytes) -> Signature:
     return Signature("gpg", raw)
 
 
-def _new_length(raw: bytes) -> tuple[int, int]:
+def _new_packet_length(raw: bytes) -> tuple[int, int]:
     """The length of a packet of the new format, and where its content begins."""
     one = raw[1] if len(raw) > 1 else 255
     if one < 192:

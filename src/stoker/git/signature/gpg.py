@@ -17,7 +17,7 @@ from stoker.domain.errors import Misconfigured
 from stoker.git.errors import one_line
 from stoker.git.private_files import write_private
 from stoker.git.signature.armor import Signature
-from stoker.git.signature.programs import ask
+from stoker.git.signature.programs import run_program
 from stoker.git.signature.signed_objects import SignatureInvalid, SignedContent
 
 _GPG = (
@@ -60,16 +60,16 @@ class GpgSigner(NamedTuple):
 
 async def gpg_signer(content: SignedContent, signature: Signature, keys: bytes, folder: Path) -> GpgSigner:
     """Whose it is, by the user id of the key; `folder` is private to this question and becomes gpg's home."""
-    trusted = await _import(keys, folder)
+    trusted = await _import_keys(keys, folder)
     write_private(folder / "signature", signature.raw, 0o600)
     gpg = [*_GPG, f"--homedir={folder}", "--verify", "--", "signature", "-"]
-    answer = await ask(gpg, home=folder, stdin=content.payload)
-    said = list(_status(answer.output))
+    answer = await run_program(gpg, home=folder, stdin=content.payload)
+    said = list(_status_lines(answer.output))
     for word, why in _REFUSED.items():
         if any(found == word for found, _ in said):
             raise SignatureInvalid(f"{content.what} has a GPG signature that {why}")
     good = [rest for found, rest in said if found == "GOODSIG"]
-    valid = [_valid(rest) for found, rest in said if found == "VALIDSIG"]
+    valid = [_parse_valid(rest) for found, rest in said if found == "VALIDSIG"]
     begun = sum(found == "NEWSIG" for found, _ in said)
     if answer.code != 0 or len(good) != 1 or len(valid) != 1 or begun != 1 or valid[0] is None:
         raise SignatureInvalid(f"{content.what} has a GPG signature that gpg does not call good")
@@ -81,10 +81,10 @@ async def gpg_signer(content: SignedContent, signature: Signature, keys: bytes, 
     return GpgSigner(one_line(good[0].partition(" ")[2]), valid[0].primary)
 
 
-async def _import(keys: bytes, folder: Path) -> frozenset[str]:
+async def _import_keys(keys: bytes, folder: Path) -> frozenset[str]:
     """The fingerprints of the keys that gpg now has, which are all that it has."""
-    answer = await ask([*_GPG, f"--homedir={folder}", "--import"], home=folder, stdin=keys)
-    said = list(_status(answer.output))
+    answer = await run_program([*_GPG, f"--homedir={folder}", "--import"], home=folder, stdin=keys)
+    said = list(_status_lines(answer.output))
     totals = [rest.split(" ") for word, rest in said if word == "IMPORT_RES"]
     if any(words[_PRIVATE_READ : _PRIVATE_READ + 1] != ["0"] for words in totals):
         raise Misconfigured("the GPG keys hold a private key; give public keys only")
@@ -94,7 +94,7 @@ async def _import(keys: bytes, folder: Path) -> frozenset[str]:
     return trusted
 
 
-def _status(output: bytes) -> Iterator[tuple[str, str]]:
+def _status_lines(output: bytes) -> Iterator[tuple[str, str]]:
     """The status lines as a word and what follows it."""
     for line in output.decode(errors="replace").split("\n"):
         if line.startswith(_STATUS):
@@ -102,6 +102,6 @@ def _status(output: bytes) -> Iterator[tuple[str, str]]:
             yield word, rest
 
 
-def _valid(rest: str) -> _GpgValidSig | None:
+def _parse_valid(rest: str) -> _GpgValidSig | None:
     words = rest.split(" ")
     return _GpgValidSig(words[7], words[8], words[9]) if len(words) >= 10 else None

@@ -42,6 +42,6 @@ class CommitRules(NamedTuple):
                 remote, repository, mode=self.signatures, ref=ref, commit=commit, keys=await self.keys()
             )
         if not self.allow_rewrite and before is not None:
-            from stoker.git.signature.ancestry import demand_descent  # noqa: PLC0415 - most allow it
+            from stoker.git.signature.ancestry import check_descent  # noqa: PLC0415 - most allow it
 
-            await demand_descent(remote, repository, ancestor=before, commit=commit, ref=ref)
+            await check_descent(remote, repository, ancestor=before, commit=commit, ref=ref)

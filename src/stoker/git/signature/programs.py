@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from stoker.domain.errors import Misconfigured
 from stoker.git.errors import GitFailed
-from stoker.git.private_files import folder_for_one_call, remove_left_overs
-from stoker.git.process.child import converse
-from stoker.git.process.passwd import name_for
+from stoker.git.private_files import folder_for_one_call, remove_leftovers
+from stoker.git.process.child import run_child
+from stoker.git.process.passwd import ssh_user_environment
 from stoker.git.process.runner import GitRunner
 
 TIMEOUT = 30.0
@@ -33,10 +33,10 @@ class ProgramResult(NamedTuple):
 
 
 @contextmanager
-def folder_for_one_question(runner: GitRunner) -> Iterator[Path]:
+def temporary_folder(runner: GitRunner) -> Iterator[Path]:
     """A private folder; never in or beside the mirror, which may be somebody else's and not ours to write."""
     place = runner.home
-    remove_left_overs(place)
+    remove_leftovers(place)
     try:
         with folder_for_one_call(place) as folder:
             yield folder
@@ -44,7 +44,7 @@ def folder_for_one_question(runner: GitRunner) -> Iterator[Path]:
         raise GitFailed(f"folder {place} cannot be written: {error.strerror}") from error
 
 
-async def ask(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> ProgramResult:
+async def run_program(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> ProgramResult:
     """How the program ended and what it printed for machines."""
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -54,9 +54,9 @@ async def ask(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> Program
     }
     program = argv[0]
     if program == "ssh-keygen":
-        environment |= name_for(home)
+        environment |= ssh_user_environment(home)
     try:
-        ended = await converse(
+        ended = await run_child(
             argv, environment=environment, cwd=home, stdin=stdin, max_output=MAX_OUTPUT, timeout=TIMEOUT
         )
     except FileNotFoundError as error:

@@ -11,12 +11,12 @@ from pathlib import Path
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.auth.ssh import repaired_key
+from stoker.git.auth.ssh import repair_key
 from stoker.git.errors import GitFailed
 from stoker.git.private_files import folder_for_one_call, private_folder, write_private
 from stoker.git.signature.armor import NAMESPACE
-from stoker.git.signature.programs import ask
-from stoker.git.signature.ssh import demand_user
+from stoker.git.signature.programs import run_program
+from stoker.git.signature.ssh import check_ssh_user
 
 
 class SigningFailed(Stalled):
@@ -30,7 +30,7 @@ class SshSigner:
 
     def __init__(self, key: Secret, cache: Path) -> None:
         try:
-            self._key = Secret(repaired_key(key))
+            self._key = Secret(repair_key(key))
         except InvalidValue as error:
             raise SigningFailed(f"commits cannot be signed: {error.message}") from None
         self._cache = cache
@@ -48,12 +48,12 @@ class SshSigner:
         return self._public
 
     async def _keygen(self, *arguments: str, stdin: bytes = b"") -> str:
-        demand_user()
+        check_ssh_user()
         home = private_folder(private_folder(self._cache) / "home")
         try:
             with folder_for_one_call(home) as folder:
                 write_private(folder / "key", self._key.reveal_bytes(), 0o600)
-                answer = await ask(["ssh-keygen", *arguments, "-f", "key"], home=folder, stdin=stdin)
+                answer = await run_program(["ssh-keygen", *arguments, "-f", "key"], home=folder, stdin=stdin)
         except OSError as error:
             raise GitFailed(f"folder {home} cannot be written: {error.strerror}") from error
         if answer.code != 0 or not answer.output:

@@ -23,7 +23,7 @@ MAX_SHOWN = 120
 _SIGNATURE_HEADERS = {40: b"gpgsig", 64: b"gpgsig-sha256"}
 _COMMIT = re.compile(rb"tree (?:parent )*author committer (?P<rest>.*)")
 _TAG = [b"object", b"type", b"tag", b"tagger"]
-_ONCE = (b"tree", b"parent", b"author", b"committer")
+_UNIQUE_HEADERS = (b"tree", b"parent", b"author", b"committer")
 _TIME = re.compile(rb"[^\n]*> (?P<seconds>[0-9]{1,11}) [+-][0-9]{4}")
 # What git takes for the begin of a signature.
 _BEGIN = re.compile(rb"^-----BEGIN (?:PGP SIGNATURE|PGP MESSAGE|SIGNED MESSAGE|SSH SIGNATURE)-----", re.M)
@@ -92,9 +92,9 @@ def object_id(kind: str, raw: bytes, length: int) -> str:
 def signed_commit(raw: bytes, id_: str) -> SignedContent:
     """A commit without its signature header, and that signature."""
     what = f"commit {id_}"
-    headers = _headers(raw, what)
+    headers = _parse_headers(raw, what)
     order = _COMMIT.fullmatch(b"".join(name + b" " for name in headers.names))
-    if order is None or any(name in _ONCE for name in order["rest"].split(b" ")):
+    if order is None or any(name in _UNIQUE_HEADERS for name in order["rest"].split(b" ")):
         raise SignatureInvalid(f"{what} does not have its headers in git's order")
     signatures = [name for name in headers.names if name in _SIGNATURE_HEADERS.values()]
     if not signatures:
@@ -109,26 +109,26 @@ def signed_commit(raw: bytes, id_: str) -> SignedContent:
         if name != signatures[0]
     ]
     signature = headers.value(signatures[0]).replace(b"\n ", b"\n")
-    when = _time(headers.value(b"committer"), what)
+    when = _parse_time(headers.value(b"committer"), what)
     return SignedContent(what, b"".join(parts) + b"\n" + headers.body, signature, when)
 
 
 def signed_tag(raw: bytes, id_: str) -> SignedContent:
     """A tag up to its signature, and that signature, which ends the object."""
-    tag = parsed_tag(raw, id_)
+    tag = parse_tag(raw, id_)
     what = f"tag {tag.name[:MAX_SHOWN]!r}"
-    headers = _headers(raw, what)
+    headers = _parse_headers(raw, what)
     begin = _BEGIN.search(headers.body)
     if begin is None:
         raise SignatureMissing(f"{what} is not signed")
-    when = _time(headers.value(b"tagger"), what)
+    when = _parse_time(headers.value(b"tagger"), what)
     split = len(raw) - len(headers.body) + begin.start()
     return SignedContent(what, raw[:split], raw[split:], when)
 
 
-def parsed_tag(raw: bytes, id_: str) -> TagHeader:
+def parse_tag(raw: bytes, id_: str) -> TagHeader:
     """What a tag object leads to and what it calls itself."""
-    headers = _headers(raw, f"tag object {id_}")
+    headers = _parse_headers(raw, f"tag object {id_}")
     if headers.names != _TAG:
         raise SignatureInvalid(f"tag object {id_} does not have just the headers of a tag, in git's order")
     target, kind, name, _ = headers.values
@@ -140,7 +140,7 @@ def parsed_tag(raw: bytes, id_: str) -> TagHeader:
         raise SignatureInvalid(f"tag object {id_} has a name that is not UTF-8") from None
 
 
-def _headers(raw: bytes, what: str) -> _ObjectHeaders:
+def _parse_headers(raw: bytes, what: str) -> _ObjectHeaders:
     """Each header once with all of its lines; those after the first of one begin with a space."""
     if b"\0" in raw:
         raise SignatureInvalid(f"{what} holds a zero byte, after which programs differ in what they read")
@@ -158,7 +158,7 @@ def _headers(raw: bytes, what: str) -> _ObjectHeaders:
     return _ObjectHeaders(names, values, body)
 
 
-def _time(value: bytes, what: str) -> int:
+def _parse_time(value: bytes, what: str) -> int:
     match = _TIME.fullmatch(value)
     if match is None:
         raise SignatureInvalid(f"{what} does not say when it was made")

@@ -15,9 +15,9 @@ from pathlib import Path
 from stoker.domain.errors import Misconfigured
 from stoker.git.errors import one_line
 from stoker.git.private_files import write_private
-from stoker.git.process.passwd import can_be_named
+from stoker.git.process.passwd import has_ssh_user
 from stoker.git.signature.armor import NAMESPACE, Signature, ssh_armor
-from stoker.git.signature.programs import ask
+from stoker.git.signature.programs import run_program
 from stoker.git.signature.signed_objects import SignatureInvalid, SignedContent
 
 MAX_PRINCIPALS = 20
@@ -25,18 +25,18 @@ MAX_PRINCIPALS = 20
 
 async def ssh_signer(content: SignedContent, signature: Signature, allowed: bytes, folder: Path) -> str:
     """Who it was, in the words of the allowed signers; `folder` is private to this question."""
-    demand_user()
+    check_ssh_user()
     if not _has_lines(allowed):
         raise Misconfigured("the allowed signers name nobody")
     write_private(folder / "allowed_signers", allowed, 0o600)
     write_private(folder / "signature", ssh_armor(signature.raw), 0o600)
-    common = ["-f", "allowed_signers", "-s", "signature", f"-Overify-time={_when(content)}"]
-    found = await ask(["ssh-keygen", "-Y", "find-principals", *common], home=folder)
+    common = ["-f", "allowed_signers", "-s", "signature", f"-Overify-time={_signing_time(content)}"]
+    found = await run_program(["ssh-keygen", "-Y", "find-principals", *common], home=folder)
     # Which names belong to the key says nothing yet: only with the content, and for git, do they count.
     names = found.output.decode(errors="replace").split("\n")[:-1] if found.code == 0 else []
     for name in names[:MAX_PRINCIPALS]:
         arguments = ["-Y", "verify", "-n", NAMESPACE.decode(), "-I", name, *common]
-        answer = await ask(["ssh-keygen", *arguments], home=folder, stdin=content.payload)
+        answer = await run_program(["ssh-keygen", *arguments], home=folder, stdin=content.payload)
         if answer.code == 0:
             return one_line(name)
     key = f"ssh key {signature.fingerprint}"
@@ -54,13 +54,13 @@ def _has_lines(allowed: bytes) -> bool:
     return any(line.strip() and not line.lstrip().startswith(b"#") for line in allowed.splitlines())
 
 
-def _when(content: SignedContent) -> str:
+def _signing_time(content: SignedContent) -> str:
     return f"{datetime.fromtimestamp(content.when, UTC):%Y%m%d%H%M%S}"
 
 
-def demand_user() -> None:
+def check_ssh_user() -> None:
     """`ssh-keygen` ends with "No user exists for uid" before it looks at anything."""
-    if not can_be_named():
+    if not has_ssh_user():
         raise Misconfigured(
             f"ssh signatures can be neither made nor checked: ssh-keygen does not run as user {os.getuid()}, "
             "who has no line in /etc/passwd; install libnss-wrapper beside it"

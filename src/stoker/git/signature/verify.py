@@ -23,15 +23,15 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.tags import TagObject, fetch_tag_object, tag_name
-from stoker.git.signature.armor import SignatureKind, opened
+from stoker.git.signature.armor import SignatureKind, parse_signature
 from stoker.git.signature.gpg import gpg_signer
-from stoker.git.signature.programs import folder_for_one_question
+from stoker.git.signature.programs import temporary_folder
 from stoker.git.signature.signed_objects import (
     MAX_SHOWN,
     SignatureInvalid,
     SignatureMissing,
     SignedContent,
-    parsed_tag,
+    parse_tag,
     read_object,
     signed_commit,
     signed_tag,
@@ -67,14 +67,14 @@ async def check_signature(
     """Raises unless `commit`, which `ref` led to and `repository` holds, is signed as `mode` demands."""
     if mode is SignatureMode.NONE:
         return None
-    _demand_keys(keys)
+    _check_keys(keys)
     tag = None
     if mode is SignatureMode.TAG:
         tag = await fetch_tag_object(remote, repository, tag_name(ref), commit)
-    return await verify(remote.runner, repository, mode=mode, commit=commit, tag=tag, keys=keys)
+    return await verify_signature(remote.runner, repository, mode=mode, commit=commit, tag=tag, keys=keys)
 
 
-async def verify(
+async def verify_signature(
     runner: GitRunner,
     repository: Path,
     *,
@@ -84,7 +84,7 @@ async def verify(
     keys: TrustedKeys,
 ) -> VerifiedSignature:
     """Who signed the commit or, in the mode for them, the tag; both objects are in `repository`."""
-    _demand_keys(keys)
+    _check_keys(keys)
     if mode is SignatureMode.TAG:
         content = await _tag_content(runner, repository, commit, tag)
     else:
@@ -101,27 +101,27 @@ async def _tag_content(
         )
     raw = await read_object(runner, repository, "tag", tag.id)
     content = signed_tag(raw, tag.id)
-    own = parsed_tag(raw, tag.id)
+    own = parse_tag(raw, tag.id)
     if own.name != tag.name:
         raise SignatureInvalid(f"tag {tag.name!r} was signed under another name, {own.name[:MAX_SHOWN]!r}")
     for _ in range(MAX_TAGS_OF_TAGS):
         if own.kind != "tag":
             break
-        own = parsed_tag(await read_object(runner, repository, "tag", own.target), own.target)
+        own = parse_tag(await read_object(runner, repository, "tag", own.target), own.target)
     if (own.kind, own.target) != ("commit", commit):
         raise SignatureInvalid(f"tag {tag.name!r} leads to {own.kind} {own.target}, not to commit {commit}")
     return content
 
 
 async def _signer(content: SignedContent, keys: TrustedKeys, runner: GitRunner) -> VerifiedSignature:
-    signature = opened(content.signature, content.what)
+    signature = parse_signature(content.signature, content.what)
     trusted = keys.allowed_signers if signature.kind == "ssh" else keys.gpg_keys
     if trusted is None:
         lacking = "allowed signers" if signature.kind == "ssh" else "GPG keys"
         raise SignatureInvalid(
             f"{content.what} has a signature by {signature.kind}, and no {lacking} are given"
         )
-    with folder_for_one_question(runner) as folder:
+    with temporary_folder(runner) as folder:
         if signature.kind == "ssh":
             principal = await ssh_signer(content, signature, trusted, folder)
             return VerifiedSignature(principal, "ssh", signature.fingerprint)
@@ -129,7 +129,7 @@ async def _signer(content: SignedContent, keys: TrustedKeys, runner: GitRunner) 
         return VerifiedSignature(signer.name, "gpg", signer.fingerprint)
 
 
-def _demand_keys(keys: TrustedKeys) -> None:
+def _check_keys(keys: TrustedKeys) -> None:
     given = {"allowed signers": keys.allowed_signers, "GPG keys": keys.gpg_keys}
     if all(content is None for content in given.values()):
         raise Misconfigured("signatures are required, but neither allowed signers nor GPG keys are given")

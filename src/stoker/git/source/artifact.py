@@ -17,7 +17,7 @@ from stoker.domain.intent.source import SignatureMode
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.artifact_source import ArtifactOrigin
 from stoker.git.errors import GitFailed
-from stoker.git.mirror.artifact_import import ArtifactImporter, ImportedObjects, commit_of
+from stoker.git.mirror.artifact_import import ArtifactImporter, ImportedObjects, artifact_commit
 from stoker.git.mirror.cached_source import MirrorSource
 from stoker.git.mirror.mirror import Mirror, MirrorFiller
 from stoker.git.mirror.objects import MirrorObjects
@@ -84,7 +84,7 @@ class ArtifactSource(MirrorSource):
         return await super().tree(self._made_of(commit))
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
-        known = commit_of(self.repository, before)  # it may be from before the address was changed
+        known = artifact_commit(self.repository, before)  # it may be from before the address was changed
         return None if known is None else await super().changes(known, self._made_of(after))
 
     async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
@@ -94,7 +94,7 @@ class ArtifactSource(MirrorSource):
         return await super().committed_at(self._made_of(commit))
 
     def _made_of(self, artifact: CommitId) -> CommitId:
-        made = commit_of(self.repository, artifact)
+        made = artifact_commit(self.repository, artifact)
         if made is None:
             raise GitFailed(f"artifact {artifact} is not in the mirror")
         return made

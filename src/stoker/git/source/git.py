@@ -16,7 +16,7 @@ from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.reader import CommitRule
 from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import find, is_branch
+from stoker.git.remote.resolve import find_ref, is_branch
 
 _DEFAULT = FetchLimits()
 
@@ -46,7 +46,7 @@ class GitSource(MirrorSource):
             if commit is not None:
                 self._branch = branch
                 return commit
-        name, commit = await find(self._remote, ref)
+        name, commit = await find_ref(self._remote, ref)
         self._branch = (ref, name, len(commit)) if is_branch(name) else None
         return commit
 

@@ -20,15 +20,15 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.git.errors import GitFailed
 from stoker.git.mirror.objects import MirrorObjects
 from stoker.git.mirror.reader import CommitRule, MirrorReader
-from stoker.git.mirror.shared_volume import MirrorVolume, held, is_ours
+from stoker.git.mirror.shared_volume import MirrorVolume, is_safe_generation, try_lock
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.remote import on_disk
-from stoker.git.remote.resolve import find
+from stoker.git.remote.remote import local_remote
+from stoker.git.remote.resolve import find_ref
 
-PATIENCE = 5.0
+VOLUME_WAIT_SECONDS = 5.0
 """Seconds for which a pass waits by itself: mostly the writer was told in the same moment as we were."""
 PAUSE = 0.25
-COME_BACK = 5.0
+RETRY_SECONDS = 5.0
 
 
 class SharedVolumeSource(MirrorReader):
@@ -40,7 +40,7 @@ class SharedVolumeSource(MirrorReader):
         volume: Path,
         clock: Clock | None = None,
         rules: Sequence[CommitRule] = (),
-        patience: float = PATIENCE,
+        patience: float = VOLUME_WAIT_SECONDS,
     ) -> None:
         super().__init__(runner)
         self._volume = MirrorVolume(volume)
@@ -62,7 +62,7 @@ class SharedVolumeSource(MirrorReader):
     async def resolve(self, ref: GitRef) -> CommitId:
         async with self.held():
             self._open_current()
-            return (await find(on_disk(self._runner, self._path), ref))[1]
+            return (await find_ref(local_remote(self._runner, self._path), ref))[1]
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -80,12 +80,12 @@ class SharedVolumeSource(MirrorReader):
                 if await self._objects.has(commit):
                     return
             if self._clock.monotonic() >= deadline:
-                raise _behind(f"commit {commit} of ref {str(ref)!r}")
+                raise _volume_behind(f"commit {commit} of ref {str(ref)!r}")
             await self._clock.sleep(PAUSE)
 
     async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
         for rule in self._rules:
-            await rule(on_disk(self._runner, self._path), self._path, commit, ref, before)
+            await rule(local_remote(self._runner, self._path), self._path, commit, ref, before)
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
         missing = await self._objects.missing(blobs)
@@ -100,13 +100,13 @@ class SharedVolumeSource(MirrorReader):
         """Hold the current generation, where it is another one than what is held already."""
         name = self._volume.current
         if name is None:
-            raise _behind("anything")
+            raise _volume_behind("anything")
         path = self._volume.path(name)
         if path == self._path:
             return
         self._let_go()
-        self._stack.enter_context(held(self._volume.lock(name), fcntl.LOCK_SH))
-        if not is_ours(path):
+        self._stack.enter_context(try_lock(self._volume.lock(name), fcntl.LOCK_SH))
+        if not is_safe_generation(path):
             self._let_go()
             raise GitFailed(f"shared mirror {path} is not what its writer makes")
         self._path, self._objects = path, MirrorObjects(self._runner, path)
@@ -118,7 +118,7 @@ class SharedVolumeSource(MirrorReader):
         self._objects = MirrorObjects(self._runner, self._path)
 
 
-def _behind(what: str) -> Wait:
+def _volume_behind(what: str) -> Wait:
     return Wait(
-        f"the shared mirror does not hold {what} yet", after=COME_BACK, reason=Reason.SHARED_MIRROR_BEHIND
+        f"the shared mirror does not hold {what} yet", after=RETRY_SECONDS, reason=Reason.SHARED_MIRROR_BEHIND
     )

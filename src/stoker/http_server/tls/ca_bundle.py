@@ -19,7 +19,7 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.http_server.tls.certificate_authority import certificates_in
+from stoker.http_server.tls.certificate_authority import split_certificates
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.objects import ObjectHeader
@@ -45,7 +45,7 @@ VALIDATING = ApiResource(
     namespaced=False,
 )
 BACKOFF = Backoff(base=0.5, ceiling=60.0, jitter=0.3)
-LOOK_AGAIN = 300.0
+RECHECK_SECONDS = 300.0
 # A replica that is a moment behind must not take from everybody what another has just told them to trust.
 SETTLE = 30.0
 
@@ -161,17 +161,20 @@ class CaBundleWriter:
     def in_place(self, authority: bytes) -> bool:
         """Whether everybody who calls us trusts this authority, as far as we have seen."""
         return all(
-            watched.health.synced and all(_holds(one, authority) for one in self._places(target, watched))
+            watched.health.synced
+            and all(_has_authorities(one, authority) for one in self._places(target, watched))
             for target, watched in self._watched.items()
         )
 
     async def _turn(self) -> float:
         bundle = self._bundle()
         if bundle is None:
-            return LOOK_AGAIN
+            return RECHECK_SECONDS
         encoded = base64.b64encode(bundle).decode()
         other = [one for one in self._watched if any(place != encoded for place in self._at(one))]
-        lacking = [one for one in other if not all(_holds(place, bundle) for place in self._at(one))]
+        lacking = [
+            one for one in other if not all(_has_authorities(place, bundle) for place in self._at(one))
+        ]
         wait = self._until_settled(surplus=len(other) > len(lacking))
         done = [await self._applied(target, encoded) for target in (lacking if wait > 0 else other)]
         if not all(done):
@@ -180,7 +183,7 @@ class CaBundleWriter:
         self._failures = 0
         if not lacking:
             self._on_settled()
-        return min(wait, LOOK_AGAIN) if wait > 0 else LOOK_AGAIN
+        return min(wait, RECHECK_SECONDS) if wait > 0 else RECHECK_SECONDS
 
     def _until_settled(self, *, surplus: bool) -> float:
         """Seconds until what is trusted beyond ours may be taken away."""
@@ -214,10 +217,10 @@ class CaBundleWriter:
         return [] if found is None else found.bundles()
 
 
-def _holds(place: str, authorities: bytes) -> bool:
+def _has_authorities(place: str, authorities: bytes) -> bool:
     """Whether every one of these authorities stands in a `caBundle`."""
     try:
         present = base64.b64decode(place)
     except ValueError:
         return False
-    return all(one in present for one in certificates_in(authorities))
+    return all(one in present for one in split_certificates(authorities))

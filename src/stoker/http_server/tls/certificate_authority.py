@@ -24,7 +24,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
 
 # Clocks of machines differ; a certificate that begins "now" is refused by one that is behind.
-BACKDATED = timedelta(hours=1)
+BACKDATE = timedelta(hours=1)
 MAX_AUTHORITIES = 8
 
 _CA, _CA_KEY, _CHAIN, _KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
@@ -81,22 +81,22 @@ class TlsMaterial:
             raise InvalidValue(f"key {missing} is missing") from None
         except binascii.Error:
             raise InvalidValue("a value is not base64") from None
-        authorities = tuple(one + b"\n" for one in certificates_in(values[_CA])[:MAX_AUTHORITIES])
+        authorities = tuple(one + b"\n" for one in split_certificates(values[_CA])[:MAX_AUTHORITIES])
         if not authorities:
             raise InvalidValue(f"{_CA} holds no certificate")
         found = cls(authorities, Secret(values[_CA_KEY]), values[_CHAIN], Secret(values[_KEY]))
-        _refuse_strangers(authorities[0], found.authority_key, _CA_KEY)
-        _refuse_strangers(found.chain, found.key, _KEY)
+        _refuse_foreign_certificates(authorities[0], found.authority_key, _CA_KEY)
+        _refuse_foreign_certificates(found.chain, found.key, _KEY)
         return found
 
     def authority_facts(self) -> tuple[CertificateFacts, ...]:
-        return tuple(_facts(one) for one in self.authorities)
+        return tuple(_certificate_facts(one) for one in self.authorities)
 
     def serving_facts(self) -> CertificateFacts:
-        return _facts(self.chain)
+        return _certificate_facts(self.chain)
 
 
-def certificates_in(pem: bytes) -> list[bytes]:
+def split_certificates(pem: bytes) -> list[bytes]:
     """Each certificate of a file that may hold several."""
     return _PEM.findall(pem)
 
@@ -105,23 +105,25 @@ def new_material(
     names: Sequence[str], now: datetime, authority_life: timedelta, life: timedelta, *, mutual: bool = False
 ) -> TlsMaterial:
     """An authority and a certificate of it."""
-    authority, key = _authority(now, authority_life)
-    return reissued(TlsMaterial((authority,), key, b"", Secret("")), names, now, life, mutual=mutual)
+    authority, key = _new_authority(now, authority_life)
+    return reissue_certificate(
+        TlsMaterial((authority,), key, b"", Secret("")), names, now, life, mutual=mutual
+    )
 
 
 def with_new_authority(material: TlsMaterial, now: datetime, life: timedelta) -> TlsMaterial:
     """A further authority that clients are told to trust; what is served with stays as it is."""
-    authority, key = _authority(now, life)
+    authority, key = _new_authority(now, life)
     kept = (authority, *material.authorities)[:MAX_AUTHORITIES]
     return replace(material, authorities=kept, authority_key=key)
 
 
-def reissued(
+def reissue_certificate(
     material: TlsMaterial, names: Sequence[str], now: datetime, life: timedelta, *, mutual: bool = False
 ) -> TlsMaterial:
     """A new certificate for these names, by the newest authority; `mutual`: also for who calls others."""
     authority = x509.load_pem_x509_certificate(material.authorities[0])
-    signer = _private(material.authority_key)
+    signer = _load_private_key(material.authority_key)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if mutual else [])]
@@ -146,7 +148,7 @@ def without_old_authorities(material: TlsMaterial) -> TlsMaterial:
     return replace(material, authorities=material.authorities[:1])
 
 
-def _authority(now: datetime, life: timedelta) -> tuple[bytes, Secret]:
+def _new_authority(now: datetime, life: timedelta) -> tuple[bytes, Secret]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stoker webhook")])
     certificate = (
@@ -159,22 +161,24 @@ def _authority(now: datetime, life: timedelta) -> tuple[bytes, Secret]:
     return certificate.public_bytes(serialization.Encoding.PEM), _private_pem(key)
 
 
-def _facts(pem: bytes) -> CertificateFacts:
+def _certificate_facts(pem: bytes) -> CertificateFacts:
     try:
         found = x509.load_pem_x509_certificate(pem)
-        names = _names(found)
+        names = _certificate_names(found)
         return CertificateFacts(
-            created=found.not_valid_before_utc + BACKDATED,
+            created=found.not_valid_before_utc + BACKDATE,
             expires=found.not_valid_after_utc,
-            key_id=x509.SubjectKeyIdentifier.from_public_key(_elliptic(found.public_key())).digest,
-            issuer_id=_issuer(found),
+            key_id=x509.SubjectKeyIdentifier.from_public_key(
+                _require_elliptic_key(found.public_key())
+            ).digest,
+            issuer_id=_issuer_key_id(found),
             names=names,
         )
     except (ValueError, x509.ExtensionNotFound):
         raise InvalidValue("a certificate cannot be read") from None
 
 
-def _names(certificate: x509.Certificate) -> frozenset[str]:
+def _certificate_names(certificate: x509.Certificate) -> frozenset[str]:
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -183,21 +187,26 @@ def _names(certificate: x509.Certificate) -> frozenset[str]:
     return frozenset((*hosts, *(str(one) for one in found.get_values_for_type(x509.IPAddress))))
 
 
-def _issuer(certificate: x509.Certificate) -> bytes:
+def _issuer_key_id(certificate: x509.Certificate) -> bytes:
     """The id of the key that signed it; an authority signs itself."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     except x509.ExtensionNotFound:
-        return x509.SubjectKeyIdentifier.from_public_key(_elliptic(certificate.public_key())).digest
+        return x509.SubjectKeyIdentifier.from_public_key(
+            _require_elliptic_key(certificate.public_key())
+        ).digest
     return found.key_identifier or b""
 
 
-def _refuse_strangers(pem: bytes, key: Secret, name: str) -> None:
-    if _facts(pem).key_id != x509.SubjectKeyIdentifier.from_public_key(_private(key).public_key()).digest:
+def _refuse_foreign_certificates(pem: bytes, key: Secret, name: str) -> None:
+    if (
+        _certificate_facts(pem).key_id
+        != x509.SubjectKeyIdentifier.from_public_key(_load_private_key(key).public_key()).digest
+    ):
         raise InvalidValue(f"{name} is not the key of its certificate")
 
 
-def _private(key: Secret) -> ec.EllipticCurvePrivateKey:
+def _load_private_key(key: Secret) -> ec.EllipticCurvePrivateKey:
     try:
         found = serialization.load_pem_private_key(key.reveal_bytes(), password=None)
     except (ValueError, TypeError):
@@ -207,7 +216,7 @@ def _private(key: Secret) -> ec.EllipticCurvePrivateKey:
     return found
 
 
-def _elliptic(key: object) -> ec.EllipticCurvePublicKey:
+def _require_elliptic_key(key: object) -> ec.EllipticCurvePublicKey:
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise InvalidValue("a certificate is of another kind than those that are made here")
     return key
@@ -230,7 +239,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATED)
+        .not_valid_before(now - BACKDATE)
         .not_valid_after(expires)
     )
 

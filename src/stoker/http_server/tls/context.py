@@ -11,7 +11,7 @@ from datetime import datetime
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
-from stoker.kube.config.tls import show
+from stoker.kube.config.tls import load_certificate
 
 
 class ServerTlsContext:
@@ -30,11 +30,11 @@ class ServerTlsContext:
             self.error = ""
             return False
         try:
-            show(_context(), chain, key)
+            load_certificate(_context(), chain, key)
         except ssl.SSLError:
             self.error = "the certificate and its key cannot be read, or do not belong together"
             raise InvalidValue(self.error) from None
-        show(self.context, chain, key)
+        load_certificate(self.context, chain, key)
         self._shown, self.error = chain, ""
         self.expires = _expiry(chain)
         return True

@@ -17,7 +17,7 @@ from stoker.http_server.tls.context import ServerTlsContext
 from stoker.kube.config.files import read_bounded
 from stoker.telemetry.logs import get_logger
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 
 _NAMES = ("tls.crt", "tls.key")
 _AUTHORITY = "ca.crt"
@@ -49,11 +49,11 @@ class CertificateFiles:
     async def run(self) -> None:
         while True:
             self.look()
-            await self._clock.sleep(LOOK_SECONDS)
+            await self._clock.sleep(POLL_SECONDS)
 
     def look(self) -> None:
         """Show the pair if it is new; one that is being written is looked at again later."""
-        stamp = tuple(_stamp(self._folder / name) for name in self._names)
+        stamp = tuple(_stat_stamp(self._folder / name) for name in self._names)
         if stamp == self._seen and self._presented.ready and not self._presented.error:
             return
         try:
@@ -73,7 +73,7 @@ class CertificateFiles:
                 log.warning("certificate.unreadable", folder=str(self._folder), error=str(error))
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stat_stamp(path: Path) -> tuple[int, int, int] | None:
     """The kubelet makes new files and moves a link, so the inode tells."""
     try:
         found = path.stat()

@@ -13,7 +13,7 @@ from typing import Any
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
-from stoker.kube.config.tls import show
+from stoker.kube.config.tls import load_certificate
 
 
 class MutualTls:
@@ -35,7 +35,7 @@ class MutualTls:
             client = _context(ssl.PROTOCOL_TLS_CLIENT)
             for context in (client, self.server):
                 context.load_verify_locations(cadata=authorities.decode("ascii", "replace"))
-                show(context, chain, key)
+                load_certificate(context, chain, key)
         except (ssl.SSLError, ValueError):
             raise InvalidValue("certificate and key, or the authority, cannot be read") from None
         self.client, self._used = client, (chain, authorities)

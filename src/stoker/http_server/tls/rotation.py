@@ -20,15 +20,15 @@ from stoker.http_server.tls.certificate_authority import (
     CertificateFacts,
     TlsMaterial,
     new_material,
-    reissued,
+    reissue_certificate,
     with_new_authority,
     without_old_authorities,
 )
 
 # Renewed when two thirds of its life are over, as is usual: there is time to notice that it fails.
-DUE = 2 / 3
+DUE_SHARE = 2 / 3
 # From here on a certificate is renewed although its authority is not known to be trusted everywhere.
-OVERDUE = 0.95
+OVERDUE_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class RotationDecision:
     """When the next step may be due."""
 
 
-def decide(
+def decide_rotation(
     authorities: Sequence[CertificateFacts],
     serving: CertificateFacts,
     names: Collection[str],
@@ -73,18 +73,18 @@ def decide(
     newest = authorities[0]
     if newest.expires <= now:
         return RotationDecision(RotationStep.START_OVER, now)
-    if newest.share_gone(DUE) <= now:
+    if newest.share_gone(DUE_SHARE) <= now:
         return RotationDecision(RotationStep.ADD_AUTHORITY, now)
-    due = [newest.share_gone(DUE)]
+    due = [newest.share_gone(DUE_SHARE)]
     if serving.issuer_id != newest.key_id:
         usable = newest.created + terms.overlap
-        if now >= usable and (trusted or serving.share_gone(OVERDUE) <= now):
+        if now >= usable and (trusted or serving.share_gone(OVERDUE_SHARE) <= now):
             return RotationDecision(RotationStep.REISSUE, now)
-        due += [usable] if now < usable else [serving.share_gone(OVERDUE)]
+        due += [usable] if now < usable else [serving.share_gone(OVERDUE_SHARE)]
     else:
-        if serving.share_gone(DUE) <= now or not serving.names >= set(names):
+        if serving.share_gone(DUE_SHARE) <= now or not serving.names >= set(names):
             return RotationDecision(RotationStep.REISSUE, now)
-        due.append(serving.share_gone(DUE))
+        due.append(serving.share_gone(DUE_SHARE))
         if len(authorities) > 1:
             forget = serving.created + terms.farewell
             if forget <= now:
@@ -93,7 +93,7 @@ def decide(
     return RotationDecision(RotationStep.KEEP, min(due))
 
 
-def taken(
+def apply_rotation_step(
     step: RotationStep,
     material: TlsMaterial,
     names: Sequence[str],
@@ -107,7 +107,7 @@ def taken(
         case RotationStep.ADD_AUTHORITY:
             return with_new_authority(material, now, terms.authority)
         case RotationStep.REISSUE:
-            return reissued(material, names, now, terms.serving, mutual=terms.mutual)
+            return reissue_certificate(material, names, now, terms.serving, mutual=terms.mutual)
         case RotationStep.DROP_OLD:
             return without_old_authorities(material)
         case RotationStep.KEEP:

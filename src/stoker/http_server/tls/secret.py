@@ -19,7 +19,12 @@ import msgspec
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.http_server.tls.certificate_authority import TlsMaterial, new_material
-from stoker.http_server.tls.rotation import CertificateLifetimes, RotationStep, decide, taken
+from stoker.http_server.tls.rotation import (
+    CertificateLifetimes,
+    RotationStep,
+    apply_rotation_step,
+    decide_rotation,
+)
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
@@ -29,8 +34,8 @@ from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.reflector import Reflector
 from stoker.telemetry.logs import get_logger
 
-LONGEST_REST = 3600.0
-SHORTEST_REST = 0.1
+MAX_WAIT_SECONDS = 3600.0
+MIN_WAIT_SECONDS = 0.1
 BACKOFF = Backoff(base=0.5, ceiling=30.0, jitter=0.3)
 
 log = get_logger(__name__)
@@ -128,7 +133,7 @@ class CertificateRotator:
             return 0.0
         self._tell(material)
         now = self._clock.now()
-        decision = decide(
+        decision = decide_rotation(
             material.authority_facts(),
             material.serving_facts(),
             self._names,
@@ -138,7 +143,7 @@ class CertificateRotator:
         )
         if decision.step is RotationStep.KEEP:
             return (decision.look_again - now) / timedelta(seconds=1)
-        after = taken(decision.step, material, self._names, now, self._terms)
+        after = apply_rotation_step(decision.step, material, self._names, now, self._terms)
         await self._write(found, after)
         log.info("certificate.rotated", step=decision.step.name.lower(), stored_in=self._name)
         self._tell(after)
@@ -188,6 +193,6 @@ class CertificateRotator:
 
     async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, min(max(seconds, SHORTEST_REST), LONGEST_REST)):
+            async with deadline(self._clock, min(max(seconds, MIN_WAIT_SECONDS), MAX_WAIT_SECONDS)):
                 await self._wake.wait()
         self._wake.clear()

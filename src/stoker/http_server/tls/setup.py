@@ -35,7 +35,7 @@ class SelfSignedCertificates:
     terms: CertificateLifetimes = field(default_factory=CertificateLifetimes)
 
 
-def certified(
+def certificate_parts(
     client: KubeClient,
     namespace: str,
     certificate: Path | SelfSignedCertificates,

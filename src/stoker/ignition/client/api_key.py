@@ -17,58 +17,58 @@ from stoker.domain.secrets import Secret
 
 ApiKeyReader = Callable[[], Secret]
 
-LARGEST = 8 * 1024
-LONGEST_NAME = 100
+MAX_FILE_BYTES = 8 * 1024
+MAX_NAME_LENGTH = 100
 HEADER = "X-Ignition-API-Token"
 
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
 _NAME = re.compile(r"[Xx]-[A-Za-z0-9-]{1,62}")
 
 
-def key_file(path: Path) -> ApiKeyReader:
+def api_key_file(path: Path) -> ApiKeyReader:
     """Reads the key from this file each time; it is checked when it is read."""
 
     def read() -> Secret:
         try:
             with path.open("rb") as file:
-                content = file.read(LARGEST + 1)
+                content = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise Misconfigured(f"API key file {path} cannot be read: {error.strerror}") from None
-        if len(content) > LARGEST:
-            raise _malformed(f"API key file {path} is larger than any key")
-        return checked(Secret(content.strip()), f"API key file {path}")
+        if len(content) > MAX_FILE_BYTES:
+            raise _malformed_key(f"API key file {path} is larger than any key")
+        return check_api_key(Secret(content.strip()), f"API key file {path}")
 
     return read
 
 
-def checked(key: Secret, where: str) -> Secret:
+def check_api_key(key: Secret, where: str) -> Secret:
     """The key, if it is of the form that a gateway accepts."""
     text = key.reveal_bytes().decode("latin-1")
     if not text:
-        raise _malformed(f"{where} is empty")
+        raise _malformed_key(f"{where} is empty")
     if text.lower().startswith("bearer "):
-        raise _malformed(f"{where} begins with 'Bearer'; a gateway wants the key alone, as name:secret")
+        raise _malformed_key(f"{where} begins with 'Bearer'; a gateway wants the key alone, as name:secret")
     if not _SENDABLE.fullmatch(text):
-        raise _malformed(f"{where} holds spaces, line breaks or other characters that no key has")
+        raise _malformed_key(f"{where} holds spaces, line breaks or other characters that no key has")
     name, _, secret = text.partition(":")
     if not name or not secret:
-        raise _malformed(
+        raise _malformed_key(
             f"{where} is not of the form name:secret; the gateway shows both parts once, when the key is made"
         )
     return key
 
 
-def header_named(name: str) -> str:
+def check_header_name(name: str) -> str:
     """A header of one's own, as the resources take it too: none that HTTP itself gives a meaning."""
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name[:80]!r} is not a header such as {HEADER}")
     return name
 
 
-def name_of(key: Secret) -> str:
+def api_key_name(key: Secret) -> str:
     """The part of it that may be shown."""
-    return key.reveal().partition(":")[0][:LONGEST_NAME]
+    return key.reveal().partition(":")[0][:MAX_NAME_LENGTH]
 
 
-def _malformed(message: str) -> InvalidValue:
+def _malformed_key(message: str) -> InvalidValue:
     return InvalidValue(message, reason=Reason.TOKEN_MALFORMED)

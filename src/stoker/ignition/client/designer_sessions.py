@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stoker.ignition.client.parse import JsonItem, items_in, name_in, objects_in, seconds_in, text_in
+from stoker.ignition.client.parse import (
+    JsonItem,
+    item_name,
+    item_seconds,
+    item_text,
+    only_objects,
+    parse_items,
+)
 
 _DESIGNER = "designer"
 _KINDS = ("type", "sessionType", "sessionScope", "scope", "client", "application")
@@ -33,55 +40,55 @@ class PerspectiveSession(NamedTuple):
     """Seconds; 0 where the gateway does not say."""
 
 
-def designers_in(said: object, *, mixed: bool) -> tuple[DesignerSession, ...] | None:
+def parse_designers(said: object, *, mixed: bool) -> tuple[DesignerSession, ...] | None:
     """The Designers of a list; of a `mixed` one, those that say that they are Designers."""
-    items = items_in(said, "sessions", "designers")
+    items = parse_items(said, "sessions", "designers")
     if items is None:
         return None
     return tuple(
         DesignerSession(_id(item), _user(item), _project(item), _address(item))
-        for item in objects_in(items)
+        for item in only_objects(items)
         if not mixed or _is_designer(item)
     )
 
 
-def designers_of(project: str, said: object) -> tuple[DesignerSession, ...] | None:
+def parse_project_designers(project: str, said: object) -> tuple[DesignerSession, ...] | None:
     """The Designers of one project, out of what is told about that project; None if that is not told."""
-    items = items_in(said, "designers", "sessions", "designSessions", "designerSessions")
+    items = parse_items(said, "designers", "sessions", "designSessions", "designerSessions")
     if items is None:
         return None
     return tuple(
-        DesignerSession(_id(item), _user(item), project, _address(item)) for item in objects_in(items)
+        DesignerSession(_id(item), _user(item), project, _address(item)) for item in only_objects(items)
     )
 
 
-def perspective_in(said: object) -> tuple[PerspectiveSession, ...] | None:
+def parse_perspective_sessions(said: object) -> tuple[PerspectiveSession, ...] | None:
     """The Perspective sessions of a list; a Designer's own preview is none."""
-    items = items_in(said, "sessions")
+    items = parse_items(said, "sessions")
     if items is None:
         return None
     return tuple(
-        PerspectiveSession(_id(item), _user(item), _project(item), seconds_in(item, "uptime"))
-        for item in objects_in(items)
+        PerspectiveSession(_id(item), _user(item), _project(item), item_seconds(item, "uptime"))
+        for item in only_objects(items)
         if not _is_designer(item)
     )
 
 
 def _is_designer(item: JsonItem) -> bool:
-    return any(_DESIGNER in text_in(item, kind).lower() for kind in _KINDS)
+    return any(_DESIGNER in item_text(item, kind).lower() for kind in _KINDS)
 
 
 def _id(item: JsonItem) -> str:
-    return name_in(item, "id", "sessionId")
+    return item_name(item, "id", "sessionId")
 
 
 def _user(item: JsonItem) -> str:
-    return text_in(item, "user", "username", "userName")
+    return item_text(item, "user", "username", "userName")
 
 
 def _project(item: JsonItem) -> str:
-    return name_in(item, "project", "projectName")
+    return item_name(item, "project", "projectName")
 
 
 def _address(item: JsonItem) -> str:
-    return text_in(item, "address", "clientAddress", "host")
+    return item_text(item, "address", "clientAddress", "host")

@@ -21,23 +21,23 @@ from stoker.ignition.client.api_key import HEADER, ApiKeyReader
 from stoker.ignition.client.designer_sessions import (
     DesignerSession,
     PerspectiveSession,
-    designers_in,
-    designers_of,
-    perspective_in,
+    parse_designers,
+    parse_perspective_sessions,
+    parse_project_designers,
 )
 from stoker.ignition.client.inventory import (
     TYPES_FOLDER,
     GatewayInfo,
     ModuleHealth,
-    info_in,
-    listed_names,
-    managed_in,
+    is_older_than_api,
     module_ids,
-    modules_of_both_kinds,
-    older_than_the_api,
-    quarantined_in,
-    restart_tasks_in,
-    types_in,
+    parse_gateway_info,
+    parse_managed_providers,
+    parse_module_list,
+    parse_names,
+    parse_quarantined,
+    parse_restart_tasks,
+    parse_tag_types,
 )
 from stoker.ignition.client.requests import REQUEST_SECONDS, GatewayRequests
 from stoker.ignition.client.responses import (
@@ -49,12 +49,12 @@ from stoker.ignition.client.responses import (
 )
 
 API = "/data/api/v1"
-PAPERS = "/data/api/v2"
+DOCUMENTED_API = "/data/api/v2"
 PERSPECTIVE = "/data/perspective/api/v1/sessions"
-ALL = "?limit=-1"
+NO_PAGE_LIMIT = "?limit=-1"
 """Without it some lists show a first page."""
 
-_PROVIDERS = (f"{API}/resources/list/ignition/tag-provider{ALL}", f"{PAPERS}/tag-providers")
+_PROVIDERS = (f"{API}/resources/list/ignition/tag-provider{NO_PAGE_LIMIT}", f"{DOCUMENTED_API}/tag-providers")
 _LISTING = "listing tag providers"
 
 
@@ -110,12 +110,14 @@ class GatewayClient:
         self.require_running(here)
         try:
             paths = (f"{API}/gateway-info", f"{API}/status")
-            said = await self._asking.first(paths, "asking for its version", lambda _, said: info_in(said))
+            said = await self._asking.first(
+                paths, "asking for its version", lambda _, said: parse_gateway_info(said)
+            )
         except PathNotOffered:
             # Asked for anew each time: it may only not have come so far yet.
             self._asking.forget()
             raise self._not_ours(here.version) from None
-        if older_than_the_api(said.version):
+        if is_older_than_api(said.version):
             raise self._not_ours(said.version)
         return said
 
@@ -137,23 +139,23 @@ class GatewayClient:
         """
         body = json.dumps({"acquireTimeout": "none", "holdTimeout": "none"}).encode()
         try:
-            await self._asking.known("POST", _lock(ScanKind.PROJECTS), "looking for Gateway Write", body)
+            await self._asking.known("POST", _lock_name(ScanKind.PROJECTS), "looking for Gateway Write", body)
         except StokerError as error:
             if error.reason is not Reason.GATEWAY_ERROR:
                 raise
 
     async def project_names(self) -> frozenset[str]:
         """The projects that it has loaded."""
-        paths = (f"{API}/projects/list{ALL}", f"{API}/projects/names")
-        return await self._asking.first(paths, "listing projects", lambda _, said: listed_names(said))
+        paths = (f"{API}/projects/list{NO_PAGE_LIMIT}", f"{API}/projects/names")
+        return await self._asking.first(paths, "listing projects", lambda _, said: parse_names(said))
 
     async def tag_providers(self) -> frozenset[str]:
         """The tag providers that it has loaded."""
-        return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: listed_names(said))
+        return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: parse_names(said))
 
     async def managed_providers(self) -> frozenset[str]:
         """Those of them whose tags a module makes by itself, such as MQTT Engine's."""
-        return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: managed_in(said))
+        return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: parse_managed_providers(said))
 
     async def types_of(self, provider: str) -> frozenset[str] | None:
         """The tag type definitions that a provider has, by path; None where it cannot be asked."""
@@ -161,7 +163,7 @@ class GatewayClient:
         path = f"{API}/tags/export?{urlencode({**asked, 'includeUdts': 'true'}, quote_via=quote)}"
         what = "exporting tag types"
         try:
-            found = types_in((await self._asking.ask("GET", path, what)).json())
+            found = parse_tag_types((await self._asking.ask("GET", path, what)).json())
         except PathNotOffered:
             return None
         if found is None:
@@ -170,25 +172,25 @@ class GatewayClient:
 
     async def designers(self) -> tuple[DesignerSession, ...] | None:
         """Who has which project open; None where this gateway does not say."""
-        mixed = f"{PAPERS}/sessions"
-        paths = (f"{API}/designers{ALL}", f"{PAPERS}/design/sessions", mixed)
+        mixed = f"{DOCUMENTED_API}/sessions"
+        paths = (f"{API}/designers{NO_PAGE_LIMIT}", f"{DOCUMENTED_API}/design/sessions", mixed)
         found = await self._asking.first_or_none(
-            paths, "listing designers", lambda path, said: designers_in(said, mixed=path == mixed)
+            paths, "listing designers", lambda path, said: parse_designers(said, mixed=path == mixed)
         )
         return found if found is not None else await self._designers_by_project()
 
     async def perspective_sessions(self) -> tuple[PerspectiveSession, ...] | None:
         """The browsers that show a project; None where this gateway offers no such list."""
         return await self._asking.first_or_none(
-            (f"{PERSPECTIVE}/{ALL}", f"{PAPERS}/sessions"),
+            (f"{PERSPECTIVE}/{NO_PAGE_LIMIT}", f"{DOCUMENTED_API}/sessions"),
             "listing Perspective sessions",
-            lambda _, said: perspective_in(said),
+            lambda _, said: parse_perspective_sessions(said),
         )
 
     async def message_session(self, session: str, text: str) -> None:
         """Show words to whoever is before it; NotOffered where it cannot, or there is no such session."""
         what = "writing to a Perspective session"
-        path = f"{PAPERS}/sessions/{self._one(session, what)}/message"
+        path = f"{DOCUMENTED_API}/sessions/{self._one(session, what)}/message"
         await self._asking.ask("POST", path, what, json.dumps({"message": text}).encode())
 
     async def close_session(self, session: str, text: str) -> None:
@@ -202,19 +204,21 @@ class GatewayClient:
     async def modules(self) -> ModuleHealth | None:
         """Which modules run and which were put aside; None where this gateway does not say."""
         what = "listing modules"
-        healthy, put_aside = (f"{API}/modules/{health}{ALL}" for health in ("healthy", "quarantined"))
+        healthy, put_aside = (
+            f"{API}/modules/{health}{NO_PAGE_LIMIT}" for health in ("healthy", "quarantined")
+        )
         found = await self._asking.first_or_none((healthy,), what, lambda _, said: module_ids(said))
         if found is None:
             return await self._asking.first_or_none(
-                (f"{PAPERS}/modules",), what, lambda _, said: modules_of_both_kinds(said)
+                (f"{DOCUMENTED_API}/modules",), what, lambda _, said: parse_module_list(said)
             )
-        sick = await self._asking.first((put_aside,), what, lambda _, said: quarantined_in(said))
+        sick = await self._asking.first((put_aside,), what, lambda _, said: parse_quarantined(said))
         return ModuleHealth(found, sick)
 
     async def pending_restarts(self) -> tuple[str, ...] | None:
         """What waits for a restart; it knows only of what was changed in the gateway itself."""
         return await self._asking.first_or_none(
-            (f"{API}/restart-tasks/pending",), "listing restarts", lambda _, said: restart_tasks_in(said)
+            (f"{API}/restart-tasks/pending",), "listing restarts", lambda _, said: parse_restart_tasks(said)
         )
 
     async def restart(self) -> None:
@@ -243,7 +247,7 @@ class GatewayClient:
         body = json.dumps({"acquireTimeout": acquire, "holdTimeout": hold}).encode()
         what, within = f"scan lock of {kind}", REQUEST_SECONDS + acquire
         try:
-            await self._asking.known("POST", _lock(kind), what, body, within=within)
+            await self._asking.known("POST", _lock_name(kind), what, body, within=within)
         except GatewayBusy as busy:
             how = "was not given up in time" if busy.status == 408 else "is held by somebody else"
             message = f"{what}: the gateway at {self.address} says that it {how} ({busy.status})"
@@ -251,7 +255,7 @@ class GatewayClient:
 
     async def lock_info(self, kind: ScanKind) -> bool:
         """Whether somebody holds it; raises NotOffered where it knows no such lock."""
-        answer = await self._asking.known("GET", _lock(kind), f"scan lock of {kind}")
+        answer = await self._asking.known("GET", _lock_name(kind), f"scan lock of {kind}")
         return answer.status == 200
 
     async def aclose(self) -> None:
@@ -259,7 +263,7 @@ class GatewayClient:
 
     async def _designers_by_project(self) -> tuple[DesignerSession, ...] | None:
         """The oldest of the papers asks project by project; one that went meanwhile has nobody."""
-        family = f"{PAPERS}/projects/"
+        family = f"{DOCUMENTED_API}/projects/"
         if self._asking.lacks(family):
             return None
         told: list[tuple[DesignerSession, ...]] = []
@@ -268,7 +272,7 @@ class GatewayClient:
                 answer = await self._asking.ask("GET", f"{family}{quote(name, safe='')}", "listing designers")
             except PathNotOffered:
                 continue
-            if (these := designers_of(name, answer.json())) is not None:
+            if (these := parse_project_designers(name, answer.json())) is not None:
                 told.append(these)
         if not told:
             self._asking.remember_lack(family)
@@ -290,10 +294,10 @@ class GatewayClient:
         )
 
 
-def _lock(kind: ScanKind) -> str:
+def _lock_name(kind: ScanKind) -> str:
     return f"{API}/scan-lock/{kind}"
 
 
-def sentence(error: StokerError) -> str:
+def error_note(error: StokerError) -> str:
     """An error as part of a note: its reason, then its words."""
     return f"{error.reason}: {error.message}"

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import aiohttp
 from yarl import URL
 
-from stoker.domain.errors import Misconfigured, Retry, let_go
+from stoker.domain.errors import Misconfigured, Retry, clear_traceback
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.responses import GatewayResponse, one_line
@@ -24,7 +24,7 @@ from stoker.ignition.client.responses import GatewayResponse, one_line
 CONNECT_SECONDS = 5.0
 KEEPALIVE_SECONDS = 5.0
 """Shorter than any gateway's own limit, so that none closes a connection in the moment of its use."""
-LARGEST_ANSWER = 8 * 1024 * 1024
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
 
 
 class GatewayHttp:
@@ -72,12 +72,12 @@ class GatewayHttp:
                     response.status,
                     response.content_type if "Content-Type" in response.headers else "",
                     response.headers.get("Location", ""),
-                    await _bounded(response),
+                    await _read_bounded(response),
                 )
         except (aiohttp.ClientError, OSError, TimeoutError, _AnswerTooLong) as error:
-            sentence = f"{what}: the gateway at {self._address} {_why(error, within)}"
+            sentence = f"{what}: the gateway at {self._address} {_failure_text(error, within)}"
             reason = _reason(error)
-            let_go(error)
+            clear_traceback(error)
         raise Retry(sentence, reason=reason) from None
 
 
@@ -85,9 +85,9 @@ class _AnswerTooLong(Exception):
     """More bytes than any answer that we ask for has."""
 
 
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
     chunks: list[bytes] = []
-    left = LARGEST_ANSWER
+    left = MAX_ANSWER_BYTES
     async for chunk in response.content.iter_any():
         left -= len(chunk)
         if left < 0:
@@ -122,7 +122,7 @@ def _reason(error: Exception) -> Reason:
 
 
 _FIXED: tuple[tuple[type[Exception], str], ...] = (
-    (_AnswerTooLong, f"answers with more than {LARGEST_ANSWER // 2**20} MiB"),
+    (_AnswerTooLong, f"answers with more than {MAX_ANSWER_BYTES // 2**20} MiB"),
     (aiohttp.ClientConnectorDNSError, "cannot be reached: its name is not known"),
     (aiohttp.ConnectionTimeoutError, "cannot be reached: no connection in time"),
     (aiohttp.ServerDisconnectedError, "closed the connection without an answer"),
@@ -132,16 +132,16 @@ _FIXED: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def _why(error: Exception, seconds: float) -> str:
+def _failure_text(error: Exception, seconds: float) -> str:
     """The end of a sentence that begins with the gateway's address."""
     for kind, sentence in _FIXED:
         if isinstance(error, kind):
             return sentence
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return f"shows a certificate that is not trusted: {_tls(error.certificate_error)}"
+            return f"shows a certificate that is not trusted: {_tls_failure_text(error.certificate_error)}"
         case aiohttp.ClientConnectorSSLError():
-            return f"does not speak TLS there: {_tls(error.os_error)}"
+            return f"does not speak TLS there: {_tls_failure_text(error.os_error)}"
         case TimeoutError():
             return f"gave no answer within {seconds:g} s"
         case OSError() if error.errno is not None and error.errno > 0:
@@ -149,6 +149,6 @@ def _why(error: Exception, seconds: float) -> str:
     return f"cannot be reached: {type(error).__name__}"
 
 
-def _tls(error: Exception) -> str:
+def _tls_failure_text(error: Exception) -> str:
     words = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
     return one_line(str(words), 200)

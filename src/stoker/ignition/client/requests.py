@@ -16,13 +16,13 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.api_key import HEADER, ApiKeyReader, checked, name_of
+from stoker.ignition.client.api_key import HEADER, ApiKeyReader, api_key_name, check_api_key
 from stoker.ignition.client.responses import (
     GatewayRequestInfo,
     GatewayResponse,
     PathNotOffered,
-    trouble_with,
-    unreadable,
+    answer_error,
+    unreadable_answer,
 )
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 REQUEST_SECONDS = 20.0
 ABSENT_SECONDS = 300.0
-_AWAY = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_STARTING})
-_ELSEWHERE = _AWAY | {Reason.NOT_COMMISSIONED, Reason.SECURE_REQUIRED}
+_AWAY_REASONS = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_STARTING})
+_GATEWAY_STATE_REASONS = _AWAY_REASONS | {Reason.NOT_COMMISSIONED, Reason.SECURE_REQUIRED}
 
 
 class GatewayRequests:
@@ -111,13 +111,13 @@ class GatewayRequests:
         self, method: str, path: str, what: str, body: bytes | None = None, *, within: float = REQUEST_SECONDS
     ) -> GatewayResponse:
         """An answer that is not a refusal. A key that was replaced meanwhile is tried too."""
-        key = checked(self._key(), "the API key")
+        key = check_api_key(self._key(), "the API key")
         try:
             return await self._ask_with(key, method, path, what, body, within)
         except Stalled as error:
             if error.reason is not Reason.TOKEN_REJECTED:
                 raise
-            newer = checked(self._key(), "the API key")
+            newer = check_api_key(self._key(), "the API key")
             if newer == key:
                 raise
         return await self._ask_with(newer, method, path, what, body, within)
@@ -129,12 +129,12 @@ class GatewayRequests:
         if body is not None:
             headers["Content-Type"] = "application/json"
         answer = await self.send(method, path, what=what, headers=headers, body=body, within=within)
-        trouble = trouble_with(
-            answer, GatewayRequestInfo(what, self.address, name_of(key), method != "GET", key)
+        trouble = answer_error(
+            answer, GatewayRequestInfo(what, self.address, api_key_name(key), method != "GET", key)
         )
         if trouble is None:
             return answer
-        if trouble.reason in _AWAY:
+        if trouble.reason in _AWAY_REASONS:
             self.forget()
         raise trouble
 
@@ -162,11 +162,11 @@ class GatewayRequests:
 
     def away(self, answer: GatewayResponse, what: str) -> StokerError | None:
         """What an answer to a question without a key says of where the gateway is, if it says that."""
-        trouble = trouble_with(answer, GatewayRequestInfo(what, self.address, "", writes=False))
-        return trouble if trouble is not None and trouble.reason in _ELSEWHERE else None
+        trouble = answer_error(answer, GatewayRequestInfo(what, self.address, "", writes=False))
+        return trouble if trouble is not None and trouble.reason in _GATEWAY_STATE_REASONS else None
 
     def unreadable(self, what: str) -> Retry:
-        return unreadable(GatewayRequestInfo(what, self.address, "", writes=False))
+        return unreadable_answer(GatewayRequestInfo(what, self.address, "", writes=False))
 
     def lacks(self, path: str) -> bool:
         """Whether it said not long ago that it has no such path."""

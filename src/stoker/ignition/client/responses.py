@@ -20,16 +20,16 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 
-LONGEST_QUOTE = 300
-MOST_VALUES = 400_000
+MAX_QUOTE_LENGTH = 300
+MAX_JSON_VALUES = 400_000
 """More than any answer that we ask for holds; a few MiB of `[],[],…` would become hundreds in memory."""
 
 
-SHORT = 64 * 1024
+SHORT_BODY_BYTES = 64 * 1024
 """No refusal is longer."""
 
 _NO_SUCH_PATH = frozenset({404, 405, 410, 501})
-_WIZARD = re.compile(r"(https?://[^/]{1,300})?/welcome\b")
+_COMMISSIONING_REDIRECT = re.compile(r"(https?://[^/]{1,300})?/welcome\b")
 _PAGE_MESSAGE = re.compile(r"<th>MESSAGE:</th>\s*<td>([^<]+)")
 
 
@@ -68,15 +68,15 @@ class GatewayResponse:
         """The body as JSON; nothing if it is something else, whatever the header says."""
         if self.content_type not in {"application/json", "text/json", "text/plain", ""}:
             return None
-        if sum(map(self.body.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        if sum(map(self.body.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES:
             return None
         try:
-            return json.loads(self.body, parse_constant=_no_number)
+            return json.loads(self.body, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             return None
 
 
-def _no_number(word: str) -> None:
+def _refuse_constant(word: str) -> None:
     raise ValueError(word)  # NaN and Infinity are not JSON
 
 
@@ -91,14 +91,14 @@ class GatewayRequestInfo(NamedTuple):
     """What was sent along, so that no answer that repeats it is quoted with it."""
 
 
-def trouble_with(answer: GatewayResponse, asked: GatewayRequestInfo) -> StokerError | None:
+def answer_error(answer: GatewayResponse, asked: GatewayRequestInfo) -> StokerError | None:
     """Why the answer is not what was asked for; nothing if it is."""
     at = f"{asked.what}: the gateway at {asked.address}"
     status = answer.status
     if 200 <= status < 300:
-        return _refused_politely(answer, asked, at)
+        return _refusal_error(answer, asked, at)
     if 300 <= status < 400:
-        return _redirected(answer, asked, at)
+        return _redirect_error(answer, asked, at)
     if status == 401:
         plain = "" if asked.address.tls else ", or it requires a secure connection and this one is plain HTTP"
         return Stalled(
@@ -107,25 +107,29 @@ def trouble_with(answer: GatewayResponse, asked: GatewayRequestInfo) -> StokerEr
             reason=Reason.TOKEN_REJECTED,
         )
     if status == 403:
-        return _forbidden(answer, asked, at)
+        return _forbidden_error(answer, asked, at)
     if status in _NO_SUCH_PATH:
         return PathNotOffered(f"{at} has no such path ({status})")
     if status in {408, 409}:
-        return GatewayBusy(f"{at} is busy with something else ({status}){_said(answer, asked)}", status)
+        return GatewayBusy(
+            f"{at} is busy with something else ({status}){_gateway_message(answer, asked)}", status
+        )
     if status == 503:
-        return Retry(f"{at} is not ready (503){_said(answer, asked)}", reason=Reason.GATEWAY_STARTING)
+        return Retry(
+            f"{at} is not ready (503){_gateway_message(answer, asked)}", reason=Reason.GATEWAY_STARTING
+        )
     if status in {502, 504}:
         return Retry(
             f"{at} cannot be reached by the proxy before it ({status})", reason=Reason.GATEWAY_UNREACHABLE
         )
     kind = Retry if status >= 500 or status == 429 else Stalled
     return kind(
-        f"{at} answered {status}{_said(answer, asked) or _written(answer, asked)}",
+        f"{at} answered {status}{_gateway_message(answer, asked) or _page_text(answer, asked)}",
         reason=Reason.GATEWAY_ERROR,
     )
 
 
-def unreadable(asked: GatewayRequestInfo) -> Retry:
+def unreadable_answer(asked: GatewayRequestInfo) -> Retry:
     """An answer of 200 that is none: a login page, half a document, another program."""
     return Retry(
         f"{asked.what}: the gateway at {asked.address} answered with something else than was asked for, or "
@@ -134,52 +138,52 @@ def unreadable(asked: GatewayRequestInfo) -> Retry:
     )
 
 
-def _refused_politely(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError | None:
+def _refusal_error(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError | None:
     # Lists are long and are parsed by whoever wants them; a refusal is short and has this word.
     body = answer.body
-    said = answer.json() if len(body) <= SHORT and b'"success"' in body else None
+    said = answer.json() if len(body) <= SHORT_BODY_BYTES and b'"success"' in body else None
     if isinstance(said, dict) and said.get("success") is False:
         return Retry(
-            f"{at} answered {answer.status} and did not do it{_said(answer, asked)}",
+            f"{at} answered {answer.status} and did not do it{_gateway_message(answer, asked)}",
             reason=Reason.GATEWAY_ERROR,
         )
     return None
 
 
-def _redirected(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError:
-    if _WIZARD.match(answer.location):
+def _redirect_error(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError:
+    if _COMMISSIONING_REDIRECT.match(answer.location):
         return Retry(
             f"{at} is new: somebody has to finish its set-up in a browser first",
             reason=Reason.NOT_COMMISSIONED,
         )
     if not asked.address.tls and answer.location.startswith("https://"):
-        return _secure(at)
+        return _https_required_error(at)
     # Not followed: the key must not travel to wherever somebody points.
     return Retry(f"{at} points elsewhere ({answer.status})", reason=Reason.GATEWAY_ERROR)
 
 
-def _forbidden(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError:
-    if not asked.address.tls and "secure" in _said(answer, asked).lower():
-        return _secure(at)
+def _forbidden_error(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError:
+    if not asked.address.tls and "secure" in _gateway_message(answer, asked).lower():
+        return _https_required_error(at)
     permission = "Write" if asked.writes else "Read"
     plain = "" if asked.address.tls else ", and the key must not require a secure connection, as this is none"
     return Stalled(
         f"{at} knows the API key {asked.key_name!r} and does not let it do this (403): its security level "
-        f"must be granted Gateway {permission}{plain}{_said(answer, asked)}",
+        f"must be granted Gateway {permission}{plain}{_gateway_message(answer, asked)}",
         reason=Reason.LEVEL_NOT_GRANTED,
     )
 
 
-def _secure(at: str) -> Stalled:
+def _https_required_error(at: str) -> Stalled:
     return Stalled(
         f"{at} requires a secure connection, on localhost too: use its TLS port with https://",
         reason=Reason.SECURE_REQUIRED,
     )
 
 
-def _said(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
+def _gateway_message(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
     """The gateway's own words, where it has some that are short and meant for us."""
-    said = answer.json() if len(answer.body) <= SHORT else None
+    said = answer.json() if len(answer.body) <= SHORT_BODY_BYTES else None
     if not isinstance(said, dict):
         return ""
     for name in ("message", "error", "problem", "detail", "messages"):
@@ -193,21 +197,21 @@ def _said(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
     return ""
 
 
-def _written(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
+def _page_text(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
     """What the page of a web server says besides its status."""
     if answer.content_type != "text/html":
         return ""
-    found = _PAGE_MESSAGE.search(answer.body[:SHORT].decode("latin-1"))
+    found = _PAGE_MESSAGE.search(answer.body[:SHORT_BODY_BYTES].decode("latin-1"))
     return f": {_quoted(found[1], asked)}" if found is not None and found[1].strip() else ""
 
 
 def _quoted(text: str, asked: GatewayRequestInfo) -> str:
     """The gateway's words as part of a sentence, without the key that it was sent."""
     key = "" if asked.key is None else asked.key.reveal()
-    return domain_text.quoted(text, LONGEST_QUOTE, (key, key.partition(":")[2]))
+    return domain_text.quote_line(text, MAX_QUOTE_LENGTH, (key, key.partition(":")[2]))
 
 
-def one_line(text: str, longest: int = LONGEST_QUOTE) -> str:
+def one_line(text: str, longest: int = MAX_QUOTE_LENGTH) -> str:
     """Text from elsewhere as part of a sentence."""
     return domain_text.one_line(text[: 4 * longest], longest)
 
@@ -231,13 +235,15 @@ class GatewayPresence(NamedTuple):
     def from_gwinfo(cls, body: bytes) -> GatewayPresence:
         """Read `ContextStatus=RUNNING;…;Version=8.3.7;…`."""
         pairs = dict(part.partition("=")[::2] for part in body[:8192].decode("latin-1").strip().split(";"))
-        return cls(_state(pairs.get("ContextStatus", "")), one_line(pairs.get("Version", ""), 40))
+        return cls(_parse_state(pairs.get("ContextStatus", "")), one_line(pairs.get("Version", ""), 40))
 
     @classmethod
     def from_ping(cls, said: object) -> GatewayPresence:
         """Read `{"state":"STARTING"}`."""
-        return cls(_state(str(said.get("state", ""))) if isinstance(said, dict) else GatewayState.UNKNOWN)
+        return cls(
+            _parse_state(str(said.get("state", ""))) if isinstance(said, dict) else GatewayState.UNKNOWN
+        )
 
 
-def _state(word: str) -> GatewayState:
+def _parse_state(word: str) -> GatewayState:
     return GatewayState.__members__.get(word.strip().upper(), GatewayState.UNKNOWN)

@@ -14,23 +14,23 @@ from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.reasons import Reason
 
-ENDING = ".bin"
-_NAMED = 5
+BINARY_SUFFIX = ".bin"
+_MAX_NAMED = 5
 
 
 def is_binary(path: str) -> bool:
-    return path.lower().endswith(ENDING)
+    return path.lower().endswith(BINARY_SUFFIX)
 
 
-def why_refused(written: Iterable[str], policy: BinaryPolicy, *, signed: bool) -> Stalled | None:
+def binary_refusal(written: Iterable[str], policy: BinaryPolicy, *, signed: bool) -> Stalled | None:
     """Why these paths must not be written; `signed`: a trusted signature was required, and verified."""
     if policy is BinaryPolicy.ALLOW or (policy is BinaryPolicy.REQUIRE_SIGNED and signed):
         return None
     binaries = sorted(path for path in written if is_binary(path))
     if not binaries:
         return None
-    named = ", ".join(binaries[:_NAMED])
-    more = f" and {len(binaries) - _NAMED} more" if len(binaries) > _NAMED else ""
+    named = ", ".join(binaries[:_MAX_NAMED])
+    more = f" and {len(binaries) - _MAX_NAMED} more" if len(binaries) > _MAX_NAMED else ""
     why = (
         "ignition.binaryPolicy is refuse"
         if policy is BinaryPolicy.REFUSE

@@ -30,7 +30,7 @@ def read_module(file: IO[bytes]) -> ModuleFile:
         if not _has_small_index(file):
             return ModuleFile()
         with zipfile.ZipFile(file) as archive, archive.open(DESCRIPTION) as described:
-            return _described(described.read(MAX_DESCRIPTION + 1))
+            return _parse_description(described.read(MAX_DESCRIPTION + 1))
     except (zipfile.BadZipFile, KeyError, OSError, EOFError, ValueError, RuntimeError):
         return ModuleFile()
 
@@ -45,7 +45,7 @@ def _has_small_index(file: IO[bytes]) -> bool:
     return bool(sizes) and max(sizes) <= MAX_INDEX and _END_64 not in tail
 
 
-def _described(content: bytes) -> ModuleFile:
+def _parse_description(content: bytes) -> ModuleFile:
     # An entity could blow it up a billionfold, and no module has any; a NUL is of an encoding that hides one.
     if len(content) > MAX_DESCRIPTION or any(mark in content for mark in (b"<!DOCTYPE", b"<!ENTITY", b"\0")):
         return ModuleFile()
@@ -53,11 +53,11 @@ def _described(content: bytes) -> ModuleFile:
         root = ElementTree.fromstring(content)  # noqa: S314 - bounded, and without a document type
     except (ElementTree.ParseError, ValueError, LookupError):
         return ModuleFile()
-    id_ = next((text for one in root.iter("id") if (text := _text(one))), "")
-    depends = [text for one in root.iter("depends") if (text := _text(one))]
+    id_ = next((text for one in root.iter("id") if (text := _element_text(one))), "")
+    depends = [text for one in root.iter("depends") if (text := _element_text(one))]
     return ModuleFile(id_, frozenset(depends[:MAX_DEPENDENCIES]))
 
 
-def _text(element: ElementTree.Element) -> str:
+def _element_text(element: ElementTree.Element) -> str:
     text = (element.text or "").strip()
     return text if len(text) <= 255 and text.isprintable() else ""

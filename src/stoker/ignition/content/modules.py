@@ -35,7 +35,7 @@ class ModuleFile(NamedTuple):
     depends_on: frozenset[str] = frozenset()
 
 
-def known(module: str) -> KnownModule | None:
+def known_module(module: str) -> KnownModule | None:
     """Which module an id or a name means; None for the others and for custom ones."""
     folded = _NOT_A_LETTER.sub("", module.lower())
     if "mqttengine" in folded:
@@ -45,8 +45,8 @@ def known(module: str) -> KnownModule | None:
     return KnownModule.SEPASOFT_MES if "sepasoft" in folded else None
 
 
-def known_among(modules: Collection[str]) -> frozenset[KnownModule]:
-    return frozenset(found for module in modules if (found := known(module)) is not None)
+def known_modules(modules: Collection[str]) -> frozenset[KnownModule]:
+    return frozenset(found for module in modules if (found := known_module(module)) is not None)
 
 
 def modules_changed(plan: SyncPlan) -> tuple[str, ...]:
@@ -63,7 +63,10 @@ def install_order(
     Files that depend on each other in a circle go in as they are listed.
     """
     ranks, said = {name: rank for rank, name in enumerate(listed)}, described or {}
-    names = sorted(paths, key=lambda path: (ranks.get(_name(path), len(ranks)), _name(path), path))
+    names = sorted(
+        paths,
+        key=lambda path: (ranks.get(_module_file_name(path), len(ranks)), _module_file_name(path), path),
+    )
     by_id = {said[path].id: path for path in reversed(names) if path in said and said[path].id}
     needs = {
         path: {by_id[one] for one in said[path].depends_on if one in by_id} if path in said else frozenset()
@@ -83,5 +86,5 @@ def install_order(
     return tuple(placed)
 
 
-def _name(path: str) -> str:
+def _module_file_name(path: str) -> str:
     return path.rpartition("/")[2]

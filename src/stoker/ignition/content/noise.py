@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from stoker.domain.paths import RelPath
-from stoker.ignition.content.resource_json import MANIFEST, THUMBNAIL, UNARY_MANIFEST, same_meaning
+from stoker.ignition.content.resource_json import MANIFEST, THUMBNAIL, UNARY_MANIFEST, is_equivalent
 
 _MANIFESTS = frozenset({MANIFEST, UNARY_MANIFEST})
 
@@ -38,4 +38,6 @@ class ResourceNoise:
         """Of one file of such a folder, by its name there; None is a file that is not there."""
         if name == THUMBNAIL:
             return True
-        return name in _MANIFESTS and before is not None and after is not None and same_meaning(before, after)
+        return (
+            name in _MANIFESTS and before is not None and after is not None and is_equivalent(before, after)
+        )

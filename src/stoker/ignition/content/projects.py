@@ -80,7 +80,7 @@ def removed_places(deleted: Iterable[str]) -> Iterator[str]:
             yield place
 
 
-def names_of(places: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+def project_and_provider_names(places: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
     """The projects and the tag providers at such places."""
     projects: set[str] = set()
     providers: set[str] = set()
@@ -104,16 +104,16 @@ def tag_provider_folders(data_dir: Path) -> Mapping[str, str]:
     }
 
 
-def with_heirs(data_dir: Path, projects: frozenset[str]) -> frozenset[str]:
+def with_inheriting_projects(data_dir: Path, projects: frozenset[str]) -> frozenset[str]:
     """These projects and those that inherit from them, which a change of them changes too."""
-    parents = {name: _parent(data_dir / PROJECTS / name) for name in project_folders(data_dir)}
+    parents = {name: _parent_project(data_dir / PROJECTS / name) for name in project_folders(data_dir)}
     found = projects
     while more := frozenset(name for name, parent in parents.items() if parent in found) - found:
         found |= more
     return found
 
 
-def _parent(project: Path) -> str:
+def _parent_project(project: Path) -> str:
     try:
         fd = os.open(project / PROJECT_MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -127,12 +127,12 @@ def _parent(project: Path) -> str:
 def _folders_with(place: Path, manifest: str) -> frozenset[str]:
     try:
         with os.scandir(place) as entries:
-            return frozenset(entry.name for entry in entries if _has(entry, manifest))
+            return frozenset(entry.name for entry in entries if _has_manifest(entry, manifest))
     except (FileNotFoundError, NotADirectoryError):
         return frozenset()
 
 
-def _has(entry: os.DirEntry[str], manifest: str) -> bool:
+def _has_manifest(entry: os.DirEntry[str], manifest: str) -> bool:
     if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
         return False
     try:

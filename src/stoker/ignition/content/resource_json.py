@@ -58,7 +58,7 @@ class ResourceManifest:
 
     @classmethod
     def read(cls, content: bytes) -> ResourceManifest:
-        said = _parsed(content)
+        said = _parse_manifest(content)
         if not isinstance(said, dict):
             raise InvalidValue("is not an object")
         files, attributes = said.get("files", []), said.get("attributes", {})
@@ -90,14 +90,14 @@ class ResourceManifest:
         digest.update(_utf8(self._text("documentation")))
         digest.update(struct.pack(">i", self._version()))
         digest.update(bytes(self._flag(name) for name in ("locked", "restricted", "overridable")))
-        for name in _in_order(self.files):
+        for name in _java_sorted(self.files):
             if name not in contents:
                 raise InvalidValue(f"names the file {name!r}, which is not there")
             digest.update(_utf8(name))
             digest.update(contents[name])
-        for key in _in_order(key for key in self.attributes if key != SIGNATURE):
+        for key in _java_sorted(key for key in self.attributes if key != SIGNATURE):
             digest.update(_utf8(key))
-            digest.update(_utf8(_compact(self.attributes[key])))
+            digest.update(_utf8(_compact_json(self.attributes[key])))
         return digest.hexdigest()
 
     def _scope(self) -> int:
@@ -129,7 +129,7 @@ class ResourceManifest:
         return flag
 
 
-def same_meaning(one: bytes, other: bytes) -> bool:
+def is_equivalent(one: bytes, other: bytes) -> bool:
     """Whether two manifests say the same; False for what cannot be read, unless it is the same bytes."""
     if one == other:
         return True
@@ -139,44 +139,46 @@ def same_meaning(one: bytes, other: bytes) -> bool:
         return False
 
 
-def _parsed(content: bytes) -> ResourceJsonValue:
+def _parse_manifest(content: bytes) -> ResourceJsonValue:
     if len(content) > MAX_BYTES:
         raise InvalidValue(f"is larger than {MAX_BYTES} bytes")
     try:
         parsed: ResourceJsonValue = json.loads(
             content.removeprefix(_BOM).decode(),
-            object_pairs_hook=_object,
+            object_pairs_hook=_unique_object,
             parse_int=JsonNumber,
             parse_float=JsonNumber,
-            parse_constant=_refused,
+            parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError):
         raise InvalidValue("is not JSON") from None
     return parsed
 
 
-def _object(pairs: list[tuple[str, ResourceJsonValue]]) -> dict[str, ResourceJsonValue]:
+def _unique_object(pairs: list[tuple[str, ResourceJsonValue]]) -> dict[str, ResourceJsonValue]:
     found = dict(pairs)
     if len(found) != len(pairs):  # readers differ in which one they keep
         raise InvalidValue("holds a key twice")
     return found
 
 
-def _refused(constant: str) -> ResourceJsonValue:
+def _refuse_constant(constant: str) -> ResourceJsonValue:
     raise InvalidValue(f"holds {constant}, which is not JSON")
 
 
-def _compact(value: ResourceJsonValue) -> str:
+def _compact_json(value: ResourceJsonValue) -> str:
     if isinstance(value, JsonNumber):
         return value.spelt
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_compact(key)}:{_compact(one)}" for key, one in value.items()) + "}"
+        return (
+            "{" + ",".join(f"{_compact_json(key)}:{_compact_json(one)}" for key, one in value.items()) + "}"
+        )
     if isinstance(value, list):
-        return "[" + ",".join(map(_compact, value)) + "]"
+        return "[" + ",".join(map(_compact_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
+def _java_sorted(names: Iterable[str]) -> list[str]:
     """As Java sorts texts: by their UTF-16 units, not by characters."""
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 

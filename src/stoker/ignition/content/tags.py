@@ -16,22 +16,22 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FilesIntent, InheritedTagTypes
 from stoker.domain.paths import RelPath
 from stoker.engine.match.globs import GlobSet
-from stoker.ignition.content.modules import KnownModule, known
+from stoker.ignition.content.modules import KnownModule, known_module
 
 TAG_TYPES = "config/resources/core/ignition/tag-type-definition"
 TYPES_PREFIX = "_types_/"
 SYSTEM_PROVIDER = "System"
-MOST_TYPES = 100_000
+MAX_TAG_TYPES = 100_000
 
 _NOT_A_LETTER = re.compile(r"[\W_]+")
-_WILD = re.compile(r"[*?\[\]{}\\]")
+_WILDCARD_CHARACTERS = re.compile(r"[*?\[\]{}\\]")
 
 
-def of_mqtt_engine(modules: Collection[str], providers: Collection[str]) -> frozenset[str]:
+def mqtt_engine_providers(modules: Collection[str], providers: Collection[str]) -> frozenset[str]:
     """Of a gateway's tag providers, those that MQTT Engine fills; none without the module."""
-    if not any(known(module) is KnownModule.MQTT_ENGINE for module in modules):
+    if not any(known_module(module) is KnownModule.MQTT_ENGINE for module in modules):
         return frozenset()
-    return frozenset(name for name in providers if _folded(name).startswith("mqttengine"))
+    return frozenset(name for name in providers if _fold_name(name).startswith("mqttengine"))
 
 
 def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIntent:
@@ -40,7 +40,7 @@ def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIn
     A mapping that is for such a provider alone goes as a whole: one that is there and
     gives nothing any more would look as if its source had vanished.
     """
-    patterns = tuple(_pattern(name) for name in sorted(providers) if _is_folder_name(name))
+    patterns = tuple(_provider_patterns(name) for name in sorted(providers) if _is_folder_name(name))
     if not patterns:
         return files
     every = tuple(dict.fromkeys((*files.excludes.patterns, *patterns)))
@@ -49,24 +49,24 @@ def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIn
     return files._replace(mappings=others or files.mappings, excludes=files.excludes._replace(patterns=every))
 
 
-def parents_of(provider: str, providers: Collection[str], modules: Collection[str]) -> tuple[str, ...]:
+def parent_providers(provider: str, providers: Collection[str], modules: Collection[str]) -> tuple[str, ...]:
     """The providers from which this one may inherit: all others in which people keep types."""
-    managed = of_mqtt_engine(modules, providers)
+    managed = mqtt_engine_providers(modules, providers)
     return tuple(sorted(name for name in providers if name not in (provider, SYSTEM_PROVIDER, *managed)))
 
 
-def leaves_only(files: FilesIntent, provider: str, inherited: Collection[str]) -> FilesIntent:
+def without_inherited_types(files: FilesIntent, provider: str, inherited: Collection[str]) -> FilesIntent:
     """The same files without the tag types of the provider that a parent has, named by their paths there."""
-    names = frozenset(sorted(name.removeprefix(TYPES_PREFIX) for name in inherited)[:MOST_TYPES])
+    names = frozenset(sorted(name.removeprefix(TYPES_PREFIX) for name in inherited)[:MAX_TAG_TYPES])
     if not names:
         return files
     types = InheritedTagTypes(f"{TAG_TYPES}/{provider}", names)
     return files._replace(transforms=files.transforms._replace(inherited_types=types))
 
 
-def _pattern(provider: str) -> str:
+def _provider_patterns(provider: str) -> str:
     """As the papers exclude them: types, tags and the provider itself, in any collection."""
-    literal = _WILD.sub(r"\\\g<0>", provider)
+    literal = _WILDCARD_CHARACTERS.sub(r"\\\g<0>", provider)
     return f"**/tag-*/{literal}/"
 
 
@@ -77,5 +77,5 @@ def _is_folder_name(name: str) -> bool:
         return False
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return _NOT_A_LETTER.sub("", name).lower()

@@ -14,15 +14,15 @@ from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import PLAIN_PORT, TLS_PORT, GatewayAddress
 from stoker.ignition.client.designer_sessions import DesignerSession
-from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth, older_than_the_api
+from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth, is_older_than_api
 from stoker.ignition.client.responses import GatewayPresence, GatewayState
 
-MOST_NAMES = 10
+MAX_NAMES = 10
 
 _KEYS = "Platform > Security > API Keys"
 _PAGE = "On the gateway's web page"
 
-_MENDS = {
+_ADVICE = {
     Reason.TOKEN_MALFORMED: (
         "The file must hold the whole line that the gateway showed when the key was made, NAME:SECRET, and "
         f"nothing else. It is shown only once. {_PAGE}, {_KEYS}, you can make a new one."
@@ -63,29 +63,29 @@ _AUTHORITY = (
 )
 
 
-def trouble(check: str, error: StokerError, address: GatewayAddress) -> Finding:
+def error_finding(check: str, error: StokerError, address: GatewayAddress) -> Finding:
     """An error as the finding that ends the examination."""
     of_input = isinstance(error, InvalidValue | Misconfigured)
-    mend = mend_for(error, address)
+    mend = advice_for(error, address)
     return Finding(check, FindingStatus.WRONG, error.message, mend, error.reason, of_input)
 
 
-def mend_for(error: StokerError, address: GatewayAddress) -> str:
+def advice_for(error: StokerError, address: GatewayAddress) -> str:
     """What to do about an error."""
     match error.reason:
         case Reason.CERTIFICATE_NOT_TRUSTED:
             words = error.message.lower()
             return next((mend for sign, mend in _CERTIFICATES if sign in words), _AUTHORITY)
         case Reason.LEVEL_NOT_GRANTED:
-            return _level("Write" if "Gateway Write" in error.message else "Read", address)
+            return _permission_advice("Write" if "Gateway Write" in error.message else "Read", address)
         case Reason.TOKEN_REJECTED if not address.tls:
-            return f"{_MENDS[Reason.TOKEN_REJECTED]} {_MENDS[Reason.SECURE_REQUIRED]}"
+            return f"{_ADVICE[Reason.TOKEN_REJECTED]} {_ADVICE[Reason.SECURE_REQUIRED]}"
         case Reason.GATEWAY_UNREACHABLE:
-            return _unreachable(error.message, address)
-    return _MENDS.get(error.reason, "")
+            return _unreachable_advice(error.message, address)
+    return _ADVICE.get(error.reason, "")
 
 
-def _level(permission: str, address: GatewayAddress) -> str:
+def _permission_advice(permission: str, address: GatewayAddress) -> str:
     plain = "" if address.tls else " and untick 'Require secure connections', as this is plain HTTP"
     return (
         f"{_PAGE}: if no security level is meant for this, make one at Platform > Security > Levels; at "
@@ -94,7 +94,7 @@ def _level(permission: str, address: GatewayAddress) -> str:
     )
 
 
-def _unreachable(message: str, address: GatewayAddress) -> str:
+def _unreachable_advice(message: str, address: GatewayAddress) -> str:
     words = message.lower()
     if "name is not known" in words:
         return "Look at the spelling, or use the IP address. On this machine `ping NAME` must find it."
@@ -105,21 +105,22 @@ def _unreachable(message: str, address: GatewayAddress) -> str:
         )
     if "does not speak tls" in words or "wrong version" in words:
         return (
-            f"That port speaks plain HTTP: write http://{_host(address)}, or use the TLS port ({TLS_PORT})."
+            f"That port speaks plain HTTP: write http://{_host_and_port(address)}, or use the TLS port "
+            f"({TLS_PORT})."
         )
     if not address.tls and ("does not answer in http" in words or "closed the connection" in words):
-        return f"That port may speak TLS: write https://{_host(address)}."
+        return f"That port may speak TLS: write https://{_host_and_port(address)}."
     return (
         "Between here and the gateway something drops the packets, or the machine is off: look at firewalls, "
         "routes and VPN."
     )
 
 
-def _host(address: GatewayAddress) -> str:
+def _host_and_port(address: GatewayAddress) -> str:
     return address.url.partition("://")[2]
 
 
-def transport(address: GatewayAddress, trust: str) -> Finding:
+def transport_finding(address: GatewayAddress, trust: str) -> Finding:
     """How the connection is protected."""
     if not address.tls:
         if address.loopback:
@@ -137,7 +138,7 @@ def transport(address: GatewayAddress, trust: str) -> Finding:
     )
 
 
-def is_ignition(here: GatewayPresence, address: GatewayAddress) -> Finding:
+def ignition_finding(here: GatewayPresence, address: GatewayAddress) -> Finding:
     if here.state is GatewayState.UNKNOWN and not here.version:
         said = f"what answers at {address} is not Ignition"
         mend = (
@@ -149,15 +150,15 @@ def is_ignition(here: GatewayPresence, address: GatewayAddress) -> Finding:
     )
 
 
-def version(here: GatewayPresence) -> Finding:
-    if older_than_the_api(here.version):
+def version_finding(here: GatewayPresence) -> Finding:
+    if is_older_than_api(here.version):
         reason = Reason.NOT_IGNITION_83
         said = f"the gateway runs Ignition {here.version}; its API begins with 8.3"
-        return Finding("version", FindingStatus.WRONG, said, _MENDS[reason], reason)
+        return Finding("version", FindingStatus.WRONG, said, _ADVICE[reason], reason)
     return Finding("version", FindingStatus.WELL, here.version or "not told before the key is known")
 
 
-def redundancy(info: GatewayInfo) -> Finding:
+def redundancy_finding(info: GatewayInfo) -> Finding:
     if info.role.lower() == "backup":
         mend = "Sync the master; what it loads reaches the backup by itself."
         return Finding(
@@ -166,38 +167,38 @@ def redundancy(info: GatewayInfo) -> Finding:
     return Finding("redundancy", FindingStatus.WELL, info.role or "not told")
 
 
-def modules(health: ModuleHealth | None) -> Finding:
+def modules_finding(health: ModuleHealth | None) -> Finding:
     if health is None:
         return Finding("modules", FindingStatus.UNTRIED, "this gateway does not list them")
     if not health.quarantined:
         return Finding("modules", FindingStatus.WELL, f"{len(health.healthy)} healthy, none quarantined")
     put_aside = [f"{name} ({why})" if why else name for name, why in sorted(health.quarantined.items())]
     mend = "Resources of these modules are not loaded: see the list of modules on the gateway's web page."
-    return Finding("modules", FindingStatus.NOTE, f"quarantined: {some(put_aside)}", mend)
+    return Finding("modules", FindingStatus.NOTE, f"quarantined: {first_names(put_aside)}", mend)
 
 
-def designers(sessions: Sequence[DesignerSession] | None) -> Finding:
+def designers_finding(sessions: Sequence[DesignerSession] | None) -> Finding:
     if sessions is None:
         return Finding(
             "designers", FindingStatus.UNTRIED, "this gateway does not list them; none is waited for"
         )
     if not sessions:
         return Finding("designers", FindingStatus.WELL, "nobody has a project open")
-    who = some([f"{one.project or 'no project'} by {one.user or 'somebody'}" for one in sessions])
+    who = first_names([f"{one.project or 'no project'} by {one.user or 'somebody'}" for one in sessions])
     return Finding(
         "designers", FindingStatus.NOTE, f"open: {who}", "A sync holds these projects back meanwhile."
     )
 
 
-def restarts(tasks: Collection[str] | None) -> Finding:
+def restarts_finding(tasks: Collection[str] | None) -> Finding:
     if tasks is None:
         return Finding("restart", FindingStatus.UNTRIED, "this gateway does not say whether one is due")
     if not tasks:
         return Finding("restart", FindingStatus.WELL, "none is due")
-    return Finding("restart", FindingStatus.NOTE, f"a restart is due for: {some(sorted(tasks))}")
+    return Finding("restart", FindingStatus.NOTE, f"a restart is due for: {first_names(sorted(tasks))}")
 
 
-def some(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first few, and how many there are besides."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

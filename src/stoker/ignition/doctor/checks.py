@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.api_key import ApiKeyReader, name_of
+from stoker.ignition.client.api_key import ApiKeyReader, api_key_name
 from stoker.ignition.client.gateway import GatewayClient, ScanKind
 from stoker.ignition.client.inventory import GatewayInfo
 from stoker.ignition.client.responses import GatewayPresence, PathNotOffered, one_line
@@ -38,19 +38,19 @@ class CheckedGateway:
     refused: Stalled | None = None
 
 
-async def examine(patient: CheckedGateway) -> AsyncIterator[Finding]:
+async def examine_gateway(patient: CheckedGateway) -> AsyncIterator[Finding]:
     """Finding after finding, up to the first that is wrong."""
     for name, look in CHECKS:
         try:
             finding = await look(patient)
         except StokerError as error:
-            finding = advice.trouble(name, error, patient.gateway.address)
+            finding = advice.error_finding(name, error, patient.gateway.address)
         yield finding
         if finding.mark is FindingStatus.WRONG:
             return
 
 
-async def _address(patient: CheckedGateway) -> Finding:
+async def _check_address(patient: CheckedGateway) -> Finding:
     host = patient.gateway.address.host
     try:
         ipaddress.ip_address(host)
@@ -62,51 +62,51 @@ async def _address(patient: CheckedGateway) -> Finding:
     try:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise _unreachable(patient, "its name is not known") from None
+        raise _unreachable_error(patient, "its name is not known") from None
     addresses = sorted({str(one[4][0]) for one in found})
-    return Finding("address", FindingStatus.WELL, f"{host} is {advice.some(addresses)}")
+    return Finding("address", FindingStatus.WELL, f"{host} is {advice.first_names(addresses)}")
 
 
-async def _port(patient: CheckedGateway) -> Finding:
+async def _check_port(patient: CheckedGateway) -> Finding:
     address = patient.gateway.address
     try:
         # wait_for and not asyncio.timeout: the latter misjudges in Python 3.11.2.
         opening = asyncio.open_connection(address.host, address.port)
         _, writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
     except TimeoutError:
-        raise _unreachable(patient, f"no connection within {CONNECT_SECONDS:g} s") from None
+        raise _unreachable_error(patient, f"no connection within {CONNECT_SECONDS:g} s") from None
     except OSError as error:
-        raise _unreachable(patient, _system(error)) from None
+        raise _unreachable_error(patient, _os_error_text(error)) from None
     writer.close()
     return Finding("port", FindingStatus.WELL, f"{address.port} is open")
 
 
-async def _transport(patient: CheckedGateway) -> Finding:
+async def _check_transport(patient: CheckedGateway) -> Finding:
     """The first request: it fails where the connection does."""
     patient.here = await patient.gateway.presence()
-    return advice.transport(patient.gateway.address, patient.gateway.trust)
+    return advice.transport_finding(patient.gateway.address, patient.gateway.trust)
 
 
-async def _ignition(patient: CheckedGateway) -> Finding:
-    return advice.is_ignition(patient.here, patient.gateway.address)
+async def _check_ignition(patient: CheckedGateway) -> Finding:
+    return advice.ignition_finding(patient.here, patient.gateway.address)
 
 
-async def _state(patient: CheckedGateway) -> Finding:
+async def _check_state(patient: CheckedGateway) -> Finding:
     patient.gateway.require_running(patient.here)
     return Finding("state", FindingStatus.WELL, patient.here.state.value.lower())
 
 
-async def _version(patient: CheckedGateway) -> Finding:
-    return advice.version(patient.here)
+async def _check_version(patient: CheckedGateway) -> Finding:
+    return advice.version_finding(patient.here)
 
 
-async def _key(patient: CheckedGateway) -> Finding:
+async def _check_key(patient: CheckedGateway) -> Finding:
     return Finding(
-        "key", FindingStatus.WELL, f"of the form NAME:SECRET, its name is {name_of(patient.key())!r}"
+        "key", FindingStatus.WELL, f"of the form NAME:SECRET, its name is {api_key_name(patient.key())!r}"
     )
 
 
-async def _accepted(patient: CheckedGateway) -> Finding:
+async def _check_key_accepted(patient: CheckedGateway) -> Finding:
     try:
         patient.info = await patient.gateway.check()
     except Stalled as error:
@@ -116,14 +116,14 @@ async def _accepted(patient: CheckedGateway) -> Finding:
     return Finding("login", FindingStatus.WELL, "the gateway knows the key")
 
 
-async def _read(patient: CheckedGateway) -> Finding:
+async def _check_read(patient: CheckedGateway) -> Finding:
     if patient.refused is not None:
         raise patient.refused
     called = f", the gateway is called {patient.info.name!r}" if patient.info.name else ""
     return Finding("read", FindingStatus.WELL, f"Gateway Read is granted{called}")
 
 
-async def _write(patient: CheckedGateway) -> Finding:
+async def _check_write(patient: CheckedGateway) -> Finding:
     if patient.try_scan:
         await patient.gateway.scan(ScanKind.PROJECTS)
         return Finding(
@@ -137,7 +137,7 @@ async def _write(patient: CheckedGateway) -> Finding:
     return Finding("write", FindingStatus.WELL, "Gateway Write is granted")
 
 
-async def _scan_lock(patient: CheckedGateway) -> Finding:
+async def _check_scan_lock(patient: CheckedGateway) -> Finding:
     try:
         held = await patient.gateway.lock_info(ScanKind.PROJECTS)
     except PathNotOffered:
@@ -150,53 +150,53 @@ async def _scan_lock(patient: CheckedGateway) -> Finding:
     return Finding("scan lock", FindingStatus.WELL, "offered and free")
 
 
-async def _projects(patient: CheckedGateway) -> Finding:
+async def _check_projects(patient: CheckedGateway) -> Finding:
     names = sorted(await patient.gateway.project_names())
-    return Finding("projects", FindingStatus.WELL, advice.some(names) if names else "none yet")
+    return Finding("projects", FindingStatus.WELL, advice.first_names(names) if names else "none yet")
 
 
-async def _modules(patient: CheckedGateway) -> Finding:
-    return advice.modules(await patient.gateway.modules())
+async def _check_modules(patient: CheckedGateway) -> Finding:
+    return advice.modules_finding(await patient.gateway.modules())
 
 
-async def _restart(patient: CheckedGateway) -> Finding:
-    return advice.restarts(await patient.gateway.pending_restarts())
+async def _check_restart(patient: CheckedGateway) -> Finding:
+    return advice.restarts_finding(await patient.gateway.pending_restarts())
 
 
-async def _redundancy(patient: CheckedGateway) -> Finding:
-    return advice.redundancy(patient.info)
+async def _check_redundancy(patient: CheckedGateway) -> Finding:
+    return advice.redundancy_finding(patient.info)
 
 
-async def _designers(patient: CheckedGateway) -> Finding:
-    return advice.designers(await patient.gateway.designers())
+async def _check_designers(patient: CheckedGateway) -> Finding:
+    return advice.designers_finding(await patient.gateway.designers())
 
 
 CHECKS: tuple[tuple[str, Callable[[CheckedGateway], Awaitable[Finding]]], ...] = (
-    ("address", _address),
-    ("port", _port),
-    ("tls", _transport),
-    ("ignition", _ignition),
-    ("state", _state),
-    ("version", _version),
-    ("key", _key),
-    ("login", _accepted),
-    ("read", _read),
-    ("write", _write),
-    ("scan lock", _scan_lock),
-    ("projects", _projects),
-    ("modules", _modules),
-    ("restart", _restart),
-    ("redundancy", _redundancy),
-    ("designers", _designers),
+    ("address", _check_address),
+    ("port", _check_port),
+    ("tls", _check_transport),
+    ("ignition", _check_ignition),
+    ("state", _check_state),
+    ("version", _check_version),
+    ("key", _check_key),
+    ("login", _check_key_accepted),
+    ("read", _check_read),
+    ("write", _check_write),
+    ("scan lock", _check_scan_lock),
+    ("projects", _check_projects),
+    ("modules", _check_modules),
+    ("restart", _check_restart),
+    ("redundancy", _check_redundancy),
+    ("designers", _check_designers),
 )
 
 
-def _unreachable(patient: CheckedGateway, why: str) -> Retry:
+def _unreachable_error(patient: CheckedGateway, why: str) -> Retry:
     return Retry(
         f"the gateway at {patient.gateway.address} cannot be reached: {why}",
         reason=Reason.GATEWAY_UNREACHABLE,
     )
 
 
-def _system(error: OSError) -> str:
+def _os_error_text(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else one_line(str(error), 200)

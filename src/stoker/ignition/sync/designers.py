@@ -27,14 +27,14 @@ from stoker.domain.git_objects import HeldPath
 from stoker.domain.intent.policies import DesignerPolicy
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.designer_sessions import DesignerSession
-from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.gateway import GatewayClient, error_note
 from stoker.ignition.content.projects import PROJECTS
-from stoker.ignition.sync.readiness import PAUSES, GatewayReadiness, persistently
+from stoker.ignition.sync.readiness import PAUSES, GatewayReadiness, retry_call
 from stoker.ignition.sync.state_files import StateFiles
 
-MARK = "designers"
-MOST_WAITS = 500
-FORGOTTEN_AFTER = 900.0
+STATE_FILE = "designers"
+MAX_WAITS = 500
+FORGET_SECONDS = 900.0
 """Seconds after its timeout in which nobody asked for a project: then it did not wait all the time."""
 
 
@@ -79,15 +79,18 @@ class DesignerHolds:
         busy = await self._busy(projects) if projects else {}
         if self._policy is DesignerPolicy.FAIL and busy:
             raise Stalled(
-                f"{_told(busy)}, and the policy for Designer sessions is {self._policy}: nothing was written",
+                f"{_busy_message(busy)}, and the policy for Designer sessions is {self._policy}: nothing "
+                f"was written",
                 reason=Reason.DESIGNER_SESSION_ACTIVE,
             )
         if self._policy is DesignerPolicy.PROCEED:
             if busy:
-                self.warnings += (f"{_told(busy)}; the sync went on, as its policy says",)
+                self.warnings += (f"{_busy_message(busy)}; the sync went on, as its policy says",)
             busy = {}
         self._remember(busy)
-        return tuple(HeldPath(f"{PROJECTS}/{name}", _open(user), user) for name, user in sorted(busy.items()))
+        return tuple(
+            HeldPath(f"{PROJECTS}/{name}", _open_by_text(user), user) for name, user in sorted(busy.items())
+        )
 
     def overdue(self, held: Sequence[HeldPath]) -> Retry | None:
         """Why waiting for these is an error by now; None as long as it is not."""
@@ -95,7 +98,8 @@ class DesignerHolds:
         if not late:
             return None
         return Retry(
-            f"{_told(late)} for longer than {self._timeout:g} s; nothing was written there, and it is tried "
+            f"{_busy_message(late)} for longer than {self._timeout:g} s; nothing was written there, and it "
+            f"is tried "
             "again until the project is closed",
             reason=Reason.DESIGNER_SESSION_ACTIVE,
         )
@@ -105,14 +109,15 @@ class DesignerHolds:
         if self._policy is DesignerPolicy.PROCEED or not projects:
             return None
         try:
-            busy = _opened(await self._listed(), projects)
+            busy = _open_projects(await self._listed(), projects)
         except StokerError as error:
             self._readiness.saw(error)
             raise
         if not busy:
             return None
         return Retry(
-            f"{_told(busy)} since the sync began; nothing was written", reason=Reason.DESIGNER_SESSION_ACTIVE
+            f"{_busy_message(busy)} since the sync began; nothing was written",
+            reason=Reason.DESIGNER_SESSION_ACTIVE,
         )
 
     async def still_held(self, held: Sequence[HeldPath]) -> bool:
@@ -121,7 +126,7 @@ class DesignerHolds:
             return False
         names = frozenset(one.place.removeprefix(f"{PROJECTS}/") for one in held)
         try:
-            busy = _opened(await self._gateway.designers() or (), names)
+            busy = _open_projects(await self._gateway.designers() or (), names)
         except StokerError:
             return False  # a pass says why
         waits, now = self._all(), self._clock.monotonic()
@@ -131,21 +136,21 @@ class DesignerHolds:
     def forget(self) -> None:
         """The gateway was not even started: nobody has anything open."""
         self._waits = {}
-        self._marks.clear(MARK)
+        self._marks.clear(STATE_FILE)
 
     async def _busy(self, projects: frozenset[str]) -> Mapping[str, str]:
         """The projects that are open, with who has them."""
         cautious = self._policy is not DesignerPolicy.PROCEED
         pauses = PAUSES if cautious else ()
         try:
-            sessions = await persistently(self._listed, self._clock, pauses, self._is_worth_waiting)
+            sessions = await retry_call(self._listed, self._clock, pauses, self._is_worth_waiting)
         except StokerError as error:
             self._readiness.saw(error)  # not sooner: one that ran a moment ago is worth waiting for
             if cautious:
                 raise
-            self.warnings += (f"who has a project open in a Designer is not known: {sentence(error)}",)
+            self.warnings += (f"who has a project open in a Designer is not known: {error_note(error)}",)
             return {}
-        return _opened(sessions, projects)
+        return _open_projects(sessions, projects)
 
     async def _listed(self) -> Sequence[DesignerSession]:
         """Every Designer; raises where the gateway does not list them."""
@@ -171,7 +176,7 @@ class DesignerHolds:
         waits = {}
         for name, user in busy.items():
             wait = before.get(name)
-            if wait is None or now - wait.seen > self._timeout + FORGOTTEN_AFTER:
+            if wait is None or now - wait.seen > self._timeout + FORGET_SECONDS:
                 wait = _DesignerWait(now, now, user)
             waits[name] = _DesignerWait(wait.since, now, user)
         if waits != before:
@@ -194,7 +199,7 @@ class DesignerHolds:
         """Moments of the wall clock as such of the monotonic one; none lies in the future."""
         now, today = self._clock.monotonic(), self._clock.now().timestamp()
         try:
-            said = json.loads(self._marks.read(MARK) or b"{}")
+            said = json.loads(self._marks.read(STATE_FILE) or b"{}")
         except (ValueError, RecursionError):
             return {}
         waits = {}
@@ -208,17 +213,17 @@ class DesignerHolds:
 
     def _save(self, waits: Mapping[str, _DesignerWait]) -> None:
         if not waits:
-            self._marks.clear(MARK)
+            self._marks.clear(STATE_FILE)
             return
         now, today = self._clock.monotonic(), self._clock.now().timestamp()
         kept = {
             name: [round(today - (now - wait.since), 3), round(today - (now - wait.seen), 3), wait.user]
-            for name, wait in sorted(waits.items())[:MOST_WAITS]
+            for name, wait in sorted(waits.items())[:MAX_WAITS]
         }
-        self._marks.write(MARK, json.dumps(kept).encode())
+        self._marks.write(STATE_FILE, json.dumps(kept).encode())
 
 
-def _opened(sessions: Iterable[DesignerSession], projects: frozenset[str]) -> Mapping[str, str]:
+def _open_projects(sessions: Iterable[DesignerSession], projects: frozenset[str]) -> Mapping[str, str]:
     users: dict[str, list[str]] = {}
     for session in sessions:
         # One without a project has not opened any yet: it has nothing to lose.
@@ -227,9 +232,9 @@ def _opened(sessions: Iterable[DesignerSession], projects: frozenset[str]) -> Ma
     return {name: ", ".join(sorted(set(those))) for name, those in users.items()}
 
 
-def _open(user: str) -> str:
+def _open_by_text(user: str) -> str:
     return f"{user} has it open in a Designer"
 
 
-def _told(busy: Mapping[str, str]) -> str:
+def _busy_message(busy: Mapping[str, str]) -> str:
     return "; ".join(f"{user} has project {name} open in a Designer" for name, user in sorted(busy.items()))

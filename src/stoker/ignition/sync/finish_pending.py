@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import PathNote
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.gateway import GatewayClient, error_note
 from stoker.ignition.sync.pending_work import PendingWork, PendingWorkStore
 from stoker.ignition.sync.readiness import GatewayReadiness, RetryPacing
 from stoker.ignition.sync.restart import GatewayRestart
@@ -70,7 +70,7 @@ class PendingWorkRunner:
             payment.warnings += found.warnings
         except StokerError as error:
             self._readiness.saw(error)
-            payment.notes = (PathNote(str(self._gateway.address), sentence(error)),)
+            payment.notes = (PathNote(str(self._gateway.address), error_note(error)),)
         if payment.notes:
             self._owe(debt, payment)
         else:

@@ -16,12 +16,12 @@ from pathlib import Path
 from stoker.engine.layout.protected_paths import STAGING, STATE
 from stoker.engine.plan.ledger import Ledger
 from stoker.ignition.sync.readiness import GatewayReadiness
-from stoker.ignition.sync.state_files import LARGEST, StateFiles
+from stoker.ignition.sync.state_files import MAX_FILE_BYTES, StateFiles
 
-MARK = "first-boot"
-LOOKS = 5.0
+STATE_FILE = "first-boot"
+POLL_SECONDS = 5.0
 """Seconds between two looks at a gateway that boots for the first time."""
-_OF_THE_VOLUME = "lost+found"
+_LOST_AND_FOUND = "lost+found"
 
 
 class FirstBoot:
@@ -34,7 +34,7 @@ class FirstBoot:
     @property
     def awaited(self) -> bool:
         """The gateway has files and has never run with them, or what its boot made was not met yet."""
-        return self._marks.read(MARK) is not None
+        return self._marks.read(STATE_FILE) is not None
 
     @property
     def ended_just_now(self) -> bool:
@@ -44,13 +44,13 @@ class FirstBoot:
     @property
     def noted(self) -> bool:
         """Whether it was written down what the boot changed, be it nothing."""
-        return bool(self._marks.read(MARK))
+        return bool(self._marks.read(STATE_FILE))
 
     @property
     def changed(self) -> Mapping[str, str]:
         """What the boot changed: by path the blob id of then, empty for a file that it removed."""
         try:
-            said = json.loads(self._marks.read(MARK) or b"{}")
+            said = json.loads(self._marks.read(STATE_FILE) or b"{}")
         except (ValueError, RecursionError):
             return {}
         if not isinstance(said, dict):
@@ -59,21 +59,21 @@ class FirstBoot:
 
     def expect(self) -> None:
         """The first files are about to be written, and the gateway has not been started."""
-        self._marks.write(MARK)
+        self._marks.write(STATE_FILE)
 
     def remember(self, changed: Mapping[str, str]) -> None:
         """Keep what the boot changed; of more than can be kept, nothing is taken for the boot's."""
         content = json.dumps(dict(sorted(changed.items()))).encode()
-        self._marks.write(MARK, content if len(content) <= LARGEST else b"{}")
+        self._marks.write(STATE_FILE, content if len(content) <= MAX_FILE_BYTES else b"{}")
 
     def over(self) -> None:
         """The second sync was made."""
-        self._marks.clear(MARK)
+        self._marks.clear(STATE_FILE)
 
 
-def never_started(data_dir: Path, before: Ledger | None) -> bool:
+def is_never_started(data_dir: Path, before: Ledger | None) -> bool:
     """Whether no gateway has run with a data folder: it holds nothing but what we put there."""
-    ours = {str(STATE), str(STAGING), _OF_THE_VOLUME}
+    ours = {str(STATE), str(STAGING), _LOST_AND_FOUND}
     if before is not None:
         ours.update(path.partition("/")[0] for path in before.files)
     return ours.issuperset(entry.name for entry in data_dir.iterdir())

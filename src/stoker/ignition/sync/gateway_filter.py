@@ -18,17 +18,17 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, TagInheritance
-from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.gateway import GatewayClient, error_note
 from stoker.ignition.client.responses import PathNotOffered
-from stoker.ignition.content.modules import known_among
-from stoker.ignition.content.tags import SYSTEM_PROVIDER, of_mqtt_engine, parents_of
+from stoker.ignition.content.modules import known_modules
+from stoker.ignition.content.tags import SYSTEM_PROVIDER, mqtt_engine_providers, parent_providers
 from stoker.ignition.sync.readiness import GatewayReadiness
-from stoker.ignition.sync.state_files import LARGEST, StateFiles
-from stoker.ignition.sync.stored_inventory import MARK, StoredInventory, may_hold_tags
+from stoker.ignition.sync.state_files import MAX_FILE_BYTES, StateFiles
+from stoker.ignition.sync.stored_inventory import STATE_FILE, StoredInventory, may_hold_tags
 from stoker.telemetry.logs import get_logger
 
-ASK_AGAIN = 300.0
-MOST_PARENTS = 64
+REFRESH_SECONDS = 300.0
+MAX_PARENTS = 64
 
 log = get_logger(__name__)
 
@@ -75,7 +75,7 @@ class GatewaySurvey:
         with suppress(
             StokerError, OSError
         ):  # the sync reports a volume that cannot be used; tried again next time
-            self._marks.write(MARK, told.content)
+            self._marks.write(STATE_FILE, told.content)
             self._remembered = told
 
     @property
@@ -86,7 +86,7 @@ class GatewaySurvey:
 
     async def _asked(self, before: StoredInventory) -> StoredInventory:
         """What it says now, as far as it says something; otherwise what it said before."""
-        self._next = self._clock.monotonic() + ASK_AGAIN
+        self._next = self._clock.monotonic() + REFRESH_SECONDS
         self._trouble = ""
         told = before
         try:
@@ -97,7 +97,7 @@ class GatewaySurvey:
         except StokerError as error:
             self._readiness.saw(error)
             if isinstance(error, Stalled):  # what passes by itself is told by others
-                self._trouble = f"which tag providers modules fill is not known: {sentence(error)}"
+                self._trouble = f"which tag providers modules fill is not known: {error_note(error)}"
         self._start_asked = self._readiness.came_up
         return told
 
@@ -105,10 +105,10 @@ class GatewaySurvey:
         health = await self._gateway.modules()
         modules = before.modules
         if health is not None:  # one that was put aside still owns its tags
-            modules = frozenset(map(str, known_among({*health.healthy, *health.quarantined})))
+            modules = frozenset(map(str, known_modules({*health.healthy, *health.quarantined})))
         try:
             providers = await self._gateway.tag_providers()
-            managed = await self._gateway.managed_providers() | of_mqtt_engine(modules, providers)
+            managed = await self._gateway.managed_providers() | mqtt_engine_providers(modules, providers)
         except PathNotOffered:
             return replace(before, modules=modules)
         told = replace(before, modules=modules, managed=managed - {SYSTEM_PROVIDER})
@@ -121,20 +121,20 @@ class GatewaySurvey:
         own = self._policy.tag_provider
         found: set[str] = set()
         try:
-            for parent in parents_of(own, providers, told.modules)[:MOST_PARENTS]:
+            for parent in parent_providers(own, providers, told.modules)[:MAX_PARENTS]:
                 types = await self._gateway.types_of(parent)
                 if types is None:
                     self._trouble = f"this gateway does not say which tag types {parent} has"
                     return told
                 found |= types
         except StokerError as error:
-            self._trouble = f"the tag types of {parent} were not told: {sentence(error)}"
+            self._trouble = f"the tag types of {parent} were not told: {error_note(error)}"
             return told
         return replace(told, provider=own, inherited=frozenset(found))
 
     def _bounded(self, told: StoredInventory, before: StoredInventory) -> StoredInventory:
         """What cannot be remembered must not count either, or the next process would undo it."""
-        if len(told.content) <= LARGEST:
+        if len(told.content) <= MAX_FILE_BYTES:
             return told
         self._trouble = "the gateway tells more names of tag providers and types than can be remembered"
         return before

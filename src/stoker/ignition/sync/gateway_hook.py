@@ -34,24 +34,24 @@ from stoker.domain.intent.policies import IgnitionPolicy, ScanOrder
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import SyncPlan
-from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.gateway import GatewayClient, error_note
 from stoker.ignition.client.inventory import GatewayInfo
 from stoker.ignition.client.responses import ScanLockRefused
 from stoker.ignition.content.modules import modules_changed
 from stoker.ignition.content.projects import AffectedContent
 from stoker.ignition.sync.designers import DesignerHolds
 from stoker.ignition.sync.finish_pending import PendingWorkRunner
-from stoker.ignition.sync.first_boot import LOOKS, FirstBoot, never_started
+from stoker.ignition.sync.first_boot import POLL_SECONDS, FirstBoot, is_never_started
 from stoker.ignition.sync.gateway_filter import GatewaySurvey
 from stoker.ignition.sync.pending_work import PendingWork, PendingWorkStore
 from stoker.ignition.sync.perspective import PerspectiveOutcome, PerspectiveSessions
 from stoker.ignition.sync.readiness import GRACE_SECONDS, GatewayReadiness, RetryPacing
 from stoker.ignition.sync.restart import GatewayRestart
-from stoker.ignition.sync.scans import HELD, GatewayScanner, ResponseObserver, hold_seconds
+from stoker.ignition.sync.scans import HELD, GatewayScanner, ResponseObserver, lock_seconds
 from stoker.ignition.sync.state_files import StateFiles
 from stoker.ignition.sync.verify import GatewayFailures, GatewayVerifier
 
-WAY_AROUND = "to write files without asking the gateway use --files-only, or spec.gateway.filesOnly"
+FILES_ONLY_HINT = "to write files without asking the gateway use --files-only, or spec.gateway.filesOnly"
 
 
 class GatewayChange(Protocol):
@@ -223,7 +223,7 @@ class GatewayHook:
     async def settle(self) -> tuple[PathNote, ...]:
         """What an earlier pass still owes: asked again after growing pauses, told from memory before."""
         debt = self._debts.owed()
-        self._patience.longest = LOOKS if self.awaits_first_boot else math.inf
+        self._patience.longest = POLL_SECONDS if self.awaits_first_boot else math.inf
         if self.initial:
             return () if debt is None else self._leave_to_first_boot(debt)
         if debt is None:
@@ -259,7 +259,7 @@ class GatewayHook:
                 return ()
             if error.reason is Reason.DESIGNER_SESSION_ACTIVE:
                 raise
-            raise _not_written(await self._diagnosed(error)) from error
+            raise _not_written_error(await self._diagnosed(error)) from error
         return held
 
     async def _diagnosed(self, error: StokerError) -> StokerError:
@@ -276,7 +276,7 @@ class GatewayHook:
         """Whether the gateway is silent because it has never been started with this data folder."""
         if change.before is not None and not self.awaits_first_boot:
             return False
-        return never_started(self._data_dir, change.before)
+        return is_never_started(self._data_dir, change.before)
 
     async def _prepare(self, change: GatewayChange, touched: AffectedContent) -> None:
         """Everything between the last guard and the first byte."""
@@ -303,7 +303,7 @@ class GatewayHook:
         except ScanLockRefused:
             raise
         except StokerError as error:
-            raise _not_written(error) from error
+            raise _not_written_error(error) from error
         if newcomer is not None:
             raise newcomer
         self._tell(lock=lock)
@@ -323,13 +323,13 @@ class GatewayHook:
         before = self._debts.owed()
         if before is not None:
             self._scanner.left_behind(before.lock_ends - self._clock.now().timestamp())
-        return await self._scanner.lock(hold_seconds(actions, self._perspective.seconds + GRACE_SECONDS))
+        return await self._scanner.lock(lock_seconds(actions, self._perspective.seconds + GRACE_SECONDS))
 
     async def _quarantined(self) -> frozenset[str] | None:
         try:
             health = await self._gateway.modules()
         except StokerError as error:
-            self._before += (f"modules will not be verified: {sentence(error)}",)
+            self._before += (f"modules will not be verified: {error_note(error)}",)
             return None
         return None if health is None else frozenset(health.quarantined)
 
@@ -368,9 +368,9 @@ class GatewayHook:
         self.outcome = replace(self.outcome, **news, trust=self._gateway.trust, warnings=warnings)
 
 
-def _not_written(error: StokerError) -> StokerError:
+def _not_written_error(error: StokerError) -> StokerError:
     """The same consequence, with what it means for the files and the way around it."""
-    message = f"nothing was written: {error.message}; {WAY_AROUND}"
+    message = f"nothing was written: {error.message}; {FILES_ONLY_HINT}"
     if isinstance(error, Stalled):
         return Stalled(message, reason=error.reason)
     return Retry(message, after=error.after if isinstance(error, Retry) else None, reason=error.reason)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from stoker.ignition.sync.state_files import StateFiles
 
-MARK = "scan-owed"
-MOST_NAMES = 2000
+STATE_FILE = "scan-owed"
+MAX_NAMES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class PendingWorkStore:
         self._marks = marks
 
     def owed(self) -> PendingWork | None:
-        content = self._marks.read(MARK)
-        return None if content is None else _parsed(content)
+        content = self._marks.read(STATE_FILE)
+        return None if content is None else _decode_pending_work(content)
 
     def incur(self, debt: PendingWork | None = None) -> None:
         """Owe this besides what is owed already."""
@@ -61,15 +61,15 @@ class PendingWorkStore:
 
     def remember(self, debt: PendingWork) -> None:
         """Owe exactly this."""
-        self._marks.write(MARK, _written(debt))
+        self._marks.write(STATE_FILE, _encode_pending_work(debt))
 
     def settle(self) -> None:
-        self._marks.clear(MARK)
+        self._marks.clear(STATE_FILE)
 
 
-def _written(debt: PendingWork) -> bytes:
+def _encode_pending_work(debt: PendingWork) -> bytes:
     def listed(names: frozenset[str]) -> list[str]:
-        return sorted(names)[:MOST_NAMES]
+        return sorted(names)[:MAX_NAMES]
 
     return json.dumps(
         {
@@ -82,7 +82,7 @@ def _written(debt: PendingWork) -> bytes:
     ).encode()
 
 
-def _parsed(content: bytes) -> PendingWork:
+def _decode_pending_work(content: bytes) -> PendingWork:
     """Of what cannot be read a scan is owed at least."""
     try:
         said = json.loads(content)
@@ -93,14 +93,14 @@ def _parsed(content: bytes) -> PendingWork:
     ends = said.get("lockEnds")
     return PendingWork(
         scan=said.get("scan") is not False,
-        gone=_names(said, "gone"),
-        modules=_names(said, "modules"),
-        quarantined=None if said.get("quarantined") is None else _names(said, "quarantined"),
+        gone=_name_set(said, "gone"),
+        modules=_name_set(said, "modules"),
+        quarantined=None if said.get("quarantined") is None else _name_set(said, "quarantined"),
         lock_ends=ends if isinstance(ends, float) else 0.0,
     )
 
 
-def _names(said: Mapping[str, object], key: str) -> frozenset[str]:
+def _name_set(said: Mapping[str, object], key: str) -> frozenset[str]:
     listed = said.get(key)
     return (
         frozenset(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else frozenset()

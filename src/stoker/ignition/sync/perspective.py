@@ -25,17 +25,17 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.policies import PerspectivePolicy
 from stoker.ignition.client.designer_sessions import PerspectiveSession
-from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.gateway import GatewayClient, error_note
 from stoker.ignition.client.responses import PathNotOffered
-from stoker.ignition.content.projects import with_heirs
+from stoker.ignition.content.projects import with_inheriting_projects
 from stoker.telemetry.logs import get_logger
 
 GRACE_SECONDS = 10.0
-LOOK_INTERVAL = 1.0
-AT_ONCE = 8
-LONGEST_SECONDS = 30.0
+POLL_SECONDS = 1.0
+MAX_CONCURRENT_MESSAGES = 8
+MAX_WAIT_SECONDS = 30.0
 """For telling or closing all sessions, however many there are and however slow the gateway is."""
-COMING = "This screen will be updated in a few seconds and then has to be opened again."
+UPDATE_NOTICE = "This screen will be updated in a few seconds and then has to be opened again."
 CLOSED = "This screen was updated. Please open it again."
 
 log = get_logger(__name__)
@@ -73,11 +73,11 @@ class PerspectiveSessions:
 
     async def clear(self, projects: frozenset[str]) -> PerspectiveOutcome:
         """Do with the sessions of these projects what the policy says."""
-        projects = with_heirs(self._data_dir, projects)
+        projects = with_inheriting_projects(self._data_dir, projects)
         try:
             sessions = await self._sessions(projects)
         except StokerError as error:
-            return PerspectiveOutcome(warnings=(f"Perspective sessions are not known: {sentence(error)}",))
+            return PerspectiveOutcome(warnings=(f"Perspective sessions are not known: {error_note(error)}",))
         if sessions is None:
             forced = self._policy is PerspectivePolicy.CLOSE
             unknown = "Perspective sessions were not closed: this gateway does not list them"
@@ -99,7 +99,7 @@ class PerspectiveSessions:
         """Those that were closed, and what did not work."""
         troubles: list[StokerError] = []
         warned = await self._each(
-            sessions, lambda session: self._gateway.message_session(session.id, COMING), troubles
+            sessions, lambda session: self._gateway.message_session(session.id, UPDATE_NOTICE), troubles
         )
         closing = sessions if self._policy is PerspectivePolicy.CLOSE else warned
         if unwarned := len(sessions) - len(closing):
@@ -114,7 +114,7 @@ class PerspectiveSessions:
         return closed, tuple(
             dict.fromkeys(
                 f"Perspective sessions: "
-                f"{sentence(one) if not isinstance(one, PathNotOffered) else one.message}"
+                f"{error_note(one) if not isinstance(one, PathNotOffered) else one.message}"
                 for one in troubles
             )
         )
@@ -125,7 +125,7 @@ class PerspectiveSessions:
         """Until all of them have gone, or time is up, also where they are not listed; those that are left."""
         deadline = self._clock.monotonic() + GRACE_SECONDS
         while True:
-            await self._clock.sleep(LOOK_INTERVAL)
+            await self._clock.sleep(POLL_SECONDS)
             with suppress(StokerError):
                 now = {one.id for one in await self._sessions(projects) or ()}
                 sessions = [one for one in sessions if one.id in now]
@@ -161,7 +161,7 @@ class PerspectiveSessions:
         """Those with which it worked; a few at a time, and not for ever."""
         if not sessions:
             return []
-        room = asyncio.Semaphore(AT_ONCE)
+        room = asyncio.Semaphore(MAX_CONCURRENT_MESSAGES)
 
         async def one_of_them(session: PerspectiveSession) -> PerspectiveSession | None:
             async with room:
@@ -176,7 +176,7 @@ class PerspectiveSessions:
 
         tasks = [asyncio.create_task(one_of_them(session)) for session in sessions]
         try:
-            done, _ = await asyncio.wait(tasks, timeout=LONGEST_SECONDS)
+            done, _ = await asyncio.wait(tasks, timeout=MAX_WAIT_SECONDS)
         finally:
             for task in tasks:
                 task.cancel()

@@ -157,7 +157,7 @@ class RetryPacing:
         self.failures = 0
 
 
-async def persistently(
+async def retry_call(
     ask: Callable[[], Awaitable[T]],
     clock: Clock,
     pauses: Sequence[float],

@@ -20,11 +20,11 @@ from typing import NamedTuple
 from stoker.domain.intent.policies import RedundancyRole
 from stoker.domain.reasons import Reason
 
-ENOUGH_FAILURES = 2
+FAILURE_THRESHOLD = 2
 SILENT_SECONDS = 660.0
 """A report is renewed every five minutes at the latest: one this old is of an agent that is gone."""
 
-_SAID = {"master": RedundancyRole.PRIMARY, "backup": RedundancyRole.BACKUP}
+_ROLES_BY_NAME = {"master": RedundancyRole.PRIMARY, "backup": RedundancyRole.BACKUP}
 
 
 class BackupAction(StrEnum):
@@ -83,9 +83,9 @@ class BackupDecision(NamedTuple):
     warning: bool = False
 
 
-def decide(pair: RedundancyState) -> BackupDecision:
+def decide_redundancy(pair: RedundancyState) -> BackupDecision:
     """The first rule that speaks."""
-    if role_of(pair) is not RedundancyRole.BACKUP:
+    if redundancy_role(pair) is not RedundancyRole.BACKUP:
         return BackupDecision(BackupAction.SYNC)
     if pair.initial:
         return BackupDecision(BackupAction.SYNC, "the gateway has not been started: its files come first")
@@ -96,7 +96,7 @@ def decide(pair: RedundancyState) -> BackupDecision:
             Reason.PRIMARY_UNAVAILABLE,
             warning=True,
         )
-    if pair.failed_checks >= ENOUGH_FAILURES:
+    if pair.failed_checks >= FAILURE_THRESHOLD:
         return BackupDecision(
             BackupAction.PROMOTE,
             f"primary {pair.peer} did not answer {pair.failed_checks} times: this backup syncs by itself",
@@ -105,7 +105,7 @@ def decide(pair: RedundancyState) -> BackupDecision:
         )
     primary = pair.primary
     if primary is None or primary.commit != pair.wanted or not primary.scanned:
-        return BackupDecision(BackupAction.WAIT, _waiting(pair), Reason.WAITING_FOR_PRIMARY)
+        return BackupDecision(BackupAction.WAIT, _waiting_message(pair), Reason.WAITING_FOR_PRIMARY)
     if pair.here == primary.commit:
         return BackupDecision(
             BackupAction.SKIP, f"primary {pair.peer} is at the same commit, and replicates it"
@@ -113,13 +113,13 @@ def decide(pair: RedundancyState) -> BackupDecision:
     return BackupDecision(BackupAction.SYNC, f"primary {pair.peer} has loaded {pair.wanted[:8]}")
 
 
-def role_of(pair: RedundancyState) -> RedundancyRole:
+def redundancy_role(pair: RedundancyState) -> RedundancyRole:
     if pair.role is not RedundancyRole.STANDALONE:
         return pair.role
-    return _SAID.get(pair.said.strip().lower(), RedundancyRole.STANDALONE)
+    return _ROLES_BY_NAME.get(pair.said.strip().lower(), RedundancyRole.STANDALONE)
 
 
-def _waiting(pair: RedundancyState) -> str:
+def _waiting_message(pair: RedundancyState) -> str:
     if pair.primary is None or not pair.primary.commit:
         state = "has not reported yet"
     elif pair.primary.commit != pair.wanted:
@@ -137,7 +137,7 @@ class PrimaryHealth:
 
     @property
     def promoted(self) -> bool:
-        return self.failed_checks >= ENOUGH_FAILURES
+        return self.failed_checks >= FAILURE_THRESHOLD
 
     def checked(self, *, well: bool) -> None:
         self.failed_checks = 0 if well else self.failed_checks + 1

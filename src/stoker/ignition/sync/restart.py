@@ -14,14 +14,14 @@ from collections.abc import Collection
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.gateway import GatewayClient, sentence
+from stoker.ignition.client.gateway import GatewayClient, error_note
 from stoker.ignition.client.responses import PathNotOffered
 from stoker.ignition.sync.readiness import GatewayReadiness
 
-LONGEST_SECONDS = 180.0
+MAX_WAIT_SECONDS = 180.0
 LEAVING_SECONDS = 30.0
 """A gateway says yes at once and goes away a few seconds later."""
-LOOK_INTERVAL = 0.5
+POLL_SECONDS = 0.5
 
 
 class GatewayRestart:
@@ -38,7 +38,8 @@ class GatewayRestart:
             await self._gateway.restart()
         except PathNotOffered:
             return (
-                f"this gateway cannot be restarted over its API; its next start takes up {_listed(modules)}"
+                f"this gateway cannot be restarted over its API; its next start takes up "
+                f"{_list_modules(modules)}"
             )
         return ""
 
@@ -54,13 +55,13 @@ class GatewayRestart:
                     break
             except Retry as error:
                 left = True
-                if waited >= LONGEST_SECONDS:
+                if waited >= MAX_WAIT_SECONDS:
                     raise Retry(
                         f"the gateway was restarted for its modules and is not back after "
-                        f"{LONGEST_SECONDS:g} s: {error.message}",
+                        f"{MAX_WAIT_SECONDS:g} s: {error.message}",
                         reason=Reason.GATEWAY_STARTING,
                     ) from None
-            await self._clock.sleep(LOOK_INTERVAL)
+            await self._clock.sleep(POLL_SECONDS)
         await self._readiness.ready()
 
     async def pending(self) -> tuple[str, ...]:
@@ -68,9 +69,9 @@ class GatewayRestart:
         try:
             tasks = await self._gateway.pending_restarts()
         except StokerError as error:
-            return (f"what waits for a restart is not known: {sentence(error)}",)
+            return (f"what waits for a restart is not known: {error_note(error)}",)
         return (f"waits for a restart of the gateway: {', '.join(tasks)}",) if tasks else ()
 
 
-def _listed(modules: Collection[str]) -> str:
+def _list_modules(modules: Collection[str]) -> str:
     return ", ".join(sorted(one.rpartition("/")[2] for one in modules))

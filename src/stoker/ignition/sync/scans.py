@@ -3,7 +3,7 @@
 Before the first live change the locks are taken, where they are offered, so that the
 gateway's own changes wait and nothing half-written is read; the scans afterwards
 load the files and let go of the locks. There is no other way to give a lock back, and
-so none to hold it longer: a plan that needs more than `LONGEST_HOLD` goes on without
+so none to hold it longer: a plan that needs more than `MAX_HOLD_SECONDS` goes on without
 it, and is told. Nothing is torn then either: files come whole and in a safe order,
 the lock is the second belt.
 """
@@ -14,17 +14,17 @@ from collections.abc import Callable
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.intent.policies import ScanOrder
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.gateway import GatewayClient, ScanKind, sentence
+from stoker.ignition.client.gateway import GatewayClient, ScanKind, error_note
 from stoker.ignition.client.responses import PathNotOffered, ScanLockRefused
-from stoker.ignition.sync.readiness import persistently
+from stoker.ignition.sync.readiness import retry_call
 from stoker.telemetry.logs import get_logger
 
 ACQUIRE_SECONDS = 10
 HOLD_SECONDS = 60
-LONGEST_HOLD = 600
+MAX_HOLD_SECONDS = 600
 ACTIONS_PER_SECOND = 50
 RETRY_PAUSES = (1.0, 2.0, 4.0)
 HELD = "held"
@@ -40,9 +40,9 @@ _ORDERS = {
 }
 
 
-def hold_seconds(actions: int, besides: float = 0.0) -> int:
+def lock_seconds(actions: int, besides: float = 0.0) -> int:
     """How long a lock is needed for so many changes on a slow disk, and for what happens besides."""
-    return min(LONGEST_HOLD, HOLD_SECONDS + actions // ACTIONS_PER_SECOND + int(besides))
+    return min(MAX_HOLD_SECONDS, HOLD_SECONDS + actions // ACTIONS_PER_SECOND + int(besides))
 
 
 class GatewayScanner:
@@ -79,7 +79,7 @@ class GatewayScanner:
             if error.reason is not Reason.GATEWAY_ERROR:
                 await self._let_go()
                 raise
-            return f"not taken: {sentence(error)}"
+            return f"not taken: {error_note(error)}"
         return HELD
 
     def left_behind(self, seconds: float) -> None:
@@ -100,10 +100,10 @@ class GatewayScanner:
             await self._scan(kind)
 
     async def _hold(self, kind: ScanKind, seconds: int) -> None:
-        reached("lock.before")
+        reach_failpoint("lock.before")
         try:
             await self._gateway.lock(kind, acquire=ACQUIRE_SECONDS, hold=seconds)
-            reached("lock.after")
+            reach_failpoint("lock.after")
         except ScanLockRefused:
             # A pass of ours that broke off left it behind: it is still ours.
             if self._clock.monotonic() >= self._ours_until.get(kind, 0.0):
@@ -120,14 +120,14 @@ class GatewayScanner:
                 continue  # it ends by itself
 
     async def _scan(self, kind: ScanKind) -> None:
-        reached("scan.before")
-        status = await persistently(
+        reach_failpoint("scan.before")
+        status = await retry_call(
             lambda: self._ask_for(kind),
             self._clock,
             RETRY_PAUSES,
             worth=lambda error: isinstance(error, Retry),
         )
-        reached("scan.after")
+        reach_failpoint("scan.after")
         self._ours_until.pop(kind, None)
         self.result = f"{self.result} {kind}={status}".strip()
 

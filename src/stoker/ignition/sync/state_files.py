@@ -16,10 +16,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured, Retry
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.reasons import Reason
 
-LARGEST = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -35,7 +35,7 @@ class StateFiles:
         with suppress(FileNotFoundError), self._opened() as state:
             fd = os.open(name, _READ, dir_fd=state)
             with os.fdopen(fd, "rb") as file:
-                return file.read(LARGEST)
+                return file.read(MAX_FILE_BYTES)
         return None
 
     def write(self, name: str, content: bytes = b"") -> None:
@@ -59,24 +59,24 @@ class StateFiles:
         with suppress(FileExistsError):
             self._place.mkdir(mode=0o700)
         with self._opened() as state:
-            reached("mark.write.before")
+            reach_failpoint("mark.write.before")
             with suppress(FileNotFoundError):  # of an earlier process, or with another user's rights on it
                 os.unlink(f"{name}.new", dir_fd=state)
             with os.fdopen(os.open(f"{name}.new", _WRITE, 0o600, dir_fd=state), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            reached("mark.write.after")
-            reached("mark.rename.before")
+            reach_failpoint("mark.write.after")
+            reach_failpoint("mark.rename.before")
             os.rename(f"{name}.new", name, src_dir_fd=state, dst_dir_fd=state)
-            reached("mark.rename.after")
+            reach_failpoint("mark.rename.after")
             os.fsync(state)
 
     def clear(self, name: str) -> None:
         with suppress(FileNotFoundError), self._opened() as state:
-            reached("mark.clear.before")
+            reach_failpoint("mark.clear.before")
             os.unlink(name, dir_fd=state)
-            reached("mark.clear.after")
+            reach_failpoint("mark.clear.after")
 
     @contextmanager
     def _opened(self) -> Iterator[int]:

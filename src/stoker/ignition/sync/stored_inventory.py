@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, TagInheritance
-from stoker.ignition.content.tags import leaves_only, without_providers
+from stoker.ignition.content.tags import without_inherited_types, without_providers
 from stoker.ignition.sync.state_files import StateFiles
 
-MARK = "told"
+STATE_FILE = "told"
 _CONFIG = frozenset({"", ".", "config"})
 
 
@@ -37,7 +37,7 @@ class StoredInventory:
     def read(cls, marks: StateFiles) -> StoredInventory:
         """What is stored; empty where nothing is, or nothing that can be read."""
         with suppress(StokerError):  # the sync itself reports a volume that cannot be used
-            return cls.parse(marks.read(MARK))
+            return cls.parse(marks.read(STATE_FILE))
         return cls()
 
     @classmethod
@@ -75,7 +75,7 @@ class StoredInventory:
             return files
         files = without_providers(files, self.managed)
         if policy.tag_inheritance is TagInheritance.LEAF_ONLY and self.provider == policy.tag_provider:
-            files = leaves_only(files, self.provider, self.inherited)
+            files = without_inherited_types(files, self.provider, self.inherited)
         return files
 
 

@@ -22,7 +22,12 @@ from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import PathNote
 from stoker.ignition.client.gateway import GatewayClient
 from stoker.ignition.client.responses import PathNotOffered
-from stoker.ignition.content.projects import PROJECTS, names_of, project_folders, tag_provider_folders
+from stoker.ignition.content.projects import (
+    PROJECTS,
+    project_and_provider_names,
+    project_folders,
+    tag_provider_folders,
+)
 from stoker.ignition.sync.pending_work import PendingWork
 
 VERIFY_SECONDS = 10.0
@@ -63,7 +68,7 @@ class _ExpectedContent:
     @classmethod
     def of(cls, data_dir: Path, debt: PendingWork) -> _ExpectedContent:
         projects, providers = project_folders(data_dir), dict(tag_provider_folders(data_dir))
-        projects_gone, providers_gone = names_of(debt.gone)
+        projects_gone, providers_gone = project_and_provider_names(debt.gone)
         return cls(
             {name: f"{PROJECTS}/{name}" for name in projects},
             providers,
@@ -98,7 +103,7 @@ class GatewayVerifier:
         return VerifyResult(
             (*found.notes, *sick),
             (*found.warnings, *unsaid),
-            {**found.failures, **_failures(GatewayFailure.CONFIG, sick)},
+            {**found.failures, **_note_failures(GatewayFailure.CONFIG, sick)},
         )
 
     async def _scanned(self, deadline: float) -> None:
@@ -112,7 +117,7 @@ class GatewayVerifier:
     async def _look(self, wanted: _ExpectedContent) -> VerifyResult:
         shown = await self._gateway.project_names()
         notes = tuple(_differences(wanted.projects, wanted.projects_gone, shown, PROJECTS))
-        failures = _failures(GatewayFailure.PROJECT, notes)
+        failures = _note_failures(GatewayFailure.PROJECT, notes)
         if not wanted.asks_for_providers:
             return VerifyResult(notes, (), failures)
         try:
@@ -121,7 +126,7 @@ class GatewayVerifier:
             unsaid = "tag providers were not verified: this gateway does not list them"
             return VerifyResult(notes, (unsaid,), failures)
         more = tuple(_differences(wanted.providers, wanted.providers_gone, shown, "tag provider"))
-        return VerifyResult((*notes, *more), (), {**failures, **_failures(GatewayFailure.CONFIG, more)})
+        return VerifyResult((*notes, *more), (), {**failures, **_note_failures(GatewayFailure.CONFIG, more)})
 
     async def _put_aside(self, debt: PendingWork) -> tuple[tuple[PathNote, ...], tuple[str, ...]]:
         """Modules that were not quarantined before the change and are now."""
@@ -137,7 +142,7 @@ class GatewayVerifier:
         ), ()
 
 
-def _failures(kind: GatewayFailure, notes: Iterable[PathNote]) -> dict[str, tuple[GatewayFailure, str]]:
+def _note_failures(kind: GatewayFailure, notes: Iterable[PathNote]) -> dict[str, tuple[GatewayFailure, str]]:
     return {note.path: (kind, note.why) for note in notes}
 
 

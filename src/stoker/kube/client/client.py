@@ -25,7 +25,7 @@ from stoker.kube.client.resources import SECRETS, ApiResource, check_path
 from stoker.kube.client.token_bucket import RequestRate
 from stoker.kube.client.transport import MAX_BODY, ApiRequest, ApiResponse, Transport
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.watch.line_splitter import lines_of
+from stoker.kube.watch.line_splitter import split_lines
 
 __all__ = ["ApiResponse", "KubeClient", "ListPage", "RequestRate"]
 
@@ -132,9 +132,11 @@ class KubeClient:
         async def ask(query: paging.QueryParams) -> RawList:
             return await self._ask(ApiRequest("GET", path, what, query, headers=headers), RawList)
 
-        selection = codec.query(labelSelector=labels, fieldSelector=fields)
-        start = codec.query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
-        return paging.pages(ask, selection, start, limit)
+        selection = codec.query_parameters(labelSelector=labels, fieldSelector=fields)
+        start = codec.query_parameters(
+            resourceVersion=resource_version, resourceVersionMatch=resource_version_match
+        )
+        return paging.list_pages(ask, selection, start, limit)
 
     async def create(
         self, resource: ApiResource, body: object, namespace: str | None = None, *, into: type[T]
@@ -174,7 +176,7 @@ class KubeClient:
 
         `manager` is whose the server notes the fields as; without one it takes the name of this client.
         """
-        query = codec.query(fieldManager=manager)
+        query = codec.query_parameters(fieldManager=manager)
         return await self._write(
             _PATCH, resource, body, into, namespace=namespace, name=name, subresource=subresource, query=query
         )
@@ -192,7 +194,7 @@ class KubeClient:
         subresource: str | None = None,
     ) -> T:
         """Server-side apply; without `force` another manager's field raises Conflict."""
-        query = codec.query(fieldManager=manager, force="true" if force else "false")
+        query = codec.query_parameters(fieldManager=manager, force="true" if force else "false")
         return await self._write(
             _APPLY, resource, body, into, namespace=namespace, name=name, subresource=subresource, query=query
         )
@@ -238,7 +240,7 @@ class KubeClient:
         the server answers 410 at once, Unreachable after `idle_timeout` seconds of silence.
         """
         what = resource.words("watch", namespace)
-        query = codec.query(
+        query = codec.query_parameters(
             watch="true",
             allowWatchBookmarks="true",
             resourceVersion=resource_version,
@@ -263,7 +265,7 @@ class KubeClient:
         check_path(path)
         what = f"{method} {path}"
         return await self._transport.send(
-            ApiRequest(method, path, what, codec.query(**(query or {})), body, headers or {})
+            ApiRequest(method, path, what, codec.query_parameters(**(query or {})), body, headers or {})
         )
 
     async def _ask(self, request: ApiRequest, into: type[T]) -> T:
@@ -297,6 +299,6 @@ class KubeClient:
     async def _lines(self, request: ApiRequest, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
         async with (
             self._transport.stream(request, silence=silence) as chunks,
-            contextlib.aclosing(lines_of(chunks, request.what)) as lines,
+            contextlib.aclosing(split_lines(chunks, request.what)) as lines,
         ):
             yield lines

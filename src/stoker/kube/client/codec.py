@@ -43,6 +43,6 @@ def decode(body: bytes, into: type[T], what: str) -> T:
         raise ServerError(f"{what}: the answer is not JSON", status=200) from None
 
 
-def query(**parameters: str | None) -> tuple[tuple[str, str], ...]:
+def query_parameters(**parameters: str | None) -> tuple[tuple[str, str], ...]:
     """The parameters that are there, as they stand in the address."""
     return tuple((key, value) for key, value in parameters.items() if value)

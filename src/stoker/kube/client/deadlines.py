@@ -3,7 +3,7 @@
 `asyncio.timeout` reads the event loop's own time, which tests cannot move. This
 is the same scope with the `Clock` as its source: cancellation and its undoing
 stay with the standard library, but for one case in which not every version gets
-them right (`timing_out`).
+them right (`timeout_scope`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stoker.domain.clock import Clock
 
 
 @asynccontextmanager
-async def timing_out(scope: asyncio.Timeout) -> AsyncIterator[None]:
+async def timeout_scope(scope: asyncio.Timeout) -> AsyncIterator[None]:
     """`async with scope`, right also in a task that was cancelled before and is finishing something.
 
     Python 3.11.2, which is Debian 12's, takes that earlier cancellation for the cause
@@ -43,7 +43,7 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[asyncio.Timeou
         scope.reschedule(loop.time())
 
     scope = asyncio.timeout(None)
-    async with timing_out(scope):
+    async with timeout_scope(scope):
         timer = loop.create_task(ring())
         try:
             yield scope
@@ -51,7 +51,7 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[asyncio.Timeou
             timer.cancel()
 
 
-async def finished(
+async def wait_for_end(
     task: asyncio.Task[None], clock: Clock, grace: float, giving_up: Callable[[], None]
 ) -> None:
     """Wait for a task that was told to end; after `grace` seconds that is told, and it is cut off."""

@@ -137,9 +137,9 @@ class Discovery:
             return known
         told = codec.decode(answer.body, _DiscoveryRoot, f"GET {root}")
         if told.items is not None:
-            served, unavailable = _aggregated(told.items)
+            served, unavailable = _parse_aggregated(told.items)
             return _DiscoveryPart(answer.headers.get("ETag", ""), served, unavailable)
-        return await self._look_one_by_one(root, _in_order(told))
+        return await self._look_one_by_one(root, _preferred_versions(told))
 
     async def _look_one_by_one(self, root: str, api_versions: Iterable[str]) -> _DiscoveryPart:
         served: list[ServedResource] = []
@@ -152,11 +152,11 @@ class Discovery:
             except ApiError as error:
                 unavailable.append(UnavailableGroupVersion(api_version, error.message))
             else:
-                served += _listed(api_version, told.resources or ())
+                served += _served_resources(api_version, told.resources or ())
         return _DiscoveryPart("", tuple(prefer_first(served)), tuple(unavailable))
 
 
-def _aggregated(
+def _parse_aggregated(
     groups: list[_DiscoveredGroup],
 ) -> tuple[tuple[ServedResource, ...], tuple[UnavailableGroupVersion, ...]]:
     served: list[ServedResource] = []
@@ -168,11 +168,11 @@ def _aggregated(
                 api_version = f"{name}/{version.version}" if name else version.version
                 why = "the server behind it does not answer; what is known of it is old"
                 unavailable.append(UnavailableGroupVersion(api_version, why))
-            served += [_described(name, version.version, each) for each in version.resources or ()]
+            served += [_served_resource(name, version.version, each) for each in version.resources or ()]
     return tuple(prefer_first(served)), tuple(unavailable)
 
 
-def _described(group: str, version: str, told: _DiscoveredResource) -> ServedResource:
+def _served_resource(group: str, version: str, told: _DiscoveredResource) -> ServedResource:
     kind = told.response_kind.kind if told.response_kind else ""
     return ServedResource(
         ApiResource(group, version, told.resource, kind, namespaced=told.scope == "Namespaced"),
@@ -184,7 +184,7 @@ def _described(group: str, version: str, told: _DiscoveredResource) -> ServedRes
     )
 
 
-def _in_order(told: _DiscoveryRoot) -> list[str]:
+def _preferred_versions(told: _DiscoveryRoot) -> list[str]:
     """The api versions that a root of old names, the preferred one of each group first."""
     order = list(told.versions or ())
     for group in told.groups or ():
@@ -193,7 +193,7 @@ def _in_order(told: _DiscoveryRoot) -> list[str]:
     return order
 
 
-def _listed(api_version: str, told: Iterable[_LegacyResource]) -> list[ServedResource]:
+def _served_resources(api_version: str, told: Iterable[_LegacyResource]) -> list[ServedResource]:
     group, _, version = api_version.rpartition("/")
     told = list(told)
     below: dict[str, set[str]] = {}

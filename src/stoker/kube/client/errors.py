@@ -32,9 +32,9 @@ from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.objects import ApiStatus
 
-LONGEST_SENTENCE = 1000
+MAX_SENTENCE_LENGTH = 1000
 # A clock that is off or a broken proxy must not park an object for a week.
-LONGEST_WAIT = 300.0
+MAX_RETRY_AFTER_SECONDS = 300.0
 
 
 class ApiError(StokerError):
@@ -151,12 +151,12 @@ def error_for(
     its sentence may quote that content, so only the names of fields are kept.
     """
     said = _read_status(body)
-    kind = _class_for(status, said)
+    kind = _error_class(status, said)
     if confidential and kind is Invalid:
         sentence = _fields_only(status, said)
     else:
-        sentence = _sentence(status, said, body, headers)
-    reason = Reason.REJECTED if kind is Forbidden and _denied_by_admission(said) else None
+        sentence = _error_sentence(status, said, body, headers)
+    reason = Reason.REJECTED if kind is Forbidden and _is_denied_by_admission(said) else None
     return kind(
         f"{what}: {sentence}",
         status=status,
@@ -174,24 +174,24 @@ def retry_after(headers: Mapping[str, str], said: ApiStatus | None = None) -> fl
     known = {name.lower(): value.strip() for name, value in headers.items()}
     text = known.get("retry-after", "")
     if text.isdecimal():
-        return min(float(text[:10]), LONGEST_WAIT)
+        return min(float(text[:10]), MAX_RETRY_AFTER_SECONDS)
     if text:
         try:
             wait = parsedate_to_datetime(text) - parsedate_to_datetime(known.get("date", ""))
         except (ValueError, TypeError):
             return None
-        return min(max(wait.total_seconds(), 0.0), LONGEST_WAIT)
+        return min(max(wait.total_seconds(), 0.0), MAX_RETRY_AFTER_SECONDS)
     if said and said.details and said.details.retry_after_seconds > 0:
-        return min(float(said.details.retry_after_seconds), LONGEST_WAIT)
+        return min(float(said.details.retry_after_seconds), MAX_RETRY_AFTER_SECONDS)
     return None
 
 
-def one_line(text: str, longest: int = LONGEST_SENTENCE) -> str:
+def one_line(text: str, longest: int = MAX_SENTENCE_LENGTH) -> str:
     """Text from elsewhere as part of a sentence: no line breaks, no control characters, no novel."""
     return domain_text.one_line(text, longest)
 
 
-def _class_for(status: int, said: ApiStatus) -> type[ApiError]:
+def _error_class(status: int, said: ApiStatus) -> type[ApiError]:
     if status == 409 and said.reason == "AlreadyExists":
         return AlreadyExists
     if status in _CLASSES:
@@ -208,16 +208,16 @@ def _read_status(body: bytes) -> ApiStatus:
     return said if said.kind in {"Status", ""} else ApiStatus()
 
 
-def _denied_by_admission(said: ApiStatus) -> bool:
+def _is_denied_by_admission(said: ApiStatus) -> bool:
     """RBAC says `User "x" cannot list resource "y"`; quotas, policies and webhooks say other things."""
     return bool(said.message) and " cannot " not in said.message
 
 
-def _sentence(status: int, said: ApiStatus, body: bytes, headers: Mapping[str, str]) -> str:
+def _error_sentence(status: int, said: ApiStatus, body: bytes, headers: Mapping[str, str]) -> str:
     if 300 <= status < 400:
         return f"the server answered {status}, a redirect, and redirects are not followed"
     if not said.message:
-        return _plain(status, said, body)
+        return _plain_answer_text(status, said, body)
     causes = [
         f"{cause.field}: {cause.message}" if cause.field else cause.message
         for cause in (said.details.causes if said.details else None) or ()
@@ -226,7 +226,7 @@ def _sentence(status: int, said: ApiStatus, body: bytes, headers: Mapping[str, s
     return one_line("; ".join([said.message, *causes]))
 
 
-def _plain(status: int, said: ApiStatus, body: bytes) -> str:
+def _plain_answer_text(status: int, said: ApiStatus, body: bytes) -> str:
     """For an answer that is not a Status: a proxy's page of HTML, a line of text, or nothing."""
     text = body[:2000].decode("utf-8", "replace")
     text = re.sub(r"<(script|style)\b[^<]*</\1>|<[^>]*>", " ", text) if "<" in text else text

@@ -6,5 +6,5 @@ from stoker.api.registry import CustomResourceKind
 from stoker.kube.client.resources import ApiResource
 
 
-def rest(kind: CustomResourceKind) -> ApiResource:
+def rest_resource(kind: CustomResourceKind) -> ApiResource:
     return ApiResource(kind.group, kind.version, kind.plural, kind.name, kind.namespaced)

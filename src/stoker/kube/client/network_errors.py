@@ -14,7 +14,7 @@ import aiohttp
 
 from stoker.kube.client.errors import one_line
 
-FOREIGN = (aiohttp.ClientError, OSError, TimeoutError)
+NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
 """All that a request can raise besides our own errors; TLS errors are OSErrors."""
 
 _FIXED: tuple[tuple[type[Exception], str], ...] = (
@@ -26,37 +26,37 @@ _FIXED: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def why(error: Exception, seconds: float) -> str:
+def network_error_reason(error: Exception, seconds: float) -> str:
     """The end of a sentence that begins with the server's address."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return f"shows a certificate that is not trusted: {_tls(error.certificate_error)}"
+            return f"shows a certificate that is not trusted: {_tls_error_text(error.certificate_error)}"
         case aiohttp.ClientConnectorSSLError():
-            return f"cannot be talked to over TLS: {_tls(error.os_error)}"
+            return f"cannot be talked to over TLS: {_tls_error_text(error.os_error)}"
         case aiohttp.ClientProxyConnectionError():
-            return f"cannot be reached: the proxy does not answer: {_system(error.os_error)}"
+            return f"cannot be reached: the proxy does not answer: {_os_error_text(error.os_error)}"
         case aiohttp.ClientHttpProxyError():
             return f"cannot be reached: the proxy answered {error.status}"
         case aiohttp.ConnectionTimeoutError():
             return "cannot be reached: no connection in time"
         case ssl.SSLError():
-            return f"cannot be talked to over TLS: {_tls(error)}"
+            return f"cannot be talked to over TLS: {_tls_error_text(error)}"
         case TimeoutError():
             return f"said nothing for {seconds:g} s"
     for kind, sentence in _FIXED:
         if isinstance(error, kind):
             return sentence
-    cause = _system(error) if isinstance(error, OSError) else type(error).__name__
+    cause = _os_error_text(error) if isinstance(error, OSError) else type(error).__name__
     return f"cannot be reached: {cause}"
 
 
-def _system(error: OSError) -> str:
+def _os_error_text(error: OSError) -> str:
     """The system's own word for the error; asyncio puts the address there, which the sentence has already."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return one_line(error.strerror or type(error).__name__, 200)
 
 
-def _tls(error: Exception) -> str:
+def _tls_error_text(error: Exception) -> str:
     words = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
     return one_line(str(words), 200)

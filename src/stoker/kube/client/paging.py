@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from stoker.kube.client.codec import query
+from stoker.kube.client.codec import query_parameters
 from stoker.kube.client.errors import ResponseTooLarge
 from stoker.kube.client.objects import RawList
 
@@ -32,7 +32,7 @@ class ListPage:
     remaining: int | None
 
 
-async def pages(
+async def list_pages(
     ask: Callable[[QueryParams], Awaitable[RawList]], selection: QueryParams, start: QueryParams, limit: int
 ) -> AsyncIterator[ListPage]:
     """Ask for one page after the other.
@@ -56,7 +56,7 @@ async def pages(
         yield page
         if not page.continue_token:
             return
-        position = query(**{"continue": page.continue_token})
+        position = query_parameters(**{"continue": page.continue_token})
 
 
 def _page(answer: RawList) -> ListPage:

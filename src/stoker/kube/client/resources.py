@@ -15,7 +15,7 @@ from stoker.domain.errors import InvalidValue
 
 # Unreserved in a path and common in names of RBAC objects ("system:node"); anything else is escaped.
 _UNESCAPED = ":@"
-_LONGEST_SEGMENT = 1024
+_MAX_SEGMENT_LENGTH = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ApiResource:
             if name is None:
                 raise InvalidValue(f"the subresource {subresource!r} of {self} needs the name of an object")
             segments.append(subresource)
-        return "".join(f"/{_segment(each)}" for each in segments)
+        return "".join(f"/{_escape_segment(each)}" for each in segments)
 
     def words(
         self,
@@ -79,9 +79,9 @@ def check_path(path: str) -> None:
         raise InvalidValue(f"{path[:80]!r} is not a path of the API")
 
 
-def _segment(text: str) -> str:
+def _escape_segment(text: str) -> str:
     """Escape one segment; refuse what a proxy or the server could read as more or less than one."""
-    if not text or text in {".", ".."} or "/" in text or len(text) > _LONGEST_SEGMENT:
+    if not text or text in {".", ".."} or "/" in text or len(text) > _MAX_SEGMENT_LENGTH:
         raise InvalidValue(f"{text[:80]!r} cannot be part of a path of the API")
     try:
         return quote(text, safe=_UNESCAPED)

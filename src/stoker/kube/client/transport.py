@@ -27,7 +27,7 @@ import aiohttp
 from yarl import URL
 
 from stoker.domain.clock import Clock
-from stoker.domain.errors import InvalidValue, let_go
+from stoker.domain.errors import InvalidValue, clear_traceback
 from stoker.kube.client import network_errors
 from stoker.kube.client.errors import (
     ApiServerUnreachable,
@@ -44,10 +44,10 @@ from stoker.kube.config.tls import ClientCertificate
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
 MAX_BODY = 64 * 1024 * 1024
-WRITTEN_AT_ONCE = 1 << 20
+MAX_SINGLE_WRITE_BYTES = 1 << 20
 # An error's body is read for its sentence only.
 MAX_ERROR_BODY = 256 * 1024
-TRIES = 3
+MAX_ATTEMPTS = 3
 PATIENCE_SECONDS = 10.0
 
 # asyncio gives each TLS connection a read buffer of 256 KiB, for good: 300 idle watches cost 92 MB
@@ -131,7 +131,7 @@ class Transport:
             except (TooManyRequests, ServerError) as busy:
                 if busy.after is None or busy.status not in {429, 503} or not request.idempotent:
                     raise
-                if tries == TRIES or self._clock.monotonic() + busy.after > deadline:
+                if tries == MAX_ATTEMPTS or self._clock.monotonic() + busy.after > deadline:
                     raise
                 wait = busy.after
             await self._clock.sleep(wait)
@@ -149,7 +149,7 @@ class Transport:
             async with contextlib.aclosing(self._chunks(response, request, silence)) as chunks:
                 yield chunks
         finally:
-            _hang_up(response)
+            _abort_connection(response)
 
     async def _chunks(
         self, response: aiohttp.ClientResponse, request: ApiRequest, silence: float
@@ -162,7 +162,7 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, connect=CONNECT_SECONDS)
         with self._boundary(request, REQUEST_SECONDS):
             response = await self._answer(request, timeout)
-            body = await _read(response, self._max_body)
+            body = await _read_body(response, self._max_body)
         if body is None:
             raise ResponseTooLarge(
                 f"{request.what}: the answer is longer than {self._max_body} bytes", status=response.status
@@ -178,7 +178,7 @@ class Transport:
             response = await self._start(request, identity, timeout)
             if response.status < 300 or response.status == 304:
                 return response
-            body = await _read(response, MAX_ERROR_BODY)
+            body = await _read_body(response, MAX_ERROR_BODY)
             if response.status != 401 or renewed or not await credentials.renew(identity):
                 break
             renewed = True
@@ -205,7 +205,7 @@ class Transport:
         return await self._session.request(
             request.method,
             self._url(request),
-            data=_piecewise(request.body),
+            data=_body_stream(request.body),
             headers=headers,
             timeout=timeout,
             ssl=self._context(identity.certificate),
@@ -233,17 +233,19 @@ class Transport:
         """Foreign exceptions end here."""
         try:
             yield
-        except network_errors.FOREIGN as error:
+        except network_errors.NETWORK_ERRORS as error:
             if isinstance(error, aiohttp.ClientConnectorCertificateError):
                 self._tls = None  # the authority's file may be newer than what was read of it
-            sentence = f"{request.what}: {self._config.server} {network_errors.why(error, seconds)}"
-            let_go(error)
+            sentence = (
+                f"{request.what}: {self._config.server} {network_errors.network_error_reason(error, seconds)}"
+            )
+            clear_traceback(error)
         else:
             return
         raise ApiServerUnreachable(sentence) from None
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
+async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
     """The body, or none if it is longer than that; either way the response is done with."""
     chunks: list[bytes] = []
     size = 0
@@ -258,10 +260,10 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
         if response.content.at_eof():
             response.release()
         else:
-            _hang_up(response)
+            _abort_connection(response)
 
 
-def _hang_up(response: aiohttp.ClientResponse) -> None:
+def _abort_connection(response: aiohttp.ClientResponse) -> None:
     """Drop the connection now. A close in the manner of TLS waits up to 30 s for a peer that may be gone."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
@@ -269,6 +271,6 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
     response.close()
 
 
-def _piecewise(body: bytes | None) -> bytes | io.BytesIO | None:
+def _body_stream(body: bytes | None) -> bytes | io.BytesIO | None:
     """A body in a form in which a large one, such as a full map, is not written in one go."""
-    return body if body is None or len(body) <= WRITTEN_AT_ONCE else io.BytesIO(body)
+    return body if body is None or len(body) <= MAX_SINGLE_WRITE_BYTES else io.BytesIO(body)

@@ -1,6 +1,6 @@
 """Where the API server is and who we are to it.
 
-`load` finds that out once at start-up; what it gives is a frozen value that the
+`load_config` finds that out once at start-up; what it gives is a frozen value that the
 transport reads. It looks in this order, and takes the first that is there:
 
 1. the file named by the caller,
@@ -32,7 +32,7 @@ from stoker.kube.config.credentials import (
     KubeCredentials,
     RequestIdentity,
     StaticCredentials,
-    bearer_from_file,
+    bearer_header_from_file,
 )
 from stoker.kube.config.files import read_bounded
 from stoker.kube.config.tls import ServerTrust
@@ -61,7 +61,7 @@ class ClusterConfig:
     """Where all this was read, for people."""
 
 
-def load(
+def load_config(
     path: Path | None = None,
     context: str | None = None,
     *,
@@ -79,26 +79,26 @@ def load(
     if path is None and not environ.get("KUBECONFIG") and environ.get("KUBERNETES_SERVICE_HOST"):
         if context is not None:
             raise Misconfigured(f"the context {context!r} was asked for, yet inside a pod there are none")
-        return in_cluster(environ, clock=clock, folder=account)
+        return in_cluster_config(environ, clock=clock, folder=account)
     # A pod has no kubeconfig, and needs neither its parser nor the memory that it takes for good.
     from stoker.kube.config import kubeconfig  # noqa: PLC0415
     from stoker.kube.config.users import KubeconfigLogin  # noqa: PLC0415
 
-    files = kubeconfig.read(_files(path, environ))
+    files = kubeconfig.read_kubeconfig(_kubeconfig_files(path, environ))
     chosen = files.choose(context)
     where = f"the cluster of the context {chosen.name!r} of {chosen.cluster.file}"
     cluster = chosen.cluster.value
-    server = _server(cluster.server, where)
+    server = _check_server(cluster.server, where)
     user = KubeconfigLogin(chosen.user_name, chosen.user, allow_exec, clock, environ)
     if cluster.proxy_url:
-        proxy: Secret | None = proxy_settings.checked(cluster.proxy_url.reveal(), where)
+        proxy: Secret | None = proxy_settings.check_proxy(cluster.proxy_url.reveal(), where)
     else:
-        proxy = proxy_settings.from_environment(server, environ)
-    trust = _trust(chosen.cluster, where, own=allow_exec)
+        proxy = proxy_settings.proxy_from_environment(server, environ)
+    trust = _cluster_trust(chosen.cluster, where, own=allow_exec)
     return ClusterConfig(
         server=server,
         namespace=chosen.namespace,
-        credentials=user.credentials(_told_to_plugins(cluster, server, trust)),
+        credentials=user.credentials(_exec_cluster_info(cluster, server, trust)),
         trust=trust,
         proxy=proxy,
         impersonate=user.impersonation(),
@@ -106,11 +106,13 @@ def load(
     )
 
 
-def in_cluster(environ: Mapping[str, str], *, clock: Clock, folder: Path = ACCOUNT_FOLDER) -> ClusterConfig:
+def in_cluster_config(
+    environ: Mapping[str, str], *, clock: Clock, folder: Path = ACCOUNT_FOLDER
+) -> ClusterConfig:
     """The pod's service account; its token and authority are replaced on disk while we run."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT") or "443"
     bracketed = f"[{host}]" if ":" in host else host
-    server = _server(f"https://{bracketed}:{port}", "the variable KUBERNETES_SERVICE_HOST")
+    server = _check_server(f"https://{bracketed}:{port}", "the variable KUBERNETES_SERVICE_HOST")
     trust = ServerTrust(ca_file=folder / "ca.crt")
     trust.context()
     try:
@@ -120,13 +122,15 @@ def in_cluster(environ: Mapping[str, str], *, clock: Clock, folder: Path = ACCOU
     return ClusterConfig(
         server=server,
         namespace=namespace or "default",
-        credentials=FileCredentials(lambda: RequestIdentity(bearer_from_file(folder / "token")), clock),
+        credentials=FileCredentials(
+            lambda: RequestIdentity(bearer_header_from_file(folder / "token")), clock
+        ),
         trust=trust,
         source="the pod's service account",
     )
 
 
-def _files(path: Path | None, environ: Mapping[str, str]) -> list[Path]:
+def _kubeconfig_files(path: Path | None, environ: Mapping[str, str]) -> list[Path]:
     if path is not None:
         return [path]
     listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
@@ -136,7 +140,7 @@ def _files(path: Path | None, environ: Mapping[str, str]) -> list[Path]:
     return present or listed[:1]  # none of them: reading the first says so
 
 
-def _server(address: str, where: str) -> str:
+def _check_server(address: str, where: str) -> str:
     if not address:
         raise Misconfigured(f"{where} names no server")
     try:
@@ -149,8 +153,8 @@ def _server(address: str, where: str) -> str:
     return address.rstrip("/")
 
 
-def _trust(cluster: KubeconfigEntry[KubeconfigCluster], where: str, *, own: bool) -> ServerTrust:
-    from stoker.kube.config.users import from_base64  # noqa: PLC0415
+def _cluster_trust(cluster: KubeconfigEntry[KubeconfigCluster], where: str, *, own: bool) -> ServerTrust:
+    from stoker.kube.config.users import decode_base64  # noqa: PLC0415
 
     said = cluster.value
     if said.insecure_skip_tls_verify and (said.certificate_authority or said.certificate_authority_data):
@@ -159,7 +163,7 @@ def _trust(cluster: KubeconfigEntry[KubeconfigCluster], where: str, *, own: bool
         raise Misconfigured(f"{where} names a file, which a kubeconfig that is not one's own must not")
     data = said.certificate_authority_data
     trust = ServerTrust(
-        ca_data=from_base64(data, f"the certificate authority of {where}") if data else None,
+        ca_data=decode_base64(data, f"the certificate authority of {where}") if data else None,
         ca_file=cluster.resolve(said.certificate_authority)
         if said.certificate_authority and not data
         else None,
@@ -170,7 +174,7 @@ def _trust(cluster: KubeconfigEntry[KubeconfigCluster], where: str, *, own: bool
     return trust
 
 
-def _told_to_plugins(cluster: KubeconfigCluster, server: str, trust: ServerTrust) -> Mapping[str, object]:
+def _exec_cluster_info(cluster: KubeconfigCluster, server: str, trust: ServerTrust) -> Mapping[str, object]:
     """`spec.cluster` of an ExecCredential."""
     authority = trust.authority()
     told: dict[str, object] = {

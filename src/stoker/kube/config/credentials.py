@@ -21,7 +21,7 @@ from stoker.domain.secrets import Secret
 from stoker.kube.config.files import read_bounded
 from stoker.kube.config.tls import ClientCertificate
 
-SECONDS_TO_TRUST_FILES = 60.0
+FILE_CACHE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FileCredentials:
         self._read_at = clock.monotonic()
 
     async def current(self) -> RequestIdentity:
-        if self._clock.monotonic() - self._read_at >= SECONDS_TO_TRUST_FILES:
+        if self._clock.monotonic() - self._read_at >= FILE_CACHE_SECONDS:
             self._look_again()
         return self._identity
 
@@ -86,7 +86,7 @@ class FileCredentials:
             return
 
 
-def bearer(token: Secret, where: str) -> Secret:
+def bearer_header(token: Secret, where: str) -> Secret:
     """The header for a token; anything that could not stand in a header is not a token."""
     text = token.reveal_bytes().strip()
     if not text or any(byte <= 0x20 or byte >= 0x7F for byte in text):
@@ -94,17 +94,17 @@ def bearer(token: Secret, where: str) -> Secret:
     return Secret(b"Bearer " + text)
 
 
-def basic(username: str, password: Secret) -> Secret:
+def basic_header(username: str, password: Secret) -> Secret:
     """The header for a name and a password."""
     return Secret(b"Basic " + base64.b64encode(username.encode() + b":" + password.reveal_bytes()))
 
 
-def bearer_from_file(path: Path) -> Secret:
+def bearer_header_from_file(path: Path) -> Secret:
     """The header for the token in a file."""
-    return bearer(Secret(read_bounded(path, f"the token file {path}")), f"the token file {path}")
+    return bearer_header(Secret(read_bounded(path, f"the token file {path}")), f"the token file {path}")
 
 
-def as_secret(_: type, value: object) -> Secret:
+def decode_secret(_: type, value: object) -> Secret:
     """Lets msgspec read text straight into a Secret, so that no decoded file shows one in its repr."""
     if isinstance(value, str):
         return Secret(value)

@@ -24,16 +24,16 @@ from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import HIDDEN, Secret
 from stoker.kube.client.errors import one_line
-from stoker.kube.config.credentials import RequestIdentity, as_secret, bearer
+from stoker.kube.config.credentials import RequestIdentity, bearer_header, decode_secret
 from stoker.kube.config.tls import ClientCertificate
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-SECONDS_TO_RUN = 60.0
-MOST_OUTPUT = 1024 * 1024
+PLUGIN_TIMEOUT_SECONDS = 60.0
+MAX_OUTPUT_BYTES = 1024 * 1024
 STDERR_KEPT = 64 * 1024
 STDERR_SHOWN = 500
 # A value as short as `1` or `yes` is a switch, and hiding it would garble every message.
-SHORTEST_HIDDEN = 4
+MIN_REDACTED_LENGTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ExecCredentials:
         clock: Clock,
         environ: Mapping[str, str],
         certificate: ClientCertificate | None = None,
-        seconds: float = SECONDS_TO_RUN,
+        seconds: float = PLUGIN_TIMEOUT_SECONDS,
     ) -> None:
         self._plugin = plugin
         self._clock = clock
@@ -109,8 +109,8 @@ class ExecCredentials:
             return await self._ask() != refused
 
     async def _ask(self) -> RequestIdentity:
-        output = await run(self._plugin, self._environ, self._seconds)
-        granted = _granted(self._plugin, output)
+        output = await run_plugin(self._plugin, self._environ, self._seconds)
+        granted = _parse_credential(self._plugin, output)
         expires = _expiry(self._plugin, granted)
         if expires is not None and expires <= self._clock.now():
             raise self._plugin.fails(f"gave a credential that expired at {rfc3339(expires)}")
@@ -128,11 +128,11 @@ class ExecCredentials:
         elif not granted.token:
             raise self._plugin.fails("gave neither a token nor a certificate")
         return RequestIdentity(
-            bearer(granted.token, self._plugin.where) if granted.token else None, certificate
+            bearer_header(granted.token, self._plugin.where) if granted.token else None, certificate
         )
 
 
-async def run(plugin: ExecPlugin, environ: Mapping[str, str], seconds: float) -> bytes:
+async def run_plugin(plugin: ExecPlugin, environ: Mapping[str, str], seconds: float) -> bytes:
     """Run the command once and give what it printed."""
     environment = {
         **environ,
@@ -156,7 +156,7 @@ async def run(plugin: ExecPlugin, environ: Mapping[str, str], seconds: float) ->
         raise plugin.fails(f"cannot be started: {getattr(error, 'strerror', None) or 'bad name'}") from None
     try:
         async with asyncio.timeout(seconds):
-            output, complaint = await asyncio.gather(_all_of(process), _end_of(process))
+            output, complaint = await asyncio.gather(_read_output(process), _read_error_tail(process))
             code = await process.wait()
     except BaseException as error:
         await _abandon(process)
@@ -164,46 +164,46 @@ async def run(plugin: ExecPlugin, environ: Mapping[str, str], seconds: float) ->
             raise plugin.fails(f"did not end within {seconds:g} s") from None
         raise
     if output is None:
-        raise plugin.fails(f"printed more than {MOST_OUTPUT} bytes")
+        raise plugin.fails(f"printed more than {MAX_OUTPUT_BYTES} bytes")
     if code != 0:
         words = _without_values(plugin, complaint) or "it does not say why"
         raise plugin.fails(f"ended with code {code}: {words}")
     return output
 
 
-async def _all_of(process: asyncio.subprocess.Process) -> bytes | None:
+async def _read_output(process: asyncio.subprocess.Process) -> bytes | None:
     """What the command prints, or none where it would not stop; it is then ended."""
     kept = bytearray()
-    while chunk := await _pipe(process.stdout).read(65536):
+    while chunk := await _require_stream(process.stdout).read(65536):
         kept += chunk
-        if len(kept) > MOST_OUTPUT:
-            _kill(process)
+        if len(kept) > MAX_OUTPUT_BYTES:
+            _kill_session(process)
             return None
     return bytes(kept)
 
 
-async def _end_of(process: asyncio.subprocess.Process) -> str:
+async def _read_error_tail(process: asyncio.subprocess.Process) -> str:
     """The last words on standard error; the rest is read so that the command can go on, and dropped."""
     kept = b""
-    while chunk := await _pipe(process.stderr).read(65536):
+    while chunk := await _require_stream(process.stderr).read(65536):
         kept = (kept + chunk)[-STDERR_KEPT:]
     return kept.decode("utf-8", "replace")
 
 
-def _pipe(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
+def _require_stream(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
     if stream is None:
         raise AssertionError("both outputs are pipes")
     return stream
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+def _kill_session(process: asyncio.subprocess.Process) -> None:
     """End the command and whatever it started: they are a session of their own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _abandon(process: asyncio.subprocess.Process) -> None:
-    _kill(process)
+    _kill_session(process)
     # Its pipes close with it, unless something slipped out of the session and holds them open.
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.communicate(), 2.0)
@@ -211,14 +211,14 @@ async def _abandon(process: asyncio.subprocess.Process) -> None:
 
 def _without_values(plugin: ExecPlugin, complaint: str) -> str:
     for value in plugin.env.values():
-        if len(value.reveal_bytes()) >= SHORTEST_HIDDEN:
+        if len(value.reveal_bytes()) >= MIN_REDACTED_LENGTH:
             complaint = complaint.replace(value.reveal(), HIDDEN)
     return one_line(complaint, STDERR_KEPT)[-STDERR_SHOWN:]
 
 
-def _granted(plugin: ExecPlugin, output: bytes) -> _ExecCredentialStatus:
+def _parse_credential(plugin: ExecPlugin, output: bytes) -> _ExecCredentialStatus:
     try:
-        answer = msgspec.json.decode(output, type=_ExecCredential, dec_hook=as_secret)
+        answer = msgspec.json.decode(output, type=_ExecCredential, dec_hook=decode_secret)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise plugin.fails("did not print an ExecCredential in JSON") from None
     if answer.kind != "ExecCredential" or answer.status is None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
 
-LARGEST = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 
 
-def read_bounded(path: Path, what: str, limit: int = LARGEST) -> bytes:
+def read_bounded(path: Path, what: str, limit: int = MAX_FILE_BYTES) -> bytes:
     """A small file, whole, or a sentence about why not."""
     try:
         with path.open("rb") as file:

@@ -19,12 +19,12 @@ import yaml
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
 from stoker.kube.client.errors import one_line
-from stoker.kube.config.credentials import as_secret
+from stoker.kube.config.credentials import decode_secret
 from stoker.kube.config.files import read_bounded
 
-LARGEST = 4 * 1024 * 1024
-DEEPEST = 64
-MOST_NODES = 100_000
+MAX_FILE_BYTES = 4 * 1024 * 1024
+MAX_DEPTH = 64
+MAX_NODES = 100_000
 
 T = TypeVar("T")
 
@@ -167,11 +167,11 @@ class Kubeconfig:
         return SelectedContext(name, context.value.namespace or "default", cluster, user, context.value.user)
 
 
-def read(paths: Iterable[Path]) -> Kubeconfig:
+def read_kubeconfig(paths: Iterable[Path]) -> Kubeconfig:
     """Read and merge the files, the first one first."""
     merged = Kubeconfig()
     for path in paths:
-        content = _parse(read_bounded(path, f"the kubeconfig {path}", LARGEST), path)
+        content = _parse(read_bounded(path, f"the kubeconfig {path}", MAX_FILE_BYTES), path)
         merged.files.append(path)
         merged.current = merged.current or content.current_context or ""
         for cluster in content.clusters or ():
@@ -185,7 +185,7 @@ def read(paths: Iterable[Path]) -> Kubeconfig:
 
 def _parse(data: bytes, path: Path) -> _KubeconfigFile:
     try:
-        _refuse_bombs(data, path)
+        _refuse_yaml_bombs(data, path)
         document = yaml.load(data, Loader=_KubeconfigLoader)  # noqa: S506 - it is a safe loader
     except yaml.YAMLError as error:
         # The parser's own words may quote the file, and the file holds secrets.
@@ -195,7 +195,7 @@ def _parse(data: bytes, path: Path) -> _KubeconfigFile:
     except (UnicodeDecodeError, ValueError):
         raise Misconfigured(f"the kubeconfig {path} is not YAML") from None
     try:
-        return msgspec.convert(document or {}, _KubeconfigFile, strict=False, dec_hook=as_secret)
+        return msgspec.convert(document or {}, _KubeconfigFile, strict=False, dec_hook=decode_secret)
     except msgspec.ValidationError as error:
         why = one_line(str(error), 300)
         raise Misconfigured(f"the kubeconfig {path} is not a kubeconfig: {why}") from None
@@ -211,7 +211,7 @@ _KubeconfigLoader.yaml_implicit_resolvers = {
 }
 
 
-def _refuse_bombs(data: bytes, path: Path) -> None:
+def _refuse_yaml_bombs(data: bytes, path: Path) -> None:
     """Nesting overflows the loader's stack, and aliases multiply what is merged and walked later.
 
     So an alias counts for all that it repeats, and one inside of what it repeats for too much.
@@ -222,7 +222,7 @@ def _refuse_bombs(data: bytes, path: Path) -> None:
     for event in yaml.parse(data, Loader=yaml.CSafeLoader):
         match event:
             case yaml.AliasEvent():
-                nodes += sizes.get(event.anchor, MOST_NODES)
+                nodes += sizes.get(event.anchor, MAX_NODES)
             case yaml.ScalarEvent():
                 nodes += 1
                 sizes[event.anchor] = 1
@@ -233,5 +233,5 @@ def _refuse_bombs(data: bytes, path: Path) -> None:
             case yaml.CollectionEndEvent():
                 anchor, before = opened.pop()
                 sizes[anchor] = nodes - before
-        if len(opened) > DEEPEST or nodes >= MOST_NODES:
+        if len(opened) > MAX_DEPTH or nodes >= MAX_NODES:
             raise Misconfigured(f"the kubeconfig {path} is nested or repeated beyond what a kubeconfig needs")

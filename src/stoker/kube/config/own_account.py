@@ -24,7 +24,7 @@ _ACCOUNT = "system:serviceaccount:"
 log = get_logger(__name__)
 
 
-async def own_account(client: KubeClient, namespace: str) -> OwnerReference | None:
+async def find_own_account(client: KubeClient, namespace: str) -> OwnerReference | None:
     """The service account that the API server sees, if it lives in that namespace: owners must."""
     body = {"apiVersion": _SELF_REVIEWS.api_version, "kind": _SELF_REVIEWS.kind}
     try:

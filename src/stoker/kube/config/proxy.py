@@ -16,7 +16,7 @@ from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
 
 
-def from_environment(server: str, environ: Mapping[str, str]) -> Secret | None:
+def proxy_from_environment(server: str, environ: Mapping[str, str]) -> Secret | None:
     """The proxy for a server's address, if any."""
     target = urlsplit(server)
     host = target.hostname or ""
@@ -25,12 +25,12 @@ def from_environment(server: str, environ: Mapping[str, str]) -> Secret | None:
     if not address or _is_local(host):
         return None
     exceptions = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    if any(_covers(each.strip(), host, target.port) for each in exceptions.split(",")):
+    if any(_covers_host(each.strip(), host, target.port) for each in exceptions.split(",")):
         return None
-    return checked(address if "://" in address else f"http://{address}", f"the variable {name.upper()}")
+    return check_proxy(address if "://" in address else f"http://{address}", f"the variable {name.upper()}")
 
 
-def checked(address: str, where: str) -> Secret:
+def check_proxy(address: str, where: str) -> Secret:
     """A proxy's address as a Secret, because it may hold a password."""
     try:
         parts = urlsplit(address)
@@ -45,16 +45,16 @@ def checked(address: str, where: str) -> Secret:
 
 
 def _is_local(host: str) -> bool:
-    address = _address(host)
+    address = _parse_ip(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
-def _covers(exception: str, host: str, port: int | None) -> bool:
+def _covers_host(exception: str, host: str, port: int | None) -> bool:
     if not exception:
         return False
     if exception == "*":
         return True
-    address = _address(host)
+    address = _parse_ip(host)
     if address is not None and "/" in exception:
         try:
             return address in ipaddress.ip_network(exception, strict=False)
@@ -67,7 +67,7 @@ def _covers(exception: str, host: str, port: int | None) -> bool:
     return host == name or (address is None and host.endswith(f".{name}"))
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:

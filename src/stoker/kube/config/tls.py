@@ -41,7 +41,7 @@ class ClientCertificate:
             expiry = rfc3339(leaf.not_valid_after_utc)
             raise Misconfigured(f"the client certificate of {where} expired at {expiry}")
         with contextlib.suppress(ssl.SSLError):
-            show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.chain, self.key)
+            load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.chain, self.key)
             return
         raise Misconfigured(
             f"the client key of {where} does not belong to its certificate, is encrypted or is not a key"
@@ -71,7 +71,7 @@ class ServerTrust:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if certificate is not None:
-            show(context, certificate.chain, certificate.key)
+            load_certificate(context, certificate.chain, certificate.key)
         return context
 
     def authority(self) -> str | None:
@@ -92,9 +92,9 @@ class ServerTrust:
         return named if self.ca_file is not None else "the certificate authority of the kubeconfig"
 
 
-def show(context: ssl.SSLContext, chain: bytes, key: Secret) -> None:
+def load_certificate(context: ssl.SSLContext, chain: bytes, key: Secret) -> None:
     """Let a context show this certificate; raises SSLError where the two do not belong together."""
-    with _as_file(chain + b"\n" + key.reveal_bytes()) as path:
+    with _memory_file(chain + b"\n" + key.reveal_bytes()) as path:
         # Without an answer OpenSSL would ask for the passphrase on the terminal and wait for it.
         context.load_cert_chain(path, password=_no_passphrase)
 
@@ -104,7 +104,7 @@ def _no_passphrase() -> bytes:
 
 
 @contextlib.contextmanager
-def _as_file(data: bytes) -> Iterator[str]:
+def _memory_file(data: bytes) -> Iterator[str]:
     """A path for the one call that takes keys from files only; on Linux no disk ever sees it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)

@@ -23,9 +23,9 @@ from stoker.kube.config.credentials import (
     KubeCredentials,
     RequestIdentity,
     StaticCredentials,
-    basic,
-    bearer,
-    bearer_from_file,
+    basic_header,
+    bearer_header,
+    bearer_header_from_file,
 )
 from stoker.kube.config.exec_plugin import API_VERSIONS, ExecCredentials, ExecPlugin
 from stoker.kube.config.files import read_bounded
@@ -97,11 +97,11 @@ class KubeconfigLogin:
         user = self.user
         authorization: Secret | None = None
         if user.token_file:
-            authorization = bearer_from_file(self.entry.resolve(user.token_file))
+            authorization = bearer_header_from_file(self.entry.resolve(user.token_file))
         elif user.token:
-            authorization = bearer(user.token, self.where)
+            authorization = bearer_header(user.token, self.where)
         elif user.username:
-            authorization = basic(user.username, user.password or Secret(""))
+            authorization = basic_header(user.username, user.password or Secret(""))
         return RequestIdentity(authorization, self._certificate())
 
     def _certificate(self) -> ClientCertificate | None:
@@ -119,7 +119,7 @@ class KubeconfigLogin:
 
     def _pem(self, what: str, path: str, data: str) -> bytes | None:
         if data:
-            return from_base64(data, f"the {what} of {self.where}")
+            return decode_base64(data, f"the {what} of {self.where}")
         if path:
             file = self.entry.resolve(path)
             return read_bounded(file, f"the {what} {file} of {self.where}")
@@ -149,7 +149,7 @@ class KubeconfigLogin:
         )
 
 
-def from_base64(data: str, what: str) -> bytes:
+def decode_base64(data: str, what: str) -> bytes:
     """The `…-data` fields."""
     try:
         return base64.b64decode("".join(data.split()), validate=True)

@@ -20,7 +20,7 @@ from stoker.domain.clock import Clock, SystemClock, rfc3339
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import deadline, finished
+from stoker.kube.client.deadlines import deadline, wait_for_end
 from stoker.kube.client.errors import AlreadyExists, NotFound
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import EVENTS
@@ -34,16 +34,16 @@ from stoker.kube.events.series import (
     ObjectRef,
 )
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.runtime.conditions import sentence
+from stoker.kube.runtime.conditions import condition_message
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
 FLUSH_GRACE = 5.0
-SAY_AGAIN = 600.0
+REPEAT_SECONDS = 600.0
 OUTAGE_BACKOFF = Backoff(base=1.0, ceiling=60.0, jitter=0.2)
 
-_LONGEST_STEM = 200  # of the 253 characters that a name may have
+_MAX_STEM_LENGTH = 200  # of the 253 characters that a name may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class EventRecorder:
         self._stopping = True
         self._wake.set()
         if self._writer is not None:
-            await finished(self._writer, self._clock, grace, self._tell_loss)
+            await wait_for_end(self._writer, self._clock, grace, self._tell_loss)
 
     def _tell_loss(self) -> None:
         log.warning("events.given_up", pending=self._book.pending)
@@ -144,7 +144,7 @@ class EventRecorder:
         now = self._clock.monotonic()
         if now < self._say_again:
             return
-        self._say_again = now + SAY_AGAIN
+        self._say_again = now + REPEAT_SECONDS
         log.warning(
             "events.dropped",
             component=self._component,
@@ -196,22 +196,26 @@ class EventRecorder:
             },
             "type": report.type,
             "reason": report.reason,
-            "message": sentence(report.message),
+            "message": condition_message(report.message),
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
             "firstTimestamp": rfc3339(series.first),
-            **_seen(series),
+            **_series_fields(series),
         }
         try:
             await self._client.create(EVENTS, body, namespace, into=ObjectHeader)
         except AlreadyExists:
-            await self._client.patch(EVENTS, _seen(series), series.name, namespace, into=ObjectHeader)
+            await self._client.patch(
+                EVENTS, _series_fields(series), series.name, namespace, into=ObjectHeader
+            )
 
     async def _patch(self, series: EventSeries) -> None:
         namespace = series.report.about.namespace or "default"
         try:
-            await self._client.patch(EVENTS, _seen(series), series.name, namespace, into=ObjectHeader)
+            await self._client.patch(
+                EVENTS, _series_fields(series), series.name, namespace, into=ObjectHeader
+            )
         except NotFound:  # the server forgets Events after an hour
             series.name = ""
             await self._create(series)
@@ -233,9 +237,9 @@ class EventRecorder:
 
 def event_name(about: str) -> str:
     """A fresh, valid name that begins with the name of the object."""
-    stem = re.sub(r"[^a-z0-9]+", "-", about.lower())[:_LONGEST_STEM].strip("-")
+    stem = re.sub(r"[^a-z0-9]+", "-", about.lower())[:_MAX_STEM_LENGTH].strip("-")
     return f"{stem or 'object'}.{secrets.token_hex(8)}"
 
 
-def _seen(series: EventSeries) -> dict[str, object]:
+def _series_fields(series: EventSeries) -> dict[str, object]:
     return {"count": series.count, "lastTimestamp": rfc3339(series.last)}

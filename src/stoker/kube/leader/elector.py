@@ -27,7 +27,7 @@ from stoker.kube.client.errors import AlreadyExists, ApiServerUnreachable, Confl
 from stoker.kube.client.resources import LEASES
 from stoker.kube.leader.election import Election, ElectionPause, LeaseAction
 from stoker.kube.leader.fencing import Leadership, LeadershipLost
-from stoker.kube.leader.lease import Lease, LeaseTerms, claimed, released
+from stoker.kube.leader.lease import Lease, LeaseTerms, claim_lease, release_lease
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.runtime import RuntimeMetrics
 
@@ -140,7 +140,7 @@ class LeaderElector:
                 self._announce_stop()
         if not keeper.cancelled():
             keeper.result()  # a mistake of ours in it is not to be taken for a lost lease
-        return finished and _ended_by_itself(worker)
+        return finished and _has_ended_by_itself(worker)
 
     async def _make(self, move: LeaseAction | ElectionPause) -> None:
         """Do what the decision says; no request goes on past the deadline."""
@@ -184,7 +184,7 @@ class LeaderElector:
         # Our own claim, whose answer was lost, tells nothing of who was there before.
         if not self._election.leading and (lease is None or lease.holder != self._terms.identity):
             self._found = lease
-        wanted = claimed(lease, self._terms, self._name, self._namespace, self._clock.now())
+        wanted = claim_lease(lease, self._terms, self._name, self._namespace, self._clock.now())
         if lease is None:
             written = await self._client.create(LEASES, wanted, self._namespace, into=Lease)
         else:
@@ -213,7 +213,7 @@ class LeaderElector:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace, into=Lease)
             if lease.holder == self._terms.identity:
-                free = released(lease, self._clock.now())
+                free = release_lease(lease, self._clock.now())
                 await self._client.replace(LEASES, free, self._name, self._namespace, into=Lease)
                 log.info("lease.given_back", lease=self._name)
         except Conflict:
@@ -265,7 +265,7 @@ class LeaderElector:
         self._error = error
 
 
-def _ended_by_itself(worker: asyncio.Task[None]) -> bool:
+def _has_ended_by_itself(worker: asyncio.Task[None]) -> bool:
     """Whether the work was done, and not refused by the fence a moment before the loss was noticed."""
     try:
         worker.result()

@@ -27,11 +27,11 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import timing_out
+from stoker.kube.client.deadlines import timeout_scope
 from stoker.kube.client.transport import ApiRequest, ApiResponse, Transport
 from stoker.kube.leader.lease import Lease
 
-_HARMLESS = frozenset({"GET", "HEAD"})
+_READ_METHODS = frozenset({"GET", "HEAD"})
 
 
 class LeadershipLost(Retry):
@@ -77,7 +77,7 @@ class Leadership:
         self.check()
         limit = asyncio.timeout(self.remaining)
         try:
-            async with timing_out(limit):
+            async with timeout_scope(limit):
                 self._limits.add(limit)
                 yield
         except TimeoutError:
@@ -130,7 +130,7 @@ class _FencedTransport(Transport):
         pass
 
     async def send(self, request: ApiRequest) -> ApiResponse:
-        if request.method in _HARMLESS:
+        if request.method in _READ_METHODS:
             return await self._inner.send(request)
         # Sending can wait, for credentials or because the server said when to come back. The loop's timer
         # ends that, except after a suspension of the machine, which the clock counts and no timer does.

@@ -27,7 +27,7 @@ from stoker.kube.client.resources import LEASES
 # the lease that is left for a write that was sent in the last moment to arrive.
 MARGIN = 0.1
 # Renewals are seen at most this late, so that a dead holder is replaced within the duration and two seconds.
-LONGEST_POLL = 1.5
+MAX_POLL_SECONDS = 1.5
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -94,7 +94,7 @@ class LeaseTerms:
     @property
     def poll(self) -> float:
         """How often a candidate that does not hold it looks at it."""
-        return min(self.renew / 2, LONGEST_POLL)
+        return min(self.renew / 2, MAX_POLL_SECONDS)
 
 
 def unique_identity() -> str:
@@ -102,7 +102,7 @@ def unique_identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
-def claimed(lease: Lease | None, terms: LeaseTerms, name: str, namespace: str, now: datetime) -> Lease:
+def claim_lease(lease: Lease | None, terms: LeaseTerms, name: str, namespace: str, now: datetime) -> Lease:
     """The lease with this candidate as its holder, renewed; made anew where there is none."""
     stamp = rfc3339_micro(now)
     if lease is None:
@@ -124,14 +124,14 @@ def claimed(lease: Lease | None, terms: LeaseTerms, name: str, namespace: str, n
         renew_time=stamp,
         lease_transitions=transitions,
     )
-    metadata = _owned(lease.metadata, terms.owner)
+    metadata = _with_owner(lease.metadata, terms.owner)
     if terms.says:
         annotations = {**(metadata.annotations or {}), **dict(terms.says)}
         metadata = msgspec.structs.replace(metadata, annotations=annotations)
     return msgspec.structs.replace(lease, metadata=metadata, spec=spec)
 
 
-def _owned(metadata: ObjectMeta, owner: OwnerReference | None) -> ObjectMeta:
+def _with_owner(metadata: ObjectMeta, owner: OwnerReference | None) -> ObjectMeta:
     """By this account in place of another: a Lease must not be collected with whoever held it before."""
     if owner is None:
         return metadata
@@ -139,7 +139,7 @@ def _owned(metadata: ObjectMeta, owner: OwnerReference | None) -> ObjectMeta:
     return msgspec.structs.replace(metadata, owner_references=(*others, owner))
 
 
-def released(lease: Lease, now: datetime) -> Lease:
+def release_lease(lease: Lease, now: datetime) -> Lease:
     """The lease as its holder leaves it: nobody's, free at once."""
     spec = msgspec.structs.replace(
         lease.spec, holder_identity="", lease_duration_seconds=1, renew_time=rfc3339_micro(now)

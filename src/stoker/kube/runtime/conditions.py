@@ -23,7 +23,7 @@ from stoker.domain.reasons import ConditionType, Reason
 from stoker.kube.client.errors import one_line
 from stoker.telemetry.redaction import redact_text
 
-LONGEST_MESSAGE = 1024  # the API takes 32,768; people do not
+MAX_MESSAGE_LENGTH = 1024  # the API takes 32,768; people do not
 
 StatusConditions: TypeAlias = tuple[Condition, ...]
 
@@ -39,11 +39,11 @@ class ConditionStamp:
     now: datetime
 
 
-def find(conditions: StatusConditions, kind: ConditionType) -> Condition | None:
+def find_condition(conditions: StatusConditions, kind: ConditionType) -> Condition | None:
     return next((each for each in conditions if each.type == kind), None)
 
 
-def put(
+def set_condition(
     conditions: StatusConditions,
     kind: ConditionType,
     status: bool | None,
@@ -55,14 +55,14 @@ def put(
     """Set one condition (none is Unknown); it keeps its place, and Ready stands first."""
     if not _WORD.fullmatch(reason):
         raise InvalidValue(f"the reason {reason[:100]!r} of condition {kind} is not one CamelCase word")
-    before = find(conditions, kind)
+    before = find_condition(conditions, kind)
     said = _STATUS[status]
     unmoved = before is not None and before.status == said
     after = Condition(
         type=str(kind),
         status=said,
         reason=str(reason),
-        message=sentence(message),
+        message=condition_message(message),
         last_transition_time=before.last_transition_time if before and unmoved else rfc3339(at.now),
         observed_generation=at.generation,
     )
@@ -71,50 +71,52 @@ def put(
     return _ready_first(tuple(after if each.type == kind else each for each in conditions))
 
 
-def remove(conditions: StatusConditions, *kinds: ConditionType) -> StatusConditions:
+def remove_conditions(conditions: StatusConditions, *kinds: ConditionType) -> StatusConditions:
     return tuple(each for each in conditions if each.type not in kinds)
 
 
-def succeed(
+def mark_ready(
     conditions: StatusConditions, reason: Reason, message: str, *, at: ConditionStamp
 ) -> StatusConditions:
     """Ready, and so neither stalled nor on the way."""
-    return settle(conditions, True, reason, message, at=at)
+    return mark_settled(conditions, True, reason, message, at=at)
 
 
-def settle(
+def mark_settled(
     conditions: StatusConditions, ready: bool, reason: Reason, message: str, *, at: ConditionStamp
 ) -> StatusConditions:
     """Things stand where they are meant to, ready or not: nobody has to act, nothing goes on."""
-    rest = remove(conditions, ConditionType.STALLED, ConditionType.RECONCILING)
-    return put(rest, ConditionType.READY, ready, reason, message, at=at)
+    rest = remove_conditions(conditions, ConditionType.STALLED, ConditionType.RECONCILING)
+    return set_condition(rest, ConditionType.READY, ready, reason, message, at=at)
 
 
-def fail(conditions: StatusConditions, error: StokerError, *, at: ConditionStamp) -> StatusConditions:
+def mark_failed(conditions: StatusConditions, error: StokerError, *, at: ConditionStamp) -> StatusConditions:
     """Not ready, for the error's reason, which also says whether a human must act (C-139)."""
-    rest = put(conditions, ConditionType.READY, False, error.reason, error.message, at=at)
+    rest = set_condition(conditions, ConditionType.READY, False, error.reason, error.message, at=at)
     if isinstance(error, Stalled):
-        return stall(rest, error.reason, error.message, at=at)
-    return progress(rest, error.reason, error.message, at=at)
+        return mark_stalled(rest, error.reason, error.message, at=at)
+    return mark_progressing(rest, error.reason, error.message, at=at)
 
 
-def stall(conditions: StatusConditions, reason: str, message: str, *, at: ConditionStamp) -> StatusConditions:
+def mark_stalled(
+    conditions: StatusConditions, reason: str, message: str, *, at: ConditionStamp
+) -> StatusConditions:
     """Nothing goes on until a human acts: what tools that know kstatus call failed."""
-    rest = remove(conditions, ConditionType.RECONCILING)
-    return put(rest, ConditionType.STALLED, True, reason, message, at=at)
+    rest = remove_conditions(conditions, ConditionType.RECONCILING)
+    return set_condition(rest, ConditionType.STALLED, True, reason, message, at=at)
 
 
-def progress(
+def mark_progressing(
     conditions: StatusConditions, reason: str, message: str, *, at: ConditionStamp
 ) -> StatusConditions:
     """It is on its way, or tried again by itself: what tools that know kstatus call in progress."""
-    rest = remove(conditions, ConditionType.STALLED)
-    return put(rest, ConditionType.RECONCILING, True, reason, message, at=at)
+    rest = remove_conditions(conditions, ConditionType.STALLED)
+    return set_condition(rest, ConditionType.RECONCILING, True, reason, message, at=at)
 
 
-def sentence(text: str) -> str:
+def condition_message(text: str) -> str:
     """A message as it may leave the process: one line, without credentials, not too long."""
-    return one_line(redact_text(text), LONGEST_MESSAGE)
+    return one_line(redact_text(text), MAX_MESSAGE_LENGTH)
 
 
 def _ready_first(conditions: StatusConditions) -> StatusConditions:

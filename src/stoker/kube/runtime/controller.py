@@ -20,7 +20,13 @@ from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import ApiError
-from stoker.kube.runtime.result import Consequence, ReconcileResult, RequeueDecision, judge, understood
+from stoker.kube.runtime.result import (
+    Consequence,
+    ReconcileResult,
+    RequeueDecision,
+    as_stoker_error,
+    verdict_for,
+)
 from stoker.kube.runtime.workqueue import K, QueueClosed, WorkQueue
 from stoker.telemetry.logs import bind_pass, get_logger
 
@@ -29,11 +35,11 @@ __all__ = ["Controller", "ReconcileRecord", "ReconcileResult"]
 log = get_logger(__name__)
 
 WORKERS = 5
-PASS_TIMEOUT = 300.0
+RECONCILE_TIMEOUT_SECONDS = 300.0
 STALLED_RECHECK = 600.0
 STOP_GRACE = 30.0
 
-_LOUDNESS = {
+_LOG_LEVELS = {
     Consequence.DONE: logging.DEBUG,
     Consequence.AGAIN: logging.DEBUG,
     Consequence.STALLED: logging.WARNING,
@@ -65,7 +71,7 @@ class Controller(Generic[K]):
         reconcile: Callable[[K], Awaitable[ReconcileResult]],
         *,
         workers: int = WORKERS,
-        timeout: float = PASS_TIMEOUT,
+        timeout: float = RECONCILE_TIMEOUT_SECONDS,
         stalled_recheck: float | None = STALLED_RECHECK,
         clock: Clock | None = None,
         on_pass: Callable[[ReconcileRecord[K]], None] | None = None,
@@ -122,7 +128,7 @@ class Controller(Generic[K]):
         started = self._clock.monotonic()
         with bind_pass(controller=self.name, key=str(key)):
             ended = await self._attempt(key)
-            verdict = judge(ended)
+            verdict = verdict_for(ended)
             pause = self._requeue(key, verdict, refused=isinstance(ended, ApiError))
             seconds = self._clock.monotonic() - started
             self._log(verdict, ended, seconds, pause)
@@ -138,12 +144,12 @@ class Controller(Generic[K]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return understood(error)  # it leaked out of the reconciler; nobody cancelled this worker
+            return as_stoker_error(error)  # it leaked out of the reconciler; nobody cancelled this worker
         except Exception as error:
             if scope.expired() and isinstance(error, TimeoutError):
                 sentence = f"the pass took longer than {self._timeout:g} s and was cut off"
                 return Retry(sentence, reason=Reason.PASS_INTERRUPTED)
-            return understood(error)
+            return as_stoker_error(error)
 
     def _requeue(self, key: K, verdict: RequeueDecision, *, refused: bool) -> float | None:
         """Act on the verdict; answers after how many seconds the key comes back by itself."""
@@ -174,7 +180,7 @@ class Controller(Generic[K]):
             told |= {"reason": ended.reason, "error": ended.message}
         if verdict.consequence is Consequence.ERROR and isinstance(ended, StokerError):
             told["exc_info"] = ended.__cause__ or ended
-        log.log(_LOUDNESS[verdict.consequence], "pass.ended", **told)
+        log.log(_LOG_LEVELS[verdict.consequence], "pass.ended", **told)
 
     def _report(self, record: ReconcileRecord[K]) -> None:
         if self._on_pass is None:

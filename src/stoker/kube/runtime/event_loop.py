@@ -14,7 +14,7 @@ from socket import socket
 from typing import Any
 
 
-def event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """What makes such a loop; None where there is only the one of Python."""
     try:
         import uvloop  # noqa: PLC0415 - it is not made for every platform

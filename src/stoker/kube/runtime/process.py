@@ -27,8 +27,8 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.runtime.event_loop import event_loop
-from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.event_loop import event_loop_factory
+from stoker.kube.runtime.result import as_stoker_error
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 
@@ -37,7 +37,7 @@ log = get_logger(__name__)
 STOP_GRACE = 45.0  # a little more than the passes, the flush of Events and the Lease need one after the other
 INSIST_GRACE = 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-COLLECT_AFTER = 5_000
+GC_THRESHOLD = 5_000
 """New objects after which cycles are looked for. With ten times as many, as while modules are loaded,
 megabytes of ended connections and children lie about; with the seven hundred of Python a large list and its
 changes take a fifth longer."""
@@ -89,7 +89,7 @@ class ProcessGroup:
             await self._stop(tasks)
             raise
         culprit = next(part for part in self._parts if tasks[part.name].done())
-        error = _why(culprit, tasks.pop(culprit.name))
+        error = _end_error(culprit, tasks.pop(culprit.name))
         unforeseen = error.__cause__ if error.reason is Reason.INTERNAL_ERROR else None
         log.error("process.failing", part=culprit.name, error=error.message, exc_info=unforeseen)
         with contextlib.suppress(asyncio.CancelledError):  # the failure is what the caller must hear of
@@ -102,7 +102,7 @@ class ProcessGroup:
                 async with deadline(self._clock, self._grace):
                     for part in reversed(self._parts):
                         if part.name in tasks:
-                            await _end(part, tasks[part.name])
+                            await _end_part(part, tasks[part.name])
         except TimeoutError:
             log.warning("process.cut_off", left=[name for name, task in tasks.items() if not task.done()])
         finally:
@@ -124,7 +124,7 @@ class ProcessGroup:
                 log.warning("part.failed_while_stopping", part=name, error=error)
 
 
-async def _end(part: ProcessPart, task: asyncio.Task[None]) -> None:
+async def _end_part(part: ProcessPart, task: asyncio.Task[None]) -> None:
     if part.stop is None:
         task.cancel()
     elif not task.done():
@@ -136,12 +136,12 @@ async def _end(part: ProcessPart, task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def _why(part: ProcessPart, task: asyncio.Task[None]) -> StokerError:
+def _end_error(part: ProcessPart, task: asyncio.Task[None]) -> StokerError:
     """The sentence with which the process ends."""
     cause = asyncio.CancelledError() if task.cancelled() else task.exception()
     if cause is None:
         return PartFailed(f"{part.name} ended although nobody had asked it to")
-    error = understood(cause)
+    error = as_stoker_error(cause)
     if isinstance(error, Misconfigured):
         return error  # not a failure of the part: the command exits as for any other wrong setting
     failed = PartFailed(f"{part.name} failed: {error.message}", reason=error.reason)
@@ -149,21 +149,21 @@ def _why(part: ProcessPart, task: asyncio.Task[None]) -> StokerError:
     return failed
 
 
-def run(main: Callable[[], Coroutine[object, object, None]], *, lean: bool = False) -> None:
+def run_process(main: Callable[[], Coroutine[object, object, None]], *, lean: bool = False) -> None:
     """Run a command's main coroutine to its end or to a signal, on the fastest event loop there is.
 
     `lean` takes the one that costs no memory of its own: for a process with a handful of
     connections, of which there are many.
     """
-    gc.set_threshold(COLLECT_AFTER)
+    gc.set_threshold(GC_THRESHOLD)
     try:
-        with asyncio.Runner(loop_factory=None if lean else event_loop()) as runner:
-            runner.run(_until_signalled(main))
+        with asyncio.Runner(loop_factory=None if lean else event_loop_factory()) as runner:
+            runner.run(_run_until_signalled(main))
     finally:
         tracing.end()
 
 
-async def _until_signalled(main: Callable[[], Coroutine[object, object, None]]) -> None:
+async def _run_until_signalled(main: Callable[[], Coroutine[object, object, None]]) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     asked = False
 

@@ -50,7 +50,7 @@ class RequeueDecision:
         return self.consequence in {Consequence.RETRY, Consequence.ERROR}
 
 
-def judge(ended: ReconcileResult | StokerError) -> RequeueDecision:
+def verdict_for(ended: ReconcileResult | StokerError) -> RequeueDecision:
     """The verdict on a pass that returned a result or raised an error."""
     match ended:
         case ReconcileResult(after=None):
@@ -67,14 +67,16 @@ def judge(ended: ReconcileResult | StokerError) -> RequeueDecision:
             return RequeueDecision(Consequence.ERROR)
 
 
-def understood(error: BaseException) -> StokerError:
+def as_stoker_error(error: BaseException) -> StokerError:
     """The error as one of the tree; of several at once, the most urgent.
 
     The text of a foreign exception is not repeated: nobody checked it for secrets.
     """
     if isinstance(error, BaseExceptionGroup):
         urgency = list(Consequence).index
-        return max(map(understood, error.exceptions), key=lambda each: urgency(judge(each).consequence))
+        return max(
+            map(as_stoker_error, error.exceptions), key=lambda each: urgency(verdict_for(each).consequence)
+        )
     if isinstance(error, StokerError):
         return error
     unforeseen = StokerError(f"an unforeseen {type(error).__name__}; the log has its traceback")

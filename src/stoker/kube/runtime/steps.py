@@ -22,7 +22,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.result import as_stoker_error
 from stoker.telemetry.logs import get_logger
 
 C = TypeVar("C")
@@ -81,7 +81,7 @@ class ReconcilePass(Generic[C, S]):
                     break
                 context = answer
         except (Exception, asyncio.CancelledError) as error:
-            outcome = StepsOutcome(outcome.step, _told(outcome.step, error))
+            outcome = StepsOutcome(outcome.step, _step_error(outcome.step, error))
             raise
         finally:
             await self._report(context, outcome)
@@ -103,9 +103,9 @@ class ReconcilePass(Generic[C, S]):
                 raise
 
 
-def _told(step: str, error: BaseException) -> StokerError:
+def _step_error(step: str, error: BaseException) -> StokerError:
     """The error as the status may tell it."""
     if isinstance(error, asyncio.CancelledError):
         sentence = f"the pass was interrupted in step {step!r}"
         return Retry(sentence, reason=Reason.PASS_INTERRUPTED)
-    return understood(error)
+    return as_stoker_error(error)

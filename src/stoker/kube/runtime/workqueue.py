@@ -35,7 +35,7 @@ K = TypeVar("K", bound=Hashable)
 RETRY_BACKOFF = Backoff(base=0.5, ceiling=300.0, jitter=0.2)
 
 # The timer looks at the clock at least this often, so that a delay of a year needs no timer of a year.
-LONGEST_NAP = 3600.0
+MAX_SLEEP_SECONDS = 3600.0
 
 # Outdated appointments that the heap may carry before it is rebuilt.
 HEAP_SLACK = 64
@@ -217,6 +217,6 @@ class WorkQueue(Generic[K]):
     async def _ring(self) -> None:
         while self._heap:
             self._timer_due = self._heap[0][0]
-            await self._clock.sleep(min(self._timer_due - self._clock.monotonic(), LONGEST_NAP))
+            await self._clock.sleep(min(self._timer_due - self._clock.monotonic(), MAX_SLEEP_SECONDS))
             self._promote()
         self._timer = None

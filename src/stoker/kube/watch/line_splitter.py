@@ -3,7 +3,7 @@
 A watch is one JSON object per line, and one object may be 3 MiB long, so no
 reader with a line limit will do. The splitter holds the unfinished line only;
 each byte is looked at once, and a line that is spread over many chunks is
-joined once. `lines_of` is the loop around it.
+joined once. `split_lines` is the loop around it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
 from stoker.kube.client.errors import ApiServerUnreachable
 
-LONGEST_LINE = 64 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class LineTooLong(Exception):
@@ -24,7 +24,7 @@ class LineSplitter:
 
     __slots__ = ("_held", "_limit", "_pieces")
 
-    def __init__(self, limit: int = LONGEST_LINE) -> None:
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
         self._held = 0
@@ -59,7 +59,7 @@ class LineSplitter:
         return line.rstrip(b"\r")
 
 
-async def lines_of(chunks: AsyncIterator[bytes], what: str) -> AsyncGenerator[bytes]:
+async def split_lines(chunks: AsyncIterator[bytes], what: str) -> AsyncGenerator[bytes]:
     """The lines of a stream; one that ends within a line, or never ends a line, is a broken one."""
     splitter = LineSplitter()
     try:

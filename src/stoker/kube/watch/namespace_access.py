@@ -39,7 +39,7 @@ class NamespaceAccess:
     """The namespaces of all that is watched."""
 
     def __init__(self, home: str) -> None:
-        self.lit: Callable[[], None] = nobody
+        self.lit: Callable[[], None] = ignore_change
         """Told that a namespace that had refused us is seen whole."""
         self._home = home
         self._places: dict[str | None, _WatchedNamespace] = {}
@@ -80,5 +80,5 @@ class NamespaceAccess:
         place.judged.set()
 
 
-def nobody() -> None:
+def ignore_change() -> None:
     """Nobody is to be told."""

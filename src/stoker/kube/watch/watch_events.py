@@ -64,7 +64,7 @@ class _WatchObject(msgspec.Struct, frozen=True):
 
 
 # The last one is what a thousand nested objects raise.
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _line = msgspec.json.Decoder(_RawWatchLine)
 _object = msgspec.json.Decoder(_WatchObject)
@@ -77,7 +77,7 @@ def read_line(line: bytes, what: str = "watch") -> WatchLine:
     try:
         outer = _line.decode(line)
         meta = _object.decode(outer.object).metadata
-    except _UNREADABLE as error:
+    except _DECODE_ERRORS as error:
         raise MalformedEvent(f"{what}: a line of {len(line)} bytes cannot be read: {error}") from error
     if outer.type in EVENTS and not meta.name:
         raise MalformedEvent(f"{what}: a line of type {outer.type} names no object")
@@ -90,7 +90,7 @@ def read_item(raw: bytes, what: str = "list") -> WatchMeta:
     """One item of a list; `MalformedEvent` if it cannot be told which object it is."""
     try:
         meta = _object.decode(raw).metadata
-    except _UNREADABLE as error:
+    except _DECODE_ERRORS as error:
         raise MalformedEvent(f"{what}: an item of {len(raw)} bytes cannot be read: {error}") from error
     if not (meta.name and meta.resource_version):
         raise MalformedEvent(f"{what}: an item has no name or no resourceVersion")
@@ -101,7 +101,7 @@ def read_error(raw: bytes, what: str = "watch") -> ApiError | MalformedEvent:
     """The error that the object of an ERROR line tells of."""
     try:
         status = _status.decode(raw)
-    except _UNREADABLE as error:
+    except _DECODE_ERRORS as error:
         return MalformedEvent(f"{what}: an error of {len(raw)} bytes cannot be read: {error}")
     # The reason counts as much as the code: both have been seen to come alone.
     code = 410 if status.reason in {"Expired", "Gone"} else status.code

@@ -25,7 +25,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.json_cost import decoded_size
 from stoker.reverser.authors.attribution import AuthorAttribution
-from stoker.reverser.authors.facts import SCALE, AuthorFact, RequestUser, doubt_of, fact_of
+from stoker.reverser.authors.facts import SCALE, AuthorFact, RequestUser, request_doubt, request_fact
 from stoker.reverser.selection.rules import ChangeOperation
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import MetricReading, Metrics
@@ -117,9 +117,9 @@ class _UidOnlyReview(msgspec.Struct):
 
 
 _REVIEW = msgspec.json.Decoder(_AuthorReview)
-_WHOLE = msgspec.json.Decoder(_FullAuthorReview)
+_WHOLE_REVIEW_DECODER = msgspec.json.Decoder(_FullAuthorReview)
 _HEAD = msgspec.json.Decoder(_ReviewedOldObject | None)
-_NAMELESS = msgspec.json.Decoder(_UidOnlyReview)
+_UID_DECODER = msgspec.json.Decoder(_UidOnlyReview)
 
 
 class IntakeBounds(NamedTuple):
@@ -163,7 +163,7 @@ class AuthorIntake:
             asked = _REVIEW.decode(body).request
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             self.counts["malformed"] += 1
-            return _allowed(_uid_of(body))
+            return _allowed_answer(_review_uid(body))
         if len(asked.uid) > MAX_UID:
             self.counts["malformed"] += 1
             raise InvalidValue("the uid of the review is too long")
@@ -173,7 +173,7 @@ class AuthorIntake:
             self.counts["none"] += 1
         else:
             self._take(body, asked)
-        return _allowed(asked.uid)
+        return _allowed_answer(asked.uid)
 
     async def run(self) -> None:
         """Read what was asked, after its answer, until cancelled."""
@@ -184,7 +184,7 @@ class AuthorIntake:
                 # Answers that are due go first, also those to reviews that came meanwhile.
                 await asyncio.sleep(0)
                 body = self._waiting.popleft()
-                fact = await asyncio.to_thread(fact_in, body) if len(body) > LARGE else fact_in(body)
+                fact = await asyncio.to_thread(parse_fact, body) if len(body) > LARGE else parse_fact(body)
                 self._size -= len(body)
                 self._read += 1
                 self._learn(fact, "fact")
@@ -204,7 +204,7 @@ class AuthorIntake:
             self._taken += 1
             self._wake.set()
         else:
-            self._learn(doubt_of(msgspec.to_builtins(asked)), "doubt")
+            self._learn(request_doubt(msgspec.to_builtins(asked)), "doubt")
 
     def _learn(self, fact: AuthorFact | None, result: str) -> None:
         self.counts["none" if fact is None else result] += 1
@@ -238,13 +238,13 @@ class AuthorIntake:
         )
 
 
-def fact_in(body: bytes) -> AuthorFact | None:
+def parse_fact(body: bytes) -> AuthorFact | None:
     """The fact of a review, or a doubt; None for what is none, or cannot be read."""
     try:
-        request = _WHOLE.decode(body).request
-        decoded = _decoded(request)
+        request = _WHOLE_REVIEW_DECODER.decode(body).request
+        decoded = _decode_object(request)
         if decoded is None:
-            return doubt_of(msgspec.to_builtins(_REVIEW.decode(body).request))
+            return request_doubt(msgspec.to_builtins(_REVIEW.decode(body).request))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     head: dict[str, Any] = {
@@ -254,10 +254,10 @@ def fact_in(body: bytes) -> AuthorFact | None:
         "dryRun": request.dry_run,
         "userInfo": msgspec.to_builtins(request.user_info),
     }
-    return fact_of({**head, **decoded})
+    return request_fact({**head, **decoded})
 
 
-def _decoded(request: _FullAuthorRequest) -> dict[str, Any] | None:
+def _decode_object(request: _FullAuthorRequest) -> dict[str, Any] | None:
     """The object that the fact names, and the head of the other; None if that would take too much memory."""
     new, old = bytes(request.object), bytes(request.old_object)
     whole = {"object": new, "oldObject": old}
@@ -272,10 +272,10 @@ def _decoded(request: _FullAuthorRequest) -> dict[str, Any] | None:
     return found
 
 
-def _uid_of(body: bytes) -> str:
+def _review_uid(body: bytes) -> str:
     """Whom to answer, of a review that is wrong elsewhere."""
     try:
-        uid = _NAMELESS.decode(body).request.uid
+        uid = _UID_DECODER.decode(body).request.uid
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise InvalidValue("the body is no AdmissionReview with a uid") from None
     if len(uid) > MAX_UID:
@@ -283,7 +283,7 @@ def _uid_of(body: bytes) -> str:
     return uid
 
 
-def _allowed(uid: str) -> bytes:
+def _allowed_answer(uid: str) -> bytes:
     return msgspec.json.encode(
         {
             "apiVersion": "admission.k8s.io/v1",

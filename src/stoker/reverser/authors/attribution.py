@@ -31,8 +31,8 @@ from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import ChangeOperation
 
 CAPACITY = 20_000
-KEEP = 120.0
-_MOST_FACTS = 32
+KEEP_SECONDS = 120.0
+_MAX_FACTS = 32
 
 _FactKey = tuple[GroupResource, str, str]
 
@@ -67,7 +67,7 @@ class _VersionFacts:
 class AuthorAttribution:
     """Remembers facts for a while and answers whose an event is. It is told the time."""
 
-    def __init__(self, *, capacity: int = CAPACITY, keep: float = KEEP) -> None:
+    def __init__(self, *, capacity: int = CAPACITY, keep: float = KEEP_SECONDS) -> None:
         self._capacity = capacity
         self._keep = keep
         self._facts: OrderedDict[_FactKey, _VersionFacts] = OrderedDict()
@@ -89,7 +89,7 @@ class AuthorAttribution:
                 self.forgotten += 1
         if fact in known.facts or known.overflown:
             return
-        known.overflown = len(known.facts) >= _MOST_FACTS
+        known.overflown = len(known.facts) >= _MAX_FACTS
         known.facts.append(fact)
 
     def forget(self, now: float) -> None:
@@ -113,28 +113,28 @@ class AuthorAttribution:
             for fact in known.facts:
                 if fact.is_doubt and fact.operation is seen.operation:
                     return None
-                if _fits(fact, seen):
+                if _matches_event(fact, seen):
                     users.setdefault(fact.user.name, fact.user)
         return next(iter(users.values())) if len(users) == 1 else None
 
 
-def _fits(fact: AuthorFact, seen: ObservedEvent) -> bool:
+def _matches_event(fact: AuthorFact, seen: ObservedEvent) -> bool:
     """Whether a request for this version of this object is the one that led to the event."""
     if fact.operation is not seen.operation:
         return False
     if fact.replicas is not None:
-        return _is_scaled(seen, fact.replicas)
+        return _is_scale_change(seen, fact.replicas)
     # A deletion that had to wait is the one that was asked for, whatever finalizers changed meanwhile.
     return fact.blob == seen.blob or (bool(seen.ended_from) and fact.before == seen.ended_from)
 
 
-def _is_scaled(seen: ObservedEvent, replicas: ScaleChange) -> bool:
+def _is_scale_change(seen: ObservedEvent, replicas: ScaleChange) -> bool:
     """Whether nothing but the count of replicas was changed, and just as it was asked for."""
     before = with_replicas(seen.content, replicas.after, replicas.before)
-    return bool(seen.before_blob) and before is not None and _same_blob(before, seen.before_blob)
+    return bool(seen.before_blob) and before is not None and _has_blob_id(before, seen.before_blob)
 
 
-def _same_blob(content: bytes, blob: str) -> bool:
+def _has_blob_id(content: bytes, blob: str) -> bool:
     return blob_of(content, digits=len(blob)) == blob
 
 

@@ -26,21 +26,21 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
 from stoker.http_server.tls.mutual import MutualTls
 from stoker.reverser.authors.attribution import AuthorAttribution
-from stoker.reverser.authors.facts import LONGEST_NAME, MAX_GROUP_TEXT, MAX_GROUPS, AuthorFact
+from stoker.reverser.authors.facts import MAX_GROUP_TEXT, MAX_GROUPS, MAX_NAME_LENGTH, AuthorFact
 from stoker.reverser.authors.replica_link import BATCH, MAX_WAITING, PendingFact, ReplicaAddress, ReplicaLink
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import MetricReading, Metrics
 
 PORT = 9444
 
-LOOK_SECONDS = 3.0
+RESOLVE_SECONDS = 3.0
 MAX_PEERS = 32
 MAX_BODY = 2 << 20
-RECENT = 30.0
+RECENT_SECONDS = 30.0
 """How far back a replica that has just started is told."""
-HEARD = 120.0
+PEER_TTL_SECONDS = 120.0
 """How long a greeting counts while the name does not lead there."""
-_LONGEST_ID = 256
+_MAX_ID_LENGTH = 256
 
 log = get_logger(__name__)
 
@@ -65,7 +65,7 @@ PeerResolver = Callable[[], Awaitable[Iterable[ReplicaAddress]]]
 _BATCH = msgspec.json.Decoder(FactBatch)
 
 
-def resolving(names: Sequence[str], port: int) -> PeerResolver:
+def peer_resolver(names: Sequence[str], port: int) -> PeerResolver:
     """Looks names up: of a headless Service, or of single hosts; each may carry a port of its own."""
 
     async def resolve() -> list[ReplicaAddress]:
@@ -127,7 +127,7 @@ class ReplicaPeers:
         """The answer to a batch of a peer."""
         batch = read_batch(body)
         now = self._clock.monotonic()
-        for fact in filter(_is_sound, batch.facts[:BATCH]):
+        for fact in filter(_is_within_limits, batch.facts[:BATCH]):
             self._authors.learn(fact, now)
             self.counts["received"] += 1
         peer = ReplicaAddress.of(batch.address)
@@ -147,7 +147,7 @@ class ReplicaPeers:
 
     def _remind(self, link: ReplicaLink, now: float) -> None:
         for waiting in self._recent:
-            if now - waiting.since <= RECENT:
+            if now - waiting.since <= RECENT_SECONDS:
                 link.tell(waiting)
 
     async def run(self) -> None:
@@ -161,7 +161,7 @@ class ReplicaPeers:
                         self._follow(session)
                         await self._rest()
                 finally:
-                    await _end(self._tasks.values())
+                    await _cancel_tasks(self._tasks.values())
         finally:
             self._links.clear()
             self._tasks.clear()
@@ -178,7 +178,9 @@ class ReplicaPeers:
 
     def _follow(self, session: aiohttp.ClientSession) -> None:
         now = self._clock.monotonic()
-        self._heard = {peer: heard for peer, heard in self._heard.items() if now - heard.since <= HEARD}
+        self._heard = {
+            peer: heard for peer, heard in self._heard.items() if now - heard.since <= PEER_TTL_SECONDS
+        }
         wanted = list(dict.fromkeys((*sorted(self._named), *self._heard)))[:MAX_PEERS]
         for task in self._tasks.values():
             if task.done() and (error := task.exception()) is not None:
@@ -196,7 +198,7 @@ class ReplicaPeers:
 
     async def _rest(self) -> None:
         waiting = asyncio.ensure_future(self._look.wait())
-        pause = asyncio.ensure_future(self._clock.sleep(LOOK_SECONDS))
+        pause = asyncio.ensure_future(self._clock.sleep(RESOLVE_SECONDS))
         try:
             await asyncio.wait((waiting, pause), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -226,19 +228,19 @@ def read_batch(body: bytes) -> FactBatch:
         raise InvalidValue("the body is no batch of facts") from None
 
 
-def _is_sound(fact: AuthorFact) -> bool:
+def _is_within_limits(fact: AuthorFact) -> bool:
     """Whether a fact is of the size that a replica makes them."""
     short = (fact.uid, fact.before, fact.blob, *fact.kind)
     return (
-        0 < len(fact.user.name) <= LONGEST_NAME
-        and len(fact.user.uid) <= LONGEST_NAME
+        0 < len(fact.user.name) <= MAX_NAME_LENGTH
+        and len(fact.user.uid) <= MAX_NAME_LENGTH
         and len(fact.user.groups) <= MAX_GROUPS
         and sum(map(len, fact.user.groups)) <= MAX_GROUP_TEXT
-        and all(len(each) <= _LONGEST_ID for each in short)
+        and all(len(each) <= _MAX_ID_LENGTH for each in short)
     )
 
 
-async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def _cancel_tasks(tasks: Iterable[asyncio.Task[None]]) -> None:
     ending = list(tasks)
     for task in ending:
         task.cancel()

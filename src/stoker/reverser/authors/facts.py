@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import blob_of
-from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.manifest.render import render_object
+from stoker.reverser.manifest.sanitize import sanitize
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import ChangeOperation
 
-LONGEST_NAME = 1024
+MAX_NAME_LENGTH = 1024
 MAX_GROUPS = 64
 MAX_GROUP_TEXT = 4096
 SCALE = "scale"
@@ -63,33 +63,33 @@ class AuthorFact(NamedTuple):
         return not self.blob and self.replicas is None
 
 
-def blob_name(obj: dict[str, Any]) -> str:
+def object_blob_id(obj: dict[str, Any]) -> str:
     """Names the state of an object for the join: all of it, also where a policy writes less of a Secret."""
-    return blob_of(rendered(sanitized(obj)))
+    return blob_of(render_object(sanitize(obj)))
 
 
-def fact_of(request: Mapping[str, Any]) -> AuthorFact | None:
+def request_fact(request: Mapping[str, Any]) -> AuthorFact | None:
     """The fact in the `request` of an AdmissionReview; None if it is none that could ever be joined.
 
     It reads what the API server sends and believes nothing of its shape.
     """
-    return _read(request, blob_name)
+    return _read_fact(request, object_blob_id)
 
 
-def doubt_of(request: Mapping[str, Any]) -> AuthorFact | None:
+def request_doubt(request: Mapping[str, Any]) -> AuthorFact | None:
     """The same of the heads of the objects alone, which costs next to nothing."""
-    fact = _read(request, lambda _: "")
+    fact = _read_fact(request, lambda _: "")
     return None if fact is None else fact._replace(replicas=None)
 
 
-def _read(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) -> AuthorFact | None:
+def _read_fact(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) -> AuthorFact | None:
     try:
-        return _fact(request, named)
+        return _build_fact(request, named)
     except (AttributeError, InvalidValue, KeyError, TypeError, ValueError):
         return None
 
 
-def _fact(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) -> AuthorFact | None:
+def _build_fact(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) -> AuthorFact | None:
     if request.get("dryRun"):
         return None
     operation = ChangeOperation(request["operation"])
@@ -103,7 +103,7 @@ def _fact(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) ->
     if operation is ChangeOperation.DELETE and found.get("deletionTimestamp"):
         return None  # it was asked for before, and who did that is its author
     kind = GroupResource(request["resource"].get("group") or "", request["resource"]["resource"])
-    user = _user(request["userInfo"])
+    user = _parse_user(request["userInfo"])
     subresource = request.get("subResource") or ""
     if subresource == SCALE and operation is ChangeOperation.UPDATE:
         replicas = ScaleChange(*(int((each.get("spec") or {}).get("replicas") or 0) for each in (old, new)))
@@ -113,11 +113,11 @@ def _fact(request: Mapping[str, Any], named: Callable[[dict[str, Any]], str]) ->
     return AuthorFact(kind, str(uid), before, operation, user, named(told))
 
 
-def _user(told: Mapping[str, Any]) -> RequestUser:
+def _parse_user(told: Mapping[str, Any]) -> RequestUser:
     name = str(told["username"])
-    if not name or len(name) > LONGEST_NAME:
+    if not name or len(name) > MAX_NAME_LENGTH:
         raise ValueError("a user without a name that can be written")
     groups = tuple(map(str, (told.get("groups") or ())[:MAX_GROUPS]))
     if sum(map(len, groups)) > MAX_GROUP_TEXT:
         groups = ()  # nobody's: who may impersonate can name as many and as long ones as they like
-    return RequestUser(name, str(told.get("uid") or "")[:LONGEST_NAME], groups)
+    return RequestUser(name, str(told.get("uid") or "")[:MAX_NAME_LENGTH], groups)

@@ -16,14 +16,14 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.http_server.review_server import ReviewLimits, ReviewServer
 from stoker.http_server.tls.context import ServerTlsContext
 from stoker.http_server.tls.mutual import MutualTls
-from stoker.http_server.tls.setup import SelfSignedCertificates, certified
+from stoker.http_server.tls.setup import SelfSignedCertificates, certificate_parts
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.leader.lease import unique_identity
 from stoker.kube.runtime.process import ProcessPart
 from stoker.reverser.authors.admission import PATH, AuthorIntake
 from stoker.reverser.authors.attribution import AuthorAttribution
-from stoker.reverser.authors.fact_exchange import MAX_BODY, PORT, ReplicaPeers, resolving
+from stoker.reverser.authors.fact_exchange import MAX_BODY, PORT, ReplicaPeers, peer_resolver
 from stoker.reverser.authors.replica_link import PATH as FACTS
 from stoker.reverser.authors.webhook_registration import WebhookRegistration
 from stoker.reverser.selection.selection import Selection
@@ -75,7 +75,7 @@ class AuthorCapture:
         self.peers = ReplicaPeers(
             self.authors,
             self._mutual,
-            resolving(settings.peers, settings.peers_port),
+            peer_resolver(settings.peers, settings.peers_port),
             instance=unique_identity(),
             address=_address(settings.own_host, settings.peers_port) if settings.own_host else "",
             metrics=metrics,
@@ -128,7 +128,7 @@ class AuthorCapture:
     def parts(self) -> list[ProcessPart]:
         """In the order in which they start; they end in the opposite one."""
         settings = self._settings
-        certificate = certified(
+        certificate = certificate_parts(
             self._client,
             settings.namespace,
             settings.certificate,

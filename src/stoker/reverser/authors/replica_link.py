@@ -29,7 +29,7 @@ BATCH = 500
 MAX_BATCH_BYTES = 1 << 20
 MAX_WAITING = 5000
 MAX_WAITING_BYTES = 4 << 20
-TOO_OLD = 60.0
+MAX_FACT_AGE_SECONDS = 60.0
 SEND_SECONDS = 5.0
 BACKOFF = Backoff(base=0.1, ceiling=5.0, jitter=0.3)
 
@@ -138,7 +138,7 @@ class ReplicaLink:
         size = 0
         while self._waiting and len(batch) < BATCH:
             first = self._waiting[0]
-            if now - first.since > TOO_OLD:
+            if now - first.since > MAX_FACT_AGE_SECONDS:
                 self._drop("late")
                 continue
             size += len(first.data)

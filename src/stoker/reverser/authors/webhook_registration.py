@@ -30,14 +30,19 @@ from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
-from stoker.reverser.authors.webhook_rules import CONDITIONS, asked_in, asked_of, webhook
+from stoker.reverser.authors.webhook_rules import (
+    CONDITIONS,
+    operations_in_rules,
+    reviewed_operations,
+    webhook_fields,
+)
 from stoker.reverser.selection.selection import Selection
 from stoker.telemetry.logs import get_logger
 
 WEBHOOK = "authors.configbutler.ai"
 MANAGER = "stoker-reverser-authors"
 SETTLE = 10.0
-LOOK_AGAIN = 300.0
+RECHECK_SECONDS = 300.0
 BACKOFF = Backoff(base=0.5, ceiling=60.0, jitter=0.3)
 
 _SELF_REVIEWS = ApiResource(
@@ -107,7 +112,7 @@ class WebhookRegistration:
     def capture(self, selection: Selection, catalog: KindCatalog) -> None:
         """From now on ask about this."""
         before, self._wanted = self._wanted, (selection, catalog)
-        if before is None or _meant(*before) != _meant(selection, catalog):
+        if before is None or _desired_webhook(*before) != _desired_webhook(selection, catalog):
             self._news = True
             self._wake.set()
 
@@ -115,7 +120,9 @@ class WebhookRegistration:
     def in_place(self) -> bool:
         """Whether the API server has been told what is wanted now."""
         found = self._found()
-        return found is not None and self._wanted is not None and not _differs(found, self._fields(found))
+        return (
+            found is not None and self._wanted is not None and not _needs_update(found, self._fields(found))
+        )
 
     async def run(self) -> None:
         """Keep it so until cancelled."""
@@ -133,11 +140,11 @@ class WebhookRegistration:
         found = self._found()
         if found is None or self._wanted is None:
             self._say_what_is_missing()
-            return LOOK_AGAIN
+            return RECHECK_SECONDS
         fields = self._fields(found)
-        if not _differs(found, fields):
+        if not _needs_update(found, fields):
             self._settled()
-            return LOOK_AGAIN
+            return RECHECK_SECONDS
         now = self._clock.monotonic()
         self._differs_since = now if self._differs_since is None else self._differs_since
         wait = self._differs_since + SETTLE - now
@@ -160,8 +167,8 @@ class WebhookRegistration:
             log.warning("capture.failed", name=self._name, reason=error.reason, error=error.message)
             return BACKOFF.delay(self._failures)
         self._settled()
-        log.info("capture.asked_for", name=self._name, kinds=len(asked_in(fields["rules"])))
-        return LOOK_AGAIN
+        log.info("capture.asked_for", name=self._name, kinds=len(operations_in_rules(fields["rules"])))
+        return RECHECK_SECONDS
 
     def _settled(self) -> None:
         self._news, self._differs_since, self._failures = False, None, 0
@@ -179,8 +186,8 @@ class WebhookRegistration:
             return {}
         selection, catalog = self._wanted
         hidden = {each.api_version.rpartition("/")[0] for each in catalog.unavailable}
-        kept = (each for each in asked_in(found.webhook.rules or ()) if each.group in hidden)
-        return webhook({*asked_of(selection, catalog), *kept}, selection, self._own_user)
+        kept = (each for each in operations_in_rules(found.webhook.rules or ()) if each.group in hidden)
+        return webhook_fields({*reviewed_operations(selection, catalog), *kept}, selection, self._own_user)
 
     def _say_what_is_missing(self) -> None:
         said = "" if not self._watched.health.synced or self._found() else self._name
@@ -207,11 +214,11 @@ class WebhookRegistration:
                 await self._clock.sleep(BACKOFF.delay(failures))
 
 
-def _meant(selection: Selection, catalog: KindCatalog) -> dict[str, Any]:
-    return webhook(asked_of(selection, catalog), selection, "")
+def _desired_webhook(selection: Selection, catalog: KindCatalog) -> dict[str, Any]:
+    return webhook_fields(reviewed_operations(selection, catalog), selection, "")
 
 
-def _differs(found: _FoundWebhook, fields: dict[str, Any]) -> bool:
+def _needs_update(found: _FoundWebhook, fields: dict[str, Any]) -> bool:
     """Whether anything is to be written. A condition that somebody added is theirs, and stays."""
     wanted = msgspec.convert({"name": WEBHOOK, **fields}, _CaptureWebhook)
     conditions = {each.name: each for each in found.webhook.match_conditions}

@@ -35,7 +35,7 @@ CONDITIONS = (
 )
 """The match conditions that are ours, by their names and in their order."""
 
-_ALWAYS = {
+_FIXED_FIELDS = {
     "admissionReviewVersions": ["v1"],
     "failurePolicy": "Ignore",
     "matchPolicy": "Equivalent",
@@ -55,12 +55,12 @@ class ReviewedKind(NamedTuple):
     operations: tuple[str, ...]
 
 
-def webhook(asked: Iterable[ReviewedKind], selection: Selection, own_user: str) -> dict[str, Any]:
+def webhook_fields(asked: Iterable[ReviewedKind], selection: Selection, own_user: str) -> dict[str, Any]:
     """The fields of the webhook, but its name and where it is."""
-    return {**_ALWAYS, "rules": _rules(asked), "matchConditions": _conditions(selection, own_user)}
+    return {**_FIXED_FIELDS, "rules": _rules(asked), "matchConditions": _conditions(selection, own_user)}
 
 
-def asked_of(selection: Selection, catalog: KindCatalog) -> tuple[ReviewedKind, ...]:
+def reviewed_operations(selection: Selection, catalog: KindCatalog) -> tuple[ReviewedKind, ...]:
     """Everything that has to be asked about for a selection."""
     served = {each.resource: each for each in catalog.served}
     found: list[ReviewedKind] = []
@@ -77,7 +77,7 @@ def asked_of(selection: Selection, catalog: KindCatalog) -> tuple[ReviewedKind, 
     return tuple(sorted(found))
 
 
-def asked_in(rules: Iterable[Any]) -> set[ReviewedKind]:
+def operations_in_rules(rules: Iterable[Any]) -> set[ReviewedKind]:
     """What the rules of a webhook ask about; of rules that others wrote as much as can be read."""
     return {
         ReviewedKind(
@@ -131,14 +131,14 @@ def _conditions(selection: Selection, own_user: str) -> list[dict[str, str]]:
         f"{_KIND} != 'leases.coordination.k8s.io'",
         f"!({_KIND} in ['events.', 'events.events.k8s.io'])",
         "!has(request.subResource) || request.subResource in ['', 'scale']",
-        f"request.userInfo.username != {_text(own_user)}" if own_user else "",
-        _where(selection),
+        f"request.userInfo.username != {_cel_text(own_user)}" if own_user else "",
+        _namespace_condition(selection),
     )
     named = zip(CONDITIONS, expressions, strict=True)
     return [{"name": name, "expression": text} for name, text in named if text]
 
 
-def _where(selection: Selection) -> str:
+def _namespace_condition(selection: Selection) -> str:
     """For kinds that are watched in some namespaces alone: that the request is for one of them."""
     namespaces: dict[GroupResource, set[str]] = {}
     for watched in selection.watched:
@@ -149,7 +149,7 @@ def _where(selection: Selection) -> str:
         if "" not in where:
             alike.setdefault(tuple(sorted(where)), []).append(f"{kind.resource}.{kind.group}")
     clauses = [
-        f"(!({_KIND} in {_texts(sorted(kinds))}) || request.namespace in {_texts(where)})"
+        f"(!({_KIND} in {_cel_list(sorted(kinds))}) || request.namespace in {_cel_list(where)})"
         for where, kinds in sorted(alike.items())
     ]
     expression = " && ".join(clauses)
@@ -157,9 +157,9 @@ def _where(selection: Selection) -> str:
     return expression if len(expression) <= MAX_EXPRESSION else ""
 
 
-def _text(value: str) -> str:
+def _cel_text(value: str) -> str:
     return json.dumps(value)
 
 
-def _texts(values: Iterable[str]) -> str:
-    return f"[{', '.join(map(_text, values))}]"
+def _cel_list(values: Iterable[str]) -> str:
+    return f"[{', '.join(map(_cel_text, values))}]"

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from stoker.domain.errors import InvalidValue
 
-PIECE = 64 << 10
+CHUNK_BYTES = 64 << 10
 _INTRO = b"age-encryption.org/v1\n"
 _LABEL = b"age-encryption.org/v1/X25519"
 _COLUMNS = 64
@@ -34,7 +34,7 @@ _HUMAN_PART = "age"
 _ALPHABET = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _GENERATOR = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)
 _CHECK_LENGTH = 6
-_LONGEST = 256
+_MAX_RECIPIENT_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +47,32 @@ class AgeRecipient:
     @classmethod
     def of(cls, text: str) -> AgeRecipient:
         """From `age1…`; raises with the reason if it is no recipient that files can be encrypted to."""
-        human, key = _bech32(text)
+        human, key = _decode_bech32(text)
         if human != _HUMAN_PART:
-            raise _refusal(text, f"is of the kind {human}, and only keys of X25519 (age1…) are known")
+            raise _recipient_error(text, f"is of the kind {human}, and only keys of X25519 (age1…) are known")
         if len(key) != 32:
-            raise _refusal(text, "does not hold a key of 32 bytes")
+            raise _recipient_error(text, "does not hold a key of 32 bytes")
         try:
             X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(key))
         except ValueError:
-            raise _refusal(text, "is a key with which everybody could decrypt") from None
+            raise _recipient_error(text, "is a key with which everybody could decrypt") from None
         return cls(text, key)
 
     def __str__(self) -> str:
         return self.text
 
 
-def encrypted(plain: bytes, recipient: AgeRecipient) -> bytes:
+def encrypt(plain: bytes, recipient: AgeRecipient) -> bytes:
     """The whole file."""
     file_key = os.urandom(16)
     nonce = os.urandom(16)
     header = _INTRO + _stanza(file_key, recipient) + b"---"
-    mac = hmac.digest(_derived(file_key, b"", b"header"), header, hashlib.sha256)
-    payload = b"".join(_pieces(plain, _derived(file_key, nonce, b"payload")))
-    return b"".join((header, b" ", _unpadded(mac), b"\n", nonce, payload))
+    mac = hmac.digest(_derive_key(file_key, b"", b"header"), header, hashlib.sha256)
+    payload = b"".join(_encrypted_chunks(plain, _derive_key(file_key, nonce, b"payload")))
+    return b"".join((header, b" ", _base64_unpadded(mac), b"\n", nonce, payload))
 
 
-def armored(file: bytes) -> str:
+def armor(file: bytes) -> str:
     """The same as text, as it may stand in another file."""
     text = base64.b64encode(file).decode()
     lines = (text[at : at + _COLUMNS] for at in range(0, len(text), _COLUMNS))
@@ -85,41 +85,48 @@ def _stanza(file_key: bytes, recipient: AgeRecipient) -> bytes:
     ours = X25519PrivateKey.generate()
     share = ours.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     secret = ours.exchange(X25519PublicKey.from_public_bytes(recipient.key))
-    wrap = _derived(secret, share + recipient.key, _LABEL)
+    wrap = _derive_key(secret, share + recipient.key, _LABEL)
     # A key that is used once needs no nonce.
     body = ChaCha20Poly1305(wrap).encrypt(bytes(12), file_key, None)
-    return b"-> X25519 " + _unpadded(share) + b"\n" + _unpadded(body) + b"\n"
+    return b"-> X25519 " + _base64_unpadded(share) + b"\n" + _base64_unpadded(body) + b"\n"
 
 
-def _pieces(plain: bytes, key: bytes) -> Iterator[bytes]:
+def _encrypted_chunks(plain: bytes, key: bytes) -> Iterator[bytes]:
     """Each with its number and whether it is the last, so that none can be moved or cut off."""
     cipher = ChaCha20Poly1305(key)
-    starts = range(0, max(len(plain), 1), PIECE)
+    starts = range(0, max(len(plain), 1), CHUNK_BYTES)
     for number, start in enumerate(starts):
         last = number == len(starts) - 1
-        yield cipher.encrypt(number.to_bytes(11, "big") + bytes([last]), plain[start : start + PIECE], None)
+        yield cipher.encrypt(
+            number.to_bytes(11, "big") + bytes([last]), plain[start : start + CHUNK_BYTES], None
+        )
 
 
-def _derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
+def _derive_key(secret: bytes, salt: bytes, info: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(secret)
 
 
-def _unpadded(raw: bytes) -> bytes:
+def _base64_unpadded(raw: bytes) -> bytes:
     return base64.b64encode(raw).rstrip(b"=")
 
 
-def _bech32(text: str) -> tuple[str, bytes]:
+def _decode_bech32(text: str) -> tuple[str, bytes]:
     """The human part and the bytes behind it (BIP 173, without its limit of 90 characters)."""
-    if not text.isascii() or not text.isprintable() or len(text) > _LONGEST or text != text.lower():
-        raise _refusal(text, "is not one word of small letters and digits")
+    if (
+        not text.isascii()
+        or not text.isprintable()
+        or len(text) > _MAX_RECIPIENT_LENGTH
+        or text != text.lower()
+    ):
+        raise _recipient_error(text, "is not one word of small letters and digits")
     human, one, data = text.rpartition("1")
     if not one or not human or len(data) < _CHECK_LENGTH or set(data) - set(_ALPHABET):
-        raise _refusal(text, "is not of the form age1…")
+        raise _recipient_error(text, "is not of the form age1…")
     values = [_ALPHABET.index(char) for char in data]
     spread = [*(ord(c) >> 5 for c in human), 0, *(ord(c) & 31 for c in human)]
     if _checksum([*spread, *values]) != 1:
-        raise _refusal(text, "is misspelt: its check digits do not fit")
-    return human, _bytes_of(text, values[:-_CHECK_LENGTH])
+        raise _recipient_error(text, "is misspelt: its check digits do not fit")
+    return human, _regroup_bits(text, values[:-_CHECK_LENGTH])
 
 
 def _checksum(values: list[int]) -> int:
@@ -132,18 +139,18 @@ def _checksum(values: list[int]) -> int:
     return check
 
 
-def _bytes_of(text: str, values: list[int]) -> bytes:
+def _regroup_bits(text: str, values: list[int]) -> bytes:
     """Digits of five bits as bytes; what is left over must be nothing."""
     number = 0
     for value in values:
         number = number << 5 | value
     rest = len(values) * 5 % 8
     if rest >= 5 or number & ((1 << rest) - 1):
-        raise _refusal(text, "is not whole")
+        raise _recipient_error(text, "is not whole")
     return (number >> rest).to_bytes(len(values) * 5 // 8, "big")
 
 
-def _refusal(text: str, why: str) -> InvalidValue:
+def _recipient_error(text: str, why: str) -> InvalidValue:
     if text[:15].upper() == "AGE-SECRET-KEY-":
         return InvalidValue("a recipient is an identity, which is secret; give its public half (age1…)")
     return InvalidValue(f"recipient {text[:80]!r} {why}")

@@ -21,7 +21,7 @@ from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
 from stoker.kube.client.objects import ObjectHeaderMeta
 from stoker.kube.client.resources import SECRETS
-from stoker.reverser.encryption.digests import LEAST_BYTES, NEWEST, DigestKeys
+from stoker.reverser.encryption.digests import MIN_KEY_BYTES, NEWEST, DigestKeys
 from stoker.reverser.manifest.secret_policy import DIGEST_KEYS
 
 NAME = "gitops-reverser-digests"
@@ -41,11 +41,13 @@ async def ensure_keys(client: KubeClient, namespace: str, name: str = NAME) -> D
         found = await client.get(SECRETS, name, namespace, into=_DigestKeySecret)
     except NotFound:
         try:
-            found = await client.create(SECRETS, _new(namespace, name), namespace, into=_DigestKeySecret)
+            found = await client.create(
+                SECRETS, _new_secret(namespace, name), namespace, into=_DigestKeySecret
+            )
         except AlreadyExists:  # another replica was faster
             found = await client.get(SECRETS, name, namespace, into=_DigestKeySecret)
     if found.type == DIGEST_KEYS and not found.data:
-        found = await _filled(client, namespace, name, found)
+        found = await _fill_secret(client, namespace, name, found)
     if found.type != DIGEST_KEYS:
         # Of another type it would be written to git with all others.
         raise Stalled(
@@ -58,20 +60,22 @@ async def ensure_keys(client: KubeClient, namespace: str, name: str = NAME) -> D
         raise Stalled(f"Secret {namespace}/{name} cannot be read", reason=Reason.INVALID_SPEC) from None
 
 
-async def _filled(client: KubeClient, namespace: str, name: str, empty: _DigestKeySecret) -> _DigestKeySecret:
+async def _fill_secret(
+    client: KubeClient, namespace: str, name: str, empty: _DigestKeySecret
+) -> _DigestKeySecret:
     version = {"resourceVersion": empty.metadata.resource_version}
-    body = {"metadata": version, "data": _new(namespace, name)["data"]}
+    body = {"metadata": version, "data": _new_secret(namespace, name)["data"]}
     try:
         return await client.patch(SECRETS, body, name, namespace, into=_DigestKeySecret)
     except Conflict:  # another replica was faster
         return await client.get(SECRETS, name, namespace, into=_DigestKeySecret)
 
 
-def _new(namespace: str, name: str) -> dict[str, object]:
+def _new_secret(namespace: str, name: str) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": name, "namespace": namespace},
         "type": DIGEST_KEYS,
-        "data": {NEWEST: base64.b64encode(os.urandom(LEAST_BYTES)).decode()},
+        "data": {NEWEST: base64.b64encode(os.urandom(MIN_KEY_BYTES)).decode()},
     }

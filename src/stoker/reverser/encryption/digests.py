@@ -25,7 +25,7 @@ FOLDER = ".configbutler"
 """Below a base folder: what is ours and no object's."""
 NEWEST = "digest.key"
 """Which entry of the Secret is the key of now."""
-LEAST_BYTES = 32
+MIN_KEY_BYTES = 32
 MAX_BYTES = 32 << 20
 
 _HEAD = b"# What encrypted files hold, as HMAC-SHA256: by it an unchanged one is recognised.\n"
@@ -39,8 +39,8 @@ class DigestKeys:
     def __init__(self, newest: Secret, *older: Secret) -> None:
         self._keys = (newest, *older)
         for key in self._keys:
-            if len(key.reveal_bytes()) < LEAST_BYTES:
-                raise InvalidValue(f"a key for digests has fewer than {LEAST_BYTES} bytes")
+            if len(key.reveal_bytes()) < MIN_KEY_BYTES:
+                raise InvalidValue(f"a key for digests has fewer than {MIN_KEY_BYTES} bytes")
 
     @classmethod
     def of(cls, data: Mapping[str, bytes]) -> DigestKeys:
@@ -55,13 +55,13 @@ class DigestKeys:
 
     def digest(self, said: bytes, blob: str) -> str:
         """What binds a content to the file that was made of it."""
-        return _digest(self._keys[0], said, blob)
+        return _keyed_digest(self._keys[0], said, blob)
 
     def age_of(self, digest: str, said: bytes, blob: str) -> int | None:
         """0 if it was made with the key of now, more for an older one, None if it is not of ours."""
         if digest:
             for age, key in enumerate(self._keys):
-                if hmac.compare_digest(_digest(key, said, blob), digest):
+                if hmac.compare_digest(_keyed_digest(key, said, blob), digest):
                     return age
         return None
 
@@ -95,5 +95,5 @@ class ContentDigests:
         self._lines.pop(path, None)
 
 
-def _digest(key: Secret, said: bytes, blob: str) -> str:
+def _keyed_digest(key: Secret, said: bytes, blob: str) -> str:
     return hmac.new(key.reveal_bytes(), _LABEL + blob.encode() + b"\n" + said, hashlib.sha256).hexdigest()

@@ -34,9 +34,9 @@ from stoker.domain.reasons import Reason
 from stoker.git.commit.types import FileEdit
 from stoker.reverser.encryption.age import AgeRecipient
 from stoker.reverser.encryption.digests import FOLDER, ContentDigests, DigestKeys
-from stoker.reverser.encryption.sops import sealed_document
+from stoker.reverser.encryption.sops import seal_document
 from stoker.reverser.manifest.path import CORE
-from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.render import render_object
 from stoker.reverser.manifest.secret_policy import UnchangedSecret
 
 NAME = f"{FOLDER}/digests"
@@ -59,7 +59,7 @@ class SopsSealer:
         digits: int = 40,
         clock: Clock | None = None,
     ) -> None:
-        self._recipients = recipients_of(recipients)
+        self._recipients = parse_recipients(recipients)
         self._keys = keys
         self._base = f"{base}/" if base else ""
         self._known = known
@@ -88,7 +88,7 @@ class SopsSealer:
         there = self._known(path)
         if there is not None and self._holds(inner, said, there):
             return UnchangedSecret(there)
-        content = sealed_document(plain, self._recipients, self._clock.now())
+        content = seal_document(plain, self._recipients, self._clock.now())
         blob = blob_of(content, digits=self._digits)
         self._made[inner] = blob, self._keys.digest(said, blob)
         return content
@@ -129,10 +129,10 @@ class SopsSealer:
     def _said(self, inner: str, plain: dict[str, Any]) -> bytes:
         """What the file has to say, to whom, and where it stands."""
         parts = [inner, *(str(each) for each in self._recipients)]
-        return "\n".join(parts).encode() + b"\n\n" + rendered(plain)
+        return "\n".join(parts).encode() + b"\n\n" + render_object(plain)
 
 
-def recipients_of(texts: Collection[str]) -> tuple[AgeRecipient, ...]:
+def parse_recipients(texts: Collection[str]) -> tuple[AgeRecipient, ...]:
     """All of them, each once and in an order of their own; raises where there is none or one is no good."""
     if not texts:
         raise Stalled("Secrets cannot be encrypted: there is no recipient", reason=Reason.INVALID_SPEC)

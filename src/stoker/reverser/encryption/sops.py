@@ -22,37 +22,37 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.encryption.age import AgeRecipient, armored, encrypted
-from stoker.reverser.manifest.render import in_order, rendered
+from stoker.reverser.encryption.age import AgeRecipient, armor, encrypt
+from stoker.reverser.manifest.render import ordered_fields, render_object
 
 ENCRYPTED_REGEX = "^(data|stringData)$"
 VERSION = "3.9.0"
 """The version of SOPS whose files these are; later ones read them too."""
 
-_SEALED = frozenset({"data", "stringData"})
+_ENCRYPTED_FIELDS = frozenset({"data", "stringData"})
 _METADATA = "sops"
 _NONCE_BYTES = 32
 _TAG_BYTES = 16
 _MAX_INT = 1 << 63
 
 
-def sealed_document(plain: dict[str, Any], recipients: Sequence[AgeRecipient], now: datetime) -> bytes:
+def seal_document(plain: dict[str, Any], recipients: Sequence[AgeRecipient], now: datetime) -> bytes:
     """The file for a sanitized Secret."""
     if _METADATA in plain:
         raise InvalidValue(f"an object with a field {_METADATA} cannot be encrypted")
     if not recipients:
         raise InvalidValue("nothing is encrypted without a recipient")
     walk = _SopsEncryption()
-    document = walk.mapping(in_order(plain), ())
+    document = walk.mapping(ordered_fields(plain), ())
     modified = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     document[_METADATA] = {
-        "age": [{"recipient": str(each), "enc": armored(encrypted(walk.key, each))} for each in recipients],
+        "age": [{"recipient": str(each), "enc": armor(encrypt(walk.key, each))} for each in recipients],
         "encrypted_regex": ENCRYPTED_REGEX,
         "lastmodified": modified,
         "mac": walk.sealed(walk.mac(), modified, "str"),
         "version": VERSION,
     }
-    return rendered(document)
+    return render_object(document)
 
 
 class _SopsEncryption:
@@ -84,14 +84,14 @@ class _SopsEncryption:
             return [self._value(item, path) for item in value]  # items of a list have the path of the list
         if value is None:
             return None
-        text, kind = _leaf(value, path)
+        text, kind = _format_leaf(value, path)
         self._mac.update(text.encode())
-        if _SEALED.isdisjoint(path):
+        if _ENCRYPTED_FIELDS.isdisjoint(path):
             return value
         return self.sealed(text, ":".join(path) + ":", kind) if text else ""
 
 
-def _leaf(value: Any, path: tuple[str, ...]) -> tuple[str, str]:
+def _format_leaf(value: Any, path: tuple[str, ...]) -> tuple[str, str]:
     """A value as SOPS spells it, and what it calls it. A Secret has no others than these."""
     if isinstance(value, bool):
         return ("True" if value else "False"), "bool"

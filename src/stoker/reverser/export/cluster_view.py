@@ -22,11 +22,11 @@ from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import NAMESPACES, ApiResource
 from stoker.kube.client.served_kinds import KindCatalog
 from stoker.reverser.export.types import ExportJob
-from stoker.reverser.manifest.named_secrets import SecretRef, secrets_named_by
+from stoker.reverser.manifest.named_secrets import SecretRef, referenced_secrets
 from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.kinds import InertReason
 from stoker.reverser.selection.labels import ObjectLabels
-from stoker.reverser.selection.selection import Selection, WatchedKind, select
+from stoker.reverser.selection.selection import Selection, WatchedKind, select_objects
 
 UNKNOWN = "unknown"
 
@@ -64,8 +64,8 @@ class _ClusterReader:
                 served = catalog.preferred(kind.group, kind.plural)
                 if served is None:
                     continue
-                async for _, obj in objects_of(self.client, WatchedKind(served.resource)):
-                    found |= secrets_named_by(kind, obj)
+                async for _, obj in list_objects(self.client, WatchedKind(served.resource)):
+                    found |= referenced_secrets(kind, obj)
         except Unauthorized:
             raise
         except ApiError as error:
@@ -97,10 +97,10 @@ class _ClusterReader:
             return UNKNOWN
 
 
-async def view_of(client: KubeClient, job: ExportJob) -> ClusterView:
+async def read_cluster_view(client: KubeClient, job: ExportJob) -> ClusterView:
     """Ask what is served and what surrounds it; raises only where the server as a whole cannot be asked."""
     catalog = await Discovery(client).refresh()
-    selection = select(job.rules, catalog, excluded=job.excluded)
+    selection = select_objects(job.rules, catalog, excluded=job.excluded)
     looking = _ClusterReader(client)
     own = await looking.own(catalog, job.own)
     labels = await looking.namespaces(selection)
@@ -118,7 +118,7 @@ async def view_of(client: KubeClient, job: ExportJob) -> ClusterView:
     )
 
 
-async def objects_of(
+async def list_objects(
     client: KubeClient, watched: WatchedKind
 ) -> AsyncIterator[tuple[ManifestKey, dict[str, Any]]]:
     """Every object of a list. One that expires between two pages begins anew, and shows objects again."""
@@ -129,7 +129,7 @@ async def objects_of(
         try:
             async for page in client.pages(resource, watched.namespace or None):
                 for item in page.items:
-                    yield _completed(resource, codec.decode(item, dict, what))
+                    yield _complete_object(resource, codec.decode(item, dict, what))
         except Gone:
             tries += 1
             if tries == LIST_TRIES:
@@ -138,7 +138,7 @@ async def objects_of(
             return
 
 
-async def object_named(
+async def read_object(
     client: KubeClient, resource: ApiResource, namespace: str, name: str
 ) -> tuple[ManifestKey, dict[str, Any]] | None:
     """One object, None if there is no such one."""
@@ -146,10 +146,10 @@ async def object_named(
         found = await client.get(resource, name, namespace or None, into=dict)
     except NotFound:
         return None
-    return _completed(resource, found)
+    return _complete_object(resource, found)
 
 
-def _completed(resource: ApiResource, obj: dict[str, Any]) -> tuple[ManifestKey, dict[str, Any]]:
+def _complete_object(resource: ApiResource, obj: dict[str, Any]) -> tuple[ManifestKey, dict[str, Any]]:
     """Items of built-in kinds come without apiVersion and kind."""
     whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
     metadata = whole.get("metadata") or {}

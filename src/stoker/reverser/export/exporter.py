@@ -18,41 +18,41 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stoker.domain.deletion_guard import DeletionCandidate, DeletionCause, decide, digest_of
+from stoker.domain.deletion_guard import DeletionCandidate, DeletionCause, decide_deletions, deletions_digest
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.git_objects import PathNote, blob_of
 from stoker.domain.secrets import Secret
 from stoker.git.commit.types import FileEdit
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import ApiError, Unauthorized
-from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
-from stoker.reverser.export.cluster_view import ClusterView, objects_of, view_of
+from stoker.reverser.encryption.digests import MIN_KEY_BYTES, DigestKeys
+from stoker.reverser.export.cluster_view import ClusterView, list_objects, read_cluster_view
 from stoker.reverser.export.types import ExportJob, ExportReport, ExportStore, FileUnwritable
-from stoker.reverser.manifest.compare import describes, same_values
+from stoker.reverser.manifest.compare import describes, has_same_values
 from stoker.reverser.manifest.named_secrets import why_undecided
-from stoker.reverser.manifest.path import ManifestKey, place, placed
+from stoker.reverser.manifest.path import ManifestKey, manifest_path, object_at_path
 from stoker.reverser.manifest.secret_policy import (
     SecretPolicy,
     UnchangedSecret,
     WithheldSecret,
-    content_of,
     is_secret,
-    why_never,
+    never_written_reason,
+    object_content,
 )
-from stoker.reverser.selection.noise import why_noise
+from stoker.reverser.selection.noise import noise_reason
 from stoker.reverser.selection.rules import ChangeOperation, DestinationRef
 from stoker.reverser.selection.selection import WatchedKind
 from stoker.reverser.writer.batch import PendingFileChange, PlannedCommit
-from stoker.reverser.writer.commit_message import CommitOrigin, message_of
-from stoker.reverser.writer.orphans import OrphanFile, sweep
-from stoker.reverser.writer.ownership_marker import cluster_of, marker_path
+from stoker.reverser.writer.commit_message import CommitOrigin, commit_message
+from stoker.reverser.writer.orphans import OrphanFile, find_orphans
+from stoker.reverser.writer.ownership_marker import marker_cluster, marker_path
 
 if TYPE_CHECKING:
     from stoker.reverser.encryption.sealer import SopsSealer
 
 NAME = "stoker-export"
 """By it the trailers of a commit tell an export from a reverser."""
-_READ_AT_ONCE = 50
+_READ_BATCH = 50
 
 ExportProgress = Callable[[str, int, int], None]
 
@@ -98,7 +98,7 @@ class Exporter:
 
     async def run(self) -> ExportReport:
         self._progress("asking what is served", 0, 0)
-        view = await view_of(self._client, self._job)
+        view = await read_cluster_view(self._client, self._job)
         self._report.errors += view.troubles
         self._report.notices += view.notices
         self._progress("looking at what is there", 0, 0)
@@ -115,9 +115,9 @@ class Exporter:
 
     async def _take(self, view: ClusterView, watched: WatchedKind) -> None:
         try:
-            async for key, obj in objects_of(self._client, watched):
+            async for key, obj in list_objects(self._client, watched):
                 self._export(view, key, obj)
-                if len(self._rewrites) >= _READ_AT_ONCE:
+                if len(self._rewrites) >= _READ_BATCH:
                     await self._rewrite()
         except Unauthorized:
             raise
@@ -132,7 +132,7 @@ class Exporter:
         rewrites, self._rewrites = self._rewrites, []
         there = await self._store.read([each.path for each in rewrites])
         for each in rewrites:
-            if same_values(there.get(each.path, b""), each.content):
+            if has_same_values(there.get(each.path, b""), each.content):
                 self._same.add(each.path)
                 continue
             try:
@@ -143,7 +143,7 @@ class Exporter:
     def _export(self, view: ClusterView, key: ManifestKey, obj: dict[str, Any]) -> None:
         labels = (obj.get("metadata") or {}).get("labels") or {}
         taken = view.selection.taken_by(key, labels, view.labels_of(key.namespace))
-        if not taken or why_never(obj, key, view.own or ()) or why_noise(obj, key):
+        if not taken or never_written_reason(obj, key, view.own or ()) or noise_reason(obj, key):
             self._left.add(key)
             return
         for ref in taken:
@@ -156,12 +156,12 @@ class Exporter:
 
     def _write(self, ref: DestinationRef, view: ClusterView, key: ManifestKey, obj: dict[str, Any]) -> None:
         target = self._job.targets[ref]
-        path = place(key, target.base)
+        path = manifest_path(key, target.base)
         self._claimed.add(path)  # it lives, whatever becomes of it here
-        if why_left(obj, key, view, target.policy) is not None:
+        if omission_reason(obj, key, view, target.policy) is not None:
             self._left.add(key)
             return
-        content = content_of(
+        content = object_content(
             obj, key, path, policy=target.policy, own=view.own or (), sealer=self._sealers.get(ref)
         )
         if isinstance(content, WithheldSecret):
@@ -194,7 +194,7 @@ class Exporter:
             return {}
         from stoker.reverser.encryption.sealer import SopsSealer  # noqa: PLC0415 - few encrypt, and it takes a library
 
-        keys = self._job.keys or DigestKeys(Secret(os.urandom(LEAST_BYTES)))
+        keys = self._job.keys or DigestKeys(Secret(os.urandom(MIN_KEY_BYTES)))
         sealers = {
             ref: SopsSealer(
                 self._job.recipients.get(ref, ()),
@@ -215,7 +215,7 @@ class Exporter:
         markers = {marker_path(target.base): target.base for target in self._job.targets.values()}
         for path, content in (await self._store.read(sorted(markers))).items():
             self._report.notices.append(f"{path} says that a reverser writes to this folder by itself")
-            if cluster_of(content) != view.cluster_uid:
+            if marker_cluster(content) != view.cluster_uid:
                 self._of_others.add(markers[path])
 
     async def _leave_or_delete(self, view: ClusterView) -> None:
@@ -238,8 +238,8 @@ class Exporter:
     async def _described(self, orphans: list[OrphanFile]) -> set[str]:
         """The files that are manifests of their object."""
         described: set[str] = set()
-        for start in range(0, len(orphans), _READ_AT_ONCE):
-            some = orphans[start : start + _READ_AT_ONCE]
+        for start in range(0, len(orphans), _READ_BATCH):
+            some = orphans[start : start + _READ_BATCH]
             contents = await self._store.read([orphan.path for orphan in some])
             described |= {
                 orphan.path
@@ -250,14 +250,14 @@ class Exporter:
 
     def _released(self, ours: list[OrphanFile], orphans: list[OrphanFile]) -> list[OrphanFile]:
         """What may be deleted; all else is kept and named, and held deletions are an error."""
-        digest = digest_of(orphan.path for orphan in ours if not self._is_of_others(orphan))
+        digest = deletions_digest(orphan.path for orphan in ours if not self._is_of_others(orphan))
         approved = self._job.approved_plan
         plan = [
             DeletionCandidate(orphan.path, DeletionCause.ORPHAN, ours=not self._is_of_others(orphan))
             for orphan in ours
         ]
         files = sum(1 for _ in self._canonical())
-        decision = decide(plan, files, self._job.budget, digest=digest, approved=approved)
+        decision = decide_deletions(plan, files, self._job.budget, digest=digest, approved=approved)
         if decision.hold:
             self._fail("--prune", f"{decision.why} (--approve-plan {digest})")
         elif decision.stale:
@@ -275,11 +275,11 @@ class Exporter:
 
         for ref, target in self._job.targets.items():
             unclaimed = [path for path in self._store.paths(target.base) if path not in self._claimed]
-            yield from sweep(unclaimed, target.base, ref, view.selection, shows).orphans
+            yield from find_orphans(unclaimed, target.base, ref, view.selection, shows).orphans
 
     def _canonical(self) -> Iterator[str]:
         bases = {target.base for target in self._job.targets.values()}
-        return (path for base in bases for path in self._store.paths(base) if placed(path, base))
+        return (path for base in bases for path in self._store.paths(base) if object_at_path(path, base))
 
     def _join_digests(self) -> None:
         if self._job.keys is None:
@@ -295,7 +295,7 @@ class Exporter:
         self._progress("finishing", 0, 0)
         origin = CommitOrigin(view.cluster_uid, "", NAME, NAME)
         changes = tuple(self._changes.values())
-        message = message_of(PlannedCommit(None, changes), origin) if changes else "Export\n"
+        message = commit_message(PlannedCommit(None, changes), origin) if changes else "Export\n"
         finished = await self._store.finish(message)
         refused = {note.path for note in finished.refused}
         self._report.errors += finished.refused
@@ -320,7 +320,9 @@ class Exporter:
         self._report.errors.append(PathNote(what, why))
 
 
-def why_left(obj: dict[str, Any], key: ManifestKey, view: ClusterView, policy: SecretPolicy) -> str | None:
+def omission_reason(
+    obj: dict[str, Any], key: ManifestKey, view: ClusterView, policy: SecretPolicy
+) -> str | None:
     """Why an export leaves an object out that rules and noise would let in; None if it does not."""
     if (obj.get("metadata") or {}).get("deletionTimestamp"):
         return "it is being deleted"

@@ -17,18 +17,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured, Retry, Stalled
-from stoker.domain.git_objects import BlobHash, shown
+from stoker.domain.git_objects import BlobHash, printable_name
 from stoker.domain.reasons import Reason
-from stoker.fs.data_folder import CREATE, DataFolder, enter, prune, publish, remove, sync_volume, write_all
+from stoker.fs.data_folder import (
+    CREATE,
+    DataFolder,
+    open_folder,
+    publish_file,
+    remove_empty_folder,
+    remove_file,
+    sync_volume,
+    write_all,
+)
 from stoker.fs.folder_cursor import DirWalk
 from stoker.reverser.export.types import ExportFinish, FileUnwritable
 
-_HALF_WRITTEN = re.compile(r"\.stoker-[0-9a-f]{16}\.tmp")
+_TEMPORARY_NAME = re.compile(r"\.stoker-[0-9a-f]{16}\.tmp")
 _CHUNK = 1 << 20
 MAX_READ_BYTES = 4 << 20
 """Of a file that somebody wants to see whole; nothing of ours that is read is larger."""
 # The disk, and not the one file, is the trouble.
-_OF_THE_VOLUME = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+_VOLUME_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class FolderStore:
@@ -39,7 +48,7 @@ class FolderStore:
     def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
         self._paths: dict[str, set[str]] = {}
-        self._descent = DirWalk(folder.fd, _made)
+        self._descent = DirWalk(folder.fd, _open_or_make_folder)
         self._wrote = False
 
     @classmethod
@@ -95,12 +104,14 @@ class FolderStore:
             else:
                 self._write(self._descent.enter(above), name, content, 0o600 if private else 0o666)
         except OSError as error:
-            if error.errno in _OF_THE_VOLUME:
+            if error.errno in _VOLUME_ERRNOS:
                 raise Retry(
                     f"{self._folder.place} cannot be written: {error.strerror}",
                     reason=Reason.DATA_VOLUME_FAILED,
                 ) from None
-            raise FileUnwritable(f"{shown(path)} cannot be written: {error.strerror or error}") from None
+            raise FileUnwritable(
+                f"{printable_name(path)} cannot be written: {error.strerror or error}"
+            ) from None
 
     async def finish(self, message: str) -> ExportFinish:
         if self._wrote:
@@ -115,18 +126,18 @@ class FolderStore:
                 write_all(fd, content)
             finally:
                 os.close(fd)
-            publish(folder, beside, folder, name)
+            publish_file(folder, beside, folder, name)
         except BaseException:
             with suppress(OSError):
                 os.unlink(beside, dir_fd=folder)
             raise
 
     def _remove(self, above: str, name: str) -> None:
-        remove(self._descent.enter(above), name)
+        remove_file(self._descent.enter(above), name)
         self._descent.forget()
         while above:  # what is empty now was there for the file alone
             above, _, name = above.rpartition("/")
-            if not prune(self._descent.enter(above), name):
+            if not remove_empty_folder(self._descent.enter(above), name):
                 return
 
     def _walked(self, base: str) -> Iterator[str]:
@@ -148,13 +159,13 @@ class FolderStore:
             with suppress(FileNotFoundError):
                 if not stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                     continue
-                if _HALF_WRITTEN.fullmatch(name):
+                if _TEMPORARY_NAME.fullmatch(name):
                     os.unlink(name, dir_fd=at)
                 else:
                     yield prefix + name
 
 
-def _made(above: int, name: str, path: str) -> int:
+def _open_or_make_folder(above: int, name: str, path: str) -> int:
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=above)
-    return enter(above, name)
+    return open_folder(above, name)

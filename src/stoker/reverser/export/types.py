@@ -117,8 +117,8 @@ class ExportReport:
     def lines(self) -> Iterator[str]:
         """The same for people; long lists are cut, numbers and errors are not."""
         for word, paths in (("added", self.added), ("modified", self.modified), ("deleted", self.deleted)):
-            yield from _cut(word, paths)
-        yield from _cut("kept", self.orphans_kept, ": its object is gone")
+            yield from _first_paths(word, paths)
+        yield from _first_paths("kept", self.orphans_kept, ": its object is gone")
         yield from (f"error {note.path}: {note.why}" for note in self.errors)
         counts = (
             f"{len(self.added)} added, {len(self.modified)} modified, {len(self.deleted)} deleted, "
@@ -128,7 +128,7 @@ class ExportReport:
         yield f"{where}: {counts}"
 
 
-def _cut(word: str, paths: Sequence[str], why: str = "") -> Iterator[str]:
+def _first_paths(word: str, paths: Sequence[str], why: str = "") -> Iterator[str]:
     yield from (f"{word} {path}{why}" for path in paths[:_LISTED])
     if len(paths) > _LISTED:
         yield f"{word} {len(paths) - _LISTED} more"

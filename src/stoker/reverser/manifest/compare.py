@@ -13,14 +13,14 @@ from typing import Any
 from stoker.api.manifests.yaml import load_documents
 from stoker.domain.errors import InvalidValue
 from stoker.reverser.manifest.path import ManifestKey
-from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.render import render_object
 
 
-def same_values(theirs: bytes, ours: bytes) -> bool:
-    """Whether a file holds the values of one that `rendered` made, whatever its comments and layout."""
+def has_same_values(theirs: bytes, ours: bytes) -> bool:
+    """Whether a file holds the values of one that `render_object` made, whatever its comments and layout."""
     try:
-        values = _document(theirs)
-        return values is not None and rendered(values) == _without_head(ours)
+        values = _only_document(theirs)
+        return values is not None and render_object(values) == _strip_comments(ours)
     except InvalidValue:
         return False
 
@@ -28,7 +28,7 @@ def same_values(theirs: bytes, ours: bytes) -> bool:
 def describes(content: bytes, key: ManifestKey, kind: str = "") -> bool:
     """Whether a file is a manifest of this object; `kind` is compared where it is known."""
     try:
-        values = _document(content)
+        values = _only_document(content)
     except InvalidValue:
         return False
     if values is None or values.get("apiVersion") != key.api_version:
@@ -41,15 +41,15 @@ def describes(content: bytes, key: ManifestKey, kind: str = "") -> bool:
     return metadata.get("name") == key.name and (metadata.get("namespace") or "") == key.namespace
 
 
-def _document(content: bytes) -> dict[str, Any] | None:
+def _only_document(content: bytes) -> dict[str, Any] | None:
     """The only document of a file, if it is a map."""
     documents = load_documents(content)
     first = next(documents, None)
     return first if isinstance(first, dict) and next(documents, None) is None else None
 
 
-def _without_head(ours: bytes) -> bytes:
-    """Without the comments that `rendered` puts above an object."""
+def _strip_comments(ours: bytes) -> bytes:
+    """Without the comments that `render_object` puts above an object."""
     while ours.startswith(b"#"):
         ours = ours.partition(b"\n")[2]
     return ours

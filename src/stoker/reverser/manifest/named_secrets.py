@@ -15,11 +15,11 @@ from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.api.secret_references import secret_references
-from stoker.domain.injection import MANAGED_BY_STOKER, minted_secret
+from stoker.domain.injection import MANAGED_BY_STOKER, minted_secret_name
 from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol.names import CR_KIND_LABEL, CR_NAME_LABEL
 
-EVERYWHERE = "*"
+ALL_NAMESPACES = "*"
 """In place of a namespace: a base is used from every namespace, and names Secrets of the user's."""
 ALL_FOR_NOW = "*"
 """In place of a name: which Secrets of the namespace are used is not published yet."""
@@ -40,14 +40,14 @@ class SecretRef(NamedTuple):
     name: str
 
 
-def secrets_named_by(kind: CustomResourceKind, obj: Mapping[str, Any]) -> frozenset[SecretRef]:
+def referenced_secrets(kind: CustomResourceKind, obj: Mapping[str, Any]) -> frozenset[SecretRef]:
     """What an object of ours names, and what the controller makes for it."""
     metadata = obj.get("metadata") or {}
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
-    home = EVERYWHERE if kind.model is IgnitionSyncBase else namespace
+    home = ALL_NAMESPACES if kind.model is IgnitionSyncBase else namespace
     refs = {SecretRef(elsewhere or home, named) for elsewhere, named in secret_references(obj.get("spec"))}
     if kind.name in _DOORS:
-        refs.add(SecretRef(namespace, minted_secret(_DOORS[kind.name], name)))
+        refs.add(SecretRef(namespace, minted_secret_name(_DOORS[kind.name], name)))
         status = obj.get("status")
         published = status.get("secretNames") if isinstance(status, Mapping) else None
         refs |= {
@@ -56,9 +56,9 @@ def secrets_named_by(kind: CustomResourceKind, obj: Mapping[str, Any]) -> frozen
     return frozenset(refs)
 
 
-def is_named(namespace: str, name: str, named: frozenset[SecretRef]) -> bool:
+def is_referenced(namespace: str, name: str, named: frozenset[SecretRef]) -> bool:
     """Whether a Secret is among those that are named."""
-    return SecretRef(namespace, name) in named or SecretRef(EVERYWHERE, name) in named
+    return SecretRef(namespace, name) in named or SecretRef(ALL_NAMESPACES, name) in named
 
 
 def why_undecided(namespace: str, named: Collection[SecretRef]) -> str | None:
@@ -71,7 +71,7 @@ def why_undecided(namespace: str, named: Collection[SecretRef]) -> str | None:
     )
 
 
-def is_ours(obj: Mapping[str, Any]) -> bool:
+def is_own_secret(obj: Mapping[str, Any]) -> bool:
     """Whether a Secret was made by this product, by its labels or by its owner."""
     metadata = obj.get("metadata") or {}
     labels = metadata.get("labels")

@@ -15,7 +15,7 @@ machine that does not allow `:` in names can check out. Escaped are, too,
 The API allows names longer than the 255 bytes of a file's name. The rest of a long
 one stands in the next part; `+` ends the one and begins the other.
 
-`placed` gives an object back only for a path that `place` would give it: whatever
+`object_at_path` gives an object back only for a path that `manifest_path` would give it: whatever
 else lies in a base folder is somebody else's and is never touched (C-156).
 """
 
@@ -31,10 +31,10 @@ from stoker.domain.paths import RelPath
 
 SUFFIX = ".yaml"
 CORE = "core"
-LONGEST_PART = 200
+MAX_PART_LENGTH = 200
 """Of a name before its suffix; the rest of a longer one stands in the next part."""
 
-_MORE = "+"
+_CONTINUATION_MARK = "+"
 _PLAIN = re.compile(r"[a-z0-9_-](?:[a-z0-9._-]*[a-z0-9_-])?")
 _ESCAPED = re.compile(rb"[^a-z0-9._-]")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
@@ -63,18 +63,18 @@ class ManifestKey(NamedTuple):
         return "/".join(part for part in (self.group or CORE, *self[1:]) if part)
 
 
-def place(key: ManifestKey, base: str) -> RelPath:
+def manifest_path(key: ManifestKey, base: str) -> RelPath:
     """The path of the object's file below `base`, which is a canonical path or empty."""
     folders = [base] if base else []
-    folders.append("%63ore" if key.group == CORE else _part(key.group) if key.group else CORE)
-    folders += (_part(key.version), _part(key.resource))
+    folders.append("%63ore" if key.group == CORE else _path_part(key.group) if key.group else CORE)
+    folders += (_path_part(key.version), _path_part(key.resource))
     if key.namespace:
-        folders += _split(_part(key.namespace))
-    path = "/".join((*folders, *_split(_part(key.name)))) + SUFFIX
+        folders += _split_name(_path_part(key.namespace))
+    path = "/".join((*folders, *_split_name(_path_part(key.name)))) + SUFFIX
     return RelPath(path)
 
 
-def placed(path: str, base: str) -> ManifestKey | None:
+def object_at_path(path: str, base: str) -> ManifestKey | None:
     """The object whose file lies at a path; None if no object's file would lie there."""
     if base:
         if not path.startswith(base + "/"):
@@ -82,7 +82,7 @@ def placed(path: str, base: str) -> ManifestKey | None:
         path = path[len(base) + 1 :]
     if not path.endswith(SUFFIX):
         return None
-    parts = path[: -len(SUFFIX)].replace(f"{_MORE}/{_MORE}", "").split("/")
+    parts = path[: -len(SUFFIX)].replace(f"{_CONTINUATION_MARK}/{_CONTINUATION_MARK}", "").split("/")
     if len(parts) not in (4, 5) or not all(map(_WELL_FORMED.fullmatch, parts)):
         return None
     try:
@@ -90,14 +90,14 @@ def placed(path: str, base: str) -> ManifestKey | None:
         key = ManifestKey(
             "" if parts[0] == CORE else group, version, resource, rest[0] if rest[1:] else "", rest[-1]
         )
-        canonical = place(key, "") == path
+        canonical = manifest_path(key, "") == path
     except (InvalidValue, UnicodeDecodeError):
         return None
     plausible = _GROUP.fullmatch(group) and _VERSION.fullmatch(version) and _VERSION.fullmatch(resource)
     return key if canonical and plausible else None
 
 
-def _part(text: str) -> str:
+def _path_part(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return f"%{ord(text[0]):02x}{text[1:]}" if _DEVICE.match(text) else text
     if not text or "/" in text or text in {".", ".."}:
@@ -113,11 +113,11 @@ def _part(text: str) -> str:
     return f"%{ord(escaped[0]):02x}{escaped[1:]}" if _DEVICE.match(escaped) else escaped
 
 
-def _split(part: str) -> Iterator[str]:
+def _split_name(part: str) -> Iterator[str]:
     """A long name in pieces, none of which cuts an escape in two."""
-    while len(part) > LONGEST_PART:
-        escape = part.rfind("%", LONGEST_PART - 2, LONGEST_PART)
-        end = escape if escape >= 0 else LONGEST_PART
-        yield part[:end] + _MORE
-        part = _MORE + part[end:]
+    while len(part) > MAX_PART_LENGTH:
+        escape = part.rfind("%", MAX_PART_LENGTH - 2, MAX_PART_LENGTH)
+        end = escape if escape >= 0 else MAX_PART_LENGTH
+        yield part[:end] + _CONTINUATION_MARK
+        part = _CONTINUATION_MARK + part[end:]
     yield part

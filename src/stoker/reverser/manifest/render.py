@@ -28,18 +28,18 @@ MAX_DEPTH = 200
 # From here on a value stands in braces on one line: a thousand levels of indentation are a million spaces.
 _BLOCK_DEPTH = 60
 # Readers look for the colon of a key within 1,024 characters; a longer one needs a question mark before it.
-_LONGEST_SIMPLE_KEY = 900
+_MAX_SIMPLE_KEY_LENGTH = 900
 
-_FIRST = ("apiVersion", "kind", "metadata")
+_LEADING_FIELDS = ("apiVersion", "kind", "metadata")
 
 # Controls, what breaks lines for some readers, what cannot be seen or turns the direction of what follows,
 # private use, surrogates, and what is no character at all.
-_UNSEEN = (
+_INVISIBLE_CHARACTERS = (
     r"\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f"
     r"\ud800-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\uffff\U000e0000-\U0010ffff"
 )
-_UNBLOCKABLE = re.compile(f"[{_UNSEEN}]")
-_ESCAPED = re.compile(rf'[\t\n"\\{_UNSEEN}]')
+_NOT_IN_BLOCK = re.compile(f"[{_INVISIBLE_CHARACTERS}]")
+_ESCAPED = re.compile(rf'[\t\n"\\{_INVISIBLE_CHARACTERS}]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 _WORD = r"[A-Za-z0-9_./@+=,()%-]"
@@ -47,13 +47,13 @@ _PLAIN = re.compile(rf"[A-Za-z0-9_/]{_WORD}*(?:[ :]{_WORD}+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 # Anything of digits, signs and the letters of hexadecimal, octal, exponents and times may be a number.
 _NUMBERLIKE = re.compile(r"[0-9][0-9a-fA-FxXoOtTzZ_.,:+ -]*")
-_OTHER_MEANING = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_RESERVED_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 
-def rendered(obj: dict[str, Any], comments: Iterable[str] = ()) -> bytes:
+def render_object(obj: dict[str, Any], comments: Iterable[str] = ()) -> bytes:
     """The content of the object's file, with `comments` above it, one line each."""
-    lines = [f"# {_UNBLOCKABLE.sub(' ', each).replace(chr(10), ' ')}" for each in comments]
-    _put_entries(in_order(obj), "", lines, 0)
+    lines = [f"# {_NOT_IN_BLOCK.sub(' ', each).replace(chr(10), ' ')}" for each in comments]
+    _put_entries(ordered_fields(obj), "", lines, 0)
     lines.append("")
     try:
         return "\n".join(lines if len(lines) > 1 else ("{}", "")).encode()
@@ -61,25 +61,25 @@ def rendered(obj: dict[str, Any], comments: Iterable[str] = ()) -> bytes:
         raise InvalidValue("a text in the object is not valid Unicode") from None
 
 
-def in_order(obj: dict[str, Any]) -> list[tuple[str, Any]]:
+def ordered_fields(obj: dict[str, Any]) -> list[tuple[str, Any]]:
     """The fields of an object as they stand in its file; below them it is the order of code points."""
-    first = [(key, obj[key]) for key in _FIRST if key in obj]
-    return [*first, *sorted(item for item in obj.items() if item[0] not in _FIRST)]
+    first = [(key, obj[key]) for key in _LEADING_FIELDS if key in obj]
+    return [*first, *sorted(item for item in obj.items() if item[0] not in _LEADING_FIELDS)]
 
 
 def _put_entries(entries: Iterable[tuple[str, Any]], pad: str, out: list[str], depth: int) -> None:
     for key, value in entries:
-        _put(pad + _key(key, pad), value, pad, out, depth)
+        _put_value(pad + _format_key(key, pad), value, pad, out, depth)
 
 
-def _put(lead: str, value: Any, pad: str, out: list[str], depth: int) -> None:
+def _put_value(lead: str, value: Any, pad: str, out: list[str], depth: int) -> None:
     """Add the lines of a value behind `lead`, which is a key with its colon or the dash of a list."""
     kind = type(value)
     if kind is str:
-        out.append(f"{lead} {_text(value, pad)}")
+        out.append(f"{lead} {_format_text(value, pad)}")
     elif kind is dict and value:
         if depth >= _BLOCK_DEPTH:
-            out.append(f"{lead} {_flow(value, depth)}")
+            out.append(f"{lead} {_flow_value(value, depth)}")
         else:
             inner, at = pad + "  ", len(out)
             if lead[-1] == ":":
@@ -90,7 +90,7 @@ def _put(lead: str, value: Any, pad: str, out: list[str], depth: int) -> None:
                 out[at] = f"{lead} {out[at][len(inner) :]}"
     elif kind is list and value:
         if depth >= _BLOCK_DEPTH:
-            out.append(f"{lead} {_flow(value, depth)}")
+            out.append(f"{lead} {_flow_value(value, depth)}")
         elif lead[-1] == ":":
             out.append(lead)
             _put_items(value, pad, out, depth + 1)
@@ -99,16 +99,16 @@ def _put(lead: str, value: Any, pad: str, out: list[str], depth: int) -> None:
             _put_items(value, inner, out, depth + 1)
             out[at] = f"{lead} {out[at][len(inner) :]}"
     else:
-        out.append(f"{lead} {_atom(value)}")
+        out.append(f"{lead} {_format_atom(value)}")
 
 
 def _put_items(items: Sequence[Any], pad: str, out: list[str], depth: int) -> None:
     lead = pad + "-"
     for item in items:
-        _put(lead, item, pad, out, depth)
+        _put_value(lead, item, pad, out, depth)
 
 
-def _atom(value: Any) -> str:
+def _format_atom(value: Any) -> str:
     """Whatever holds nothing inside and is no text."""
     if value is None:
         return "null"
@@ -130,13 +130,13 @@ def _atom(value: Any) -> str:
     raise InvalidValue(f"the object holds a {kind.__name__}, which JSON does not know")
 
 
-def _text(text: str, pad: str) -> str:
-    if "\n" in text and text[0] not in " \t\n" and not _UNBLOCKABLE.search(text):
-        return _block(text, pad + "  ")
-    return text if _may_be_plain(text) else _quoted(text)
+def _format_text(text: str, pad: str) -> str:
+    if "\n" in text and text[0] not in " \t\n" and not _NOT_IN_BLOCK.search(text):
+        return _literal_block(text, pad + "  ")
+    return text if _may_be_plain(text) else _quote_text(text)
 
 
-def _block(text: str, pad: str) -> str:
+def _literal_block(text: str, pad: str) -> str:
     """A literal block; the sign behind the bar says how many of the newlines at the end are meant."""
     if text[-1] != "\n":
         sign, body = "|-", text
@@ -150,10 +150,10 @@ def _may_be_plain(text: str) -> bool:
         return False
     if text[0].isdigit():
         return not _NUMBERLIKE.fullmatch(text)
-    return len(text) > 5 or text.lower() not in _OTHER_MEANING
+    return len(text) > 5 or text.lower() not in _RESERVED_WORDS
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 
@@ -170,32 +170,32 @@ def _escape(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _simple_key(key: str) -> str:
-    plain = _PLAIN_KEY.fullmatch(key) and key.lower() not in _OTHER_MEANING
-    return key if plain else _quoted(key)
+    plain = _PLAIN_KEY.fullmatch(key) and key.lower() not in _RESERVED_WORDS
+    return key if plain else _quote_text(key)
 
 
-def _key(key: str, pad: str) -> str:
+def _format_key(key: str, pad: str) -> str:
     if len(key) < 256:
         return _simple_key(key) + ":"
-    spelt = _quoted(key)
-    return f"{spelt}:" if len(spelt) <= _LONGEST_SIMPLE_KEY else f"? {spelt}\n{pad}:"
+    spelt = _quote_text(key)
+    return f"{spelt}:" if len(spelt) <= _MAX_SIMPLE_KEY_LENGTH else f"? {spelt}\n{pad}:"
 
 
-def _flow(value: Any, depth: int) -> str:
+def _flow_value(value: Any, depth: int) -> str:
     """A value on one line, every text between quotes."""
     if depth > MAX_DEPTH:
         raise InvalidValue(f"the object is nested deeper than {MAX_DEPTH} levels")
     kind = type(value)
     if kind is str:
-        return _quoted(value)
+        return _quote_text(value)
     if kind is dict and value:
         return "{" + ", ".join([_flow_entry(key, value[key], depth) for key in sorted(value)]) + "}"
     if kind is list and value:
-        return "[" + ", ".join([_flow(item, depth + 1) for item in value]) + "]"
-    return _atom(value)
+        return "[" + ", ".join([_flow_value(item, depth + 1) for item in value]) + "]"
+    return _format_atom(value)
 
 
 def _flow_entry(key: str, value: Any, depth: int) -> str:
-    spelt = _quoted(key)
-    lead = spelt if len(spelt) <= _LONGEST_SIMPLE_KEY else f"? {spelt} "
-    return f"{lead}: {_flow(value, depth + 1)}"
+    spelt = _quote_text(key)
+    lead = spelt if len(spelt) <= _MAX_SIMPLE_KEY_LENGTH else f"? {spelt} "
+    return f"{lead}: {_flow_value(value, depth + 1)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_OF_THE_SERVER = frozenset(
+_SERVER_FIELDS = frozenset(
     {
         "managedFields",
         "resourceVersion",
@@ -27,7 +27,7 @@ _OF_THE_SERVER = frozenset(
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def sanitized(obj: dict[str, Any]) -> dict[str, Any]:
+def sanitize(obj: dict[str, Any]) -> dict[str, Any]:
     """The object without status and without what only this cluster gave it."""
     kept = {key: value for key, value in obj.items() if key != "status"}
     metadata = kept.get("metadata")
@@ -37,7 +37,7 @@ def sanitized(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sanitized_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in metadata.items() if key not in _OF_THE_SERVER}
+    kept = {key: value for key, value in metadata.items() if key not in _SERVER_FIELDS}
     annotations = kept.get("annotations")
     if isinstance(annotations, dict) and LAST_APPLIED in annotations:
         rest = {key: value for key, value in annotations.items() if key != LAST_APPLIED}

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
-from stoker.reverser.manifest.named_secrets import SecretRef, is_named, is_ours
+from stoker.reverser.manifest.named_secrets import SecretRef, is_own_secret, is_referenced
 from stoker.reverser.manifest.path import ManifestKey
-from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.manifest.render import render_object
+from stoker.reverser.manifest.sanitize import sanitize
 from stoker.reverser.selection.noise import SECRETS, is_helm_release
 
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 the name of a type
@@ -75,13 +75,13 @@ def own_secrets(configs: Collection[GitRepoConfig]) -> frozenset[SecretRef]:
     return frozenset(refs)
 
 
-def why_never(obj: Mapping[str, Any], key: ManifestKey, own: Collection[SecretRef]) -> str | None:
+def never_written_reason(obj: Mapping[str, Any], key: ManifestKey, own: Collection[SecretRef]) -> str | None:
     """Why a Secret is written under no policy; None if the policy decides, and for every other kind."""
     if not is_secret(key):
         return None
-    if is_named(key.namespace, key.name, frozenset(own)):
+    if is_referenced(key.namespace, key.name, frozenset(own)):
         return "a resource of this product names it"
-    if is_ours(obj):
+    if is_own_secret(obj):
         return "this product made it"
     if obj.get("type") == DIGEST_KEYS:
         return "the reverser recognises by it what it has sealed"
@@ -92,7 +92,7 @@ def why_never(obj: Mapping[str, Any], key: ManifestKey, own: Collection[SecretRe
     return None
 
 
-def content_of(
+def object_content(
     obj: dict[str, Any],
     key: ManifestKey,
     path: str,
@@ -102,27 +102,27 @@ def content_of(
     sealer: SecretSealer | None = None,
 ) -> bytes | UnchangedSecret | WithheldSecret:
     """The file of an object of any kind, or why it gets none."""
-    plain = sanitized(obj)
+    plain = sanitize(obj)
     if not is_secret(key):
-        return rendered(plain)
-    why = why_never(obj, key, own)
+        return render_object(plain)
+    why = never_written_reason(obj, key, own)
     if why is not None:
         return WithheldSecret(why)
     if policy is SecretPolicy.EXCLUDE:
         return WithheldSecret("the destination's secretPolicy is Exclude")
     if policy is SecretPolicy.REDACT:
-        return _redacted(plain)
+        return _redact_document(plain)
     if policy is SecretPolicy.INCLUDE:
-        return rendered(plain)
+        return render_object(plain)
     if sealer is None:
         raise Stalled(f"{key} cannot be encrypted: there is no recipient", reason=Reason.INVALID_SPEC)
     return sealer.sealed(path, plain)
 
 
-def _redacted(plain: dict[str, Any]) -> bytes:
+def _redact_document(plain: dict[str, Any]) -> bytes:
     comments = [
         f"{field}, whose values are not written: {', '.join(sorted(values))}"
         for field in _VALUES
         if isinstance(values := plain.get(field), dict) and values
     ]
-    return rendered({key: value for key, value in plain.items() if key not in _VALUES}, comments)
+    return render_object({key: value for key, value in plain.items() if key not in _VALUES}, comments)

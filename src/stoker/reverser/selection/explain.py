@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.reverser.manifest.named_secrets import SecretRef
-from stoker.reverser.manifest.path import ManifestKey, place
-from stoker.reverser.manifest.secret_policy import SecretPolicy, is_secret, why_never
+from stoker.reverser.manifest.path import ManifestKey, manifest_path
+from stoker.reverser.manifest.secret_policy import SecretPolicy, is_secret, never_written_reason
 from stoker.reverser.selection.labels import ObjectLabels
-from stoker.reverser.selection.noise import why_noise
+from stoker.reverser.selection.noise import noise_reason
 from stoker.reverser.selection.preset import EXCLUDED, GroupResource
 from stoker.reverser.selection.rules import DestinationRef, SelectionRule
 from stoker.reverser.selection.selection import Selection
@@ -53,15 +53,15 @@ def explain(
     labels = (obj.get("metadata") or {}).get("labels") or {}
     taken = selection.taken_by(key, labels, around.namespace_labels)
     if not taken:
-        return Explanation(False, tuple(_why_not_taken(key, labels, selection, around)))
-    why = why_never(obj, key, around.own) or why_noise(obj, key)
+        return Explanation(False, tuple(_unselected_reasons(key, labels, selection, around)))
+    why = never_written_reason(obj, key, around.own) or noise_reason(obj, key)
     if why is not None:
         return Explanation(False, (f"{key} is left out: {why}",))
-    fates = [_fate(key, to, rules, around) for to, rules in taken.items()]
+    fates = [_destination_outcome(key, to, rules, around) for to, rules in taken.items()]
     return Explanation(any(written for written, _ in fates), tuple(line for _, line in fates))
 
 
-def _fate(
+def _destination_outcome(
     key: ManifestKey, to: DestinationRef, rules: tuple[SelectionRule, ...], around: ExplainContext
 ) -> tuple[bool, str]:
     by = ", ".join(str(rule.source) for rule in rules)
@@ -71,10 +71,10 @@ def _fate(
     if is_secret(key) and target.policy is SecretPolicy.EXCLUDE:
         return False, f"{key} is left out of {to}: its secretPolicy is Exclude"
     how = f", {target.policy}" if is_secret(key) else ""
-    return True, f"{key} is in {to} at {place(key, target.base)}{how}; selected by {by}"
+    return True, f"{key} is in {to} at {manifest_path(key, target.base)}{how}; selected by {by}"
 
 
-def _why_not_taken(
+def _unselected_reasons(
     key: ManifestKey, labels: ObjectLabels, selection: Selection, around: ExplainContext
 ) -> Iterator[str]:
     if GroupResource(key.group, key.resource) in around.excluded:
@@ -86,13 +86,13 @@ def _why_not_taken(
         return
     taking = selection.rules_for(key)
     for rule in naming:
-        yield f"{key} is left out: {rule.source} {_misfit(rule, key, labels, around, rule in taking)}"
+        yield f"{key} is left out: {rule.source} {_rule_mismatch(rule, key, labels, around, rule in taking)}"
     for inert in selection.inert:
         if inert.name.partition(".")[0] == key.resource:
             yield str(inert)
 
 
-def _misfit(
+def _rule_mismatch(
     rule: SelectionRule, key: ManifestKey, labels: ObjectLabels, around: ExplainContext, selects_version: bool
 ) -> str:
     if not rule.reaches(key.namespace):

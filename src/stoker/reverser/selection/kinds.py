@@ -43,7 +43,7 @@ class InertName(NamedTuple):
         return f"{self.rule}: {self.name} {self.detail}"
 
 
-def resolve(
+def resolve_kinds(
     rule: SelectionRule,
     named: RuleResource,
     catalog: KindCatalog,
@@ -67,7 +67,7 @@ def resolve(
         and (not rule.groups or each.resource.group in rule.groups)
     ]
     if not served:
-        return inert(*_why_unknown(rule, named, catalog))
+        return inert(*_unknown_kind_reason(rule, named, catalog))
     # A plain name may stand for kinds of several groups: only when none is left it is worth a word.
     for why, detail, fits in _conditions(rule, excluded):
         served = [each for each in served if fits(each)]
@@ -105,7 +105,9 @@ def _conditions(
     )
 
 
-def _why_unknown(rule: SelectionRule, named: RuleResource, catalog: KindCatalog) -> tuple[InertReason, str]:
+def _unknown_kind_reason(
+    rule: SelectionRule, named: RuleResource, catalog: KindCatalog
+) -> tuple[InertReason, str]:
     if named.group is not None and rule.groups and named.group not in rule.groups:
         return InertReason.UNKNOWN_KIND, "names a group that apiGroups of the same rule leaves out"
     groups = {named.group} if named.group is not None else rule.groups

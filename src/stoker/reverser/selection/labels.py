@@ -9,7 +9,7 @@ from stoker.api.meta import LabelSelector
 
 ObjectLabels = Mapping[str, str]
 
-_FITS: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
+_OPERATORS: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
     "In": lambda value, values: value in values,
     "NotIn": lambda value, values: value not in values,  # an object without the label fits
     "Exists": lambda value, _: value is not None,
@@ -26,7 +26,7 @@ class SelectorRequirement:
     values: frozenset[str] = frozenset()
 
     def fits(self, labels: ObjectLabels) -> bool:
-        return _FITS[self.operator](labels.get(self.key), self.values)
+        return _OPERATORS[self.operator](labels.get(self.key), self.values)
 
     def __str__(self) -> str:
         values = f" ({', '.join(sorted(self.values))})" if self.values else ""
@@ -42,7 +42,7 @@ class LabelMatcher:
     @classmethod
     def of(cls, selector: LabelSelector | None) -> LabelMatcher:
         if selector is None:
-            return EVERYTHING
+            return MATCH_ALL
         same = (
             SelectorRequirement(key, "In", frozenset({v})) for key, v in (selector.match_labels or {}).items()
         )
@@ -60,4 +60,4 @@ class LabelMatcher:
         return self.misfit(labels) is None
 
 
-EVERYTHING = LabelMatcher()
+MATCH_ALL = LabelMatcher()

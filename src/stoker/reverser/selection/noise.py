@@ -32,20 +32,20 @@ _GENERATED_MAPS = {
     "istio-ca-root-cert": "the mesh puts it into every namespace",
     "linkerd-identity-trust-roots": "the mesh keeps it",
 }
-_KEPT_MAPS = {
+_SERVER_MANAGED_MAPS = {
     ("kube-system", "extension-apiserver-authentication"): "the API server keeps it",
     ("kube-system", "kube-apiserver-legacy-service-account-token-tracking"): "the API server keeps it",
     ("kube-public", "cluster-info"): "it changes with every token to join the cluster",
 }
 
 
-def why_noise(obj: Mapping[str, Any], key: ManifestKey) -> str | None:
+def noise_reason(obj: Mapping[str, Any], key: ManifestKey) -> str | None:
     """Why the object is not worth a file; None if it is."""
     metadata = obj.get("metadata") or {}
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
     kind = GroupResource(key.group, key.resource)
-    if kind == CONFIG_MAPS and (why := _why_noisy_map(key, labels)):
+    if kind == CONFIG_MAPS and (why := _noisy_map_reason(key, labels)):
         return why
     if LEADER_ANNOTATION in annotations:
         return "it is where controllers elect their leader"
@@ -53,7 +53,7 @@ def why_noise(obj: Mapping[str, Any], key: ManifestKey) -> str | None:
         return f"{owner} owns it and makes it again"
     if kind in (CONFIG_MAPS, SECRETS) and is_helm_release(obj, key):
         return "it is a release of Helm, which keeps its own history"
-    return _why_kept_by_the_server(kind, key, labels, annotations)
+    return _server_managed_reason(kind, key, labels, annotations)
 
 
 def is_helm_release(obj: Mapping[str, Any], key: ManifestKey) -> bool:
@@ -66,10 +66,10 @@ def is_helm_release(obj: Mapping[str, Any], key: ManifestKey) -> bool:
     )
 
 
-def _why_noisy_map(key: ManifestKey, labels: Mapping[str, str]) -> str | None:
+def _noisy_map_reason(key: ManifestKey, labels: Mapping[str, str]) -> str | None:
     if CR_NAME_LABEL in labels and CR_KIND_LABEL in labels:
         return "controller and agents of this product speak through it"
-    return _GENERATED_MAPS.get(key.name) or _KEPT_MAPS.get((key.namespace, key.name))
+    return _GENERATED_MAPS.get(key.name) or _SERVER_MANAGED_MAPS.get((key.namespace, key.name))
 
 
 def _controller_of(metadata: Mapping[str, Any]) -> str | None:
@@ -80,7 +80,7 @@ def _controller_of(metadata: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _why_kept_by_the_server(
+def _server_managed_reason(
     kind: GroupResource, key: ManifestKey, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> str | None:
     if kind == _SERVICES and (key.namespace, key.name) == ("default", "kubernetes"):

@@ -31,11 +31,11 @@ class GroupResource(NamedTuple):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
 
-def _kinds(*texts: str) -> tuple[GroupResource, ...]:
+def _parse_kinds(*texts: str) -> tuple[GroupResource, ...]:
     return tuple(map(GroupResource.of, texts))
 
 
-NAMESPACED = _kinds(
+NAMESPACED = _parse_kinds(
     "deployments.apps",
     "statefulsets.apps",
     "daemonsets.apps",
@@ -51,7 +51,7 @@ NAMESPACED = _kinds(
     "resourcequotas",
     "limitranges",
 )
-CLUSTER_WIDE = _kinds(
+CLUSTER_WIDE = _parse_kinds(
     "clusterroles.rbac.authorization.k8s.io",
     "clusterrolebindings.rbac.authorization.k8s.io",
     "priorityclasses.scheduling.k8s.io",
@@ -62,7 +62,7 @@ CLUSTER_WIDE = _kinds(
 PRESET = NAMESPACED + CLUSTER_WIDE
 
 EXCLUDED = frozenset(
-    _kinds(
+    _parse_kinds(
         "pods",
         "events",
         "events.events.k8s.io",
@@ -81,6 +81,6 @@ MAX_KINDS = 300
 """Kinds that one installation watches; in the order of group, version and resource (C-174)."""
 
 
-def excluded_with(more: Iterable[str] = ()) -> frozenset[GroupResource]:
+def excluded_kinds(more: Iterable[str] = ()) -> frozenset[GroupResource]:
     """The floor and what the installation adds to it."""
     return EXCLUDED | frozenset(map(GroupResource.of, more))

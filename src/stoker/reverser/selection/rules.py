@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from stoker.api.kinds.watchrules import ClusterResourceRule, ClusterWatchRule, ResourceRule, WatchRule
 from stoker.reverser.manifest.path import ManifestKey
-from stoker.reverser.selection.labels import EVERYTHING, LabelMatcher, ObjectLabels
+from stoker.reverser.selection.labels import MATCH_ALL, LabelMatcher, ObjectLabels
 from stoker.reverser.selection.preset import CLUSTER_WIDE, NAMESPACED
 
 ANY = "*"
@@ -91,8 +91,8 @@ class SelectionRule:
     operations: frozenset[ChangeOperation] = frozenset()
     groups: frozenset[str] = frozenset()
     versions: frozenset[str] = frozenset()
-    labels: LabelMatcher = EVERYTHING
-    namespace_labels: LabelMatcher = EVERYTHING
+    labels: LabelMatcher = MATCH_ALL
+    namespace_labels: LabelMatcher = MATCH_ALL
 
     @property
     def writes(self) -> bool:
@@ -132,7 +132,7 @@ class SelectionRule:
         return namespace_labels is not None and self.namespace_labels.fits(namespace_labels)
 
 
-def rules_of(resource: WatchRule | ClusterWatchRule) -> tuple[SelectionRule, ...]:
+def resource_rules(resource: WatchRule | ClusterWatchRule) -> tuple[SelectionRule, ...]:
     """The rules of one object of the API."""
     name, to = resource.metadata.name, resource.spec.destination_ref
     if isinstance(resource, WatchRule):
@@ -179,15 +179,15 @@ def _rule(
         tuple(map(RuleResource.of, said.resources)),
         namespaced=namespaced,
         namespace=namespace,
-        operations=frozenset(map(ChangeOperation, _all_or(said.operations))),
-        groups=_all_or(said.api_groups),
-        versions=_all_or(said.api_versions),
+        operations=frozenset(map(ChangeOperation, _set_or_all(said.operations))),
+        groups=_set_or_all(said.api_groups),
+        versions=_set_or_all(said.api_versions),
         labels=LabelMatcher.of(said.label_selector),
         namespace_labels=LabelMatcher.of(around),
     )
 
 
-def _all_or(words: Iterable[str] | None) -> frozenset[str]:
+def _set_or_all(words: Iterable[str] | None) -> frozenset[str]:
     """What was listed; nothing where that is all."""
     listed = frozenset(words or ())
     return frozenset() if ANY in listed else listed

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from stoker.kube.client.resources import ApiResource
 from stoker.kube.client.served_kinds import KindCatalog
 from stoker.reverser.manifest.path import ManifestKey
-from stoker.reverser.selection.kinds import InertName, InertReason, resolve
+from stoker.reverser.selection.kinds import InertName, InertReason, resolve_kinds
 from stoker.reverser.selection.labels import ObjectLabels
 from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
 from stoker.reverser.selection.rules import ANY, DestinationRef, SelectionRule
@@ -127,7 +127,7 @@ class Selection:
                 yield rule
 
 
-def select(
+def select_objects(
     rules: Iterable[SelectionRule],
     catalog: KindCatalog,
     *,
@@ -142,7 +142,7 @@ def select(
     inert: list[InertName] = []
     for rule, lasting in zip(given, meant, strict=True):
         for named in rule.resources:
-            served = resolve(rule, named, catalog, excluded | EXCLUDED, watch_all=watch_all)
+            served = resolve_kinds(rule, named, catalog, excluded | EXCLUDED, watch_all=watch_all)
             if isinstance(served, InertName):
                 inert.append(served)
                 continue
@@ -153,8 +153,8 @@ def select(
     order = sorted(found)
     kept = [found[kind] for kind in order[:max_kinds]]
     beyond = [found[kind] for kind in order[max_kinds:]]
-    inert += (_beyond(resource, rule, max_kinds) for resource, taking in beyond for rule in taking)
-    watched = tuple(each for resource, taking in kept for each in _scopes(resource, taking))
+    inert += (_inert_over_limit(resource, rule, max_kinds) for resource, taking in beyond for rule in taking)
+    watched = tuple(each for resource, taking in kept for each in _watch_scopes(resource, taking))
     by_name: dict[tuple[str, str], tuple[WatchedKind, ...]] = {}
     for one in watched:
         name = (one.resource.group, one.resource.plural)
@@ -172,7 +172,7 @@ def select(
     )
 
 
-def _scopes(resource: ApiResource, rules: list[SelectionRule]) -> list[WatchedKind]:
+def _watch_scopes(resource: ApiResource, rules: list[SelectionRule]) -> list[WatchedKind]:
     """One watch for all namespaces where a rule needs it, otherwise one for each namespace that is named."""
     namespaces = {rule.namespace for rule in rules}
     return [WatchedKind(resource, each) for each in ([""] if "" in namespaces else sorted(namespaces))]
@@ -187,6 +187,6 @@ def _without_wildcards(rule: SelectionRule) -> SelectionRule:
     return rule if len(named) == len(rule.resources) else replace(rule, resources=named)
 
 
-def _beyond(resource: ApiResource, rule: SelectionRule, max_kinds: int) -> InertName:
+def _inert_over_limit(resource: ApiResource, rule: SelectionRule, max_kinds: int) -> InertName:
     detail = f"is skipped: only the first {max_kinds} kinds, by group, version and name, are watched"
     return InertName(rule.source, str(resource), InertReason.TOO_MANY_KINDS, detail)

@@ -19,11 +19,11 @@ from stoker.domain.reasons import Reason
 from stoker.kube.runtime.conditions import (
     ConditionStamp,
     StatusConditions,
-    find,
-    progress,
-    put,
-    remove,
-    stall,
+    find_condition,
+    mark_progressing,
+    mark_stalled,
+    remove_conditions,
+    set_condition,
 )
 from stoker.reverser.selection.kinds import InertName, InertReason
 from stoker.reverser.selection.selection import WatchedKind
@@ -45,7 +45,7 @@ DISABLED = Stalled(
 
 
 _FREE = OwnershipMarker(FolderOwnership.FREE)
-_NAMED = 3
+_MAX_NAMED = 3
 
 
 class DesiredCondition(NamedTuple):
@@ -94,8 +94,8 @@ class DestinationFacts:
         """What a person has to decide while everything else goes on."""
         if self.held is None:
             return None
-        names = ", ".join(self.held.first[:_NAMED])
-        more = ", …" if self.held.files > _NAMED else ""
+        names = ", ".join(self.held.first[:_MAX_NAMED])
+        more = ", …" if self.held.files > _MAX_NAMED else ""
         return Stalled(f"{self.held.why}; held: {names}{more}", reason=Reason.DELETION_HELD)
 
 
@@ -113,30 +113,30 @@ class RuleFacts:
     """Everything that lives has been brought to the destination."""
 
 
-def about_destination(truth: DestinationFacts) -> list[DesiredCondition]:
+def destination_aspects(truth: DestinationFacts) -> list[DesiredCondition]:
     return [
-        _destination_ready(truth),
-        *_ownership(truth),
-        _lease(truth.lease),
-        _clear(truth),
-        _left_out(truth),
+        _destination_ready_aspect(truth),
+        *_ownership_aspects(truth),
+        _lease_aspect(truth.lease),
+        _plaintext_secrets_aspect(truth),
+        _excluded_secrets_aspect(truth),
     ]
 
 
-def about_rule(truth: RuleFacts) -> list[DesiredCondition]:
+def rule_aspects(truth: RuleFacts) -> list[DesiredCondition]:
     return [
-        _rule_ready(truth),
-        _access(truth.error),
-        _watches(truth),
-        _discovery(truth.inert),
-        _pushes(truth.push_error),
+        _rule_ready_aspect(truth),
+        _access_aspect(truth.error),
+        _watches_aspect(truth),
+        _discovery_aspect(truth.inert),
+        _push_aspect(truth.push_error),
     ]
 
 
-def about_config(error: StokerError | None, used: bool, reached: bool) -> list[DesiredCondition]:
+def config_aspects(error: StokerError | None, used: bool, reached: bool) -> list[DesiredCondition]:
     """Whether a repository can be used."""
     if error is not None:
-        return [_unready(error)]
+        return [_unready_aspect(error)]
     if not reached:
         what = "its branches are being looked at" if used else "the repository is being tried"
         return [DesiredCondition(Type.READY, None, Reason.RECONCILING, what)]
@@ -144,7 +144,7 @@ def about_config(error: StokerError | None, used: bool, reached: bool) -> list[D
     return [DesiredCondition(Type.READY, True, Reason.INITIALIZED, f"the repository can be written{idle}")]
 
 
-def merged(
+def merge_conditions(
     before: StatusConditions,
     aspects: Sequence[DesiredCondition],
     error: StokerError | None,
@@ -153,41 +153,41 @@ def merged(
     """The conditions after this; those that nothing is said about stay as they are."""
     after = before
     for aspect in aspects:
-        after = put(after, aspect.type, aspect.status, aspect.reason, aspect.message, at=at)
+        after = set_condition(after, aspect.type, aspect.status, aspect.reason, aspect.message, at=at)
     if isinstance(error, Stalled):
-        return stall(after, error.reason, error.message, at=at)
-    ready = find(after, Type.READY)
+        return mark_stalled(after, error.reason, error.message, at=at)
+    ready = find_condition(after, Type.READY)
     if ready is None or ready.status == "True" or ready.reason == Reason.SUSPENDED:
-        return remove(after, Type.STALLED, Type.RECONCILING)
-    return progress(after, ready.reason, ready.message, at=at)
+        return remove_conditions(after, Type.STALLED, Type.RECONCILING)
+    return mark_progressing(after, ready.reason, ready.message, at=at)
 
 
-def _destination_ready(truth: DestinationFacts) -> DesiredCondition:
+def _destination_ready_aspect(truth: DestinationFacts) -> DesiredCondition:
     error = truth.error or truth.trouble
     if error is not None:
-        return _unready(error)
+        return _unready_aspect(error)
     if truth.lease is not None and not truth.lease.held:
         why = f"{truth.lease.holder} holds its Lease" if truth.lease.holder else "nobody holds its Lease yet"
         return DesiredCondition(Type.READY, None, Reason.RECONCILING, why)
     if (deletions := truth.stalled_by_deletions) is not None:
-        return _unready(deletions)
+        return _unready_aspect(deletions)
     if truth.looping:
-        return DesiredCondition(Type.READY, False, Reason.LOOP_DETECTED, _loop(truth.looping))
+        return DesiredCondition(Type.READY, False, Reason.LOOP_DETECTED, _sync_loop_message(truth.looping))
     if truth.unwritten:
         path, why = next(iter(truth.unwritten.items()))
-        count = _count(len(truth.unwritten), "object", "cannot be written")
+        count = _count_phrase(len(truth.unwritten), "object", "cannot be written")
         return DesiredCondition(Type.READY, False, Reason.OBJECT_NOT_WRITTEN, f"{count}; {path}: {why}")
     if not truth.is_open:
         return DesiredCondition(Type.READY, None, Reason.RECONCILING, "the branch is being looked at")
     return DesiredCondition(Type.READY, True, Reason.INITIALIZED, "the folder is ours and is written")
 
 
-def _loop(paths: tuple[str, ...]) -> str:
-    count = _count(len(paths), "file", "changed back and forth and is held")
+def _sync_loop_message(paths: tuple[str, ...]) -> str:
+    count = _count_phrase(len(paths), "file", "changed back and forth and is held")
     return f"{count} until it rests; {paths[0]}: somebody applies git to the cluster while another changes it"
 
 
-def _ownership(truth: DestinationFacts) -> list[DesiredCondition]:
+def _ownership_aspects(truth: DestinationFacts) -> list[DesiredCondition]:
     theirs = truth.marker.standing is FolderOwnership.THEIRS
     sentence = f"the folder belongs to {truth.marker.owner}"
     owned = DesiredCondition(Type.OWNERSHIP_CONFLICT, False, Reason.NONE_FOUND, "")
@@ -205,7 +205,7 @@ def _ownership(truth: DestinationFacts) -> list[DesiredCondition]:
     return [owned, marked]
 
 
-def _lease(lease: LeaseFacts | None) -> DesiredCondition:
+def _lease_aspect(lease: LeaseFacts | None) -> DesiredCondition:
     if lease is None:
         return DesiredCondition(Type.LEASE_NOT_ACQUIRED, False, Reason.NONE_FOUND, "")
     if lease.held:
@@ -218,25 +218,25 @@ def _lease(lease: LeaseFacts | None) -> DesiredCondition:
     return DesiredCondition(Type.LEASE_NOT_ACQUIRED, None, Reason.RECONCILING, "the Lease is being asked for")
 
 
-def _clear(truth: DestinationFacts) -> DesiredCondition:
+def _plaintext_secrets_aspect(truth: DestinationFacts) -> DesiredCondition:
     if truth.secrets_in_clear:
         why = "Secrets are written in clear; spec.secretPolicy can be Redact, Encrypt or Exclude"
         return DesiredCondition(Type.SECRETS_IN_CLEAR, True, Reason.SECRETS_IN_CLEAR, why)
     return DesiredCondition(Type.SECRETS_IN_CLEAR, False, Reason.NONE_FOUND, "")
 
 
-def _left_out(truth: DestinationFacts) -> DesiredCondition:
+def _excluded_secrets_aspect(truth: DestinationFacts) -> DesiredCondition:
     if truth.secrets_left_out:
         return DesiredCondition(Type.SECRETS_EXCLUDED, True, Reason.SECRETS_EXCLUDED, truth.secrets_left_out)
     return DesiredCondition(Type.SECRETS_EXCLUDED, False, Reason.NONE_FOUND, "")
 
 
-def _rule_ready(truth: RuleFacts) -> DesiredCondition:
+def _rule_ready_aspect(truth: RuleFacts) -> DesiredCondition:
     error = truth.error or truth.push_error
     if error is not None:
-        return _unready(error)
+        return _unready_aspect(error)
     if truth.failing:
-        watches = _watches(truth)
+        watches = _watches_aspect(truth)
         return DesiredCondition(Type.READY, False, watches.reason, watches.message)
     if not truth.watched:
         first = f": {truth.inert[0].name} {truth.inert[0].detail}" if truth.inert else ""
@@ -246,51 +246,51 @@ def _rule_ready(truth: RuleFacts) -> DesiredCondition:
     kinds = len({each.resource for each in truth.watched})
     if not truth.seeded:
         return DesiredCondition(
-            Type.READY, None, Reason.RECONCILING, f"{_count(kinds, 'kind', 'is being listed')}"
+            Type.READY, None, Reason.RECONCILING, f"{_count_phrase(kinds, 'kind', 'is being listed')}"
         )
-    inert = f"; {_count(len(truth.inert), 'name', 'selects nothing')}" if truth.inert else ""
+    inert = f"; {_count_phrase(len(truth.inert), 'name', 'selects nothing')}" if truth.inert else ""
     return DesiredCondition(
-        Type.READY, True, Reason.INITIALIZED, f"{_count(kinds, 'kind', 'is watched')}{inert}"
+        Type.READY, True, Reason.INITIALIZED, f"{_count_phrase(kinds, 'kind', 'is watched')}{inert}"
     )
 
 
-def _access(error: StokerError | None) -> DesiredCondition:
+def _access_aspect(error: StokerError | None) -> DesiredCondition:
     if error is not None and error.reason in _DENIED:
         return DesiredCondition(Type.ACCESS_DENIED, True, error.reason, error.message)
     return DesiredCondition(Type.ACCESS_DENIED, False, Reason.NONE_FOUND, "")
 
 
-def _watches(truth: RuleFacts) -> DesiredCondition:
+def _watches_aspect(truth: RuleFacts) -> DesiredCondition:
     if not truth.failing:
         return DesiredCondition(Type.WATCH_ERRORED, False, Reason.NONE_FOUND, "")
     first = next(iter(truth.failing.values()))
     reason = first.reason if first.reason in _WATCH_REASONS else Reason.API_SERVER_ERROR
-    count = f"{len(truth.failing)} of {_count(len(truth.watched), 'watch', 'fails')}"
+    count = f"{len(truth.failing)} of {_count_phrase(len(truth.watched), 'watch', 'fails')}"
     return DesiredCondition(Type.WATCH_ERRORED, True, reason, f"{count}; {first.message}")
 
 
-def _discovery(inert: Sequence[InertName]) -> DesiredCondition:
+def _discovery_aspect(inert: Sequence[InertName]) -> DesiredCondition:
     degraded = [each for each in inert if each.why in _DEGRADING]
     if not degraded:
         return DesiredCondition(Type.DISCOVERY_DEGRADED, False, Reason.NONE_FOUND, "")
     first = degraded[0]
-    sentence = f"{_count(len(degraded), 'name', 'is skipped')}; {first.name} {first.detail}"
+    sentence = f"{_count_phrase(len(degraded), 'name', 'is skipped')}; {first.name} {first.detail}"
     return DesiredCondition(Type.DISCOVERY_DEGRADED, True, _DEGRADING[first.why], sentence)
 
 
-def _pushes(error: StokerError | None) -> DesiredCondition:
+def _push_aspect(error: StokerError | None) -> DesiredCondition:
     if error is None:
         return DesiredCondition(Type.REPO_PUSH_FAILED, False, Reason.NONE_FOUND, "")
     return DesiredCondition(Type.REPO_PUSH_FAILED, True, error.reason, error.message)
 
 
-def _unready(error: StokerError) -> DesiredCondition:
+def _unready_aspect(error: StokerError) -> DesiredCondition:
     waits = isinstance(error, Wait) and error.reason is Reason.WAITING
     reason = Reason.ERROR if error.reason is Reason.INTERNAL_ERROR else error.reason
     return DesiredCondition(Type.READY, None if waits else False, reason, error.message)
 
 
-def _count(number: int, thing: str, verb: str) -> str:
+def _count_phrase(number: int, thing: str, verb: str) -> str:
     """`1 kind is watched`, `3 kinds are watched`."""
     if number == 1:
         return f"1 {thing} {verb}"

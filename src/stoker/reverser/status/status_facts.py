@@ -18,8 +18,8 @@ from stoker.reverser.destinations import (
     RepoConfigRef,
     WatchRuleKey,
     WritableDestination,
-    destination_of,
-    key_of,
+    rule_destination,
+    rule_key,
 )
 from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.selection.kinds import InertName
@@ -30,9 +30,9 @@ from stoker.reverser.status.conditions import (
     DISABLED,
     DestinationFacts,
     RuleFacts,
-    about_config,
-    about_destination,
-    about_rule,
+    config_aspects,
+    destination_aspects,
+    rule_aspects,
 )
 from stoker.reverser.status.status_writer import DesiredStatus
 from stoker.reverser.watch.config_watch import ConfigWatch, UnreadableConfig
@@ -42,7 +42,7 @@ from stoker.reverser.writer.replica_assignment import LiveReplicas
 from stoker.reverser.writer.repo_check import RepoChecks
 from stoker.reverser.writer.signing_keys import SigningKeys
 
-_LATER = 60.0
+_RECHECK_SECONDS = 60.0
 
 
 class _SelectionIndex:
@@ -75,12 +75,12 @@ class _SelectionIndex:
             self._watched[key] = [
                 watched
                 for watched in self.selection.watched
-                if any(_looks_at(rule, watched) for rule in self._rules.get(key[:3], ()))
+                if any(_covers_watch(rule, watched) for rule in self._rules.get(key[:3], ()))
             ]
         return self._watched[key]
 
 
-def _looks_at(rule: SelectionRule, watched: WatchedKind) -> bool:
+def _covers_watch(rule: SelectionRule, watched: WatchedKind) -> bool:
     return (
         rule.names(watched.resource.group, watched.resource.plural)
         and rule.namespaced is watched.resource.namespaced
@@ -132,9 +132,9 @@ class StatusFacts:
         if kind.name == "GitDestination":
             return self._refused(error)
         told = (
-            about_config(error, False, False)
+            config_aspects(error, False, False)
             if kind.name == "GitRepoConfig"
-            else about_rule(RuleFacts(error))
+            else rule_aspects(RuleFacts(error))
         )
         return DesiredStatus(told, error) if self._members.speaks else None
 
@@ -152,9 +152,9 @@ class StatusFacts:
         error = truth.error or truth.trouble or truth.stalled_by_deletions
         box = candidate.worker.outboxes.get(ref)
         if box is None:
-            return DesiredStatus(about_destination(truth), error)
+            return DesiredStatus(destination_aspects(truth), error)
         return DesiredStatus(
-            about_destination(truth),
+            destination_aspects(truth),
             error,
             box.last_commit,
             box.last_push,
@@ -169,18 +169,22 @@ class StatusFacts:
 
     def _rule(self, arrangement: DestinationPlan, one: AnyRule) -> DesiredStatus | None:
         if not self._ingests:
-            return DesiredStatus(about_rule(RuleFacts(DISABLED)), DISABLED) if self._members.speaks else None
-        why = arrangement.refused_rules.get(key_of(one))
+            return (
+                DesiredStatus(rule_aspects(RuleFacts(DISABLED)), DISABLED) if self._members.speaks else None
+            )
+        why = arrangement.refused_rules.get(rule_key(one))
         if why is not None:
             if not self._members.speaks:
                 return None
-            return DesiredStatus(about_rule(RuleFacts(why, inert=self._selected().inert(key_of(one)))), why)
-        destination = arrangement.destinations.get(destination_of(one))
+            return DesiredStatus(
+                rule_aspects(RuleFacts(why, inert=self._selected().inert(rule_key(one)))), why
+            )
+        destination = arrangement.destinations.get(rule_destination(one))
         candidate = self._candidate_of(destination.place) if destination is not None else None
         if destination is None or candidate is None or not self._speaks_for(candidate):
             return None
         truth = self._rule_truth(one, destination, candidate)
-        return DesiredStatus(about_rule(truth), truth.error or truth.push_error)
+        return DesiredStatus(rule_aspects(truth), truth.error or truth.push_error)
 
     def _config(self, arrangement: DestinationPlan, one: GitRepoConfig) -> DesiredStatus | None:
         ref = RepoConfigRef(one.metadata.namespace, one.metadata.name)
@@ -191,14 +195,14 @@ class StatusFacts:
         if not self._ingests:
             error = DISABLED
         elif one.spec.suspend:
-            error = Wait("spec.suspend is true", after=_LATER, reason=Reason.SUSPENDED)
+            error = Wait("spec.suspend is true", after=_RECHECK_SECONDS, reason=Reason.SUSPENDED)
         trial = self._trials.outcome(ref)
         key = self._keys.public_key(ref)
         if key is None and one.spec.signing is not None and one.status is not None:
             key = one.status.signing_public_key  # it was learned before this replica began
         if error is not None or not users:
             error = error or (trial and trial.error)
-            told = about_config(error, False, trial is not None)
+            told = config_aspects(error, False, trial is not None)
             return DesiredStatus(told, error, public_key=key) if self._members.speaks else None
         candidate = self._candidate_of(users[0].place)
         if candidate is None or not self._speaks_for(candidate):
@@ -212,7 +216,7 @@ class StatusFacts:
         ]
         error = next((writer.error for writer in writers if writer.error is not None), trial and trial.error)
         reached = any(box.is_open for writer in writers for box in writer.outboxes.values())
-        return DesiredStatus(about_config(error, True, reached), error, public_key=key)
+        return DesiredStatus(config_aspects(error, True, reached), error, public_key=key)
 
     # What they are made of.
 
@@ -253,7 +257,7 @@ class StatusFacts:
     ) -> RuleFacts:
         writer = candidate.worker.writer_of(destination.ref)
         box = writer.outboxes.get(destination.ref) if writer is not None else None
-        selected, key = self._selected(), key_of(one)
+        selected, key = self._selected(), rule_key(one)
         watched = selected.watched(key)
         watches = {each: self._watches.find(each) for each in watched}
         failing = {
@@ -277,12 +281,12 @@ class StatusFacts:
         if not self._members.speaks:
             return None
         error = why or InvalidValue("the destination is not known yet")
-        return DesiredStatus(about_destination(DestinationFacts(error, lease=None)), error)
+        return DesiredStatus(destination_aspects(DestinationFacts(error, lease=None)), error)
 
     def _disabled_destination(self) -> DesiredStatus | None:
         if not self._members.speaks:
             return None
-        return DesiredStatus(about_destination(DestinationFacts(DISABLED, lease=None)), DISABLED)
+        return DesiredStatus(destination_aspects(DestinationFacts(DISABLED, lease=None)), DISABLED)
 
     def _speaks_for(self, candidate: BranchCandidate) -> bool:
         if candidate.worker.leading:

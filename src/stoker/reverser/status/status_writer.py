@@ -33,14 +33,14 @@ from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import Invalid, NotFound
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
 from stoker.kube.runtime.conditions import ConditionStamp, StatusConditions
 from stoker.kube.watch.list_watch import is_newer
-from stoker.reverser.status.conditions import DesiredCondition, merged
+from stoker.reverser.status.conditions import DesiredCondition, merge_conditions
 from stoker.reverser.writer.deletion_brake import HeldDeletionPlan
-from stoker.reverser.writer.outbox import MOST_RECENT, DeliveredCommit
+from stoker.reverser.writer.outbox import MAX_RECENT, DeliveredCommit
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -142,13 +142,17 @@ class StatusWriter:
     async def _report(self, kind: CustomResourceKind, one: Any, said: DesiredStatus) -> None:
         head, now = one.metadata, self._clock.monotonic()
         written = self._written.get(head.uid)
-        before: ConditionedStatus = one.status or _empty(kind)
+        before: ConditionedStatus = one.status or _empty_status(kind)
         if written is not None and not is_newer(head.resource_version, written.version):
             before = written.status
         after = self._status(before, head.generation, said)
         if after == before:
             return
-        if written is not None and _gist(after) == _gist(before) and now - written.at < QUIET:
+        if (
+            written is not None
+            and _without_push_fields(after) == _without_push_fields(before)
+            and now - written.at < QUIET
+        ):
             self._later(written.at + QUIET - now)
             return
         wanted = msgspec.to_builtins(after)
@@ -158,7 +162,7 @@ class StatusWriter:
         version = head.resource_version
         try:
             answer = await self._client.patch(
-                rest(kind), body, head.name, namespace, into=_WrittenObject, subresource="status"
+                rest_resource(kind), body, head.name, namespace, into=_WrittenObject, subresource="status"
             )
             version = answer.metadata.resource_version
         except Invalid as error:
@@ -170,7 +174,7 @@ class StatusWriter:
 
     def _status(self, before: ConditionedStatus, generation: int, said: DesiredStatus) -> ConditionedStatus:
         at = ConditionStamp(generation, self._clock.now())
-        conditions = merged(before.conditions or (), said.aspects, said.error, at)
+        conditions = merge_conditions(before.conditions or (), said.aspects, said.error, at)
         after = msgspec.structs.replace(before, observed_generation=generation, conditions=conditions)
         if isinstance(after, GitDestinationStatus):
             more: dict[str, Any] = {"orphans_kept": said.orphans_kept or None}
@@ -192,7 +196,7 @@ class StatusWriter:
         return after
 
     def _pending(self, said: DesiredStatus, before: str | None) -> dict[str, Any]:
-        told = pending_of(said, before, self._clock)
+        told = pending_status(said, before, self._clock)
         if said.pending:
             self._later(QUIET if told.changes else WAITS)
         return {"pending_changes": told.changes, "pending_since": told.since}
@@ -234,7 +238,7 @@ class _WrittenObject(msgspec.Struct):
     metadata: _WrittenMeta = msgspec.field(default_factory=_WrittenMeta)
 
 
-def _empty(kind: CustomResourceKind) -> ConditionedStatus:
+def _empty_status(kind: CustomResourceKind) -> ConditionedStatus:
     if kind.name == "GitDestination":
         return GitDestinationStatus()
     return GitRepoConfigStatus() if kind.name == "GitRepoConfig" else ConditionedStatus()
@@ -255,7 +259,7 @@ def recent_commits(
         for one in new
     ]
     known = {one.commit for one in told}
-    return (*told, *(one for one in before if one.commit not in known))[:MOST_RECENT]
+    return (*told, *(one for one in before if one.commit not in known))[:MAX_RECENT]
 
 
 class PendingChanges(NamedTuple):
@@ -265,7 +269,7 @@ class PendingChanges(NamedTuple):
     since: str | None = None
 
 
-def pending_of(said: DesiredStatus, before: str | None, clock: Clock) -> PendingChanges:
+def pending_status(said: DesiredStatus, before: str | None, clock: Clock) -> PendingChanges:
     """What waits, once it has waited for a moment; since when stays as it was told."""
     if not said.pending or said.pending_at is None:
         return PendingChanges()
@@ -277,7 +281,7 @@ def pending_of(said: DesiredStatus, before: str | None, clock: Clock) -> Pending
     return PendingChanges(said.pending, before if same else rfc3339(since))
 
 
-def _gist(status: ConditionedStatus) -> ConditionedStatus:
+def _without_push_fields(status: ConditionedStatus) -> ConditionedStatus:
     """Without what changes with every push."""
     if isinstance(status, GitDestinationStatus):
         volatile = (

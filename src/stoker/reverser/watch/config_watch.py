@@ -25,14 +25,14 @@ from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader, ObjectHeaderMeta
 from stoker.kube.client.resources import CRDS, NAMESPACES, ApiResource
 from stoker.kube.watch.namespace_access import NamespaceAccess
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectChange
 from stoker.kube.watch.store import ObjectKey as Name
-from stoker.reverser.destinations import APPROVAL, AnyRule, DeclaredConfig, destination_of
+from stoker.reverser.destinations import APPROVAL, AnyRule, DeclaredConfig, rule_destination
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.selection.labels import ObjectLabels
 from stoker.reverser.watch.named_secrets import NamedSecretsWatch
@@ -92,7 +92,7 @@ class ConfigStore:
         self.reflectors: tuple[Reflector[Model | UnreadableConfig], ...] = tuple(
             Reflector(
                 client,
-                rest(self.kind),
+                rest_resource(self.kind),
                 namespace=each,
                 keep=self._keep,
                 on_error=partial(failed, each),
@@ -109,7 +109,7 @@ class ConfigStore:
         try:
             return self._decoder.decode(raw)
         except msgspec.ValidationError as error:
-            return unreadable(raw, str(error))
+            return unreadable_object(raw, str(error))
 
 
 class ConfigWatch:
@@ -139,10 +139,12 @@ class ConfigWatch:
         }
         self._reach.watch(self._ours)
         self.labels: Reflector[dict[str, str]] = Reflector(
-            client, NAMESPACES, metadata_only=True, keep=_labels, on_error=_unseen, clock=clock
+            client, NAMESPACES, metadata_only=True, keep=_labels, on_error=_log_watch_failure, clock=clock
         )
         self.served = tuple(
-            Reflector(client, each, metadata_only=True, keep=_version, on_error=_unseen, clock=clock)
+            Reflector(
+                client, each, metadata_only=True, keep=_version, on_error=_log_watch_failure, clock=clock
+            )
             for each in (CRDS, API_SERVICES)
         )
         self.named = NamedSecretsWatch(client, clock, self._namespaces, stirred) if with_secrets else None
@@ -183,7 +185,7 @@ class ConfigWatch:
         """All that can be read."""
         rules: list[AnyRule] = [*self._read(WatchRule)]
         rules += (
-            each for each in self._read(ClusterWatchRule) if self._is_mine(destination_of(each).namespace)
+            each for each in self._read(ClusterWatchRule) if self._is_mine(rule_destination(each).namespace)
         )
         lost = [
             (shelf.kind.name, kept)
@@ -205,7 +207,7 @@ class ConfigWatch:
             for kept in shelf.all():
                 to = None
                 if isinstance(kept, ClusterWatchRule):
-                    to = destination_of(kept).namespace
+                    to = rule_destination(kept).namespace
                 elif isinstance(kept, UnreadableConfig) and not shelf.kind.namespaced:
                     to = kept.destination
                 if to is None or self._is_mine(to):
@@ -240,7 +242,7 @@ class ConfigWatch:
     def _on_change(self, change: ObjectChange[Any]) -> None:
         old, new = change.old, change.new
         # Statuses are written by ourselves: only what people said counts.
-        if isinstance(old, Model) and isinstance(new, Model) and _said(old) == _said(new):
+        if isinstance(old, Model) and isinstance(new, Model) and _spec_identity(old) == _spec_identity(new):
             return
         self._stirred()
 
@@ -252,31 +254,31 @@ class ConfigWatch:
         self.kinds_changed.set()
 
 
-def unreadable(raw: bytes, why: str) -> UnreadableConfig:
+def unreadable_object(raw: bytes, why: str) -> UnreadableConfig:
     """As much of an object as can be told of one that may be anything."""
     try:
         status = _told.decode(raw).status
     except msgspec.ValidationError:
         status = None
     obj = msgspec.json.decode(raw)
-    secrets = (_text(obj, "spec", *way, "name") for way in (("secretRef",), ("signing", "secretRef")))
+    secrets = (_text_at(obj, "spec", *way, "name") for way in (("secretRef",), ("signing", "secretRef")))
     return UnreadableConfig(
         _header.decode(raw).metadata,
         why,
         status,
-        _text(obj, "spec", "destinationRef", "namespace"),
+        _text_at(obj, "spec", "destinationRef", "namespace"),
         tuple(name for name in secrets if name),
     )
 
 
-def _text(value: Any, *way: str) -> str:
+def _text_at(value: Any, *way: str) -> str:
     """What stands there, if it is a text."""
     for name in way:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
 
 
-def _said(one: Any) -> object:
+def _spec_identity(one: Any) -> object:
     approval = (one.metadata.annotations or {}).get(APPROVAL)
     return one.metadata.uid, one.spec, approval
 
@@ -289,5 +291,5 @@ def _version(raw: bytes) -> str:
     return _header.decode(raw).metadata.resource_version
 
 
-def _unseen(error: StokerError) -> None:
+def _log_watch_failure(error: StokerError) -> None:
     log.warning("watch.failed", reason=error.reason, error=error.message)

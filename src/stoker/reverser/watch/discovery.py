@@ -24,7 +24,7 @@ from stoker.telemetry.logs import get_logger
 log = get_logger(__name__)
 
 REFRESH = 300.0
-AFTER_A_CHANGE = (0.2, 1.0, 2.0, 5.0, 10.0, 20.0)
+REDISCOVERY_DELAYS = (0.2, 1.0, 2.0, 5.0, 10.0, 20.0)
 """Seconds between the looks that follow a change of what is served."""
 _BACKOFF = Backoff(base=0.5, ceiling=30.0)
 
@@ -72,8 +72,8 @@ class DiscoveryLoop:
             else:
                 pause = self._refresh
             if await self._rest(pause):
-                pauses = AFTER_A_CHANGE[1:]
-                await self._clock.sleep(AFTER_A_CHANGE[0])
+                pauses = REDISCOVERY_DELAYS[1:]
+                await self._clock.sleep(REDISCOVERY_DELAYS[0])
                 self._changed.clear()
 
     async def _look(self) -> None:

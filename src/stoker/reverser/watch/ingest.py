@@ -24,21 +24,21 @@ from stoker.domain.reasons import Reason
 from stoker.kube.client.resources import ApiResource
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.reverser.authors.attribution import ObservedEvent
-from stoker.reverser.authors.facts import blob_name
+from stoker.reverser.authors.facts import object_blob_id
 from stoker.reverser.manifest.named_secrets import SecretRef, why_undecided
 from stoker.reverser.manifest.path import ManifestKey
-from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.manifest.render import render_object
+from stoker.reverser.manifest.sanitize import sanitize
 from stoker.reverser.manifest.secret_policy import (
     SecretPolicy,
     UnchangedSecret,
     WithheldSecret,
-    content_of,
     is_secret,
-    why_never,
+    never_written_reason,
+    object_content,
 )
 from stoker.reverser.selection.labels import ObjectLabels
-from stoker.reverser.selection.noise import why_noise
+from stoker.reverser.selection.noise import noise_reason
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import ChangeOperation, DestinationRef
 from stoker.reverser.selection.selection import NO_LABELS, Selection, WatchedKind
@@ -47,7 +47,7 @@ from stoker.reverser.writer.outbox import DestinationOutbox
 DestinationOutboxes = Mapping[DestinationRef, DestinationOutbox]
 
 _decoder = msgspec.json.Decoder()
-_NOWHERE: tuple[DestinationRef, ...] = ()
+_NO_DESTINATIONS: tuple[DestinationRef, ...] = ()
 
 
 class SeenObject:
@@ -87,7 +87,7 @@ class IngestContext:
     def shared(self, taken: Iterable[DestinationRef]) -> tuple[DestinationRef, ...]:
         """One tuple for all that are equal."""
         refs = tuple(taken)
-        return self._shared.setdefault(refs, refs) if refs else _NOWHERE
+        return self._shared.setdefault(refs, refs) if refs else _NO_DESTINATIONS
 
 
 class ObjectIngest:
@@ -123,7 +123,7 @@ class ObjectIngest:
             operation = ChangeOperation.CREATE if before is None else ChangeOperation.UPDATE
             uid, seen_last = metadata.get("uid") or "", before.version if before else ""
             step = ObservedEvent(self._kind, uid, seen_last, operation, "")
-        return self._take(obj, before.taken if before else _NOWHERE, outboxes, step, version)
+        return self._take(obj, before.taken if before else _NO_DESTINATIONS, outboxes, step, version)
 
     def seed(self, raw: bytes, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
         """An object that is known already, for destinations that are new to it."""
@@ -199,7 +199,7 @@ class ObjectIngest:
         for ref in before:
             outbox = outboxes.get(ref)
             if outbox is not None and ref not in taken:
-                self._left(key, ref, outbox, step and step._replace(blob=blob_name(obj)))
+                self._left(key, ref, outbox, step and step._replace(blob=object_blob_id(obj)))
         return SeenObject(taken, version, blob)
 
     def _write(
@@ -224,7 +224,7 @@ class ObjectIngest:
                 path = outbox.path_of(key)
                 content = self._secret(obj, key, path, outbox) if secret else None
                 if content is None:
-                    content = plain = plain or rendered(sanitized(obj))
+                    content = plain = plain or render_object(sanitize(obj))
             except StokerError as error:
                 outbox.refuse(path, error.message)
                 if path == str(key):  # it can have no file at all
@@ -241,7 +241,7 @@ class ObjectIngest:
             if content is plain and outbox.digits == 40:
                 whole = blob
             else:  # the file says less than the object, or in another way: the join needs an id of its own
-                whole, unlike = whole or blob_name(obj), True
+                whole, unlike = whole or object_blob_id(obj), True
             if step is not None:
                 step = step._replace(blob=whole)
             outbox.put(key, path, content, blob, self.watched, step)
@@ -258,7 +258,7 @@ class ObjectIngest:
             raise Stalled(why, reason=Reason.WAITING_DEPENDENCIES)
         if policy is SecretPolicy.INCLUDE:
             return None
-        return content_of(obj, key, path, policy=policy, sealer=outbox.sealer)
+        return object_content(obj, key, path, policy=policy, sealer=outbox.sealer)
 
     def _taken(self, obj: dict[str, Any], metadata: dict[str, Any]) -> tuple[DestinationRef, ...]:
         around = self.around
@@ -266,8 +266,12 @@ class ObjectIngest:
         key = ManifestKey(*self._key, namespace, metadata["name"])
         labels = metadata.get("labels") or NO_LABELS
         taken = around.selection.taken_by(key, labels, around.namespace_labels(namespace))
-        if not taken or why_noise(obj, key) is not None or why_never(obj, key, around.own) is not None:
-            return _NOWHERE
+        if (
+            not taken
+            or noise_reason(obj, key) is not None
+            or never_written_reason(obj, key, around.own) is not None
+        ):
+            return _NO_DESTINATIONS
         return around.shared(taken)
 
     def _left(

@@ -20,15 +20,15 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectChange
-from stoker.reverser.manifest.named_secrets import SecretRef, secrets_named_by
+from stoker.reverser.manifest.named_secrets import SecretRef, referenced_secrets
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-WATCHED: tuple[CustomResourceKind, ...] = tuple(kind for kind in KINDS if kind.group != GROUP)
+WATCHED_KINDS: tuple[CustomResourceKind, ...] = tuple(kind for kind in KINDS if kind.group != GROUP)
 """All kinds of the product that a reverser does not follow anyway."""
 
 SecretNames = frozenset[SecretRef]
@@ -45,13 +45,13 @@ class NamedSecretsWatch:
         self.reflectors: tuple[Reflector[SecretNames], ...] = tuple(
             Reflector(
                 client,
-                rest(kind),
+                rest_resource(kind),
                 namespace=each,
-                keep=partial(_names, kind),
+                keep=partial(_referenced_names, kind),
                 on_error=self._failed,
                 clock=clock,
             )
-            for kind in WATCHED
+            for kind in WATCHED_KINDS
             for each in (sorted(namespaces) or (None,))
         )
 
@@ -93,6 +93,6 @@ class NamedSecretsWatch:
         self._changed()
 
 
-def _names(kind: CustomResourceKind, raw: bytes) -> SecretNames:
+def _referenced_names(kind: CustomResourceKind, raw: bytes) -> SecretNames:
     obj: dict[str, Any] = msgspec.json.decode(raw)
-    return secrets_named_by(kind, obj)
+    return referenced_secrets(kind, obj)

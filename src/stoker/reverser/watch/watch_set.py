@@ -74,7 +74,7 @@ class WatchSet:
         for running in self._running.values():
             running.watch.noticer.around = around
         self._follow()
-        self.seed(_changed_rules(before, around))
+        self.seed(_affected_destinations(before, around))
         for outbox in self._outboxes.values():
             outbox.sweep_soon()
 
@@ -117,12 +117,12 @@ class WatchSet:
 
     def _start(self, watched: WatchedKind) -> ObjectWatch:
         watch = ObjectWatch(self.client, watched, self.around, self.turns)
-        task = asyncio.get_running_loop().create_task(_kept_alive(watch, self.turns.clock))
+        task = asyncio.get_running_loop().create_task(_run_watch_forever(watch, self.turns.clock))
         self._running[watched] = _RunningWatch(watch, task)
         return watch
 
 
-async def _kept_alive(watch: ObjectWatch, clock: Clock) -> None:
+async def _run_watch_forever(watch: ObjectWatch, clock: Clock) -> None:
     """A mistake of ours in one watch must not end the others; the kind is then listed anew."""
     while True:
         try:
@@ -132,7 +132,7 @@ async def _kept_alive(watch: ObjectWatch, clock: Clock) -> None:
             await clock.sleep(5.0)
 
 
-def _changed_rules(before: IngestContext, after: IngestContext) -> frozenset[DestinationRef]:
+def _affected_destinations(before: IngestContext, after: IngestContext) -> frozenset[DestinationRef]:
     """Destinations that other objects may belong to now."""
 
     def rules(around: IngestContext) -> dict[DestinationRef, list[SelectionRule]]:

@@ -29,7 +29,7 @@ from stoker.reverser.selection.rules import ChangeOperation
 MAX_FILES = 200
 MAX_BYTES = 10 << 20
 MAX_WAIT = 20.0
-_ASK_AGAIN = 0.01
+_AUTHOR_POLL_SECONDS = 0.01
 
 
 class BatchLimits(NamedTuple):
@@ -177,15 +177,19 @@ class ChangeBatcher:
         many seconds ago, goes on waiting, and so does all that came after it.
         """
         asked = _with_authors(self._waiting, author_of)
-        unknown = (at for at, each in enumerate(asked) if _is_unsure(each) and now < each.at + patience)
+        unknown = (
+            at for at, each in enumerate(asked) if _is_author_pending(each) and now < each.at + patience
+        )
         ready = next(unknown, len(asked))
         taken, self._waiting = asked[:ready], self._waiting[ready:]
         if taken and self._out_since is None:
             self._out_since = taken[0].at
         self._recount()
         # Asked again soon: the fact is most often on its way.
-        self._not_before = min(self._waiting[0].at + patience, now + _ASK_AGAIN) if self._waiting else 0.0
-        commits = tuple(plan(taken, self.limits))
+        self._not_before = (
+            min(self._waiting[0].at + patience, now + _AUTHOR_POLL_SECONDS) if self._waiting else 0.0
+        )
+        commits = tuple(plan_commits(taken, self.limits))
         self._count_out(commits, 1)
         return commits
 
@@ -224,7 +228,7 @@ class ChangeBatcher:
             self._out_since = None
 
 
-def plan(changes: Iterable[PendingFileChange], limits: BatchLimits) -> list[PlannedCommit]:
+def plan_commits(changes: Iterable[PendingFileChange], limits: BatchLimits) -> list[PlannedCommit]:
     """Changes, whose authors are known as far as they ever will be, as commits in order."""
     commits: list[PlannedCommit] = []
     run: dict[str, PendingFileChange] = {}
@@ -245,7 +249,7 @@ def plan(changes: Iterable[PendingFileChange], limits: BatchLimits) -> list[Plan
             close()
             before, grows = None, change.size
         author = change.author
-        run[change.path] = change if before is None else _merged(before, change)
+        run[change.path] = change if before is None else _merge_changes(before, change)
         size += grows
     close()
     return commits
@@ -255,7 +259,7 @@ def _name(author: RequestUser | None) -> str | None:
     return author.name if author is not None else None
 
 
-def _merged(first: PendingFileChange, last: PendingFileChange) -> PendingFileChange:
+def _merge_changes(first: PendingFileChange, last: PendingFileChange) -> PendingFileChange:
     """Two changes of one file in one commit: the last state, and what that is to who saw neither."""
     operation = last.operation
     if last.content is not None:
@@ -265,7 +269,7 @@ def _merged(first: PendingFileChange, last: PendingFileChange) -> PendingFileCha
     return replace(last, operation=operation, at=first.at)
 
 
-def _is_unsure(change: PendingFileChange) -> bool:
+def _is_author_pending(change: PendingFileChange) -> bool:
     """Whether somebody may still say whose it is."""
     return change.author is None and change.observed is not None
 

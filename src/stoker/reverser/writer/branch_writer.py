@@ -62,14 +62,14 @@ class BranchWriter:
 
     def fits(self, wanted: Mapping[DestinationRef, WritableDestination]) -> bool:
         """Whether it can go on under what the GitRepoConfig says now."""
-        mine = {_way(box.destination) for box in self.outboxes.values()}
-        return not mine or mine == {_way(each) for each in wanted.values()}
+        mine = {_branch_inputs(box.destination) for box in self.outboxes.values()}
+        return not mine or mine == {_branch_inputs(each) for each in wanted.values()}
 
     def arrange(self, wanted: Mapping[DestinationRef, WritableDestination]) -> None:
         """The destinations from now on; one whose folder or form changed begins anew."""
         for ref, box in list(self.outboxes.items()):
             destination = wanted.get(ref)
-            if destination is None or _form(destination) != _form(box.destination):
+            if destination is None or _file_inputs(destination) != _file_inputs(box.destination):
                 self._close(self.outboxes.pop(ref))
             elif destination != box.destination:
                 box.adjust(destination)
@@ -100,7 +100,7 @@ class BranchWriter:
         if not self.outboxes:
             return None
         dues = [0.0 if self._look_again else self._looked_at + self._tools.refresh]
-        dues += map(_next_of, self.outboxes.values())
+        dues += map(_next_due_time, self.outboxes.values())
         if self._delivery:
             dues.append(self._delivery.due_at())
         return max(min(dues), self._blocked_until)
@@ -238,7 +238,7 @@ class BranchWriter:
         return RemoteBranch(remote, folder, self.place.branch, signer=signer, clock=self._clock)
 
 
-def _next_of(box: DestinationOutbox) -> float:
+def _next_due_time(box: DestinationOutbox) -> float:
     """When an outbox needs somebody."""
     if not box.is_open:
         return box.retry_at
@@ -248,12 +248,12 @@ def _next_of(box: DestinationOutbox) -> float:
     return min(dues, default=float("inf"))
 
 
-def _way(destination: WritableDestination) -> tuple[object, ...]:
+def _branch_inputs(destination: WritableDestination) -> tuple[object, ...]:
     """What a branch is opened with."""
     return destination.url, destination.login, destination.signing
 
 
-def _form(destination: WritableDestination) -> tuple[object, ...]:
+def _file_inputs(destination: WritableDestination) -> tuple[object, ...]:
     """What decides about every file of a destination."""
     return (
         destination.uid,

@@ -22,18 +22,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.git_objects import inert
+from stoker.domain.git_objects import inert_name
 from stoker.reverser.authors.facts import RequestUser
 from stoker.reverser.manifest.path import CORE, ManifestKey
 from stoker.reverser.selection.rules import ChangeOperation
 from stoker.reverser.writer.batch import PlannedCommit
 
 UNKNOWN = "unknown"
-SEVERAL = "*"
+SEVERAL_VALUES = "*"
 """What a field of a template is when the objects of a commit differ in it."""
 MAX_LISTED = 50
 MAX_TEMPLATE = 4096
-_LONGEST = 16_384
+_MAX_MESSAGE_LENGTH = 16_384
 
 _FIELD = re.compile(r"\{\{\s*\.([A-Za-z]+)\s*\}\}")
 _PLAIN_USER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 @:._+/=-]{0,254}[A-Za-z0-9])?")
@@ -68,26 +68,28 @@ class MessageTemplate:
             name = match[1]
             if name not in values:
                 made = _FIELDS[name](commit)
-                values[name] = made if name == "Summary" else _line(made)  # a summary is ours
+                values[name] = made if name == "Summary" else _printable_line(made)  # a summary is ours
             return values[name]
 
         return _FIELD.sub(value, self.text)
 
 
-def message_of(commit: PlannedCommit, origin: CommitOrigin, template: MessageTemplate | None = None) -> str:
+def commit_message(
+    commit: PlannedCommit, origin: CommitOrigin, template: MessageTemplate | None = None
+) -> str:
     """The whole message of a commit, with a newline at its end."""
-    text = _cleaned(template.filled(commit)) if template is not None else ""
-    return f"{text or _standard(commit)}\n\n{trailers(origin, commit.author)}"
+    text = _clean_message(template.filled(commit)) if template is not None else ""
+    return f"{text or _default_message(commit)}\n\n{trailers(origin, commit.author)}"
 
 
 def trailers(origin: CommitOrigin, author: RequestUser | None) -> str:
     """The last paragraph of every commit."""
     lines: Mapping[str, str] = {
-        "ClusterUID": _line(origin.cluster_uid),
-        "ControllerNS": _line(origin.controller_ns),
-        "ControllerName": _line(origin.controller_name),
-        "InstanceID": _line(origin.instance_id),
-        "Author": UNKNOWN if author is None else _user(author.name),
+        "ClusterUID": _printable_line(origin.cluster_uid),
+        "ControllerNS": _printable_line(origin.controller_ns),
+        "ControllerName": _printable_line(origin.controller_name),
+        "InstanceID": _printable_line(origin.instance_id),
+        "Author": UNKNOWN if author is None else _printable_user(author.name),
     }
     return "".join(f"X-ConfigButler-{name}: {value}\n" for name, value in lines.items())
 
@@ -99,15 +101,15 @@ def subject(commit: PlannedCommit) -> str:
         return f"[{change.operation}] {_object(change.key)}"
     counts = Counter(change.operation for change in commit.changes)
     told = ", ".join(f"{operation} {counts[operation]}" for operation in ChangeOperation if counts[operation])
-    where = _common(change.key.namespace for change in commit.changes)
-    what = _common(change.key.resource for change in commit.changes)
-    objects = "objects" if what == SEVERAL else what
+    where = _common_value(change.key.namespace for change in commit.changes)
+    what = _common_value(change.key.resource for change in commit.changes)
+    objects = "objects" if what == SEVERAL_VALUES else what
     return f"[{told}] {len(commit.changes)} {objects}" + (
-        f" in {where}" if where not in ("", SEVERAL) else ""
+        f" in {where}" if where not in ("", SEVERAL_VALUES) else ""
     )
 
 
-def _standard(commit: PlannedCommit) -> str:
+def _default_message(commit: PlannedCommit) -> str:
     if len(commit.changes) == 1:
         return subject(commit)
     listed = [f"- {change.operation} {_object(change.key)}" for change in commit.changes[:MAX_LISTED]]
@@ -117,41 +119,41 @@ def _standard(commit: PlannedCommit) -> str:
 
 
 def _object(key: ManifestKey) -> str:
-    return "/".join(_line(part) for part in (key.group or CORE, *key[1:]) if part)
+    return "/".join(_printable_line(part) for part in (key.group or CORE, *key[1:]) if part)
 
 
-def _line(text: str) -> str:
+def _printable_line(text: str) -> str:
     """Text from outside within one line: whatever a terminal, git or a CI service would act on is escaped."""
-    return inert(text)
+    return inert_name(text)
 
 
-def _user(name: str) -> str:
+def _printable_user(name: str) -> str:
     """As it is where nothing else can be meant; otherwise between quotes, as a user called `unknown` is."""
     return name if _PLAIN_USER.fullmatch(name) and name != UNKNOWN else json.dumps(name)
 
 
-def _common(values: Iterable[str]) -> str:
+def _common_value(values: Iterable[str]) -> str:
     distinct = set(values)
-    return distinct.pop() if len(distinct) == 1 else SEVERAL
+    return distinct.pop() if len(distinct) == 1 else SEVERAL_VALUES
 
 
-def _cleaned(text: str) -> str:
+def _clean_message(text: str) -> str:
     """A template's text as git would keep it: no control characters, no empty lines at either end."""
     lines = ("".join(c for c in line if c.isprintable() or c == "\t").rstrip() for line in text.split("\n"))
-    return "\n".join(lines).strip("\n")[:_LONGEST].strip()
+    return "\n".join(lines).strip("\n")[:_MAX_MESSAGE_LENGTH].strip()
 
 
-def _of_keys(field: Callable[[ManifestKey], str]) -> Callable[[PlannedCommit], str]:
-    return lambda commit: _common(field(change.key) for change in commit.changes)
+def _key_field(field: Callable[[ManifestKey], str]) -> Callable[[PlannedCommit], str]:
+    return lambda commit: _common_value(field(change.key) for change in commit.changes)
 
 
 _FIELDS: Mapping[str, Callable[[PlannedCommit], str]] = {
-    "Operation": lambda commit: _common(change.operation for change in commit.changes),
-    "Group": _of_keys(lambda key: key.group or CORE),
-    "Version": _of_keys(lambda key: key.version),
-    "Resource": _of_keys(lambda key: key.resource),
-    "Namespace": _of_keys(lambda key: key.namespace),
-    "Name": _of_keys(lambda key: key.name),
+    "Operation": lambda commit: _common_value(change.operation for change in commit.changes),
+    "Group": _key_field(lambda key: key.group or CORE),
+    "Version": _key_field(lambda key: key.version),
+    "Resource": _key_field(lambda key: key.resource),
+    "Namespace": _key_field(lambda key: key.namespace),
+    "Name": _key_field(lambda key: key.name),
     "Count": lambda commit: str(len(commit.changes)),
     "Author": lambda commit: commit.author.name if commit.author is not None else UNKNOWN,
     "Summary": subject,

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit
-from stoker.reverser.authors.commit_identity import author_of
+from stoker.reverser.authors.commit_identity import commit_author
 from stoker.reverser.writer.batch import PlannedCommit
-from stoker.reverser.writer.commit_message import CommitOrigin, message_of
+from stoker.reverser.writer.commit_message import CommitOrigin, commit_message
 from stoker.reverser.writer.outbox import DestinationOutbox
-from stoker.reverser.writer.ownership_marker import FolderOwnership, marker_of, marker_path
+from stoker.reverser.writer.ownership_marker import FolderOwnership, marker_content, marker_path
 
 COMMITTER_DOMAIN = "configbutler.invalid"
 """Not the one of `commit_identity`: no user can look like the controller."""
@@ -61,12 +61,12 @@ class CommitBuilder:
         for planned in plans:
             edits = tuple(FileEdit(change.path, change.content) for change in planned.changes)
             if not marked:
-                marker = FileEdit(marker_path(outbox.destination.base), marker_of(self._origin))
+                marker = FileEdit(marker_path(outbox.destination.base), marker_content(self._origin))
                 edits, marked = (marker, *edits), True
             if outbox.sealer is not None:
                 edits = (*edits, *outbox.sealer.joined(edits))
-            author = self.committer if planned.author is None else author_of(planned.author)
-            message = message_of(planned, self._origin, outbox.template)
+            author = self.committer if planned.author is None else commit_author(planned.author)
+            message = commit_message(planned, self._origin, outbox.template)
             made.append(
                 BuiltCommit(outbox, planned, NewCommit(author, self.committer, message, edits, when), at)
             )
@@ -76,11 +76,11 @@ class CommitBuilder:
         """The same changes in commits of at most so many each."""
         again: list[BuiltCommit] = []
         for one in made:
-            plans = _pieces(one.planned, most)
+            plans = _split_commit(one.planned, most)
             again += self.made(one.outbox, plans, again, at=one.at, when=one.commit.when)
         return again
 
 
-def _pieces(planned: PlannedCommit, most: int) -> Iterator[PlannedCommit]:
+def _split_commit(planned: PlannedCommit, most: int) -> Iterator[PlannedCommit]:
     for first in range(0, len(planned.changes), most):
         yield PlannedCommit(planned.author, planned.changes[first : first + most])

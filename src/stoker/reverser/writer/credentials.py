@@ -22,7 +22,7 @@ from stoker.git.auth.credentials import (
     GitSshKey,
     RepoAccess,
     RepoAccessReader,
-    always,
+    fixed_access,
 )
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
@@ -94,7 +94,7 @@ def access_reader(
 ) -> RepoAccessReader:
     """Reads the login whenever git is to be let in."""
     if login is None:
-        return always(RepoAccess(require_known_hosts=require_known_hosts))
+        return fixed_access(RepoAccess(require_known_hosts=require_known_hosts))
     ref = login
 
     async def read() -> RepoAccess:

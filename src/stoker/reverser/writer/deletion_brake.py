@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from stoker.domain.deletion_guard import DeletionCandidate, DeletionLimits, decide, digest_of
+from stoker.domain.deletion_guard import DeletionCandidate, DeletionLimits, decide_deletions, deletions_digest
 from stoker.reverser.writer.batch import PendingFileChange
 
 WINDOW = 600.0
 """Seconds during which deletions without approval count together."""
-NAMED = 10
+MAX_NAMED = 10
 """How many paths of a held plan are named."""
 
 
@@ -114,10 +114,10 @@ class DeletionBrake:
         if not paths:
             self.plan = None
             return DeletionVerdict.GO
-        digest = digest_of(paths)
+        digest = deletions_digest(paths)
         # A stale approval is named; where several were given, the last of them.
         approval = digest if digest in approvals else next(reversed(tuple(approvals)), "")
-        decision = decide(
+        decision = decide_deletions(
             [DeletionCandidate(path) for path in paths],
             managed,
             limits,
@@ -128,7 +128,7 @@ class DeletionBrake:
         )
         if decision.hold:
             self._record.engaged = True
-            self.plan = HeldDeletionPlan(digest, len(paths), tuple(map(str, paths[:NAMED])), decision.why)
+            self.plan = HeldDeletionPlan(digest, len(paths), tuple(map(str, paths[:MAX_NAMED])), decision.why)
             return DeletionVerdict.HOLD
         self.plan = None
         if approval != digest:

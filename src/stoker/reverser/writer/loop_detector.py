@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 WINDOW = 60.0
-MOST_PATHS = 10_000
+MAX_PATHS = 10_000
 # A, something else, A, something else, A.
 _TELLING = 5
 
@@ -25,7 +25,7 @@ class _PathState(NamedTuple):
 class LoopDetector:
     """Remembers the last states of the paths that change."""
 
-    def __init__(self, window: float = WINDOW, most: int = MOST_PATHS) -> None:
+    def __init__(self, window: float = WINDOW, most: int = MAX_PATHS) -> None:
         self._window = window
         self._most = most
         self._steps: OrderedDict[str, tuple[_PathState, ...]] = OrderedDict()

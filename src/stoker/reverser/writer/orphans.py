@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from stoker.reverser.manifest.path import ManifestKey, placed
+from stoker.reverser.manifest.path import ManifestKey, object_at_path
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selection import Selection, WatchedKind
 
@@ -45,7 +45,7 @@ class OrphanSweep(NamedTuple):
     """Files of which nothing can be said yet, because a list is not in."""
 
 
-def sweep(
+def find_orphans(
     unclaimed: Iterable[str],
     base: str,
     destination: DestinationRef,
@@ -56,7 +56,7 @@ def sweep(
     found: list[OrphanFile] = []
     undecided = 0
     for path in sorted(unclaimed):
-        key = placed(path, base)
+        key = object_at_path(path, base)
         if key is None:
             continue
         watched = selection.listed_in(key, destination)

@@ -23,7 +23,7 @@ from stoker.domain.refs import CommitId
 from stoker.git.commit.types import FileEdit
 from stoker.reverser.authors.attribution import ObservedEvent
 from stoker.reverser.destinations import WritableDestination
-from stoker.reverser.manifest.path import SUFFIX, ManifestKey, place, placed
+from stoker.reverser.manifest.path import SUFFIX, ManifestKey, manifest_path, object_at_path
 from stoker.reverser.manifest.secret_policy import SecretSealer, UnchangedSecret
 from stoker.reverser.selection.rules import ChangeOperation
 from stoker.reverser.selection.selection import WatchedKind
@@ -36,8 +36,8 @@ from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-MOST_UNWRITTEN = 1000
-MOST_RECENT = 10
+MAX_UNWRITTEN = 1000
+MAX_RECENT = 10
 
 
 class DeliveredCommit(NamedTuple):
@@ -175,7 +175,7 @@ class DestinationOutbox:
         return touched
 
     def path_of(self, key: ManifestKey) -> str:
-        return place(key, self.destination.base)
+        return manifest_path(key, self.destination.base)
 
     def known(self, path: str) -> str | None:
         """The blob id that the path has, in git or on its way there."""
@@ -253,7 +253,7 @@ class DestinationOutbox:
         """How many files of objects there are, without those whose deletion waits."""
         if self._strangers is None:
             base = self.destination.base
-            self._strangers = sum(1 for path in self.files if placed(path, base) is None)
+            self._strangers = sum(1 for path in self.files if object_at_path(path, base) is None)
         return len(self.files) - self._strangers
 
     def check_deletions(self) -> bool:
@@ -345,7 +345,7 @@ class DestinationOutbox:
 
     def _blame(self, path: str, why: str) -> None:
         self.unclaimed.discard(path)
-        if len(self.unwritten) < MOST_UNWRITTEN or path in self.unwritten:
+        if len(self.unwritten) < MAX_UNWRITTEN or path in self.unwritten:
             self.unwritten[path] = why
 
     def freed(self) -> None:
@@ -361,7 +361,7 @@ class DestinationOutbox:
 
     def arrived(self, tip: CommitId | None, now: datetime, written: Sequence[DeliveredCommit] = ()) -> None:
         """What was taken is settled."""
-        self.recent = (*reversed(written), *self.recent)[:MOST_RECENT]
+        self.recent = (*reversed(written), *self.recent)[:MAX_RECENT]
         if tip is not None:
             self.last_commit, self.last_push = tip, now
         self.freed()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.render import render_object
 from stoker.reverser.writer.commit_message import CommitOrigin
 
 MARKER = ".configbutler/owner.yaml"
@@ -40,16 +40,16 @@ def marker_path(base: str) -> str:
     return f"{base}/{MARKER}" if base else MARKER
 
 
-def marker_of(origin: CommitOrigin) -> bytes:
+def marker_content(origin: CommitOrigin) -> bytes:
     """The content of our own marker."""
-    return rendered(dict(zip(_FIELDS, origin, strict=True)))
+    return render_object(dict(zip(_FIELDS, origin, strict=True)))
 
 
-def judged(content: bytes | None, origin: CommitOrigin) -> OwnershipMarker:
+def check_marker(content: bytes | None, origin: CommitOrigin) -> OwnershipMarker:
     """Whose marker it is; what cannot be read is somebody else's."""
     if content is None:
         return OwnershipMarker(FolderOwnership.FREE)
-    said = _fields(content)
+    said = _marker_fields(content)
     if said is None:
         return OwnershipMarker(FolderOwnership.THEIRS, "somebody whose marker cannot be read")
     if said[:3] == origin[:3]:
@@ -58,13 +58,13 @@ def judged(content: bytes | None, origin: CommitOrigin) -> OwnershipMarker:
     return OwnershipMarker(FolderOwnership.THEIRS, f"installation {namespace}/{name} of cluster {cluster}")
 
 
-def cluster_of(content: bytes) -> str | None:
+def marker_cluster(content: bytes) -> str | None:
     """The uid of the cluster that a marker names; None where it cannot be read."""
-    said = _fields(content)
+    said = _marker_fields(content)
     return said[0] if said is not None else None
 
 
-def _fields(content: bytes) -> tuple[str, ...] | None:
+def _marker_fields(content: bytes) -> tuple[str, ...] | None:
     """The values of a marker; it is read line by line, because that is how every marker is written."""
     if len(content) > MAX_BYTES:
         return None

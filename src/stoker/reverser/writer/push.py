@@ -14,7 +14,7 @@ from datetime import datetime
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.domain.failpoints import reached
+from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.refs import CommitId
 from stoker.git.commit.branch import RemoteBranch
 from stoker.git.commit.push import PushDeclined, PushTooLarge
@@ -29,7 +29,7 @@ from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 class CommitPusher:
@@ -83,7 +83,7 @@ class CommitPusher:
             self._tools.stirred()
         if not self.is_due(box) or box.batcher.over_foreign():
             return
-        reached("batch.take.before")
+        reach_failpoint("batch.take.before")
         first = box.batcher.oldest_at()
         plans = box.batcher.take(
             lambda seen: self._tools.author_of(seen, now),
@@ -99,32 +99,32 @@ class CommitPusher:
         self._made += self._maker.made(box, plans, self._made, at=now, when=when)
         if first is not None:
             self._tools.meter.taken(self._place, now - first)
-        reached("batch.take.after")
+        reach_failpoint("batch.take.after")
 
     async def push(self, branch: RemoteBranch) -> PushResult:
         """Bring away what goes with one push; raises, and then everything is as it was."""
         started = self._clock.monotonic()
         made = self._next()
-        reached("batch.deliver.before")
+        reach_failpoint("batch.deliver.before")
         pushed = await self._brought(branch, made)
-        reached("batch.deliver.after")
+        reach_failpoint("batch.deliver.after")
         self._made = self._made[len(made) :]
-        reached("batch.settle.before")
+        reach_failpoint("batch.settle.before")
         self._settle(made, pushed, self._clock.monotonic() - started)
-        reached("batch.settle.after")
+        reach_failpoint("batch.settle.after")
         return pushed
 
     async def _brought(self, branch: RemoteBranch, made: list[BuiltCommit]) -> PushResult:
         """The push; in a trace that begins where the first of these changes was noticed."""
         commits = [each.commit for each in made]
-        if not tracing.is_on():
+        if not tracing.is_tracing():
             return await branch.commit(commits)
         now = self._clock.monotonic()
         changes = [change for each in made for change in each.planned.changes]
         noticed = now - min((change.at for change in changes), default=now)
         place = {"repo": self._place.repository, "branch": self._place.branch}
         with tracing.past("reverser.change", noticed, **place, changes=len(changes)) as told:
-            objects = ", ".join(f"{change.operation} {change.key}" for change in changes[:_SHOWN])
+            objects = ", ".join(f"{change.operation} {change.key}" for change in changes[:_MAX_SHOWN])
             tracing.passed("watch.event", noticed, now - min(each.at for each in made), objects=objects)
             with tracing.step("git.push", commits=len(commits)):
                 pushed = await branch.commit(commits)
@@ -171,7 +171,9 @@ class CommitPusher:
             meter.wrote(box.destination.ref, plans, self._tools.watches.around.kinds)
             box.settled([change.path for plan in plans for change in plan.changes], refused)
             self._note_marker(box, refused.get(marker_path(box.destination.base), ""))
-            written = _written([each for each in arrived if each[0].outbox is box], self._clock.now(), now)
+            written = _written_commits(
+                [each for each in arrived if each[0].outbox is box], self._clock.now(), now
+            )
             box.arrived(pushed.tip if pushed.commits else None, self._clock.now(), written)
         if pushed.commits:
             self._tell(made, pushed)
@@ -204,15 +206,15 @@ class CommitPusher:
             repo=self._place.repository,
             branch=self._place.branch,
             destinations=sorted({str(each.outbox.destination.ref) for each in made}),
-            commits=[*pushed.commits[:_SHOWN]],
+            commits=[*pushed.commits[:_MAX_SHOWN]],
             count=len(pushed.commits),
-            objects=[f"{change.operation} {change.key}" for change in changes[:_SHOWN]],
+            objects=[f"{change.operation} {change.key}" for change in changes[:_MAX_SHOWN]],
             changes=len(changes),
             replays=pushed.replays,
         )
 
 
-def _written(
+def _written_commits(
     arrived: Sequence[tuple[BuiltCommit, CommitId]], at: datetime, now: float
 ) -> list[DeliveredCommit]:
     """Commits as people are told of them, in their order."""

@@ -29,7 +29,7 @@ LABEL = "configbutler.ai/reverser-member"
 _FORGOTTEN_AFTER = 10
 
 
-def chosen(members: Iterable[str], branch: str) -> str | None:
+def assigned_replica(members: Iterable[str], branch: str) -> str | None:
     """The member that is to hold a branch; None if there is none."""
 
     def weight(member: str) -> bytes:
@@ -64,7 +64,7 @@ class LiveReplicas:
         return min(self._living) == self._terms.identity
 
     def is_mine(self, branch: str) -> bool:
-        return chosen(self._living, branch) == self._terms.identity
+        return assigned_replica(self._living, branch) == self._terms.identity
 
     async def run(self) -> None:
         try:

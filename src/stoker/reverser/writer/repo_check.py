@@ -18,11 +18,11 @@ from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.commit.push_check import try_writing
+from stoker.git.commit.push_check import check_push_access
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.kube.client.client import KubeClient
-from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.result import as_stoker_error
 from stoker.reverser.destinations import RepoConfigRef
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.writer.context import SLOW_BACKOFF
@@ -32,7 +32,7 @@ from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-AT_ONCE = 4
+MAX_CONCURRENT_CHECKS = 4
 
 
 class RepoCheckSubject(NamedTuple):
@@ -74,7 +74,7 @@ class RepoChecks:
         self._refresh = refresh
         self._require_known_hosts = require_known_hosts
         self._stirred = stirred
-        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._at_once = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
         self._running: dict[RepoCheckSubject, asyncio.Task[None]] = {}
         self._outcomes: dict[RepoConfigRef, RepoCheckResult] = {}
 
@@ -85,7 +85,8 @@ class RepoChecks:
         wanted = {
             subject
             for one in configs
-            if (subject := _subject(one, used, speaks=speaks)).is_idle or subject.signing is not None
+            if (subject := _repo_check_subject(one, used, speaks=speaks)).is_idle
+            or subject.signing is not None
         }
         for subject in self._running.keys() - wanted:
             self._running.pop(subject).cancel()
@@ -130,15 +131,17 @@ class RepoChecks:
                 access = access_reader(
                     self._client, subject.login, require_known_hosts=self._require_known_hosts
                 )
-                await try_writing(Remote(self._git, subject.url, access))
+                await check_push_access(Remote(self._git, subject.url, access))
         except Exception as error:
             if not isinstance(error, StokerError):
                 log.exception("trial.crashed", config=str(subject.ref))
-            return understood(error)
+            return as_stoker_error(error)
         return None
 
 
-def _subject(one: GitRepoConfig, used: Collection[RepoConfigRef], *, speaks: bool) -> RepoCheckSubject:
+def _repo_check_subject(
+    one: GitRepoConfig, used: Collection[RepoConfigRef], *, speaks: bool
+) -> RepoCheckSubject:
     ref = RepoConfigRef(one.metadata.namespace, one.metadata.name)
     login, signing = one.spec.secret_ref, one.spec.signing
     return RepoCheckSubject(

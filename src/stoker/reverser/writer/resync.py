@@ -16,19 +16,19 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.git.commit.branch import RemoteBranch
 from stoker.reverser.encryption.digest_keys import ensure_keys
-from stoker.reverser.manifest.compare import describes, same_values
-from stoker.reverser.manifest.path import placed
+from stoker.reverser.manifest.compare import describes, has_same_values
+from stoker.reverser.manifest.path import object_at_path
 from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.writer.batch import PendingFileChange
 from stoker.reverser.writer.context import SLOW_BACKOFF, WriterContext
-from stoker.reverser.writer.orphans import OrphanFile, sweep
+from stoker.reverser.writer.orphans import OrphanFile, find_orphans
 from stoker.reverser.writer.outbox import DestinationOutbox
-from stoker.reverser.writer.ownership_marker import FolderOwnership, judged, marker_path
+from stoker.reverser.writer.ownership_marker import FolderOwnership, check_marker, marker_path
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-READ_AT_ONCE = 50
+READ_BATCH = 50
 """Files of the branch whose contents are in memory at the same time."""
 
 
@@ -82,7 +82,7 @@ class OutboxResync:
         """Let go of paths that were in a loop and rest now; as they are by now they are written."""
         watches, ref = self._tools.watches, box.destination.ref
         for path in box.loops.calmed(self._clock.monotonic()):
-            key = placed(path, box.destination.base)
+            key = object_at_path(path, box.destination.base)
             watched = key and watches.around.selection.listed_in(key, ref)
             if watched:
                 watches.reseed((watched,), ref)
@@ -91,7 +91,7 @@ class OutboxResync:
     async def sweep(self, branch: RemoteBranch, box: DestinationOutbox) -> None:
         """One pass over the files that nobody has claimed: those whose object is gone are to go."""
         destination, watches = box.destination, self._tools.watches
-        found = sweep(
+        found = find_orphans(
             box.unclaimed - box.foreign,
             destination.base,
             destination.ref,
@@ -110,8 +110,8 @@ class OutboxResync:
     async def _drop(self, branch: RemoteBranch, box: DestinationOutbox, orphans: Sequence[OrphanFile]) -> int:
         """Have the files of these deleted that describe their object; how many that are."""
         count = 0
-        for start in range(0, len(orphans), READ_AT_ONCE):
-            some = orphans[start : start + READ_AT_ONCE]
+        for start in range(0, len(orphans), READ_BATCH):
+            some = orphans[start : start + READ_BATCH]
             contents = await branch.read([orphan.path for orphan in some])
             for orphan in some:
                 if orphan.path not in box.unclaimed:
@@ -131,9 +131,9 @@ class OutboxResync:
 
         Changes that come in while files are read are compared too.
         """
-        while some := box.batcher.over_foreign()[:READ_AT_ONCE]:
+        while some := box.batcher.over_foreign()[:READ_BATCH]:
             contents = await branch.read([change.path for change in some])
-            equal = await asyncio.to_thread(_equal, some, contents)
+            equal = await asyncio.to_thread(_unchanged_files, some, contents)
             for change in equal:
                 box.equals_git(change, blob_of(contents[change.path], digits=box.digits))
             box.batcher.compared(some)
@@ -147,7 +147,7 @@ class OutboxResync:
         if box.sealer is not None:
             box.sealer.load(contents.get(box.sealer.path))
         known = box.marker
-        marked = box.marker = judged(contents.get(wanted[0]), self._tools.origin)
+        marked = box.marker = check_marker(contents.get(wanted[0]), self._tools.origin)
         if marked.standing is not FolderOwnership.THEIRS:
             box.trouble = None
             return True
@@ -169,11 +169,13 @@ class OutboxResync:
         return False
 
 
-def _equal(changes: Sequence[PendingFileChange], contents: Mapping[str, bytes]) -> list[PendingFileChange]:
+def _unchanged_files(
+    changes: Sequence[PendingFileChange], contents: Mapping[str, bytes]
+) -> list[PendingFileChange]:
     return [
         change
         for change in changes
         if change.content is not None
         and (there := contents.get(change.path)) is not None
-        and same_values(there, change.content)
+        and has_same_values(there, change.content)
     ]

@@ -27,7 +27,7 @@ class CheckedSigningKey(NamedTuple):
     """The line `type base64`, for `status.signingPublicKey`."""
 
 
-async def tried(key: Secret, cache: Path) -> CheckedSigningKey:
+async def check_signing_key(key: Secret, cache: Path) -> CheckedSigningKey:
     """A key together with its public half, once it has signed something.
 
     `cache` is a folder of this user alone. Raises SigningFailed with the reason.

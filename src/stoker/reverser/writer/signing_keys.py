@@ -18,7 +18,7 @@ from stoker.kube.client.client import KubeClient
 from stoker.reverser.destinations import RepoConfigRef
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.writer.credentials import SSH_KEYS, read_secret
-from stoker.reverser.writer.signing_key_check import CheckedSigningKey, tried
+from stoker.reverser.writer.signing_key_check import CheckedSigningKey, check_signing_key
 
 
 class SigningKeys:
@@ -82,7 +82,7 @@ class _SecretKeySigner:
         digest = hashlib.sha256(key.reveal_bytes()).digest()
         if self._signing is None or digest != self._digest:
             try:
-                self._signing, self._digest = await tried(key, self._cache), digest
+                self._signing, self._digest = await check_signing_key(key, self._cache), digest
             except SigningFailed as error:
                 raise SigningFailed(f"{error.message} (of {where})", reason=error.reason) from None
             self.public_key = self._signing.public_key

@@ -23,7 +23,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.leader.fencing import Leadership, LeadershipLost
-from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.result import as_stoker_error
 from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.writer.branch_writer import BranchWriter
@@ -33,8 +33,8 @@ from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-_LONGEST_NAP = 3600.0
-_LAST_PUSH = 10.0
+_MAX_SLEEP_SECONDS = 3600.0
+_FINAL_PUSH_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class BranchWorker:
             except LeadershipLost:
                 raise
             except Exception as error:
-                writer.failed(understood(error))
+                writer.failed(as_stoker_error(error))
                 if not isinstance(error, StokerError):
                     log.exception("worker.crashed", branch=self.place.branch)
                 continue
@@ -165,7 +165,7 @@ class BranchWorker:
         for writer in self.writers:
             writer.hurry()
             try:
-                async with deadline(self._clock, _LAST_PUSH), leadership.acting():
+                async with deadline(self._clock, _FINAL_PUSH_SECONDS), leadership.acting():
                     await writer.act()
             except (StokerError, TimeoutError) as error:
                 log.warning("branch.left_unfinished", branch=self.place.branch, error=str(error))
@@ -173,7 +173,7 @@ class BranchWorker:
     async def _rest(self) -> None:
         """Until something was stirred, or the next thing is due."""
         dues = [due for writer in self.writers if (due := writer.next_at()) is not None]
-        pause = min(dues, default=self._clock.monotonic() + _LONGEST_NAP) - self._clock.monotonic()
+        pause = min(dues, default=self._clock.monotonic() + _MAX_SLEEP_SECONDS) - self._clock.monotonic()
         if pause <= 0:
             await asyncio.sleep(0)
             return

@@ -27,8 +27,8 @@ SNAPSHOTS = "/snapshots"
 PERIOD = 10
 # Thirty looks are exactly the usual budget; without a few more the kubelet would end the agent in the
 # moment in which it lets the gateway start with what it has (C-111).
-LEAST_LOOKS = 30
-MORE_LOOKS = 3
+MIN_STARTUP_PROBES = 30
+EXTRA_STARTUP_PROBES = 3
 
 _TOKEN_SECONDS = 3607  # what Kubernetes itself asks for: an hour, and a mark by which its own are known
 
@@ -70,7 +70,7 @@ class _InjectedVolume:
 def agent_parts(sidecar: SidecarTemplate, placement: AgentPlacement, taken: Collection[str]) -> InjectedParts:
     """Containers and volumes; `taken` are the names of the volumes that the pod has already."""
     claimed = () if placement.snapshot_volume else tuple(_snapshot_claim(sidecar))
-    volumes = [_renamed(one, taken) for one in (*_volumes(sidecar), *claimed)]
+    volumes = [_rename_volume(one, taken) for one in (*_volumes(sidecar), *claimed)]
     mounts = [{"name": one.name, **one.mount} for one in volumes]
     mounts.insert(2, _data_mount(placement.data))
     if placement.snapshot_volume:
@@ -90,7 +90,7 @@ def _container(
     return {
         "image": sidecar.image,
         "imagePullPolicy": sidecar.pull_policy,
-        "env": [*_variables(placement), *_given(sidecar)],
+        "env": [*_variables(placement), *_installation_variables(sidecar)],
         "resources": {"requests": dict(sidecar.requests), "limits": dict(sidecar.limits)},
         "volumeMounts": mounts,
         "securityContext": _security_context(placement),
@@ -111,7 +111,7 @@ def _variables(placement: AgentPlacement) -> Iterator[ContainerJson]:
     yield {"name": "TMPDIR", "value": "/tmp"}  # noqa: S108 - a volume of the pod's own
 
 
-def _given(sidecar: SidecarTemplate) -> Iterator[ContainerJson]:
+def _installation_variables(sidecar: SidecarTemplate) -> Iterator[ContainerJson]:
     """What the installation wants of all agents; none of it can take the place of one of ours."""
     for name, value in sidecar.environment:
         yield {"name": name, "value": value.replace("$", "$$")}
@@ -121,7 +121,7 @@ def _ports_and_probes(sidecar: SidecarTemplate) -> ContainerJson:
     def look(path: str) -> ContainerJson:
         return {"httpGet": {"path": path, "port": HEALTH_PORT}}
 
-    looks = max(LEAST_LOOKS, math.ceil(sidecar.startup_budget / PERIOD)) + MORE_LOOKS
+    looks = max(MIN_STARTUP_PROBES, math.ceil(sidecar.startup_budget / PERIOD)) + EXTRA_STARTUP_PROBES
     # Names of our own: a Service that means the gateway's port "metrics" would find a sidecar's first.
     return {
         "ports": [
@@ -163,16 +163,16 @@ def _volumes(sidecar: SidecarTemplate) -> Iterator[_InjectedVolume]:
     limit = {"sizeLimit": sidecar.repo_size} if sidecar.repo_size else {}
     yield _InjectedVolume("stoker-repo", {"emptyDir": limit}, {"mountPath": "/repo"})
     yield _InjectedVolume("stoker-tmp", {"emptyDir": {"sizeLimit": "50Mi"}}, {"mountPath": "/tmp"})  # noqa: S108
-    yield _InjectedVolume("pod-annotations", {"downwardAPI": _podinfo()}, _read_only("/etc/podinfo"))
+    yield _InjectedVolume("pod-annotations", {"downwardAPI": _podinfo()}, _read_only_mount("/etc/podinfo"))
     yield _InjectedVolume(
         "stoker-token",
         {"projected": _account_token()},
-        _read_only("/var/run/secrets/kubernetes.io/serviceaccount"),
+        _read_only_mount("/var/run/secrets/kubernetes.io/serviceaccount"),
     )
     if sidecar.shared_claim:
         claim = {"claimName": sidecar.shared_claim, "readOnly": True}
         yield _InjectedVolume(
-            "stoker-shared-repo", {"persistentVolumeClaim": claim}, _read_only("/shared-repo")
+            "stoker-shared-repo", {"persistentVolumeClaim": claim}, _read_only_mount("/shared-repo")
         )
     own_places = {
         "git-credentials": sidecar.git,
@@ -182,11 +182,11 @@ def _volumes(sidecar: SidecarTemplate) -> Iterator[_InjectedVolume]:
     for place, secret in own_places.items():
         if secret is not None:
             yield _InjectedVolume(
-                f"stoker-{place}", secret_volume(secret), _read_only(f"/etc/stoker/{place}")
+                f"stoker-{place}", secret_volume(secret), _read_only_mount(f"/etc/stoker/{place}")
             )
     if sidecar.secrets:
         yield _InjectedVolume(
-            "stoker-secrets", secrets_volume(sidecar.secrets), _read_only("/etc/stoker/secrets")
+            "stoker-secrets", secrets_volume(sidecar.secrets), _read_only_mount("/etc/stoker/secrets")
         )
 
 
@@ -214,11 +214,11 @@ def _account_token() -> ContainerJson:
     }
 
 
-def _read_only(path: str) -> ContainerJson:
+def _read_only_mount(path: str) -> ContainerJson:
     return {"mountPath": path, "readOnly": True}
 
 
-def _renamed(volume: _InjectedVolume, taken: Collection[str]) -> _InjectedVolume:
+def _rename_volume(volume: _InjectedVolume, taken: Collection[str]) -> _InjectedVolume:
     """Under a name that the pod does not use: with the same one twice the server would refuse the pod."""
     name, number = volume.name, 2
     while name in taken:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
-from stoker.domain.intent.annotation_requests import APPROVAL_AHEAD
+from stoker.domain.intent.annotation_requests import APPROVAL_CLOCK_TOLERANCE
 from stoker.domain.intent.delivery import ApprovalPolicy
 
 _PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
@@ -28,12 +28,12 @@ def changed_approval(before: Mapping[str, str], after: Mapping[str, str], group:
     Without `approved-by` what is left of it is no approval: who removes that name, and changes nothing
     else, withdraws. Who takes away another part, as what it was limited to, makes another approval of it.
     """
-    old, new = _approval(before, group), _approval(after, group)
+    old, new = _approval_annotations(before, group), _approval_annotations(after, group)
     withdrawn = new.items() <= old.items() and not any(_is_name(name) for name in new)
     return new if new != old and not withdrawn else {}
 
 
-def why_not(
+def approval_rejection(
     approval: Mapping[str, str],
     group: str,
     user: str,
@@ -58,7 +58,7 @@ def why_not(
     if teams and not set(teams) & set(groups):
         return f"{user[:80]!r} is in none of the teams that may approve: {', '.join(sorted(teams))}"
     for name in (f"{group}/{APPROVED_AT}", APPROVED_AT):
-        if name in approval and _is_ahead(approval[name], now):
+        if name in approval and _is_in_future(approval[name], now):
             return f"annotation {name} lies in the future ({approval[name][:40]}), and never counts"
     return ""
 
@@ -67,16 +67,16 @@ def _is_name(annotation: str) -> bool:
     return annotation.rpartition("/")[2] == APPROVED_BY
 
 
-def _is_ahead(text: str, now: datetime) -> bool:
+def _is_in_future(text: str, now: datetime) -> bool:
     """Whether a time is later than any clock explains; what is no time approves nothing anyway."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return False
-    return moment.tzinfo is not None and moment > now + APPROVAL_AHEAD
+    return moment.tzinfo is not None and moment > now + APPROVAL_CLOCK_TOLERANCE
 
 
-def _approval(annotations: Mapping[str, str], group: str) -> dict[str, str]:
+def _approval_annotations(annotations: Mapping[str, str], group: str) -> dict[str, str]:
     """Its annotations, under the prefix of the kind and without one (C-125); an empty one is none."""
     names = [name for part in _PARTS for name in (f"{group}/{part}", part)]
     return {name: annotations[name].strip() for name in names if annotations.get(name, "").strip()}

@@ -24,28 +24,28 @@ _VARIABLE = "Vars."
 
 def check_policies(spec: InheritableSpec) -> None:
     """What both kinds and their bases have in common."""
-    with _at("spec.excludePatterns"):
+    with _error_context("spec.excludePatterns"):
         GlobSet(spec.exclude_patterns or ())
     normalize = spec.normalize or NormalizeSpec()
     for name, fields in (("fields", normalize.fields), ("templates", normalize.templates)):
         for index, one in enumerate(fields or ()):
-            with _at(f"spec.normalize.{name}[{index}]"):
+            with _error_context(f"spec.normalize.{name}[{index}]"):
                 JsonPath.parse(one.json_path)
                 Template(one.value_template)
 
 
 def check_profile(spec: SyncProfileSpec) -> tuple[str, ...]:
     """Raises for what can never be laid out; returns what probably will not."""
-    with _at("spec.excludePatterns"):
+    with _error_context("spec.excludePatterns"):
         GlobSet(spec.exclude_patterns or ())
     asked: dict[str, str] = {}
     for place, text in _paths(spec):
-        with _at(place):
-            asked |= dict.fromkeys(_path(text).names, place)
+        with _error_context(place):
+            asked |= dict.fromkeys(_parse_path(text).names, place)
     for index, patch in enumerate(spec.patches or ()):
         for path, value in patch.set.items():
             place = f"spec.patches[{index}].set[{path[:80]}]"
-            with _at(place):
+            with _error_context(place):
                 JsonPath.parse(path)
                 asked |= dict.fromkeys(Template(value).names, place)
     known = spec.vars or {}
@@ -67,7 +67,7 @@ def _paths(spec: SyncProfileSpec) -> Iterator[tuple[str, str]]:
         yield f"spec.patches[{index}].file", patch.file
 
 
-def _path(text: str) -> Template:
+def _parse_path(text: str) -> Template:
     compiled = Template(text)
     if "Timestamp" in compiled.names:
         raise InvalidValue("a path must not depend on .Timestamp")
@@ -77,7 +77,7 @@ def _path(text: str) -> Template:
 
 
 @contextmanager
-def _at(place: str) -> Iterator[None]:
+def _error_context(place: str) -> Iterator[None]:
     try:
         yield
     except InvalidValue as error:

@@ -18,16 +18,16 @@ class _ConversionHead(msgspec.Struct):
     kind: str = ""
 
 
-async def convert(body: bytes) -> bytes:
+async def answer_conversion(body: bytes) -> bytes:
     """The answer to a ConversionReview; one that cannot be done is an answer, too."""
     request = read_conversion(body)
     try:
-        return conversion_answer(request.uid, converted(request))
+        return conversion_answer(request.uid, convert_objects(request))
     except InvalidValue as error:
         return conversion_answer(request.uid, (), error.message)
 
 
-def converted(request: ConversionRequest) -> tuple[msgspec.Raw, ...]:
+def convert_objects(request: ConversionRequest) -> tuple[msgspec.Raw, ...]:
     """The objects in the version that is wanted; raises for the first that cannot be had in it."""
     for number, raw in enumerate(request.objects):
         try:
@@ -37,12 +37,12 @@ def converted(request: ConversionRequest) -> tuple[msgspec.Raw, ...]:
         if head.api_version != request.desired_version:
             raise InvalidValue(
                 f"{head.kind[:80]} of {head.api_version[:80]} cannot become "
-                f"{request.desired_version[:80]}: {_served(head.kind)}"
+                f"{request.desired_version[:80]}: {_served_version(head.kind)}"
             )
         kind_for(head.api_version, head.kind)
     return request.objects
 
 
-def _served(kind: str) -> str:
+def _served_version(kind: str) -> str:
     versions = [one.api_version for one in KINDS if one.name == kind]
     return f"this installation knows {', '.join(versions)}" if versions else "the kind is not one of ours"

@@ -24,14 +24,14 @@ from stoker.webhooks.admission.pod_model import (
 
 # The image keeps its data in the second and leads to it from the first. Anybody's container may mount
 # something at /data, so that counts only where no container mounts one of the others.
-PLACES = (("/usr/local/bin/ignition/data", "/var/lib/ignition/data"), ("/data",))
+DATA_MOUNT_PATHS = (("/usr/local/bin/ignition/data", "/var/lib/ignition/data"), ("/data",))
 
 IGNITION_USER = 2003
 """Who the gateway's own image runs as."""
 
-_SHOWN = 8
+_MAX_SHOWN = 8
 _VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\(([^)]*)\)")
-_OURS = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+_AGENT_FIELD_PATHS = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def find_data_volume(spec: PodSpec, named: str) -> DataVolume:
         for container in spec.containers or ()
         for mount in container.volume_mounts or ()
     ]
-    return _named(named, volumes, mounted) if named else _detected(volumes, mounted)
+    return _named_volume(named, volumes, mounted) if named else _detect_volume(volumes, mounted)
 
 
 def snapshot_volume(spec: PodSpec, named: str) -> str:
@@ -72,13 +72,13 @@ def snapshot_volume(spec: PodSpec, named: str) -> str:
     said = f"annotation {PREFIX}{PodAnnotationKey.SNAPSHOT_VOLUME} names volume {named!r}"
     found = next((one for one in spec.volumes or () if one.name == named), None)
     if found is None:
-        raise _not_found(f"{said}, which the pod does not have")
+        raise _volume_not_found(f"{said}, which the pod does not have")
     if not found.writable:
-        raise _not_found(f"{said}, which is of a kind that cannot be written to")
+        raise _volume_not_found(f"{said}, which is of a kind that cannot be written to")
     return named
 
 
-def user_of(spec: PodSpec, gateway: PodContainer | None) -> tuple[int, int]:
+def gateway_user(spec: PodSpec, gateway: PodContainer | None) -> tuple[int, int]:
     """User and group of the gateway's container, else of the pod, else of its image; never those of ours."""
     asked = ((gateway.security_context if gateway else None), spec.security_context)
     known = [one or PodSecurityContext() for one in asked]
@@ -87,76 +87,76 @@ def user_of(spec: PodSpec, gateway: PodContainer | None) -> tuple[int, int]:
     return user, group if group is not None else (0 if user == 0 else IGNITION_USER)
 
 
-def _named(name: str, volumes: dict[str, PodVolume], mounted: list[_MountedVolume]) -> DataVolume:
+def _named_volume(name: str, volumes: dict[str, PodVolume], mounted: list[_MountedVolume]) -> DataVolume:
     said = f"annotation {PREFIX}{PodAnnotationKey.DATA_VOLUME} names volume {name!r}"
     if name not in volumes:
-        raise _not_found(f"{said}, which the pod does not have")
+        raise _volume_not_found(f"{said}, which the pod does not have")
     if not volumes[name].writable:
-        raise _not_found(f"{said}, which is of a kind that cannot be written to")
+        raise _volume_not_found(f"{said}, which is of a kind that cannot be written to")
     users = [one for one in mounted if one.mount.name == name]
     if not users:
         return DataVolume(name)
-    usual = [one for one in users for tier in PLACES if _at(one) in tier]
+    usual = [one for one in users for tier in DATA_MOUNT_PATHS if _mount_title(one) in tier]
     places = {one.place for one in usual or users}
     if len(places) > 1:
         raise Stalled(
-            f"{said}, which is mounted in several ways: {_listed(usual or users)}",
+            f"{said}, which is mounted in several ways: {_list_mounts(usual or users)}",
             reason=Reason.DATA_VOLUME_AMBIGUOUS,
         )
-    return _volume((usual or users)[0])
+    return _data_volume((usual or users)[0])
 
 
-def _detected(volumes: dict[str, PodVolume], mounted: list[_MountedVolume]) -> DataVolume:
-    for tier in PLACES:
+def _detect_volume(volumes: dict[str, PodVolume], mounted: list[_MountedVolume]) -> DataVolume:
+    for tier in DATA_MOUNT_PATHS:
         found = [
             one
             for one in mounted
-            if _at(one) in tier and one.mount.name in volumes and volumes[one.mount.name].writable
+            if _mount_title(one) in tier and one.mount.name in volumes and volumes[one.mount.name].writable
         ]
         if len({one.place for one in found}) > 1:
             raise Stalled(
-                f"several volumes could be the gateway's data: {_listed(found)}; "
+                f"several volumes could be the gateway's data: {_list_mounts(found)}; "
                 f"annotation {PREFIX}{PodAnnotationKey.DATA_VOLUME} decides",
                 reason=Reason.DATA_VOLUME_AMBIGUOUS,
             )
         if found:
-            return _volume(found[0])
-    places = ", ".join(place for tier in PLACES for place in tier)
-    raise _not_found(
+            return _data_volume(found[0])
+    places = ", ".join(place for tier in DATA_MOUNT_PATHS for place in tier)
+    raise _volume_not_found(
         f"no container mounts a volume at {places}; annotation {PREFIX}{PodAnnotationKey.DATA_VOLUME} names "
         f"another"
     )
 
 
-def _volume(one: _MountedVolume) -> DataVolume:
+def _data_volume(one: _MountedVolume) -> DataVolume:
     """`subPath` is copied. In `subPathExpr` the agent knows the pod's name and namespace alone."""
     expression = one.mount.sub_path_expr
     for variable in _VARIABLE.findall(expression):
-        if _OURS.get(variable) != _meaning(one.container, variable):
-            raise _not_found(
+        if _AGENT_FIELD_PATHS.get(variable) != _variable_field_path(one.container, variable):
+            raise _volume_not_found(
                 f"container {one.container.name!r} mounts volume {one.mount.name!r} with subPathExpr "
                 f"{expression[:80]!r}, and the agent does not know its variable {variable[:80]!r}"
             )
     return DataVolume(one.mount.name, one.mount.sub_path, expression, one.container)
 
 
-def _meaning(container: PodContainer, variable: str) -> str:
+def _variable_field_path(container: PodContainer, variable: str) -> str:
     found = next((one for one in container.env or () if one.name == variable), None)
     reference = found.value_from.field_ref if found and found.value_from else None
     return reference.field_path if reference else "unknown"
 
 
-def _at(one: _MountedVolume) -> str:
+def _mount_title(one: _MountedVolume) -> str:
     return posixpath.normpath(one.mount.mount_path) if one.mount.mount_path else ""
 
 
-def _listed(found: list[_MountedVolume]) -> str:
+def _list_mounts(found: list[_MountedVolume]) -> str:
     said = [
         f"{one.mount.name!r} at {one.mount.mount_path} in container {one.container.name!r}" for one in found
     ]
-    more = [f"and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
-    return ", ".join(said[:_SHOWN] + more)
+    more = [f"and {len(said) - _MAX_SHOWN} more"] if len(said) > _MAX_SHOWN else []
+    return ", ".join(said[:_MAX_SHOWN] + more)
 
 
-def _not_found(why: str) -> Stalled:
+def _volume_not_found(why: str) -> Stalled:
     return Stalled(why, reason=Reason.DATA_VOLUME_NOT_FOUND)

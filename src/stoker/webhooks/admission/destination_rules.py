@@ -13,7 +13,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import Notice
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.domain.repository_identity import may_be_same, repository_of
+from stoker.domain.repository_identity import may_be_same, normalize_repository
 from stoker.kube.watch.store import ObjectKey
 
 RepoConfigs = Mapping[ObjectKey, GitRepoConfig]
@@ -35,7 +35,7 @@ def check_destination(
             reason=Reason.BRANCH_NOT_ALLOWED,
         )
     for other in others:
-        if _is_allowed(other, repositories) and _meets(own, other, repositories):
+        if _is_allowed(other, repositories) and _overlaps(own, other, repositories):
             raise InvalidValue(
                 f"spec.baseFolder: {own.spec.base_folder!r} overlaps {other.spec.base_folder!r} "
                 f"of GitDestination {_key(other)} on branch {own.spec.branch!r} of the same repository",
@@ -65,20 +65,20 @@ def _is_allowed(one: GitDestination, repositories: RepoConfigs) -> bool:
     return allows_namespace(key.namespace, one.metadata.namespace, allowed)
 
 
-def _meets(own: GitDestination, other: GitDestination, repositories: RepoConfigs) -> bool:
+def _overlaps(own: GitDestination, other: GitDestination, repositories: RepoConfigs) -> bool:
     if _key(own) == _key(other) or own.spec.branch != other.spec.branch:
         return False
-    if not may_be_same(_place(own, repositories), _place(other, repositories)):
+    if not may_be_same(_repository_identity(own, repositories), _repository_identity(other, repositories)):
         return False
     mine, theirs = RelPath.clean(own.spec.base_folder), RelPath.clean(other.spec.base_folder)
     return mine.is_below(theirs) or theirs.is_below(mine)
 
 
-def _place(one: GitDestination, repositories: RepoConfigs) -> str:
+def _repository_identity(one: GitDestination, repositories: RepoConfigs) -> str:
     """What tells repositories apart: the address, or its config's name where that is not there yet."""
     key = _repository(one)
     found = repositories.get(key)
-    return str(key) if found is None else repository_of(found.spec.repo_url)
+    return str(key) if found is None else normalize_repository(found.spec.repo_url)
 
 
 def _repository(one: GitDestination) -> ObjectKey:

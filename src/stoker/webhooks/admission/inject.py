@@ -1,6 +1,6 @@
 """From a pod and its resource to a patch, or to the reason why there is none. No I/O, no clock.
 
-    asks_for_agent   the pod's own word (`inject`), and whether it has an agent already
+    asks_for_agent   the pod's own word (`build_injection`), and whether it has an agent already
     settings_of      what its annotations say (`stoker.api.to_intent.annotations`)
     choose           the resource that it belongs to (`stoker.webhooks.admission.pod_owner`)
     inject           what is added to it
@@ -18,10 +18,10 @@ from typing import Any
 from stoker.api.to_intent.annotations import PodSettings
 from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey, PodFacts
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.injection import AgentInstallation, sidecar_for
+from stoker.domain.injection import AgentInstallation, build_sidecar
 from stoker.domain.intent.delivery import ReceiverPolicy
 from stoker.domain.intent.intent import Notice, ResourceIntent
-from stoker.domain.protocol import labels_of
+from stoker.domain.protocol import resource_labels
 from stoker.domain.reasons import Reason
 from stoker.webhooks.admission.agent_container import (
     HEALTH_PORT,
@@ -30,8 +30,8 @@ from stoker.webhooks.admission.agent_container import (
     InjectedParts,
     agent_parts,
 )
-from stoker.webhooks.admission.data_volume import find_data_volume, snapshot_volume, user_of
-from stoker.webhooks.admission.json_patch import appended, entered
+from stoker.webhooks.admission.data_volume import find_data_volume, gateway_user, snapshot_volume
+from stoker.webhooks.admission.json_patch import append_items, set_entries
 from stoker.webhooks.admission.pod_model import AdmittedPod
 
 
@@ -63,7 +63,7 @@ def asks_for_agent(pod: AdmittedPod, facts: PodFacts) -> bool:
     return asked is not None and asked.value != "false" and not pod.has_agent
 
 
-def inject(
+def build_injection(
     pod: AdmittedPod, facts: PodFacts, settings: PodSettings, resource: ResourceIntent, rules: InjectionRules
 ) -> Injection:
     """The patch that puts the resource's agent into the pod; raises with a reason where it must not."""
@@ -71,9 +71,9 @@ def inject(
     _refuse_foreign_namespace(facts.namespace, resource.receiver, resource.identity.name)
     _refuse_without_content(settings)
     _refuse_taken_ports(pod)
-    sidecar = sidecar_for(resource, rules.installation, settings.agent_image)
+    sidecar = build_sidecar(resource, rules.installation, settings.agent_image)
     data = find_data_volume(pod.spec, settings.data_volume)
-    user, group = user_of(pod.spec, data.gateway)
+    user, group = gateway_user(pod.spec, data.gateway)
     context = data.gateway.security_context if data.gateway else None
     placement = AgentPlacement(
         resource=resource.identity.name,
@@ -94,7 +94,7 @@ def inject(
     if settings.gateway:
         stamps[PREFIX + PodAnnotationKey.GATEWAY_NAME] = settings.gateway
     return Injection(
-        patch=tuple(_patch(pod, parts, stamps, labels_of(placement.door, placement.resource))),
+        patch=tuple(_patch(pod, parts, stamps, resource_labels(placement.door, placement.resource))),
         digest=sidecar.digest,
         gateway=settings.gateway,
         notices=(*settings.notices, *_notices(user)),
@@ -105,11 +105,11 @@ def _patch(
     pod: AdmittedPod, parts: InjectedParts, annotations: dict[str, str], labels: dict[str, str]
 ) -> Iterator[dict[str, Any]]:
     spec, metadata = pod.spec, pod.metadata
-    yield from appended("/spec/volumes", parts.volumes, spec.volumes)
-    yield from appended("/spec/initContainers", parts.init_containers, spec.init_containers)
-    yield from appended("/spec/containers", parts.containers, spec.containers)
-    yield from entered("/metadata/annotations", annotations, metadata.annotations)
-    yield from entered("/metadata/labels", labels, metadata.labels)
+    yield from append_items("/spec/volumes", parts.volumes, spec.volumes)
+    yield from append_items("/spec/initContainers", parts.init_containers, spec.init_containers)
+    yield from append_items("/spec/containers", parts.containers, spec.containers)
+    yield from set_entries("/metadata/annotations", annotations, metadata.annotations)
+    yield from set_entries("/metadata/labels", labels, metadata.labels)
 
 
 def _refuse_unselected(facts: PodFacts, selector: Mapping[str, str | None]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 PatchOperation = dict[str, Any]
 
 
-def appended(path: str, items: Iterable[object], present: object) -> list[PatchOperation]:
+def append_items(path: str, items: Iterable[object], present: object) -> list[PatchOperation]:
     """Add to the end of a list; one that is missing, null or empty is begun."""
     wanted = list(items)
     if not wanted:
@@ -22,15 +22,20 @@ def appended(path: str, items: Iterable[object], present: object) -> list[PatchO
     return [{"op": "add", "path": f"{path}/-", "value": item} for item in wanted]
 
 
-def entered(path: str, entries: Mapping[str, str], present: Mapping[str, str] | None) -> list[PatchOperation]:
+def set_entries(
+    path: str, entries: Mapping[str, str], present: Mapping[str, str] | None
+) -> list[PatchOperation]:
     """Set keys of a map; what is there already with the same value is left alone."""
     wanted = {key: value for key, value in entries.items() if (present or {}).get(key) != value}
     if not wanted:
         return []
     if not present:
         return [{"op": "add", "path": path, "value": wanted}]
-    return [{"op": "add", "path": f"{path}/{_escaped(key)}", "value": value} for key, value in wanted.items()]
+    return [
+        {"op": "add", "path": f"{path}/{_escape_pointer(key)}", "value": value}
+        for key, value in wanted.items()
+    ]
 
 
-def _escaped(key: str) -> str:
+def _escape_pointer(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")

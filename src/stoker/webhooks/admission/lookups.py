@@ -19,7 +19,7 @@ from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.codec import decode
 from stoker.api.registry import KINDS, CustomResourceKind
-from stoker.api.to_intent import MODELS, base_wanted_by, intent_for, settle
+from stoker.api.to_intent import MODELS, base_ref, intent_for, merge_spec
 from stoker.api.to_intent.annotations import PodSettings
 from stoker.api.to_intent.inheritance import base_allows
 from stoker.domain.errors import InvalidValue
@@ -27,10 +27,10 @@ from stoker.domain.intent.intent import ResourceIntent
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.codec import decode as decode_answer
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader, RawList
 from stoker.telemetry.logs import get_logger
-from stoker.webhooks.admission.pod_owner import SHOWN, OwnerCandidate, kinds_wanted
+from stoker.webhooks.admission.pod_owner import MAX_SHOWN, OwnerCandidate, wanted_kinds
 
 M = TypeVar("M", bound=Model)
 
@@ -50,7 +50,7 @@ class AdmissionLookup:
     async def candidates(self, pod: PodSettings, namespace: str) -> list[OwnerCandidate]:
         """The resources that the pod may mean: those of the name that it says, or the first few."""
         found: list[OwnerCandidate] = []
-        for kind in kinds_wanted(pod, SYNCED_KINDS):
+        for kind in wanted_kinds(pod, SYNCED_KINDS):
             raws = (
                 await self._named(kind, namespace, pod.resource)
                 if pod.resource
@@ -65,7 +65,7 @@ class AdmissionLookup:
         return await self.intent_of(resource)
 
     async def intent_of(self, resource: Model) -> ResourceIntent:
-        settled = settle(resource, base=await self.base_for(resource), defaults=self._defaults)
+        settled = merge_spec(resource, base=await self.base_for(resource), defaults=self._defaults)
         return intent_for(settled)
 
     async def base_for(self, resource: Model) -> IgnitionSyncBase | None:
@@ -73,7 +73,7 @@ class AdmissionLookup:
 
         One that does not allow it is not even decoded: an error in it would show that it exists.
         """
-        wanted, namespace = base_wanted_by(resource), resource.metadata.namespace
+        wanted, namespace = base_ref(resource), resource.metadata.namespace
         if wanted is None:
             return None
         home = wanted.namespace or namespace
@@ -105,15 +105,17 @@ class AdmissionLookup:
 
     async def _named(self, kind: CustomResourceKind, namespace: str, name: str) -> list[bytes]:
         try:
-            return [bytes(await self._client.get(rest(kind), name, namespace, into=msgspec.Raw))]
+            return [bytes(await self._client.get(rest_resource(kind), name, namespace, into=msgspec.Raw))]
         except NotFound:
             return []
 
     async def _first(self, kind: CustomResourceKind, namespace: str) -> list[bytes]:
         """Enough of them to see whether there is more than one, and to name a few."""
-        resource = rest(kind)
+        resource = rest_resource(kind)
         try:
-            answer = await self._client.raw("GET", resource.path(namespace), query={"limit": str(SHOWN + 1)})
+            answer = await self._client.raw(
+                "GET", resource.path(namespace), query={"limit": str(MAX_SHOWN + 1)}
+            )
         except NotFound:  # the kind is not installed
             return []
         listed = decode_answer(answer.body, RawList, resource.words("list", namespace))
@@ -123,7 +125,9 @@ class AdmissionLookup:
         """Those that can be read: one broken neighbour must not stop a review of another object."""
         kind = _BY_MODEL[model]
         try:
-            raws: Sequence[msgspec.Raw] = await self._client.list(rest(kind), namespace, into=msgspec.Raw)
+            raws: Sequence[msgspec.Raw] = await self._client.list(
+                rest_resource(kind), namespace, into=msgspec.Raw
+            )
         except NotFound:
             return []
         found = []

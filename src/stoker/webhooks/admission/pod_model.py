@@ -13,7 +13,7 @@ import msgspec
 
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.domain.errors import InvalidValue
-from stoker.domain.injection import AGENTS
+from stoker.domain.injection import AGENT_CONTAINERS
 from stoker.kube.events.series import ObjectRef
 
 
@@ -114,7 +114,7 @@ class AdmittedPod(_AdmittedShape, frozen=True):
 
     @property
     def has_agent(self) -> bool:
-        return any(one.name in AGENTS for one in self.all_containers())
+        return any(one.name in AGENT_CONTAINERS for one in self.all_containers())
 
     def all_containers(self) -> Iterator[PodContainer]:
         yield from self.spec.init_containers or ()

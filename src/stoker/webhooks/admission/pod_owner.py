@@ -19,7 +19,7 @@ from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.reasons import Reason
 from stoker.kube.client.objects import ObjectHeader
 
-SHOWN = 5
+MAX_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class OwnerCandidate:
         return f"{self.kind.name} {self.name}"
 
 
-def kinds_wanted(pod: PodSettings, kinds: Sequence[CustomResourceKind]) -> tuple[CustomResourceKind, ...]:
+def wanted_kinds(pod: PodSettings, kinds: Sequence[CustomResourceKind]) -> tuple[CustomResourceKind, ...]:
     """The kinds among which to look."""
     if not pod.resource_kind:
         return tuple(kinds)
@@ -51,14 +51,14 @@ def kinds_wanted(pod: PodSettings, kinds: Sequence[CustomResourceKind]) -> tuple
     return found
 
 
-def choose(pod: PodSettings, namespace: str, candidates: Sequence[OwnerCandidate]) -> OwnerCandidate:
+def choose_owner(pod: PodSettings, namespace: str, candidates: Sequence[OwnerCandidate]) -> OwnerCandidate:
     """The one that is meant; `candidates` are those that fit what the pod names."""
     alive = [one for one in candidates if one.header.metadata.deletion_timestamp is None]
     if len(alive) == 1:
         return alive[0]
     if not alive:
-        raise _missing(pod, namespace, candidates)
-    listed = ", ".join(str(one) for one in alive[:SHOWN]) + (" …" if len(alive) > SHOWN else "")
+        raise _missing_owner(pod, namespace, candidates)
+    listed = ", ".join(str(one) for one in alive[:MAX_SHOWN]) + (" …" if len(alive) > MAX_SHOWN else "")
     if pod.resource:
         raise Stalled(
             f"namespace {namespace} has {listed}: annotation {PREFIX}{PodAnnotationKey.CR_KIND} must say "
@@ -72,7 +72,7 @@ def choose(pod: PodSettings, namespace: str, candidates: Sequence[OwnerCandidate
     )
 
 
-def _missing(pod: PodSettings, namespace: str, candidates: Sequence[OwnerCandidate]) -> Stalled:
+def _missing_owner(pod: PodSettings, namespace: str, candidates: Sequence[OwnerCandidate]) -> Stalled:
     kinds = pod.resource_kind or " or ".join(SyncResourceKind)
     if candidates:
         why = f"{candidates[0]} in namespace {namespace} is being deleted"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.api.to_intent.annotations import settings_of
+from stoker.api.to_intent.annotations import pod_settings
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
@@ -21,10 +21,10 @@ from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
-from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, inject
+from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, build_injection
 from stoker.webhooks.admission.lookups import AdmissionLookup
 from stoker.webhooks.admission.pod_model import AdmittedPod, read_pod
-from stoker.webhooks.admission.pod_owner import OwnerCandidate, choose
+from stoker.webhooks.admission.pod_owner import OwnerCandidate, choose_owner
 from stoker.webhooks.admission.reviews import AdmissionRequest, AdmissionVerdict
 
 log = get_logger(__name__)
@@ -103,11 +103,11 @@ class PodInjector:
 
     async def _inject(self, attempt: _InjectionAttempt) -> Injection:
         pod, facts = attempt.pod, attempt.facts
-        settings = settings_of(facts)
+        settings = pod_settings(facts)
         candidates = await self._look_up.candidates(settings, facts.namespace)
-        attempt.resource = choose(settings, facts.namespace, candidates)
+        attempt.resource = choose_owner(settings, facts.namespace, candidates)
         intent = await self._look_up.intent(attempt.resource)
-        return inject(pod, facts, settings, intent, self._rules)
+        return build_injection(pod, facts, settings, intent, self._rules)
 
     def _injected(self, attempt: _InjectionAttempt, done: Injection) -> AdmissionVerdict:
         # Whether its folder or profile exists is seen by the agent (R-INJ-16).

@@ -23,7 +23,7 @@ from stoker.domain.injection import AgentInstallation
 from stoker.domain.intent.source import SecretKey
 from stoker.http_server.review_server import ReviewServer
 from stoker.http_server.tls.context import ServerTlsContext
-from stoker.http_server.tls.setup import SelfSignedCertificates, certified
+from stoker.http_server.tls.setup import SelfSignedCertificates, certificate_parts
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import PODS
 from stoker.kube.config.config import ClusterConfig
@@ -112,7 +112,9 @@ class WebhookProcess:
             self._answer_for(server)
             parts = [
                 ProcessPart("events", events.run, events.stop),
-                *certified(client, settings.namespace, settings.certificate, self._presented, clock=clock),
+                *certificate_parts(
+                    client, settings.namespace, settings.certificate, self._presented, clock=clock
+                ),
                 ProcessPart("serving", lambda: self._serve(server), server.stop),
             ]
             await ProcessGroup(parts, clock=clock).run()

@@ -60,11 +60,11 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def new(self) -> bytes | None:
         """The object as it would be stored; none where it is deleted."""
-        return _present(self.object)
+        return _raw_or_none(self.object)
 
     @property
     def old(self) -> bytes | None:
-        return _present(self.old_object)
+        return _raw_or_none(self.old_object)
 
 
 class ConversionRequest(msgspec.Struct, frozen=True):
@@ -97,14 +97,14 @@ class AdmissionVerdict:
 
 
 def read_admission(body: bytes) -> AdmissionRequest:
-    review = _read(body, _AdmissionReview)
+    review = _decode_review(body, _AdmissionReview)
     if (review.api_version, review.kind) != (ADMISSION, "AdmissionReview") or review.request is None:
         raise InvalidValue(f"this is not an AdmissionReview of {ADMISSION} with a request")
     return review.request
 
 
 def read_conversion(body: bytes) -> ConversionRequest:
-    review = _read(body, _ConversionReview)
+    review = _decode_review(body, _ConversionReview)
     if (review.api_version, review.kind) != (CONVERSION, "ConversionReview") or review.request is None:
         raise InvalidValue(f"this is not a ConversionReview of {CONVERSION} with a request")
     return review.request
@@ -118,7 +118,7 @@ def admission_answer(uid: str, verdict: AdmissionVerdict) -> bytes:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
     if verdict.warnings:
-        response["warnings"] = _bounded(verdict.warnings)
+        response["warnings"] = _bound_warnings(verdict.warnings)
     return msgspec.json.encode({"apiVersion": ADMISSION, "kind": "AdmissionReview", "response": response})
 
 
@@ -129,12 +129,12 @@ def conversion_answer(uid: str, converted: tuple[msgspec.Raw, ...], failure: str
     return msgspec.json.encode({"apiVersion": CONVERSION, "kind": "ConversionReview", "response": response})
 
 
-def _present(raw: msgspec.Raw) -> bytes | None:
+def _raw_or_none(raw: msgspec.Raw) -> bytes | None:
     content = bytes(raw)
     return None if content in (b"", b"null") else content
 
 
-def _read(body: bytes, into: type[T]) -> T:
+def _decode_review(body: bytes, into: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=into)
     except RecursionError:
@@ -143,7 +143,7 @@ def _read(body: bytes, into: type[T]) -> T:
         raise InvalidValue(f"the body is no review: {one_line(str(error), 200)}") from None
 
 
-def _bounded(warnings: tuple[str, ...]) -> list[str]:
+def _bound_warnings(warnings: tuple[str, ...]) -> list[str]:
     said = [one_line(each, MAX_WARNING) for each in dict.fromkeys(warnings)]
     more = len(said) - MAX_WARNINGS
     return said if more <= 0 else [*said[:MAX_WARNINGS], f"and {more} more"]

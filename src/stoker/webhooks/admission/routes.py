@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from stoker.domain.clock import Clock
 from stoker.http_server.review_server import ReviewHandler
 from stoker.telemetry.metrics import Metrics
-from stoker.webhooks.admission.crd_conversion import convert
+from stoker.webhooks.admission.crd_conversion import answer_conversion
 from stoker.webhooks.admission.pod_review import PodInjector
 from stoker.webhooks.admission.reviews import (
     AdmissionRequest,
@@ -19,7 +19,7 @@ from stoker.webhooks.admission.validate import ResourceValidator
 
 INJECT = "/inject"
 VALIDATE = "/validate"
-APPROVE = "/validate-approval"
+APPROVAL_PATH = "/validate-approval"
 CONVERT = "/convert"
 
 
@@ -46,15 +46,15 @@ def routes(
         return handle
 
     handlers: dict[str, ReviewHandler] = {
-        INJECT: _admission(injector.review),
-        VALIDATE: _admission(validator.review),
-        APPROVE: _admission(validator.review_approval),
-        CONVERT: convert,
+        INJECT: _admission_handler(injector.review),
+        VALIDATE: _admission_handler(validator.review),
+        APPROVAL_PATH: _admission_handler(validator.review_approval),
+        CONVERT: answer_conversion,
     }
     return {path: measured(path, handler) for path, handler in handlers.items()}
 
 
-def _admission(judge: Callable[[AdmissionRequest], Awaitable[AdmissionVerdict]]) -> ReviewHandler:
+def _admission_handler(judge: Callable[[AdmissionRequest], Awaitable[AdmissionVerdict]]) -> ReviewHandler:
     async def handle(body: bytes) -> bytes:
         review = read_admission(body)
         return admission_answer(review.uid, await judge(review))

@@ -25,7 +25,7 @@ from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.manifests.codec import decode
 from stoker.api.manifests.validate import broken_rules
 from stoker.api.registry import CustomResourceKind, kind_for
-from stoker.api.to_intent import intent_for, settle
+from stoker.api.to_intent import intent_for, merge_spec
 from stoker.api.to_intent.gateway_content import maps_root, refuse_root_mapping
 from stoker.domain.clock import SystemClock
 from stoker.domain.cycles import refuse_cycle
@@ -81,7 +81,7 @@ class ResourceValidator:
         except ApiError:
             raise  # nobody's fault who wrote the resource
         except Stalled as error:
-            return _refused(kind, review, error)
+            return _refused_verdict(kind, review, error)
         return AdmissionVerdict(warnings=tuple(f"{one.reason}: {one.message}" for one in notices))
 
     async def review_approval(self, review: AdmissionRequest) -> AdmissionVerdict:
@@ -101,12 +101,14 @@ class ResourceValidator:
         except ApiError:
             raise
         except Stalled as error:
-            return _refused(kind, review, Stalled(f"an approval cannot be checked: {error.message}"))
+            return _refused_verdict(kind, review, Stalled(f"an approval cannot be checked: {error.message}"))
         user = review.user_info
         groups, now = user.groups or (), SystemClock().now()
-        why = approver_identity.why_not(approval, kind.group, user.username, groups, intent.approval, now)
+        why = approver_identity.approval_rejection(
+            approval, kind.group, user.username, groups, intent.approval, now
+        )
         return (
-            _refused(kind, review, Stalled(why, reason=Reason.APPROVER_MISMATCH))
+            _refused_verdict(kind, review, Stalled(why, reason=Reason.APPROVER_MISMATCH))
             if why
             else AdmissionVerdict()
         )
@@ -131,7 +133,7 @@ class ResourceValidator:
         check_policies(resource.spec)
         try:
             base = await self._look_up.base_for(resource)
-            settled = settle(resource, base=base, defaults=self._defaults)
+            settled = merge_spec(resource, base=base, defaults=self._defaults)
         except (InvalidValue, ApiError):
             raise
         except Stalled as error:  # the base is not there, or does not let us: it may come or change
@@ -215,7 +217,7 @@ def _same_spec(old: bytes, new: bytes) -> bool:
     return bytes(before) == bytes(after)
 
 
-def _refused(kind: CustomResourceKind, review: AdmissionRequest, error: Stalled) -> AdmissionVerdict:
+def _refused_verdict(kind: CustomResourceKind, review: AdmissionRequest, error: Stalled) -> AdmissionVerdict:
     log.info(
         "resource.refused",
         kind=kind.name,

@@ -15,23 +15,23 @@ from stoker.domain.errors import Retry
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.client.kinds import rest
+from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import ApiResource
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
-PATIENCE_SECONDS = 4.0
+WRITE_TIMEOUT_SECONDS = 4.0
 _PAUSES = Backoff(base=0.1, ceiling=1.0)
 
 log = get_logger(__name__)
 
 _DOORS: Mapping[SyncResourceKind, ApiResource] = {
-    door: rest(kind) for door in SyncResourceKind for kind in KINDS if kind.name == door
+    door: rest_resource(kind) for door in SyncResourceKind for kind in KINDS if kind.name == door
 }
 
 
-def group_of(who: ResourceIdentity) -> str:
+def annotation_group(who: ResourceIdentity) -> str:
     """The prefix of a resource's annotations (C-004)."""
     return _DOORS[who.door].group
 
@@ -39,7 +39,7 @@ def group_of(who: ResourceIdentity) -> str:
 class Annotator:
     """Writes annotations through a client."""
 
-    def __init__(self, client: KubeClient, clock: Clock, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, client: KubeClient, clock: Clock, patience: float = WRITE_TIMEOUT_SECONDS) -> None:
         self._client = client
         self._clock = clock
         self._patience = patience

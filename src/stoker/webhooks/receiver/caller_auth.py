@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.http_server.request_signatures import bears, shows, signs_with
+from stoker.http_server.request_signatures import has_bearer_token, has_gitlab_token, is_signed_with
 from stoker.webhooks.receiver.index import IndexedResource
 
 CallerKeyReader = Callable[[str, SecretKey], Secret | None]
 """The value of a key of a Secret in a namespace, from memory; None where it is missing."""
 
-_NOBODYS = Secret(secrets.token_bytes(32))
+_DUMMY_KEY = Secret(secrets.token_bytes(32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class CallerKeys:
     bearer: Secret | None = None
 
     def known_to(self, headers: Mapping[str, str], body: bytes) -> bool:
-        key, token = self.hmac or _NOBODYS, self.bearer or _NOBODYS
+        key, token = self.hmac or _DUMMY_KEY, self.bearer or _DUMMY_KEY
         proofs = [
-            signs_with(headers, body, key),
-            shows(headers, key),
-            shows(headers, token),
-            bears(headers, token),
+            is_signed_with(headers, body, key),
+            has_gitlab_token(headers, key),
+            has_gitlab_token(headers, token),
+            has_bearer_token(headers, token),
         ]
         return any(proofs)
 
@@ -54,7 +54,7 @@ class CallerAuthResult:
     about: tuple[IndexedResource, ...] = ()
 
 
-def believe(
+def authenticate(
     headers: Mapping[str, str],
     body: bytes,
     found: Sequence[IndexedResource],
@@ -67,14 +67,14 @@ def believe(
     fitting = [
         open_to_calls[door]
         for door in SyncResourceKind
-        if _keys_of(open_to_calls.get(door), read).known_to(headers, body)
+        if _webhook_keys(open_to_calls.get(door), read).known_to(headers, body)
     ]
     if as_operator:
         return CallerAuthResult(True, tuple(open_to_calls.values()))
     return CallerAuthResult(bool(fitting), tuple(fitting))
 
 
-def _keys_of(known: IndexedResource | None, read: CallerKeyReader) -> CallerKeys:
+def _webhook_keys(known: IndexedResource | None, read: CallerKeyReader) -> CallerKeys:
     if known is None:
         return CallerKeys()
     namespace = known.identity.namespace

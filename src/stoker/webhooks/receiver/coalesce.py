@@ -86,7 +86,7 @@ class RequestCoalescer:
     ) -> None:
         if before is not None:
             await asyncio.wait([before.task])
-            if before.wish == turn.wish and before.sent_at is not None and not _failed(before.task):
+            if before.wish == turn.wish and before.sent_at is not None and not _has_failed(before.task):
                 await self._clock.sleep(max(0.0, before.sent_at + self._window - self._clock.monotonic()))
         turn.sent_at = self._clock.monotonic()
         await self._write(who, turn.wish)
@@ -94,9 +94,9 @@ class RequestCoalescer:
     def _ended(self, who: ResourceIdentity, turn: _CoalescedWrite, task: asyncio.Task[None]) -> None:
         """A write that failed is shared with nobody who comes later."""
         self._tasks.discard(task)
-        if _failed(task) and self._turns.get(who) is turn:
+        if _has_failed(task) and self._turns.get(who) is turn:
             del self._turns[who]
 
 
-def _failed(task: asyncio.Task[None]) -> bool:
+def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.cancelled() or (task.done() and task.exception() is not None)

@@ -28,7 +28,7 @@ from stoker.engine.match.globs import GlobSet
 from stoker.webhooks.receiver.index import IndexedResource
 from stoker.webhooks.receiver.payloads import BRANCHES, TAGS, WebhookCaller, WebhookRequest
 
-BY = "webhook"
+REQUESTED_BY_WEBHOOK = "webhook"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class WebhookSyncRequest:
             said = {
                 REQUESTED_REF: str(self.ref),
                 REQUESTED_AT: at,
-                REQUESTED_BY: BY,
+                REQUESTED_BY: REQUESTED_BY_WEBHOOK,
                 REQUESTED_SOURCE: source,
             }
         return {f"{group}/{key}": value for key, value in said.items()}
@@ -71,7 +71,7 @@ class WebhookDecision:
     reason: str = ""
 
 
-def decide(asked: WebhookRequest, known: IndexedResource) -> WebhookDecision:
+def decide_request(asked: WebhookRequest, known: IndexedResource) -> WebhookDecision:
     """What a request comes to for a resource."""
     followed = known.effective_ref.removeprefix(BRANCHES)
     moved = next((push for push in asked.pushed if push.branch == followed), None)
@@ -79,7 +79,7 @@ def decide(asked: WebhookRequest, known: IndexedResource) -> WebhookDecision:
         if _is_spec_ref(asked.ref, known):
             # As the spec spells it: `refs/tags/main` would mean the branch once it is shortened.
             return WebhookDecision(asked.ref, WebhookSyncRequest(asked.caller, known.spec_ref, asked.commit))
-        reason = _why_not_allowed(asked.ref, known)
+        reason = _ref_refusal(asked.ref, known)
         if reason is None:
             return WebhookDecision(asked.ref, WebhookSyncRequest(asked.caller, asked.ref, asked.commit))
         if moved is None:
@@ -99,7 +99,7 @@ def _is_spec_ref(ref: GitRef, known: IndexedResource) -> bool:
     return ref in (spec_ref, spec_ref.removeprefix(BRANCHES), spec_ref.removeprefix(TAGS))
 
 
-def _why_not_allowed(ref: GitRef, known: IndexedResource) -> str | None:
+def _ref_refusal(ref: GitRef, known: IndexedResource) -> str | None:
     try:
         if _globs(known.allowed_refs).matches(ref):
             return None

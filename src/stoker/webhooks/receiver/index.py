@@ -2,7 +2,7 @@
 
 It is kept by whoever watches the resources, on every replica, whether it leads or
 not. A look-up must cost the same whether the resource exists or not, so nothing is
-decoded, merged or asked for while a caller waits: `known_of` is called when a resource
+decoded, merged or asked for while a caller waits: `indexed_resource` is called when a resource
 changes.
 """
 
@@ -35,7 +35,7 @@ class IndexedResource:
         return self.requested_ref or self.spec_ref
 
 
-def known_of(intent: ResourceIntent, effective_ref: GitRef | None = None) -> IndexedResource:
+def indexed_resource(intent: ResourceIntent, effective_ref: GitRef | None = None) -> IndexedResource:
     """What is to be known of a resource; the ref is the spec's unless another counts."""
     return IndexedResource(
         identity=intent.identity,

@@ -27,7 +27,9 @@ def read_object(body: bytes) -> WebhookPayload:
         raise InvalidValue("the body holds more values than any webhook sends")
     try:
         found = json.loads(
-            body.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_refuse_constant
+            body.decode("utf-8-sig"),
+            object_pairs_hook=_refuse_duplicate_keys,
+            parse_constant=_refuse_constant,
         )
     except UnicodeDecodeError as error:
         raise InvalidValue(f"the body is not UTF-8 at byte {error.start}") from None
@@ -66,7 +68,7 @@ def objects_at(body: WebhookPayload, *path: str) -> list[WebhookPayload]:
     return found
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> WebhookPayload:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> WebhookPayload:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise InvalidValue("the body says a key twice in one object")

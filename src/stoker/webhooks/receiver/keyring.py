@@ -80,7 +80,7 @@ class CallerKeyring:
         while True:
             await self._rest(failures)
             self._wake.clear()
-            failed = [place for place in sorted(self._due, key=_order) if not await self._renewed(place)]
+            failed = [place for place in sorted(self._due, key=_sort_key) if not await self._renewed(place)]
             failures = failures + 1 if failed else 0
 
     async def _rest(self, failures: int) -> None:
@@ -115,5 +115,5 @@ class CallerKeyring:
         self._wake.set()
 
 
-def _order(place: CallerKeyPlace) -> tuple[str, str, str]:
+def _sort_key(place: CallerKeyPlace) -> tuple[str, str, str]:
     return place[0], place[1].name, place[1].key

@@ -104,64 +104,64 @@ def _github(event: str, body: WebhookPayload) -> WebhookRequest:
     """GitHub, and Gitea with its ancestors, who took its events over."""
     match event:
         case "push":
-            return _push(text_at(body, "ref"), value_at(body, "after"), value_at(body, "deleted"))
+            return _pushed_ref(text_at(body, "ref"), value_at(body, "after"), value_at(body, "deleted"))
         case "create":
             kind = {"branch": BRANCHES, "tag": TAGS}.get(text_at(body, "ref_type"))
             if kind is None:
-                return _nothing("neither a branch nor a tag was created")
-            return _push(kind + text_at(body, "ref").removeprefix(kind), value_at(body, "sha"))
+                return _ignored_event("neither a branch nor a tag was created")
+            return _pushed_ref(kind + text_at(body, "ref").removeprefix(kind), value_at(body, "sha"))
         case "release":
             return _release(body)
         case "ping":
-            return _nothing("a ping is answered and changes nothing")
-    return _nothing(f"the event {event[:40]!r} says nothing about a ref that is new")
+            return _ignored_event("a ping is answered and changes nothing")
+    return _ignored_event(f"the event {event[:40]!r} says nothing about a ref that is new")
 
 
 def _release(body: WebhookPayload) -> WebhookRequest:
     """Of a release only its publication counts; a prerelease is one when it becomes a release."""
     action, tag = text_at(body, "action"), GitRef(text_at(body, "release", "tag_name"))
     if action not in {"published", "released"}:
-        return _nothing(f"the release {tag} was {action[:40]}; only one that is published counts")
+        return _ignored_event(f"the release {tag} was {action[:40]}; only one that is published counts")
     for kind in ("draft", "prerelease"):
         if value_at(body, "release", kind):
-            return _nothing(f"the release {tag} is a {kind}")
+            return _ignored_event(f"the release {tag} is a {kind}")
     return WebhookRequest(WebhookCaller.GITHUB, ref=tag)
 
 
 def _gitlab(_: str, body: WebhookPayload) -> WebhookRequest:
     match value_at(body, "object_kind") or value_at(body, "event_name"):
         case "push" | "tag_push":
-            return _push(text_at(body, "ref"), value_at(body, "after"))
+            return _pushed_ref(text_at(body, "ref"), value_at(body, "after"))
         case "release":
             action, tag = text_at(body, "action"), GitRef(text_at(body, "tag"))
             if action == "create":
                 return WebhookRequest(
                     WebhookCaller.GITLAB, ref=tag, commit=_commit(value_at(body, "commit", "id"))
                 )
-            return _nothing(f"the release {tag} was not created: {action[:40]}")
-    return _nothing("the event says nothing about a ref that is new")
+            return _ignored_event(f"the release {tag} was not created: {action[:40]}")
+    return _ignored_event("the event says nothing about a ref that is new")
 
 
 def _bitbucket(event: str, body: WebhookPayload) -> WebhookRequest:
     """Bitbucket Cloud (`repo:push`) and Data Center (`repo:refs_changed`); one push may move many refs."""
     if event == "repo:push":
-        return _together(_cloud_change(one) for one in objects_at(body, "push", "changes"))
+        return _combine_changes(_cloud_change(one) for one in objects_at(body, "push", "changes"))
     if event == "repo:refs_changed":
-        return _together(_server_change(one) for one in objects_at(body, "changes"))
-    return _nothing(f"the event {event[:40]!r} says nothing about a ref that is new")
+        return _combine_changes(_server_change(one) for one in objects_at(body, "changes"))
+    return _ignored_event(f"the event {event[:40]!r} says nothing about a ref that is new")
 
 
 def _cloud_change(change: WebhookPayload) -> WebhookRequest:
     new = value_at(change, "new")
     if new is None:
-        return _nothing(f"{text_at(change, 'old', 'name')[:80]!r} was deleted")
+        return _ignored_event(f"{text_at(change, 'old', 'name')[:80]!r} was deleted")
     kind = TAGS if value_at(change, "new", "type") in {"tag", "annotated_tag"} else BRANCHES
-    return _push(kind + text_at(change, "new", "name"), value_at(change, "new", "target", "hash"))
+    return _pushed_ref(kind + text_at(change, "new", "name"), value_at(change, "new", "target", "hash"))
 
 
 def _server_change(change: WebhookPayload) -> WebhookRequest:
     deleted = value_at(change, "type") == "DELETE"
-    return _push(text_at(change, "ref", "id"), value_at(change, "toHash"), deleted)
+    return _pushed_ref(text_at(change, "ref", "id"), value_at(change, "toHash"), deleted)
 
 
 def _argo_cd(_: str, body: WebhookPayload) -> WebhookRequest:
@@ -171,18 +171,18 @@ def _argo_cd(_: str, body: WebhookPayload) -> WebhookRequest:
     ref = found.get("git.ref") or found.get("git_ref")
     if not isinstance(ref, str):
         raise InvalidValue("app.metadata.annotations has no git.ref that is a text")
-    return _wanted(ref)
+    return _requested_ref(ref)
 
 
 def _kargo(_: str, body: WebhookPayload) -> WebhookRequest:
     commits = objects_at(body, "freight", "commits")
     if not commits:
         raise InvalidValue("freight.commits is empty")
-    return _wanted(text_at(commits[0], "tag" if commits[0].get("tag") else "id"))
+    return _requested_ref(text_at(commits[0], "tag" if commits[0].get("tag") else "id"))
 
 
 def _generic(_: str, body: WebhookPayload) -> WebhookRequest:
-    return _wanted(text_at(body, "ref"))
+    return _requested_ref(text_at(body, "ref"))
 
 
 _READERS: Mapping[WebhookCaller, Callable[[str, WebhookPayload], WebhookRequest]] = {
@@ -196,18 +196,18 @@ _READERS: Mapping[WebhookCaller, Callable[[str, WebhookPayload], WebhookRequest]
 }
 
 
-def _wanted(text: str) -> WebhookRequest:
+def _requested_ref(text: str) -> WebhookRequest:
     """A ref that somebody asked for by its name; that of a branch in full is only a push of it."""
     ref = GitRef(text)
     if ref.startswith((BRANCHES, TAGS)):
-        return _push(ref)
+        return _pushed_ref(ref)
     return WebhookRequest(WebhookCaller.GENERIC, ref=ref)
 
 
-def _push(text: str, commit: object = "", deleted: object = False) -> WebhookRequest:
+def _pushed_ref(text: str, commit: object = "", deleted: object = False) -> WebhookRequest:
     ref = GitRef(text)
     if deleted or (isinstance(commit, str) and commit and not commit.strip("0")):
-        return _nothing(f"{ref} was deleted")
+        return _ignored_event(f"{ref} was deleted")
     if ref.startswith(BRANCHES):
         branch = GitRef(ref.removeprefix(BRANCHES))
         return WebhookRequest(WebhookCaller.GENERIC, pushed=(PushedBranch(branch, _commit(commit)),))
@@ -215,10 +215,10 @@ def _push(text: str, commit: object = "", deleted: object = False) -> WebhookReq
         return WebhookRequest(
             WebhookCaller.GENERIC, ref=GitRef(ref.removeprefix(TAGS)), commit=_commit(commit)
         )
-    return _nothing(f"{ref} is neither a branch nor a tag")
+    return _ignored_event(f"{ref} is neither a branch nor a tag")
 
 
-def _together(changes: Iterable[WebhookRequest]) -> WebhookRequest:
+def _combine_changes(changes: Iterable[WebhookRequest]) -> WebhookRequest:
     """Several changes as one request; of several tags none can be the one that is meant."""
     each = list(changes)
     tags = [one for one in each if one.ref is not None]
@@ -234,5 +234,5 @@ def _commit(value: object) -> str:
     return value if isinstance(value, str) and _COMMIT.fullmatch(value) else ""
 
 
-def _nothing(why: str) -> WebhookRequest:
+def _ignored_event(why: str) -> WebhookRequest:
     return WebhookRequest(WebhookCaller.GENERIC, nothing=why)

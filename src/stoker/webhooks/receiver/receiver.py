@@ -31,19 +31,19 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.traces import HEADER
-from stoker.http_server.connections import StrictHttpServer, listen
-from stoker.http_server.rate_limit import FailureRateLimiter, RateLimitLane, networks, source_of
-from stoker.http_server.request_signatures import MAX_BODY, claims_to_know, read_capped
+from stoker.http_server.connections import StrictHttpServer, start_listening
+from stoker.http_server.rate_limit import FailureRateLimiter, RateLimitLane, caller_address, parse_networks
+from stoker.http_server.request_signatures import MAX_BODY, has_credentials, read_capped
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import parse_address
-from stoker.webhooks.receiver.annotate import group_of
-from stoker.webhooks.receiver.caller_auth import CallerAuthResult, CallerKeyReader, CallerKeys, believe
+from stoker.webhooks.receiver.annotate import annotation_group
+from stoker.webhooks.receiver.caller_auth import CallerAuthResult, CallerKeyReader, CallerKeys, authenticate
 from stoker.webhooks.receiver.coalesce import RequestCoalescer
-from stoker.webhooks.receiver.decide import WebhookDecision, WebhookSyncRequest, decide
+from stoker.webhooks.receiver.decide import WebhookDecision, WebhookSyncRequest, decide_request
 from stoker.webhooks.receiver.index import IndexedResource
 from stoker.webhooks.receiver.payloads import WebhookRequest, read_request
 from stoker.webhooks.receiver.responses import (
@@ -118,7 +118,7 @@ class WebhookReceiver:
         self._tls = tls
         self._ready = ready
         self._counter = WebhookCounter(metrics)
-        self._trusted = networks(self._settings.trusted_proxies)
+        self._trusted = parse_networks(self._settings.trusted_proxies)
         self._limiter = FailureRateLimiter(
             self._settings.failures_per_minute, self._settings.failures_overall, self._clock
         )
@@ -132,7 +132,7 @@ class WebhookReceiver:
         if self._address is None:
             return self
         server = StrictHttpServer(self._answer)
-        self._runner = await listen(
+        self._runner = await start_listening(
             server, self._address, "webhooks", tls=self._tls, shutdown_seconds=SHUTDOWN_SECONDS
         )
         self.port = self._runner.addresses[0][1]
@@ -148,7 +148,7 @@ class WebhookReceiver:
         self.port = None
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        source = source_of(request.remote, request.headers.get("X-Forwarded-For", ""), self._trusted)
+        source = caller_address(request.remote, request.headers.get("X-Forwarded-For", ""), self._trusted)
         try:
             answer = await self._taken(request, source)
         except WebhookRefused as refused:
@@ -173,13 +173,13 @@ class WebhookReceiver:
         # Who is not believed begins no trace, and whose trace it belongs to is believed of nobody else.
         with tracing.span("webhook.receive", parent=request.headers.get(HEADER, "")) as told:
             asked = self._understand(request.headers, body)
-            decisions = [(known.identity, decide(asked, known)) for known in belief.about]
+            decisions = [(known.identity, decide_request(asked, known)) for known in belief.about]
             told.say(namespace=target.namespace, name=target.name, source=str(asked.caller))
             await self._carry_out(decisions, asked)
-            return _told(asked, [decision for _, decision in decisions])
+            return _combine_decisions(asked, [decision for _, decision in decisions])
 
     def _hear(self, request: web.BaseRequest, source: str) -> RateLimitLane:
-        lane = RateLimitLane.WITH_PROOF if claims_to_know(request.headers) else RateLimitLane.WITHOUT_PROOF
+        lane = RateLimitLane.WITH_PROOF if has_credentials(request.headers) else RateLimitLane.WITHOUT_PROOF
         wait = self._limiter.admit(source, lane)
         if wait > 0:
             raise WebhookRefused(
@@ -195,7 +195,7 @@ class WebhookReceiver:
             raise WebhookRefused(405, WebhookResult.UNSUPPORTED, "only POST is answered")
         if not self._ready():
             raise WebhookRefused(503, WebhookResult.FAILED, "the receiver is starting", retry_after=5)
-        _look_at_form(request.headers)
+        _check_content_type(request.headers)
         if (request.content_length or 0) > self._settings.max_body:
             raise self._too_large()
         kind = request.query.get("kind", "")
@@ -238,7 +238,7 @@ class WebhookReceiver:
     def _believe(self, headers: Mapping[str, str], body: bytes, target: _WebhookTarget) -> CallerAuthResult:
         found = self._index(target.namespace, target.name)
         addressed = [one for one in found if target.kind in (None, one.identity.door)]
-        belief = believe(headers, body, addressed, self._operator_keys(), self._keys)
+        belief = authenticate(headers, body, addressed, self._operator_keys(), self._keys)
         if not belief.believed:
             raise WebhookRefused(401, WebhookResult.UNAUTHORIZED, "the signature or token is not right")
         return belief
@@ -273,7 +273,7 @@ class WebhookReceiver:
             log.info("webhook.accepted", **keys, ref=decision.ref, moves=decision.wish.ref is not None)
 
     async def _write(self, who: ResourceIdentity, wish: WebhookSyncRequest) -> None:
-        group = group_of(who)
+        group = annotation_group(who)
         with tracing.step("webhook.annotate", namespace=who.namespace, name=who.name, kind=str(who.door)):
             annotations = wish.annotations(group, self._clock.now())
             if trace := tracing.traceparent():
@@ -281,7 +281,7 @@ class WebhookReceiver:
             await self._annotate(who, annotations)
 
 
-def _look_at_form(headers: Mapping[str, str]) -> None:
+def _check_content_type(headers: Mapping[str, str]) -> None:
     """JSON, not compressed. Kargo and plain scripts send no type at all, which is taken for JSON."""
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind and not _JSON.fullmatch(kind):
@@ -290,7 +290,7 @@ def _look_at_form(headers: Mapping[str, str]) -> None:
         raise WebhookRefused(415, WebhookResult.UNSUPPORTED, "the body must not be compressed")
 
 
-def _told(asked: WebhookRequest, decisions: Sequence[WebhookDecision]) -> WebhookResponse:
+def _combine_decisions(asked: WebhookRequest, decisions: Sequence[WebhookDecision]) -> WebhookResponse:
     """One answer for all resources that were addressed: accepted if one of them took it."""
     taken = next((one for one in decisions if one.wish is not None), None)
     if taken is not None:

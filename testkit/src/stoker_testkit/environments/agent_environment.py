@@ -19,7 +19,7 @@ from stoker.agent.sidecar.startup import MARKER
 from stoker.api.agent_spec import AgentSpec, encode
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
-from stoker.api.to_intent import settle
+from stoker.api.to_intent import merge_spec
 from stoker.domain.protocol import AgentMetadata, GatewayReport, SyncState
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.layout.protected_paths import STAGING
@@ -97,7 +97,7 @@ class AgentPlant(Stoppable):
                 **blocks,
             },
         }
-        return encode(AgentSpec(settle(from_wire(wire, Stoker)).resource))
+        return encode(AgentSpec(merge_spec(from_wire(wire, Stoker)).resource))
 
     def pod(
         self, name: str = "gateway-0", gateway: str = "filler", *, talks: bool = True, **annotations: str

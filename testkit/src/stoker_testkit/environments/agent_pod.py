@@ -21,7 +21,13 @@ from typing import Any
 from stoker.domain.clock import parse_rfc3339, rfc3339
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.intent import SyncResourceKind
-from stoker.domain.protocol import AgentMetadata, GatewayReport, labels_of, metadata_map, status_map
+from stoker.domain.protocol import (
+    AgentMetadata,
+    GatewayReport,
+    metadata_map_name,
+    resource_labels,
+    status_map_name,
+)
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.kubelet.atomic_writer import podinfo, swap
 from stoker_testkit.processes import Process
@@ -62,7 +68,7 @@ class AgentPod(Stoppable):
         for folder in ("repo", "ignition-data", "tmp", "etc/stoker/secrets"):
             (root / folder).mkdir(parents=True, exist_ok=True)
         pod = cls(root, name, namespace, resource, kind, gateway)
-        pod.labels = {**labels_of(kind, resource), **(labels or {})}
+        pod.labels = {**resource_labels(kind, resource), **(labels or {})}
         swap(root / "etc/podinfo", pod._podinfo())
         pod.annotate({"cr-name": resource, "gateway-name": gateway, **(annotations or {})})
         return pod
@@ -203,19 +209,19 @@ class ResourceMaps:
     def publish(self, metadata: AgentMetadata | Mapping[str, str]) -> None:
         """Write the metadata map, new or over what is there."""
         data = metadata.data() if isinstance(metadata, AgentMetadata) else dict(metadata)
-        self._write(metadata_map(self.kind, self.resource), data)
+        self._write(metadata_map_name(self.kind, self.resource), data)
 
     def withdraw(self) -> None:
         """Delete the metadata map."""
-        _require(self.cluster.request("DELETE", self._path(metadata_map(self.kind, self.resource))), 200)
+        _require(self.cluster.request("DELETE", self._path(metadata_map_name(self.kind, self.resource))), 200)
 
     def withdraw_status(self) -> None:
         """Delete the status map."""
-        _require(self.cluster.request("DELETE", self._path(status_map(self.kind, self.resource))), 200)
+        _require(self.cluster.request("DELETE", self._path(status_map_name(self.kind, self.resource))), 200)
 
     def status_owners(self) -> dict[str, set[str]]:
         """Who wrote each key of the status map."""
-        name = self._path(status_map(self.kind, self.resource))
+        name = self._path(status_map_name(self.kind, self.resource))
         found: Any = _require(self.cluster.request("GET", name), 200)
         owners: dict[str, set[str]] = {}
         for entry in found["metadata"]["managedFields"]:
@@ -225,11 +231,11 @@ class ResourceMaps:
 
     def prepare_status(self, shard: int = 0) -> None:
         """Make the empty status map, as the controller does before any agent reports."""
-        self._write(status_map(self.kind, self.resource, shard), {})
+        self._write(status_map_name(self.kind, self.resource, shard), {})
 
     def status(self, shard: int = 0) -> dict[str, str] | None:
         """The data of the status map; None if there is no such map."""
-        answer = self.cluster.request("GET", self._path(status_map(self.kind, self.resource, shard)))
+        answer = self.cluster.request("GET", self._path(status_map_name(self.kind, self.resource, shard)))
         if answer.status == 404:
             return None
         found: Any = _require(answer, 200)
@@ -246,7 +252,7 @@ class ResourceMaps:
         report = GatewayReport.parse(data[key])
         then = parse_rfc3339(report.heartbeat_at) - timedelta(seconds=seconds)
         aged = replace(report, heartbeat_at=rfc3339(then)).json()
-        self._write(status_map(self.kind, self.resource), {**data, key: aged})
+        self._write(status_map_name(self.kind, self.resource), {**data, key: aged})
 
     def until_report(
         self,
@@ -271,7 +277,11 @@ class ResourceMaps:
         )[0]
 
     def _write(self, name: str, data: Mapping[str, str]) -> None:
-        meta = {"name": name, "namespace": self.namespace, "labels": labels_of(self.kind, self.resource)}
+        meta = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": resource_labels(self.kind, self.resource),
+        }
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
         answer = self.cluster.request("PUT", self._path(name), body)
         if answer.status == 404:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stoker.controller.bidirectional.inbox_keys import parcels_in
+from stoker.controller.bidirectional.inbox_keys import change_sets_in
 from stoker.controller.bidirectional.proposal import ChangeSetProcessor
 from stoker.controller.bidirectional.types import (
     BidirectionalRequest,
@@ -161,7 +161,7 @@ class PlayedController:
             self.commit or self.repository.tip(),
             60.0,
             senders={GATEWAY: ChangeSetSender(GATEWAY, GATEWAY, GATEWAY, self.intent)},
-            parcels=parcels_in(self.maps),
+            parcels=change_sets_in(self.maps),
             behind=self.behind,
         )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.domain.intent.intent import SyncResourceKind
-from stoker.domain.protocol import AgentMetadata, metadata_map
+from stoker.domain.protocol import AgentMetadata, metadata_map_name
 from stoker_testkit.chart.controller_rbac import CONTROLLER, LEASE, controller_rules
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.namespace_objects import PlainObjects, condition_in
@@ -149,7 +149,7 @@ class Site(PlainObjects, Stoppable):
     def metadata(
         self, resource: str, kind: SyncResourceKind = SyncResourceKind.STOKER
     ) -> AgentMetadata | None:
-        data = self.get("ConfigMap", metadata_map(kind, resource)).get("data")
+        data = self.get("ConfigMap", metadata_map_name(kind, resource)).get("data")
         return None if data is None else AgentMetadata.parse(data)
 
     def until_told(

@@ -15,11 +15,11 @@ from stoker.api.spec.status import GatewayStatus
 from stoker.api.spec.status import SyncStatus as Status
 from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
 from stoker.controller.cache.pods import AgentState, CachedPod
-from stoker.controller.rollout import RolloutDecision, RolloutInputs, StageHealthResult, release
-from stoker.controller.rollout.approval import ahead
-from stoker.controller.status.gateway_conditions import pending
+from stoker.controller.rollout import RolloutDecision, RolloutInputs, StageHealthResult, decide_release
+from stoker.controller.rollout.approval import future_approval_message
+from stoker.controller.status.gateway_conditions import pending_verdict
 from stoker.domain.intent.annotation_requests import ApprovalGrant, ResourceRequests
-from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, RateLimitPolicy, takes_approval
+from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, RateLimitPolicy, needs_approval
 from stoker.domain.intent.policies import GatewayAccessPolicy
 from stoker.domain.protocol import (
     AgentMetadata,
@@ -31,7 +31,7 @@ from stoker.domain.protocol import (
 )
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.kube.runtime.conditions import ConditionStamp, put
+from stoker.kube.runtime.conditions import ConditionStamp, set_condition
 
 BEGIN = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 
@@ -89,7 +89,7 @@ class PlayedFleet:
         if found is not None or self.published.commit is None:
             return found or GatewayTarget(commit(0))
         # An agent whose changes take an approval demands a release of its own.
-        held = takes_approval(name, self.approval, self.deployment)
+        held = needs_approval(name, self.approval, self.deployment)
         return GatewayTarget(self.published.commit, SyncMode.PLAN if held else SyncMode.APPLY)
 
     def has_it(self) -> set[str]:
@@ -116,22 +116,22 @@ class PlayedFleet:
             gateway=self.access,
             asked=str(self.asked),
         )
-        made = release(situation)
+        made = decide_release(situation)
         if made.check_up is not None and self.check is not None:
-            made = release(replace(situation, checked=StageHealthResult(made.check_up, self.check)))
+            made = decide_release(replace(situation, checked=StageHealthResult(made.check_up, self.check)))
         self.last = made
         self.published = AgentMetadata(commit=self.new, targets=made.targets)
         seen = tuple(
             GatewayStatus(name=one.name, pod_name=one.pod.name, synced_commit=one.synced_commit or None)
             for one in fleet.gateways
         )
-        said = pending(fleet, made, ahead(self.given, self.status, self.now))
+        said = pending_verdict(fleet, made, future_approval_message(self.given, self.status, self.now))
         at = ConditionStamp(1, self.now)
         self.status = Status(
             release=made.progress,
             approval=made.approval,
             discovered_gateways=seen,
-            conditions=put(
+            conditions=set_condition(
                 self.status.conditions or (), said.type, said.status, said.reason, said.message, at=at
             ),
         )

@@ -18,9 +18,9 @@ from stoker.domain.protocol import (
     GatewayReport,
     StatusKeyMode,
     SyncState,
-    labels_of,
-    metadata_map,
-    status_map,
+    metadata_map_name,
+    resource_labels,
+    status_map_name,
 )
 from stoker_testkit.cluster.namespace_objects import PlainObjects, require
 
@@ -52,7 +52,7 @@ def gateway_pod(
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "labels": labels_of(kind, resource) if injected else {},
+            "labels": resource_labels(kind, resource) if injected else {},
             "annotations": {f"stoker.io/{key}": value for key, value in said.items()},
         },
         "spec": {
@@ -81,7 +81,7 @@ def agent_is(ready: bool, *, started: bool = True) -> dict[str, Any]:
 
 def report_map(kind: SyncResourceKind, resource: str, namespace: str, name: str, key: str, text: str) -> Any:
     """What an agent applies: its own key of a status map."""
-    meta = {"name": name, "namespace": namespace, "labels": labels_of(kind, resource)}
+    meta = {"name": name, "namespace": namespace, "labels": resource_labels(kind, resource)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
 
 
@@ -125,7 +125,7 @@ class PlayedPod:
             sync_status=status,
             **said,
         )
-        self.apply(status_map(self.kind, self.resource, shard), key, report.json())
+        self.apply(status_map_name(self.kind, self.resource, shard), key, report.json())
 
     def apply(self, name: str, key: str, text: str) -> None:
         """Write a key of a map, whatever it holds."""
@@ -144,5 +144,5 @@ class PlayedPod:
         require(self.objects.cluster.request("DELETE", path), 200)
 
     def _told(self) -> AgentMetadata | None:
-        data = self.objects.get("ConfigMap", metadata_map(self.kind, self.resource)).get("data")
+        data = self.objects.get("ConfigMap", metadata_map_name(self.kind, self.resource)).get("data")
         return None if data is None else AgentMetadata.parse(data)

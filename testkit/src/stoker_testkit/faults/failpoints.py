@@ -47,13 +47,13 @@ class FailpointAction:
             raise ValueError(f"{text!r} is not NAME[:N][=ACTION]")
         action = match["action"] or "kill"
         known = (
-            *failpoints.ALL,
+            *failpoints.ALL_FAILPOINTS,
             *failpoints.IMPORTING,
             *failpoints.WRITING,
             *failpoints.REVERSING,
             *failpoints.GATEWAY,
             *failpoints.SNAPSHOT,
-            *failpoints.GOING_BACK,
+            *failpoints.ROLLBACK_FAILPOINTS,
         )
         if match["name"] not in known:
             raise ValueError(f"there is no failpoint {match['name']!r}")

@@ -13,7 +13,7 @@ import msgspec
 from stoker.api.agent_spec import decode as decode_agent_spec
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.codec import decode as decode_manifest
-from stoker.controller.cache.objects import keep_map
+from stoker.controller.cache.objects import decode_config_map
 from stoker.domain.errors import InvalidValue, Retry, Stalled
 from stoker.domain.protocol import (
     AgentMetadata,
@@ -28,10 +28,10 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.kube.client.codec import decode as decode_object
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.watch.watch_events import read_error, read_line
-from stoker.reverser.authors.admission import AuthorIntake, fact_in
+from stoker.reverser.authors.admission import AuthorIntake, parse_fact
 from stoker.reverser.authors.attribution import AuthorAttribution
 from stoker.reverser.authors.fact_exchange import read_batch
-from stoker.webhooks.admission.crd_conversion import converted
+from stoker.webhooks.admission.crd_conversion import convert_objects
 from stoker.webhooks.admission.pod_model import read_pod
 from stoker.webhooks.admission.reviews import read_admission, read_conversion
 from stoker.webhooks.receiver.payloads import read_request
@@ -122,11 +122,11 @@ def _author(data: bytes) -> object:
     """Both halves: the answer, which never waits, and the fact."""
     with suppress(StopIteration):
         AuthorIntake(AuthorAttribution()).review(data).send(None)
-    return fact_in(data)
+    return parse_fact(data)
 
 
 def _conversion(data: bytes) -> object:
-    return converted(read_conversion(data))
+    return convert_objects(read_conversion(data))
 
 
 def _conversions() -> Sequence[bytes]:
@@ -218,7 +218,7 @@ TARGETS: tuple[FuzzTarget, ...] = (
         (InvalidValue,),
         lambda: [b'{"metadata":{"name":"a"},"spec":{"mappings":[{"source":"a","destination":"b"}]}}'],
     ),
-    FuzzTarget("config-map", keep_map, UNREADABLE, _maps),
+    FuzzTarget("config-map", decode_config_map, UNREADABLE, _maps),
     FuzzTarget("receiver-payload", _payload, (InvalidValue,), _payloads),
     FuzzTarget("admission-review", read_admission, (InvalidValue,), lambda: [_review()]),
     FuzzTarget("admission-pod", read_pod, (InvalidValue,), _pods),

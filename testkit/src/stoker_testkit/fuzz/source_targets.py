@@ -11,28 +11,28 @@ from contextlib import suppress
 
 import msgspec
 
-from stoker.agent.gates.validation_webhook import judge
+from stoker.agent.gates.validation_webhook import check_answer
 from stoker.api.manifests.yaml import load_documents
 from stoker.artifacts.errors import ArtifactDamaged, ArtifactRefused, ArtifactTooLarge, ArtifactUnreachable
-from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, bounded
-from stoker.artifacts.oci_manifest import chosen, layers_of
-from stoker.artifacts.oci_manifest import parsed as oci_manifest
-from stoker.artifacts.registry_auth import AuthChallenge, demand_safe
-from stoker.artifacts.tar import archived
+from stoker.artifacts.limits import ArtifactLimits, ArtifactReadBudget, bounded_files
+from stoker.artifacts.oci_manifest import choose_manifest, manifest_layers
+from stoker.artifacts.oci_manifest import parse_manifest as oci_manifest
+from stoker.artifacts.registry_auth import AuthChallenge, check_realm
+from stoker.artifacts.tar import archive_files
 from stoker.dashboard.view_models import ActionBody
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled
-from stoker.engine.transform.json_check import why_not_json
+from stoker.engine.transform.json_check import json_problem
 from stoker.engine.transform.json_edit import set_value
 from stoker.engine.transform.json_path import JsonPath
 from stoker.forges.detect import ForgeRepository
 from stoker.forges.github import _GitHubPull
 from stoker.forges.http import ForgeApi
-from stoker.git.auth.github_api import explained
+from stoker.git.auth.github_api import token_error
 from stoker.http_client import ServiceResponse
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.designer_sessions import designers_of, perspective_in
-from stoker.ignition.client.inventory import types_in
-from stoker.ignition.client.responses import GatewayPresence, GatewayRequestInfo, trouble_with
+from stoker.ignition.client.designer_sessions import parse_perspective_sessions, parse_project_designers
+from stoker.ignition.client.inventory import parse_tag_types
+from stoker.ignition.client.responses import GatewayPresence, GatewayRequestInfo, answer_error
 from stoker.ignition.client.responses import GatewayResponse as GatewayAnswer
 from stoker.ignition.content.resource_json import ResourceManifest
 from stoker.kube.config import kubeconfig
@@ -46,7 +46,7 @@ JSON_PATH = JsonPath.parse("system.names[0].host")
 def _tar(data: bytes) -> int:
     with file_with(data) as path:
         reading = ArtifactReadBudget("the artifact", LIMITS)
-        files = bounded(archived(path, "the artifact", reading), "the artifact", LIMITS)
+        files = bounded_files(archive_files(path, "the artifact", reading), "the artifact", LIMITS)
         return sum(len(chunk) for file in files for chunk in file.chunks)
 
 
@@ -66,7 +66,7 @@ def _tars() -> Sequence[bytes]:
 
 def _kubeconfig(data: bytes) -> object:
     with file_with(data) as path:
-        return kubeconfig.read([path]).choose(None)
+        return kubeconfig.read_kubeconfig([path]).choose(None)
 
 
 def _kubeconfigs() -> Sequence[bytes]:
@@ -92,7 +92,7 @@ def _yamls() -> Sequence[bytes]:
 
 
 def _json_edit(data: bytes) -> object:
-    why_not_json(data)
+    json_problem(data)
     for adds in (False, True):
         with suppress(InvalidValue):
             set_value(data, JSON_PATH, "new", adds=adds)
@@ -105,10 +105,15 @@ def _gateway(data: bytes) -> object:
     kind = ("application/json", "text/html", "text/plain", "")[(data[0] if data else 0) % 4]
     answer = GatewayAnswer(status, kind, text_of(data[1:100]), data[1:])
     address = GatewayAddress.parse("http://gateway.test:8088")
-    trouble_with(answer, GatewayRequestInfo("status", address, "key", writes=False))
+    answer_error(answer, GatewayRequestInfo("status", address, "key", writes=False))
     GatewayPresence.from_gwinfo(answer.body)
     body = answer.json()
-    return (GatewayPresence.from_ping(body), designers_of("p", body), perspective_in(body), types_in(body))
+    return (
+        GatewayPresence.from_ping(body),
+        parse_project_designers("p", body),
+        parse_perspective_sessions(body),
+        parse_tag_types(body),
+    )
 
 
 def _gateways() -> Sequence[bytes]:
@@ -126,14 +131,16 @@ def _gateways() -> Sequence[bytes]:
 
 def _challenge(data: bytes) -> object:
     challenge = AuthChallenge.parse(data.decode("latin-1"))
-    demand_safe(challenge.realm, plain=False, title="the artifact")
+    check_realm(challenge.realm, plain=False, title="the artifact")
     return challenge
 
 
 def _manifest(data: bytes) -> object:
     manifest = oci_manifest(data, "the artifact")
     return (
-        chosen(manifest, "a", LIMITS) if manifest.manifests is not None else layers_of(manifest, "a", LIMITS)
+        choose_manifest(manifest, "a", LIMITS)
+        if manifest.manifests is not None
+        else manifest_layers(manifest, "a", LIMITS)
     )
 
 
@@ -163,7 +170,7 @@ def _forges() -> Sequence[bytes]:
 
 
 def _validation(data: bytes) -> None:
-    judge(ServiceResponse((200, 403, 500)[(data[0] if data else 0) % 3], data[1:]), "service.test")
+    check_answer(ServiceResponse((200, 403, 500)[(data[0] if data else 0) % 3], data[1:]), "service.test")
 
 
 TARGETS: tuple[FuzzTarget, ...] = (
@@ -199,7 +206,7 @@ TARGETS: tuple[FuzzTarget, ...] = (
     FuzzTarget("forge-answer", _forge, (Retry,), _forges),
     FuzzTarget(
         "github-refusal",
-        lambda data: explained(ServiceResponse(404, data), "app", "https://github.test"),
+        lambda data: token_error(ServiceResponse(404, data), "app", "https://github.test"),
         (),
         lambda: [b'{"message":"Not Found"}'],
     ),

@@ -28,7 +28,7 @@ import msgspec
 
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import CONFIG_MAPS, PODS, SECRETS
-from stoker.kube.config.config import load
+from stoker.kube.config.config import load_config
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectChange, ObjectKey
 from stoker_testkit.cluster.cluster_access import ClusterAccess
@@ -146,7 +146,7 @@ class ProcessKubelet(Stoppable):
 
     async def _run(self) -> None:
         server = urlsplit(self._cluster.url)
-        config = load(self._cluster.kubeconfig("admin"))
+        config = load_config(self._cluster.kubeconfig("admin"))
         async with (
             KubeClient(config, user_agent="process-kubelet") as client,
             aiohttp.ClientSession() as session,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.folder import EVERYTHING, FolderSync
+from stoker.agent.sync.folder import FULL_SYNC, FolderSync
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.sync_report import SyncReport
@@ -24,7 +24,7 @@ from stoker.domain.intent.files import FileMapping, FilesIntent, MissingSourcePo
 from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
@@ -115,7 +115,7 @@ class Attack(MaliciousRepository):
     def bounded(self, limits: FetchLimits) -> FolderSync:
         """A keeper with other limits than a process has."""
         job = self.job()
-        remote = Remote(GitRunner(job.cache_dir), job.source.url, always(RepoAccess()))
+        remote = Remote(GitRunner(job.cache_dir), job.source.url, fixed_access(RepoAccess()))
         return FolderSync(job, GitSource(remote, job.cache_dir, limits=limits))
 
     async def sync(
@@ -123,7 +123,7 @@ class Attack(MaliciousRepository):
         intent: FilesIntent = INTENT,
         *,
         keeper: FolderSync | None = None,
-        wish: SyncOptions = EVERYTHING,
+        wish: SyncOptions = FULL_SYNC,
     ) -> SyncReport:
         """One whole pass; raises `Trespass` if it went too far, whatever else came of it."""
         with self.guarded():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stoker.domain.git_objects import blob_of
-from stoker.reverser.authors.commit_identity import author_of
+from stoker.reverser.authors.commit_identity import commit_author
 from stoker.reverser.authors.facts import RequestUser
 from stoker.reverser.writer.commit_message import UNKNOWN
 from stoker.reverser.writer.ownership_marker import marker_path
@@ -122,7 +122,7 @@ class BranchHistoryCheck:
         self.authors[commit.trailer] += 1
         if not commit.edits:
             self.wrong.append(f"{commit} changes nothing")
-        named = REVERSER if commit.trailer == UNKNOWN else author_of(RequestUser(commit.trailer)).email
+        named = REVERSER if commit.trailer == UNKNOWN else commit_author(RequestUser(commit.trailer)).email
         if commit.author != named:
             self.wrong.append(f"{commit} has the author {commit.author} and names {commit.trailer}")
         for edit in commit.edits:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.manifest.sanitize import sanitize
 from stoker.reverser.selection.preset import PRESET
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.wait_until import eventually
@@ -274,7 +274,7 @@ class PresetTrip:
         return self.cluster.request("GET", path).status == 404
 
     def _is_as_before(self, path: str) -> bool:
-        return sanitized(self.get(path)) == sanitized(self.before[path])
+        return sanitize(self.get(path)) == sanitize(self.before[path])
 
     def _ask(self, method: str, path: str, status: int) -> bytes:
         answer = self.cluster.request(method, path)

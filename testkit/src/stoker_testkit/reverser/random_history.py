@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stoker.domain.git_objects import blob_of
-from stoker.reverser.manifest.path import ManifestKey, place
-from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.manifest.path import ManifestKey, manifest_path
+from stoker.reverser.manifest.render import render_object
+from stoker.reverser.manifest.sanitize import sanitize
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.reverser.api_users import MERGE, PEOPLE, Person
 from stoker_testkit.reverser.concurrent_pushes import ConcurrentPushers
@@ -98,14 +98,14 @@ class History:
                     )
 
     def _expect(self, key: ManifestKey) -> None:
-        path = place(key, self.base)
+        path = manifest_path(key, self.base)
         self.lives[path] = ObjectLife(key, path)
 
     def blob_of(self, obj: Mapping[str, Any]) -> str | None:
         """The file that the object is to have; none if no rule takes it."""
         if obj["kind"] == "ClusterRole" and obj["metadata"].get("labels", {}).get(LABEL) != self.name:
             return None
-        return blob_of(rendered(sanitized(dict(obj))))
+        return blob_of(render_object(sanitize(dict(obj))))
 
     # The people.
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from stoker.reverser.manifest.path import ManifestKey, place
+from stoker.reverser.manifest.path import ManifestKey, manifest_path
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 from stoker_testkit.repositories.bare_repository import Repository
@@ -268,7 +268,7 @@ class RandomHistoryRun:
                 blob = history.blob_of(obj)
                 key = ManifestKey(*kind, item["metadata"].get("namespace", ""), item["metadata"]["name"])
                 if blob is not None:
-                    wanted[place(key, history.base)] = blob
+                    wanted[manifest_path(key, history.base)] = blob
         return wanted
 
     def _judge(self, wrong: dict[int, list[str]]) -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from stoker.agent.bidirectional import holds as hold_rules
 from stoker.agent.bidirectional import state
-from stoker.agent.bidirectional.local_changes import MOST_MODES, UNREAD, LocalChanges
-from stoker.agent.bidirectional.outbox_packing import ChangeTooLarge, packed
+from stoker.agent.bidirectional.local_changes import MAX_MODE_CHANGES, UNREAD_VERSION, LocalChanges
+from stoker.agent.bidirectional.outbox_packing import ChangeTooLarge, pack_changes
 from stoker.agent.bidirectional.state import CaptureState, RefusedChange, SentChanges
 from stoker.agent.bidirectional.status import CaptureStatus
 from stoker.agent.bidirectional.types import next_id
-from stoker.agent.status.fields import held_projects, standing
+from stoker.agent.status.fields import held_projects, sync_status
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.git_objects import FileVersion, HeldPath, blob_of
 from stoker.domain.intent.files import ExcludePolicy
@@ -33,11 +33,11 @@ from stoker.domain.protocol.change_set_codec import ChangeSetChunk, decode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.layout.reverse_map import CapturablePaths
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.engine.plan.plan import DeleteFile, SetFileMode, SyncPlan, WriteFile
 from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.exec_bit_support import keeps_modes
+from stoker.fs.exec_bit_support import supports_modes
 from stoker.fs.watch.paths import ChangedPaths
 from stoker_testkit.manual_clock import ManualClock
 
@@ -131,7 +131,13 @@ def plan(*actions: WriteFile | DeleteFile | SetFileMode) -> SyncPlan:
 
 WRITE = WriteFile(RelPath("p/a"), GITS, replaces=True)
 PROGRAM = GITS._replace(executable=True)
-LEDGER = Ledger(files={"p/a": record(OURS), "v/resource.json": record(OURS), "v/view.json": record(OURS)})
+LEDGER = Ledger(
+    files={
+        "p/a": encode_record(OURS),
+        "v/resource.json": encode_record(OURS),
+        "v/view.json": encode_record(OURS),
+    }
+)
 
 
 @pytest.mark.parametrize(
@@ -161,19 +167,19 @@ def test_a_change_is_held_until_git_has_exactly_that(
     held: bool,
 ) -> None:
     memory = CaptureState(recorded={"p/a": recorded})
-    found = hold_rules.held_in(plan(action), {"p/a": there}, LEDGER, holds, memory.has)
+    found = hold_rules.held_paths(plan(action), {"p/a": there}, LEDGER, holds, memory.has)
     assert bool(found) is held
     assert all(one.reason is Reason.CHANGE_HELD for one in found)
-    assert hold_rules.still_held(found, {"p/a": there}, holds, memory.has)
+    assert hold_rules.are_still_held(found, {"p/a": there}, holds, memory.has)
     if held and not holds:
-        assert not hold_rules.still_held(found, {}, (), memory.has)
+        assert not hold_rules.are_still_held(found, {}, (), memory.has)
 
 
 def test_what_nobody_changed_is_not_held_and_a_resource_is_held_whole() -> None:
     memory = CaptureState()
     writes = [WriteFile(RelPath(f"v/{name}"), GITS, True) for name in ("resource.json", "view.json")]
-    assert hold_rules.held_in(plan(WRITE, *writes), {}, LEDGER, (), memory.has) == ()
-    (held,) = hold_rules.held_in(plan(WRITE, *writes), {"v/view.json": MINE}, LEDGER, (), memory.has)
+    assert hold_rules.held_paths(plan(WRITE, *writes), {}, LEDGER, (), memory.has) == ()
+    (held,) = hold_rules.held_paths(plan(WRITE, *writes), {"v/view.json": MINE}, LEDGER, (), memory.has)
     assert held.place == "v"
     assert plan(WRITE, *writes).holding([held], LEDGER).writes == (WRITE,)
 
@@ -185,13 +191,13 @@ def changed(path: str, content: bytes) -> ChangedFile:
 def test_what_does_not_fit_goes_with_the_next_set_by_whole_folders() -> None:
     files = tuple(changed(f"f{n}/{name}", os.urandom(1_500_000)) for n in range(4) for name in ("a", "b"))
     whole = ChangeSet("20260101-000000", "filler", COMMIT, files)
-    now, chunks = packed(whole)
+    now, chunks = pack_changes(whole)
     assert now.files == files[:4]
     assert decode(map(ChangeSetChunk.parse, chunks)) == now
     one_folder = tuple(changed(f"f0/{n}", os.urandom(1_500_000)) for n in range(6))
-    assert packed(replace(whole, files=one_folder))[0].files == one_folder[:3]
+    assert pack_changes(replace(whole, files=one_folder))[0].files == one_folder[:3]
     with pytest.raises(ChangeTooLarge, match="more room") as unfit:
-        packed(replace(whole, files=(changed("f0/a", os.urandom(7_500_000)),)))
+        pack_changes(replace(whole, files=(changed("f0/a", os.urandom(7_500_000)),)))
     assert unfit.value.path == "f0/a"
 
 
@@ -220,20 +226,20 @@ def test_a_place_that_waits_for_git_is_told_apart_from_one_that_waits_for_a_desi
     ours = HeldPath("projects/x/view.json", "why", reason=Reason.CHANGE_HELD)
     theirs = HeldPath("projects/line", "is open", "anna")
     report = SyncReport(COMMIT, GitRef("main"), SyncPlan(held=(ours,)), ApplyResult())
-    assert standing(report) == (SyncState.SYNCING, Reason.CHANGE_HELD, "projects/x/view.json: why")
+    assert sync_status(report) == (SyncState.SYNCING, Reason.CHANGE_HELD, "projects/x/view.json: why")
     both = replace(report, plan=SyncPlan(held=(ours, theirs)))
-    assert standing(both)[1:] == (Reason.DESIGNER_SESSION_ACTIVE, "projects/line: is open")
+    assert sync_status(both)[1:] == (Reason.DESIGNER_SESSION_ACTIVE, "projects/line: is open")
     assert [one.project for one in held_projects(both.plan.held)] == ["line"]
 
 
 async def test_rights_alone_are_an_edit_unless_everything_has_others(tmp_path: Path) -> None:
     folder = tmp_path / "p"
     folder.mkdir()
-    names = [f"p/{number}" for number in range(MOST_MODES + 1)]
+    names = [f"p/{number}" for number in range(MAX_MODE_CHANGES + 1)]
     for name in names:
         (tmp_path / name).write_text("ours")
     (tmp_path / "p/new").write_text("mine")
-    ledger = Ledger(files=dict.fromkeys(names, record(OURS)), commit=COMMIT)
+    ledger = Ledger(files=dict.fromkeys(names, encode_record(OURS)), commit=COMMIT)
     sight = LocalChanges(CapturablePaths(("p/**",), (), ExcludePolicy()))
     with DataFolder.opened(tmp_path) as data:
         for name in names[1:]:
@@ -255,10 +261,10 @@ def test_whether_rights_are_kept_is_found_out_by_trying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with DataFolder.opened(tmp_path) as folder:
-        assert keeps_modes(folder)
+        assert supports_modes(folder)
         assert not any((tmp_path / ".sync-state").iterdir())
         monkeypatch.setattr(os, "fchmod", lambda fd, mode: None)
-        assert not keeps_modes(folder)
+        assert not supports_modes(folder)
 
 
 async def test_what_cannot_be_read_is_known_as_such_until_it_can(tmp_path: Path) -> None:
@@ -266,7 +272,7 @@ async def test_what_cannot_be_read_is_known_as_such_until_it_can(tmp_path: Path)
     sight = LocalChanges(allowed)
     (tmp_path / "p").mkdir()
     (tmp_path / "p/a").write_text("mine")
-    ledger = Ledger(files={"p/a": record(OURS)}, commit=COMMIT)
+    ledger = Ledger(files={"p/a": encode_record(OURS)}, commit=COMMIT)
     with DataFolder.opened(tmp_path) as folder:
         sight.unread.add("p/a")  # as a file that was being written
         await sight.look(folder, ledger, ChangedPaths())
@@ -281,5 +287,5 @@ async def test_what_cannot_be_read_is_known_as_such_until_it_can(tmp_path: Path)
         await sight.look(folder, ledger, ChangedPaths(frozenset({"p/a", "p/pipe", "p/../x", "q/a"})))
         assert sight.unread == set()
         assert sight.changes(ledger) == {}
-    held = hold_rules.held_in(plan(WRITE), {"p/a": UNREAD}, LEDGER, (), CaptureState().has)
+    held = hold_rules.held_paths(plan(WRITE), {"p/a": UNREAD_VERSION}, LEDGER, (), CaptureState().has)
     assert [one.place for one in held] == ["p/a"]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from stoker.agent.gates.validation_webhook import LONGEST_REASON, MOST_PATHS, ValidationHook, question
+from stoker.agent.gates.validation_webhook import MAX_PATHS, MAX_REASON_LENGTH, ValidationHook, request_body
 from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.hooks import SyncChange
 from stoker.domain.errors import Retry, Stalled, StokerError
@@ -143,7 +143,7 @@ async def test_a_reason_is_one_bounded_line(service: Service) -> None:
     assert error is not None
     assert "first second" in error.message
     assert error.message.isprintable()
-    assert len(error.message) < LONGEST_REASON + 60
+    assert len(error.message) < MAX_REASON_LENGTH + 60
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429, 408])
@@ -182,10 +182,8 @@ async def test_silence_is_a_refusal_after_its_time() -> None:
 
 
 def test_of_very_many_files_the_first_are_named_and_all_are_counted() -> None:
-    writes = tuple(
-        WriteFile(RelPath(f"projects/{n}"), VERSION, replaces=False) for n in range(MOST_PATHS + 7)
-    )
+    writes = tuple(WriteFile(RelPath(f"projects/{n}"), VERSION, replaces=False) for n in range(MAX_PATHS + 7))
     change = SyncChange(CommitId("1" * 40), GitRef("main"), SyncPlan(writes=writes), initial=True)
-    said = question(change, GATEWAY)
-    assert len(said["changedFiles"]) == MOST_PATHS  # type: ignore[arg-type]
-    assert said["counts"] == {"added": MOST_PATHS + 7, "modified": 0, "deleted": 0, "total": MOST_PATHS + 7}
+    said = request_body(change, GATEWAY)
+    assert len(said["changedFiles"]) == MAX_PATHS  # type: ignore[arg-type]
+    assert said["counts"] == {"added": MAX_PATHS + 7, "modified": 0, "deleted": 0, "total": MAX_PATHS + 7}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.agent.loop.loop import LONGEST_PAUSE, SyncAssignment, SyncLoop
+from stoker.agent.loop.loop import MAX_PAUSE_SECONDS, SyncAssignment, SyncLoop
 from stoker.agent.sync.outcomes import SyncResult, SyncWait
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
@@ -25,7 +25,7 @@ from stoker.engine.plan.drift import FolderDrift as Drifted
 from stoker.engine.plan.plan import SyncPlan, WriteFile
 from stoker.fs.apply_plan import ApplyResult
 from stoker.kube.runtime.backoff import Backoff
-from stoker.telemetry.logs import configure
+from stoker.telemetry.logs import configure_logging
 from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
 FIRST, SECOND = CommitId("1" * 40), CommitId("2" * 40)
@@ -183,7 +183,7 @@ class Stage:
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[list[dict[str, object]]]:
     """What was logged, once the test asks for it."""
-    configure(level="info", log_format="json")
+    configure_logging(level="info", log_format="json")
 
     class Lines(list[dict[str, object]]):
         def read(self) -> list[dict[str, object]]:
@@ -191,7 +191,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[list[dict[str, object]
             return self
 
     yield Lines()
-    configure(level="warning")
+    configure_logging(level="warning")
 
 
 def events(lines: list[dict[str, object]]) -> list[object]:
@@ -335,7 +335,7 @@ async def test_a_nudge_is_heard_although_the_last_pass_failed() -> None:
     assert len(stage.folder.passes) == before + 1
 
 
-@pytest.mark.parametrize(("after", "expected"), [(50.0, 50.0), (0.1, 1.0), (1e12, LONGEST_PAUSE)])
+@pytest.mark.parametrize(("after", "expected"), [(50.0, 50.0), (0.1, 1.0), (1e12, MAX_PAUSE_SECONDS)])
 def test_a_named_time_is_waited_for_within_reason(after: float, expected: float) -> None:
     @in_virtual_time
     async def story() -> None:

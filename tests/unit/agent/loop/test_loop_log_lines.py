@@ -19,7 +19,7 @@ from stoker.engine.plan.drift import FolderDrift
 from stoker.engine.plan.plan import LedgerFacts, SyncPlan
 from stoker.engine.plan.skipped import SkippedContent
 from stoker.fs.apply_plan import ApplyResult
-from stoker.telemetry.logs import configure, get_logger
+from stoker.telemetry.logs import configure_logging, get_logger
 from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
 
@@ -36,9 +36,9 @@ class Unreachable:
 
 @pytest.fixture(autouse=True)
 def lines() -> Iterator[None]:
-    configure(level="info", log_format="json")
+    configure_logging(level="info", log_format="json")
     yield
-    configure()
+    configure_logging()
 
 
 @in_virtual_time

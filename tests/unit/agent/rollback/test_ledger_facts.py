@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stoker.agent.rollback import ledger_facts
-from stoker.agent.rollback.ledger_facts import facts_of, read, written
+from stoker.agent.rollback.ledger_facts import decode_facts, encode_facts, facts_of
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
@@ -37,14 +37,14 @@ def said(**more: Any) -> dict[str, Any]:
 
 
 def test_what_is_written_is_read_again() -> None:
-    found = read(written(LEDGER, ("d/theirs",), "a/Stoker/plant"), "s1")
+    found = decode_facts(encode_facts(LEDGER, ("d/theirs",), "a/Stoker/plant"), "s1")
     assert found.facts == facts_of(LEDGER)
     assert found.foreign == {"d/theirs"}
     assert found.owner == "a/Stoker/plant"
 
 
 def test_one_from_before_owners_were_named_has_none() -> None:
-    assert read(packed({"facts": {}, "foreign": []}), "s1").owner == ""
+    assert decode_facts(packed({"facts": {}, "foreign": []}), "s1").owner == ""
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_one_from_before_owners_were_named_has_none() -> None:
 )
 def test_what_we_did_not_write_is_refused_by_name(content: bytes) -> None:
     with pytest.raises(Stalled, match="snapshot s1 does not say") as refused:
-        read(content, "s1")
+        decode_facts(content, "s1")
     assert refused.value.reason is Reason.SNAPSHOT_CORRUPT
 
 
 def test_what_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     content = packed(said(foreign=[f"d/{number}" for number in range(1000)]))
-    assert len(read(content, "s1").foreign) == 1000
+    assert len(decode_facts(content, "s1").foreign) == 1000
     monkeypatch.setattr(ledger_facts, "MAX_BYTES", 5000)
     with pytest.raises(Stalled, match="larger than anything"):
-        read(content, "s1")
+        decode_facts(content, "s1")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.rollback.ledger_facts import written
-from stoker.agent.rollback.restore import RestoreResult, restored
+from stoker.agent.rollback.ledger_facts import encode_facts
+from stoker.agent.rollback.restore import RestoreResult, restore_snapshot
 from stoker.agent.sync.jobs import SyncJob
 from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import Blob, FileVersion, blob_of
@@ -17,9 +17,9 @@ from stoker.domain.intent.source import SourceIntent
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.engine.plan.plan import LedgerFacts, SyncPlan
-from stoker.fs.apply_plan import apply
+from stoker.fs.apply_plan import apply_plan
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import LedgerStore
 from stoker_testkit.environments.snapshot_environment import SnapshotSite
@@ -31,18 +31,18 @@ class Site(SnapshotSite):
     """A data folder with a ledger that says what we wrote there."""
 
     def copy(self, *, foreign: tuple[str, ...] = (), owner: str = "", **said: frozenset[str]) -> str:
-        return self.take(extra=written(Ledger(**said), foreign, owner)).id  # type: ignore[arg-type]
+        return self.take(extra=encode_facts(Ledger(**said), foreign, owner)).id  # type: ignore[arg-type]
 
     def remember(self, *paths: str, gone: Collection[str] = (), **facts: frozenset[str]) -> None:
         """What lies there now is ours."""
         files = {path: FileVersion(blob_of((self.data / path).read_bytes())) for path in paths}
         plan = SyncPlan(
-            remembered={path: record(version) for path, version in files.items()},
+            remembered={path: encode_record(version) for path, version in files.items()},
             forgotten=frozenset(gone),
             facts=LedgerFacts(**facts),  # type: ignore[arg-type]
         )
         with DataFolder.opened(self.data) as folder:
-            apply(folder, plan, LedgerStore.load(folder), lambda ids: iter(list[Blob]()))
+            apply_plan(folder, plan, LedgerStore.load(folder), lambda ids: iter(list[Blob]()))
 
     @property
     def ledger(self) -> Ledger:
@@ -62,7 +62,7 @@ class Site(SnapshotSite):
     async def back(self, snapshot: str, *, whole: bool = True, owner: str = "") -> RestoreResult:
         source = SourceIntent(RepoUrl("file:///nowhere"), GitRef("main"))
         job = SyncJob(source, FilesIntent(()), TemplateValues(), self.data, self.data)
-        return await restored(job, self.snapshots, snapshot, (), whole=whole, owner=owner)
+        return await restore_snapshot(job, self.snapshots, snapshot, (), whole=whole, owner=owner)
 
 
 @pytest.fixture

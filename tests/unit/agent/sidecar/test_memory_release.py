@@ -9,10 +9,10 @@ from pathlib import Path
 
 SCRIPT = """
 import os, ssl
-from stoker.agent.sidecar.memory_release import import_lightly
+from stoker.agent.sidecar.memory_release import import_aiohttp_lean
 
 before = dict(os.environ)
-import_lightly()
+import_aiohttp_lean()
 assert dict(os.environ) == before, "the environment is as it was"
 from aiohttp import connector
 for context in (connector._SSL_CONTEXT_VERIFIED, ssl.create_default_context()):

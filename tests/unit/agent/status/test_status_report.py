@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.agent.desired_state import DesiredState, ReportAddress, direct
+from stoker.agent.desired_state import DesiredState, ReportAddress, build_direction
 from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.status.status_report import AddressedReport, CurrentReport
 from stoker.agent.sync.outcomes import SyncWait
@@ -30,7 +30,7 @@ from stoker.domain.protocol import (
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.plan.drift import FolderDrift
-from stoker.engine.plan.guards import APPROVABLE, HeldPlan
+from stoker.engine.plan.guards import APPROVABLE_REASONS, HeldPlan
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import DeleteFile, LedgerFacts, SyncPlan, WriteFile
 from stoker.engine.plan.skipped import SkippedContent
@@ -233,7 +233,7 @@ def test_a_plan_that_is_only_shown_is_pending_with_its_digest(written: Written) 
     assert (written.last.sync_status, written.last.pending_plan) == (SyncState.SYNCED, None)
 
 
-@pytest.mark.parametrize("reason", sorted(APPROVABLE))
+@pytest.mark.parametrize("reason", sorted(APPROVABLE_REASONS))
 def test_a_plan_that_waits_for_approval_is_shown_with_its_digest(written: Written, reason: Reason) -> None:
     plan = SyncPlan(deletions=(DeleteFile(VIEW),), facts=LedgerFacts(commit=SECOND))
     written.board.failed(HeldPlan(plan, "held", reason))
@@ -253,7 +253,7 @@ def test_a_source_that_gives_nothing_has_no_plan_to_approve(written: Written) ->
     written.board.passed(SyncReport(SECOND, GitRef("main"), plan, stalled=empty), None, None)
     pending = written.last.pending_plan
     assert pending is not None
-    assert pending.reason not in APPROVABLE
+    assert pending.reason not in APPROVABLE_REASONS
     assert written.last.reason == Reason.SOURCE_EMPTY
 
 
@@ -275,7 +275,7 @@ def wish(path: str) -> DesiredState:
     identity = AgentIdentity("gateway-0", "plant", "line", gateway="filler")
     said = AgentMetadata(commit=FIRST, ref=GitRef("main"), git_url=RepoUrl("https://git.example.test/p.git"))
     pod = PodFacts("gateway-0", "plant", annotations={"stoker.io/service-path": path})
-    return direct(identity, AgentPaths(), pod, said, agent_spec_of(said, identity.owner), None)
+    return build_direction(identity, AgentPaths(), pod, said, agent_spec_of(said, identity.owner), None)
 
 
 def test_a_pause_makes_nothing_well_that_was_not(written: Written) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.folder import FolderSync, verify
+from stoker.agent.sync.folder import FolderSync, verify_folder
 from stoker.agent.sync.hooks import SyncChange
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
@@ -36,8 +36,8 @@ from stoker.engine.plan.drift import FolderDrift
 from stoker.engine.plan.guards import HeldPlan
 from stoker.fs.apply_plan import ApplyResult
 from stoker.fs.ledger_store import MANIFEST
-from stoker.fs.stat_stamp import let_rest
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.fs.stat_stamp import wait_until_at_rest
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
@@ -70,7 +70,7 @@ class Plant:
     async def settle(self, keeper: FolderSync) -> None:
         """Until the ledger knows every file so well that the next look need not read it again."""
         for path in self.data.rglob("*"):
-            let_rest(path.stat().st_ctime_ns)
+            wait_until_at_rest(path.stat().st_ctime_ns)
         await keeper.sync()
 
     def files(self, below: str = "") -> dict[str, str]:
@@ -250,7 +250,7 @@ async def test_a_damaged_copy_is_built_anew_once_and_one_that_is_only_out_of_rea
     plant: Plant, reason: Reason, fetched: int, discarded: int
 ) -> None:
     plant.repository.commit({"s/a": "1"})
-    remote = Remote(GitRunner(plant.job.cache_dir), plant.job.source.url, always(RepoAccess()))
+    remote = Remote(GitRunner(plant.job.cache_dir), plant.job.source.url, fixed_access(RepoAccess()))
     source = Broken(remote, plant.job.cache_dir, SystemClock())
     source.reason = reason
     with pytest.raises(Retry, match="damaged") as failed:
@@ -582,6 +582,6 @@ async def test_a_folder_whose_repository_has_long_ids_is_verified_by_them(tmp_pa
     plant.repository.commit({"s/a": "1"})
     await plant.keeper().sync()
     (plant.data / "p/a").touch()
-    assert (await verify(plant.data)).clean
+    assert (await verify_folder(plant.data)).clean
     (plant.data / "p/a").write_text("2")
-    assert (await verify(plant.data)).drift.modified == ("p/a",)
+    assert (await verify_folder(plant.data)).drift.modified == ("p/a",)

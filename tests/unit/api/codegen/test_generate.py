@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from stoker.api.codegen.crd import crd_for
-from stoker.api.codegen.generate import main, stale
+from stoker.api.codegen.generate import main, stale_files
 from stoker.api.codegen.reference_page import GENERATED
 from stoker.api.registry import KINDS
 
@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_what_is_in_the_repository_is_up_to_date() -> None:
-    assert stale(ROOT) == []
+    assert stale_files(ROOT) == []
 
 
 def test_check_is_content_after_generating(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +53,7 @@ def test_check_names_files_that_were_edited_are_missing_or_belong_to_nothing(
 def test_check_notices_a_changed_example(project: Path) -> None:
     example = project / "examples" / "stoker-minimal.yaml"
     example.write_text(example.read_text() + "  paused: true\n")
-    assert stale(project) == [project / "docs" / "spec" / "stoker.md"]
+    assert stale_files(project) == [project / "docs" / "spec" / "stoker.md"]
 
 
 def test_a_crd_file_holds_the_crd(project: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.api.to_intent.annotation_requests import requests_of
+from stoker.api.to_intent.annotation_requests import parse_requests
 from stoker.domain.intent.annotation_requests import ApprovalGrant, RefRequest, ResourceRequests
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
@@ -15,7 +15,7 @@ MORNING = datetime(2026, 3, 2, 8, 15, tzinfo=UTC)
 
 
 def test_without_annotations_nothing_is_asked() -> None:
-    assert requests_of({}, "stoker.io") == (ResourceRequests(), ())
+    assert parse_requests({}, "stoker.io") == (ResourceRequests(), ())
 
 
 @pytest.mark.parametrize("group", ["stoker.io", "sync.ignition.io"])
@@ -26,13 +26,13 @@ def test_a_requested_ref_is_read_under_the_group_of_the_kind(group: str) -> None
         f"{group}/requested-by": "webhook",
         f"{group}/requested-source": "github",
     }
-    found, notices = requests_of(annotations, group)
+    found, notices = parse_requests(annotations, group)
     assert found.ref == RefRequest(GitRef("3.4.1"), MORNING, "webhook", "github")
     assert notices == ()
 
 
 def test_a_request_under_the_other_kinds_group_is_not_for_this_resource() -> None:
-    found, _ = requests_of({"sync.ignition.io/requested-ref": "3.4.1"}, "stoker.io")
+    found, _ = parse_requests({"sync.ignition.io/requested-ref": "3.4.1"}, "stoker.io")
     assert found.ref is None
 
 
@@ -43,12 +43,12 @@ def test_an_approval_may_stand_without_prefix(prefix: str) -> None:
         f"{prefix}approved-at": "2026-03-02T08:15:00Z",
         f"{prefix}approved-ref": "3.4.1",
     }
-    found, _ = requests_of(annotations, "stoker.io")
+    found, _ = parse_requests(annotations, "stoker.io")
     assert found.approval == ApprovalGrant("plant-lead", MORNING, GitRef("3.4.1"))
 
 
 def test_an_approval_without_a_time_is_none() -> None:
-    found, _ = requests_of({"stoker.io/approved-by": "plant-lead"}, "stoker.io")
+    found, _ = parse_requests({"stoker.io/approved-by": "plant-lead"}, "stoker.io")
     assert found.approval is None
 
 
@@ -59,13 +59,13 @@ def test_an_approval_without_the_name_of_who_gave_it_is_withdrawn(gone: str) -> 
         "approved-at": "2026-03-02T08:15:00Z",
         "approved-plan": "abcdef012345",
     }
-    assert requests_of(annotations, "stoker.io")[0].approved_plans == ("abcdef012345",)
+    assert parse_requests(annotations, "stoker.io")[0].approved_plans == ("abcdef012345",)
     del annotations[gone]
-    assert requests_of(annotations, "stoker.io")[0].approved_plans == ()
+    assert parse_requests(annotations, "stoker.io")[0].approved_plans == ()
 
 
 def test_several_plans_may_be_approved_at_once() -> None:
-    found, _ = requests_of({"stoker.io/approved-plan": "abcdef012345, 0123456789ab"}, "stoker.io")
+    found, _ = parse_requests({"stoker.io/approved-plan": "abcdef012345, 0123456789ab"}, "stoker.io")
     assert found.approved_plans == ("abcdef012345", "0123456789ab")
 
 
@@ -81,7 +81,7 @@ def test_several_plans_may_be_approved_at_once() -> None:
     ],
 )
 def test_what_cannot_be_read_is_left_out_with_a_notice(key: str, value: str) -> None:
-    found, (notice,) = requests_of({f"stoker.io/{key}": value}, "stoker.io")
+    found, (notice,) = parse_requests({f"stoker.io/{key}": value}, "stoker.io")
     assert found == ResourceRequests()
     assert notice.reason is Reason.INVALID_VALUE
     assert notice.message.startswith(f"annotation stoker.io/{key} is ")
@@ -91,7 +91,7 @@ def test_what_cannot_be_read_is_left_out_with_a_notice(key: str, value: str) -> 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
 def test_a_request_at_a_moment_that_utc_does_not_have_is_left_out_with_a_notice(moment: str) -> None:
     said = {"stoker.io/requested-ref": "main", "stoker.io/requested-at": moment}
-    found, notices = requests_of(said, "stoker.io")
+    found, notices = parse_requests(said, "stoker.io")
     assert found.ref is None or found.ref.at is None
     assert [notice.reason for notice in notices] == [Reason.INVALID_VALUE]
 
@@ -100,7 +100,7 @@ def test_a_request_at_a_moment_that_utc_does_not_have_is_left_out_with_a_notice(
 @pytest.mark.parametrize("prefix", ["", "stoker.io/"])
 def test_an_approval_whose_limits_cannot_be_read_is_none(prefix: str, name: str, value: str) -> None:
     said = {f"{prefix}approved-by": "lead", f"{prefix}approved-at": "2026-03-02T08:15:00Z"}
-    assert requests_of(said, "stoker.io")[0].approval is not None
-    found, notices = requests_of(said | {f"{prefix}{name}": value}, "stoker.io")
+    assert parse_requests(said, "stoker.io")[0].approval is not None
+    found, notices = parse_requests(said | {f"{prefix}{name}": value}, "stoker.io")
     assert found.approval is None
     assert len(notices) == 1

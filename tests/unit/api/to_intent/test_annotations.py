@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.api.to_intent.annotations import PodSettings, settings_of
+from stoker.api.to_intent.annotations import PodSettings, pod_settings
 from stoker.api.to_intent.pod_facts import PodAnnotationKey, PodFacts
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.policies import RedundancyRole, TagInheritance
@@ -17,7 +17,7 @@ from stoker.domain.refs import GitRef
 
 def settings(prefix: str = "stoker.io/", **annotations: str) -> PodSettings:
     named = {prefix + name.replace("_", "-"): value for name, value in annotations.items()}
-    return settings_of(PodFacts("pod-0", "plant", {}, named))
+    return pod_settings(PodFacts("pod-0", "plant", {}, named))
 
 
 NOTHING = PodSettings(gateway="pod-0")
@@ -151,7 +151,7 @@ def test_the_legacy_prefix_is_noticed_once_for_all_annotations() -> None:
 
 def test_a_legacy_annotation_that_a_new_one_overrules_is_not_noticed() -> None:
     both = {"stoker.io/service-path": "new", "ignition-sync.io/service-path": "old"}
-    found = settings_of(PodFacts("pod-0", "plant", {}, both))
+    found = pod_settings(PodFacts("pod-0", "plant", {}, both))
     assert found == replace(NOTHING, service_path="new")
 
 
@@ -164,14 +164,14 @@ def test_a_misspelt_annotation_is_noticed_with_what_was_meant() -> None:
 
 
 def test_annotations_of_others_are_none_of_our_business() -> None:
-    found = settings_of(PodFacts("pod-0", "plant", {}, {"example.com/inject": "maybe", "inject": "x"}))
+    found = pod_settings(PodFacts("pod-0", "plant", {}, {"example.com/inject": "maybe", "inject": "x"}))
     assert found == NOTHING
 
 
 def test_thousands_of_unknown_annotations_are_counted_and_not_compared() -> None:
     many = {f"stoker.io/servce-path-{number}": "x" for number in range(5_000)}
     began = time.process_time()
-    *named, last = settings_of(PodFacts("pod-0", "plant", annotations=many)).notices
+    *named, last = pod_settings(PodFacts("pod-0", "plant", annotations=many)).notices
     assert time.process_time() - began < 1
     assert len(named) == 20
     assert "4980 more" in last.message

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.stoker import Stoker, SyncProfile
-from stoker.api.to_intent import IntentContext, PodFacts, gateway_intent_for, settle
+from stoker.api.to_intent import IntentContext, PodFacts, gateway_intent_for, merge_spec
 from stoker.api.to_intent.pod_facts import PodAnnotationKey
 
 RESOURCE = {
@@ -62,7 +62,7 @@ POD = PodFacts("pod-0", "plant", {}, {"stoker.io/service-path": "services/site"}
 
 @pytest.mark.parametrize("key", [key for key in PodAnnotationKey if key not in FOR_THE_INJECTOR])
 def test_an_annotation_of_a_pod_changes_the_intent(key: PodAnnotationKey) -> None:
-    known = settle(msgspec.convert(RESOURCE, Stoker))
+    known = merge_spec(msgspec.convert(RESOURCE, Stoker))
     around = IntentContext({"line": msgspec.convert(PROFILE, SyncProfile)})
     more = PodFacts(POD.name, POD.namespace, {}, {**POD.annotations, f"stoker.io/{key}": ANNOTATIONS[key]})
     before, after = gateway_intent_for(known, POD, around), gateway_intent_for(known, more, around)

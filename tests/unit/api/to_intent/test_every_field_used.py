@@ -17,14 +17,14 @@ from msgspec.inspect import StructType, Type, VarTupleType
 
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncSpec
 from stoker.api.kinds.stoker import Stoker, StokerSpec, SyncProfile, SyncProfileSpec
-from stoker.api.schema import fields_of, unwrapped
+from stoker.api.schema import fields_of, unwrap_type
 from stoker.api.to_intent import (
     IntentContext,
     PodFacts,
     SettledResource,
     gateway_intent_for,
     intent_for,
-    settle,
+    merge_spec,
 )
 from stoker.domain.intent.intent import GatewayIntent, ResourceIntent
 
@@ -188,12 +188,12 @@ def leaves_of(model: type[msgspec.Struct], path: str = "") -> Iterator[str]:
     """Every field that holds a value rather than further fields, as a dotted path."""
     for one in fields_of(model):
         yield from _leaves_in(
-            unwrapped(one.type).type, f"{path}.{one.encode_name}" if path else one.encode_name
+            unwrap_type(one.type).type, f"{path}.{one.encode_name}" if path else one.encode_name
         )
 
 
 def _leaves_in(type_: Type, path: str) -> Iterator[str]:
-    item = unwrapped(type_.item_type).type if isinstance(type_, VarTupleType) else None
+    item = unwrap_type(type_.item_type).type if isinstance(type_, VarTupleType) else None
     if isinstance(type_, StructType):
         yield from leaves_of(type_.cls, path)
     elif isinstance(item, StructType):
@@ -254,7 +254,7 @@ def intents(kind: Kind, leaves: Leaves, *, tied: bool) -> tuple[ResourceIntent, 
     """What comes out, without the notices: to be told about a field is not to use it."""
     document = {"metadata": {"name": "sync", "namespace": "plant"}, "spec": written(leaves)}
     resource = msgspec.convert(document, kind)
-    known = SettledResource(resource) if tied else settle(resource)
+    known = SettledResource(resource) if tied else merge_spec(resource)
     resource_intent, gateway_intent = intent_for(known), gateway_intent_for(known, POD)
     return replace(resource_intent, notices=()), replace(gateway_intent, notices=())
 
@@ -279,7 +279,7 @@ def test_a_field_of_a_resource_changes_the_intent(kind: Kind, field: str) -> Non
 def test_a_field_of_a_profile_changes_the_intent(field: str) -> None:
     def intent(value: object) -> GatewayIntent:
         spec = {path: sample(path, PROFILE_FIELDS)[0] for path in leaves_of(SyncProfileSpec)}
-        known = settle(msgspec.convert(RESOURCE, Stoker))
+        known = merge_spec(msgspec.convert(RESOURCE, Stoker))
         return gateway_intent_for(known, PROFILED, IntentContext({"line": profile(spec | {field: value})}))
 
     value, other = sample(field, PROFILE_FIELDS)

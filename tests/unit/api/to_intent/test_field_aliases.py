@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoker.api.to_intent.field_aliases import one_spelling
+from stoker.api.to_intent.field_aliases import resolve_aliases
 from stoker.api.to_intent.tree_merge import SpecTree
 
 KEY = {"name": "gpg", "key": "publicKey"}
@@ -50,9 +50,9 @@ FIELDS = [{"jsonPath": ".b", "valueTemplate": "y"}]
     ],
 )
 def test_only_the_first_spelling_is_left(written: SpecTree, meant: SpecTree) -> None:
-    assert one_spelling(written) == meant
+    assert resolve_aliases(written) == meant
 
 
 def test_keys_in_the_login_demand_signatures_even_beside_mode_none() -> None:
-    spec = one_spelling({"git": {"auth": {"gpgKey": {"secretRef": KEY}}, "verify": {"mode": "none"}}})
+    spec = resolve_aliases({"git": {"auth": {"gpgKey": {"secretRef": KEY}}, "verify": {"mode": "none"}}})
     assert spec == {"git": {"verify": {"gpgKeysSecretRef": KEY, "mode": "commit"}}}

@@ -16,7 +16,7 @@ from stoker.api.to_intent import (
     SettledResource,
     gateway_intent_for,
     intent_for,
-    settle,
+    merge_spec,
 )
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.annotation_requests import PlanApproval
@@ -36,7 +36,7 @@ def known(
     metadata = {"name": "proveit-sync", "namespace": "site1", "annotations": annotations or {}}
     git = {"repo": "https://git.example.net/plant.git", "ref": "2.0.0"}
     document = {"metadata": metadata, "spec": {"git": git, "gateway": GATEWAY, **(spec or {})}}
-    return settle(msgspec.convert(document, IgnitionSync))
+    return merge_spec(msgspec.convert(document, IgnitionSync))
 
 
 def pod(**annotations: str) -> PodFacts:

@@ -15,7 +15,7 @@ from stoker.api.to_intent import (
     SettledResource,
     gateway_intent_for,
     intent_for,
-    settle,
+    merge_spec,
 )
 from stoker.domain.intent.delivery import SharedVolumePolicy
 from stoker.domain.intent.files import FileMapping, MappingKind, MissingSourcePolicy, OrphanPolicy
@@ -67,7 +67,7 @@ def known(
 ) -> SettledResource[IgnitionSync]:
     metadata = {"name": "proveit-sync", "namespace": "site1", "annotations": annotations or {}}
     document = {"metadata": metadata, "spec": {"git": GIT, "gateway": GATEWAY, **(spec or {})}}
-    return settle(msgspec.convert(document, IgnitionSync))
+    return merge_spec(msgspec.convert(document, IgnitionSync))
 
 
 def pod(annotations: ReadOnlyMap[str, str], prefix: str = "stoker.io/") -> PodFacts:

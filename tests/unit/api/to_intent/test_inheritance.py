@@ -10,7 +10,7 @@ import pytest
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.meta import NamespacedRef
-from stoker.api.to_intent import NO_DEFAULTS, SettledResource, base_wanted_by, intent_for, settle
+from stoker.api.to_intent import NO_DEFAULTS, SettledResource, base_ref, intent_for, merge_spec
 from stoker.api.to_intent.inheritance import installation_defaults
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
@@ -44,7 +44,7 @@ def merged(
     inherited: Mapping[str, object],
     defaults: IgnitionSyncBaseSpec = NO_DEFAULTS,
 ) -> dict[str, object]:
-    known = settle(child(own), base=base(inherited), defaults=defaults)
+    known = merge_spec(child(own), base=base(inherited), defaults=defaults)
     wire: dict[str, object] = msgspec.json.decode(msgspec.json.encode(known.resource.spec))
     return wire
 
@@ -53,7 +53,7 @@ def test_each_layer_fills_what_the_one_before_left_out() -> None:
     defaults = installation_defaults(
         {"polling": {"interval": "3s", "enabled": False}, "drift": {"mode": "restore"}}
     )
-    spec = settle(
+    spec = merge_spec(
         child({"polling": {"interval": "1s"}}),
         base=base({"polling": {"interval": "2s"}, "drift": {"interval": "20s"}}),
         defaults=defaults,
@@ -103,7 +103,7 @@ def test_an_own_login_replaces_the_inherited_one_whole() -> None:
 
 def test_an_own_login_does_not_drop_the_signatures_that_the_base_demands() -> None:
     ref = {"name": "n", "key": "k"}
-    known = settle(
+    known = merge_spec(
         child({"git": {**GIT, "auth": {"token": {"secretRef": ref}}}}),
         base=base({"git": {"auth": {"gpgKey": {"secretRef": {"name": "gpg", "key": "publicKey"}}}}}),
     )
@@ -132,9 +132,9 @@ def test_aliases_in_different_layers_mean_the_same_field() -> None:
 
 
 def test_the_outcome_inherits_nothing_and_settles_to_itself() -> None:
-    known = settle(child({"shared": {"udts": {"source": "u"}}}), base=base({"excludePatterns": ["a"]}))
+    known = merge_spec(child({"shared": {"udts": {"source": "u"}}}), base=base({"excludePatterns": ["a"]}))
     assert known.resource.spec.inherits_from is None
-    assert settle(known.resource) == SettledResource(known.resource)
+    assert merge_spec(known.resource) == SettledResource(known.resource)
 
 
 # --- storage, which asks for a volume just by being there --------------------------------------------------
@@ -158,7 +158,7 @@ def test_a_volume_that_was_asked_for_takes_the_charts_class_and_size(
 
 
 def test_what_the_base_supplies_need_not_be_in_the_resource() -> None:
-    spec = settle(child({}), base=base({})).resource.spec
+    spec = merge_spec(child({}), base=base({})).resource.spec
     assert spec.gateway is not None
     assert spec.gateway.api_key_secret_ref is not None
 
@@ -169,7 +169,7 @@ def test_what_nobody_supplies_is_named() -> None:
         IgnitionSync,
     )
     with pytest.raises(InvalidValue) as refusal:
-        settle(lonely)
+        merge_spec(lonely)
     assert refusal.value.reason is Reason.INVALID_SPEC
     assert "gateway.apiKeySecretRef must be given unless gateway.filesOnly is true" in refusal.value.message
 
@@ -178,14 +178,14 @@ def test_the_installation_may_supply_it_too() -> None:
     lonely = msgspec.convert(
         {"metadata": {"name": "sync", "namespace": "plant"}, "spec": {"git": GIT}}, IgnitionSync
     )
-    known = settle(lonely, defaults=installation_defaults({"gateway": GATEWAY}))
+    known = merge_spec(lonely, defaults=installation_defaults({"gateway": GATEWAY}))
     assert intent_for(known).policies.access.api_key is not None
 
 
 def test_rules_hold_for_the_outcome_of_the_merge() -> None:
     ca = {"name": "ca", "key": "ca.crt"}
     with pytest.raises(InvalidValue, match="insecureSkipVerify and caSecretRef exclude each other"):
-        settle(
+        merge_spec(
             child({"gateway": {"insecureSkipVerify": True}}),
             base=base({"gateway": {**GATEWAY, "caSecretRef": ca}}),
         )
@@ -193,7 +193,7 @@ def test_rules_hold_for_the_outcome_of_the_merge() -> None:
 
 def test_lists_that_grow_too_long_by_joining_are_refused() -> None:
     with pytest.raises(InvalidValue, match="excludePatterns"):
-        settle(
+        merge_spec(
             child({"excludePatterns": [f"a{n}" for n in range(200)]}),
             base=base({"excludePatterns": [f"b{n}" for n in range(200)]}),
         )
@@ -203,7 +203,7 @@ def test_many_problems_are_not_listed_without_end() -> None:
     spec = {"git": GIT, "gateway": {"filesOnly": True}, "excludePatterns": ["a\nb"] * 9}
     broken = msgspec.convert({"metadata": {"name": "sync"}, "spec": spec}, Stoker)
     with pytest.raises(InvalidValue, match="and 4 more"):
-        settle(broken)
+        merge_spec(broken)
 
 
 # --- who may use a base ------------------------------------------------------------------------------------
@@ -217,13 +217,13 @@ def test_the_base_to_look_up_has_the_namespace_of_the_resource_unless_it_names_o
         },
         IgnitionSync,
     )
-    assert base_wanted_by(own) == NamespacedRef(name="base", namespace="plant")
-    assert base_wanted_by(child({})) == NamespacedRef(name="base", namespace="shared")
+    assert base_ref(own) == NamespacedRef(name="base", namespace="plant")
+    assert base_ref(child({})) == NamespacedRef(name="base", namespace="shared")
 
 
 def test_a_base_that_does_not_exist_stalls_the_resource() -> None:
     with pytest.raises(Stalled, match=r"IgnitionSyncBase shared/base does not exist$") as refusal:
-        settle(child({}, namespace="shared"))
+        merge_spec(child({}, namespace="shared"))
     assert refusal.value.reason is Reason.BASE_NOT_FOUND
 
 
@@ -231,27 +231,27 @@ def test_a_missing_base_of_another_namespace_gets_the_answer_of_a_forbidden_one(
     answers = set()
     for there in (None, base({}, "lab"), base({}, None)):
         with pytest.raises(Stalled) as refusal:
-            settle(child({}), base=there)
+            merge_spec(child({}), base=there)
         answers.add((refusal.value.reason, refusal.value.message))
     assert len(answers) == 1
 
 
 @pytest.mark.parametrize("allowed", ["plant", "lab, plant", "*"])
 def test_a_base_may_be_used_from_the_namespaces_that_it_lists(allowed: str) -> None:
-    assert settle(child({}), base=base({}, allowed)).notices == ()
+    assert merge_spec(child({}), base=base({}, allowed)).notices == ()
 
 
 @pytest.mark.parametrize("allowed", ["lab", "", "plan", "plant-2", None])
 def test_a_base_may_not_be_used_from_other_namespaces(allowed: str | None) -> None:
     with pytest.raises(Stalled, match="does not list namespace plant") as refusal:
-        settle(child({}), base=base({}, allowed))
+        merge_spec(child({}), base=base({}, allowed))
     assert refusal.value.reason is Reason.BASE_NOT_ALLOWED
 
 
 @pytest.mark.parametrize("allowed", ["lab", None])
 def test_in_its_own_namespace_a_base_may_always_be_used(allowed: str | None) -> None:
     own = child({}, namespace="shared")
-    assert settle(own, base=base({}, allowed)).notices == ()
+    assert merge_spec(own, base=base({}, allowed)).notices == ()
 
 
 def test_a_base_that_nobody_asked_for_is_not_used() -> None:
@@ -259,7 +259,7 @@ def test_a_base_that_nobody_asked_for_is_not_used() -> None:
         {"metadata": {"name": "sync", "namespace": "plant"}, "spec": {"git": GIT, "gateway": GATEWAY}},
         IgnitionSync,
     )
-    assert settle(own, base=base({"excludePatterns": ["x"]}, allowed="lab")) == settle(own)
+    assert merge_spec(own, base=base({"excludePatterns": ["x"]}, allowed="lab")) == merge_spec(own)
 
 
 # --- the installation --------------------------------------------------------------------------------------
@@ -283,4 +283,4 @@ def test_defaults_that_a_kind_does_not_have_are_not_for_it() -> None:
     defaults = installation_defaults(
         {**CHART_STORAGE, "shared": {"udts": {"source": "u"}}, "orphans": "owned"}
     )
-    assert settle(stoker, defaults=defaults).resource.spec.orphans == "owned"
+    assert merge_spec(stoker, defaults=defaults).resource.spec.orphans == "owned"

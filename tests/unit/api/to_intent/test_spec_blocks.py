@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.stoker import Stoker
-from stoker.api.to_intent import SettledResource, intent_for, settle
+from stoker.api.to_intent import SettledResource, intent_for, merge_spec
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import AlertKind, RateLimitPolicy, RollbackTrigger, StagePolicy
 from stoker.domain.intent.intent import Notice, ResourceIntent
@@ -27,7 +27,7 @@ def stoker(**spec: object) -> Stoker:
 
 
 def intent(**spec: object) -> ResourceIntent:
-    return intent_for(settle(stoker(**spec)))
+    return intent_for(merge_spec(stoker(**spec)))
 
 
 def test_durations_become_seconds_and_sizes_bytes() -> None:

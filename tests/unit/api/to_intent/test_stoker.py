@@ -14,10 +14,10 @@ from stoker.api.to_intent import (
     IntentContext,
     PodFacts,
     SettledResource,
-    base_wanted_by,
+    base_ref,
     gateway_intent_for,
     intent_for,
-    settle,
+    merge_spec,
 )
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FileMapping, MissingSourcePolicy
@@ -33,7 +33,7 @@ def raw(**spec: object) -> Stoker:
 
 
 def known(**spec: object) -> SettledResource[Stoker]:
-    return settle(raw(**spec))
+    return merge_spec(raw(**spec))
 
 
 def profile(**spec: object) -> SyncProfile:
@@ -122,7 +122,7 @@ def test_a_pod_with_only_a_service_path_gets_the_v3_layout() -> None:
 
 
 def test_a_stoker_inherits_from_no_base() -> None:
-    assert base_wanted_by(raw()) is None
+    assert base_ref(raw()) is None
 
 
 def test_a_spec_that_was_never_settled_means_the_same() -> None:
@@ -148,4 +148,4 @@ def test_a_kind_that_syncs_no_gateways_has_no_intent() -> None:
     stranger: CustomResource = profile()
     assert type(stranger) not in MODELS
     with pytest.raises(InvalidValue, match="a SyncProfile does not keep gateways in sync"):
-        settle(stranger)
+        merge_spec(stranger)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.cli.doctor.admission import refused, unanswered
-from stoker.cli.doctor.api_server import difference
+from stoker.cli.doctor.admission import refused_finding, unanswered_finding
+from stoker.cli.doctor.api_server import schema_difference
 from stoker.cli.doctor.checks import RegisteredWebhook, WebhookClientConfig, WebhookService
 from stoker.domain.findings import FindingStatus
 from stoker.domain.reasons import Reason
@@ -49,13 +49,13 @@ WEBHOOKS = [
 def test_of_a_block_that_is_missing_the_block_alone_is_named(
     theirs: dict[str, object], lacking: tuple[str, ...]
 ) -> None:
-    assert difference(OURS, theirs).lacking == lacking
-    assert difference(theirs, OURS).unknown == lacking
+    assert schema_difference(OURS, theirs).lacking == lacking
+    assert schema_difference(theirs, OURS).unknown == lacking
 
 
 def test_what_is_only_described_otherwise_is_no_difference() -> None:
     other = {"properties": {"spec": {"properties": {"git": {"description": "another"}}, "type": "object"}}}
-    assert difference({"properties": {"spec": {"properties": {"git": {}}}}}, other) == ((), ())
+    assert schema_difference({"properties": {"spec": {"properties": {"git": {}}}}}, other) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_what_the_api_server_says_of_a_webhook_that_it_could_not_ask(said: str, 
     words = (
         f'Internal error occurred: failed calling webhook "approve.stoker.io": failed to call webhook: {said}'
     )
-    found = unanswered(ServerError(words, status=500), WEBHOOKS)
+    found = unanswered_finding(ServerError(words, status=500), WEBHOOKS)
     assert (found.mark, found.reason) == (FindingStatus.WRONG, reason)
     assert "-n home " in found.mend
 
 
 def test_another_failure_of_the_api_server_is_not_the_webhooks() -> None:
     with pytest.raises(ServerError):
-        unanswered(ServerError("etcdserver: request timed out", status=500), WEBHOOKS)
+        unanswered_finding(ServerError("etcdserver: request timed out", status=500), WEBHOOKS)
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_another_failure_of_the_api_server_is_not_the_webhooks() -> None:
 )
 def test_only_a_refusal_of_our_own_webhook_shows_that_it_is_asked(said: str, mark: FindingStatus) -> None:
     error = Forbidden(f"create stokers: {said}", status=403, reason=Reason.REJECTED)
-    assert refused(error, "plant").mark is mark
+    assert refused_finding(error, "plant").mark is mark

@@ -25,19 +25,25 @@ from cryptography.x509.oid import NameOID
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.meta import Condition
 from stoker.api.spec.status import SyncStatus as Status
-from stoker.api.to_intent import NO_DEFAULTS, intent_for, settle
+from stoker.api.to_intent import NO_DEFAULTS, intent_for, merge_spec
 from stoker.cli.commands import cli
 from stoker.cli.common.in_cluster import ClusterResourceOptions
-from stoker.cli.doctor.api_server import GROUND
-from stoker.cli.doctor.checks import DoctorChain, Examination, ExaminedResource, OperatorInstallation, follow
+from stoker.cli.doctor.api_server import API_SERVER_CHECKS
+from stoker.cli.doctor.checks import (
+    DoctorChain,
+    Examination,
+    ExaminedResource,
+    OperatorInstallation,
+    run_chain,
+)
 from stoker.cli.doctor.gateways import GATEWAYS
 from stoker.cli.doctor.operator import FINDING, OPERATOR
 from stoker.cli.doctor.resources import RESOURCE
 from stoker.cli.doctor.source import SOURCE
-from stoker.cli.doctor.tls_handshake import CertificateUntrusted, shown_by
+from stoker.cli.doctor.tls_handshake import CertificateUntrusted, read_certificate
 from stoker.cli.exit_codes import ExitCode
 from stoker.controller.cache.gateways import fleet_of
-from stoker.controller.cache.objects import SYNCED_KINDS, ResourceKey, keep_object, read
+from stoker.controller.cache.objects import SYNCED_KINDS, ResourceKey, decode_object, decode_resource
 from stoker.controller.cache.pods import AgentState, CachedPod
 from stoker.domain.clock import rfc3339
 from stoker.domain.findings import Finding, FindingStatus
@@ -100,9 +106,9 @@ async def test_a_bundle_with_an_intermediate_verifies_what_it_signed(tmp_path: P
     authority = Authority.load(pair)
     with serving(authority.server(["127.0.0.1"]).save(tmp_path, "server")) as port:
         bundle = base64.b64encode(pair.certificate.read_bytes()).decode()
-        assert (await shown_by("127.0.0.1", port, "127.0.0.1", bundle)).ends > datetime.now(UTC)
+        assert (await read_certificate("127.0.0.1", port, "127.0.0.1", bundle)).ends > datetime.now(UTC)
         with pytest.raises(CertificateUntrusted):
-            await shown_by("127.0.0.1", port, "127.0.0.1", base64.b64encode(Authority().pem).decode())
+            await read_certificate("127.0.0.1", port, "127.0.0.1", base64.b64encode(Authority().pem).decode())
 
 
 # Resources that the controller leaves out.
@@ -224,7 +230,9 @@ async def test_the_age_of_a_report_is_told_by_the_clock_of_the_cluster(
             case.clock = ManualClock(now + off)
             case.subject = subject_of(line("https://git.example.net/plant.git"))
             case.subject.fleet = fleet_of([POD], {"filler": report(now - age)})
-            found = await looked((*GROUND[:1], *(one for one in GATEWAYS if one[0] == "reports")), case)
+            found = await looked(
+                (*API_SERVER_CHECKS[:1], *(one for one in GATEWAYS if one[0] == "reports")), case
+            )
             marks.append(found[-1].mark)
     assert marks == [FindingStatus.WELL, FindingStatus.WRONG]
 
@@ -245,7 +253,7 @@ def report(at: datetime) -> GatewayReport:
 
 async def looked(chain: DoctorChain, case: Examination) -> list[Finding]:
     async with case.client:
-        return [one async for one in follow(chain, case)]
+        return [one async for one in run_chain(chain, case)]
 
 
 def case_of(config: Path, home: str = "") -> Examination:
@@ -254,10 +262,10 @@ def case_of(config: Path, home: str = "") -> Examination:
 
 
 def subject_of(whole: dict[str, Any], *conditions: Condition) -> ExaminedResource:
-    kept = keep_object(json.dumps(whole).encode())
-    model = read(kept, SYNCED_KINDS["Stoker"].model)
+    kept = decode_object(json.dumps(whole).encode())
+    model = decode_resource(kept, SYNCED_KINDS["Stoker"].model)
     assert isinstance(model, Stoker)
-    intent = intent_for(settle(model, base=None, defaults=NO_DEFAULTS))
+    intent = intent_for(merge_spec(model, base=None, defaults=NO_DEFAULTS))
     return ExaminedResource(
         ResourceKey("Stoker", ObjectKey("plant", "line-1")), Status(conditions=conditions), 1, intent
     )

@@ -9,7 +9,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stoker.cli.commands import cli
-from stoker.cli.export.options import HERE, ExportOptions, digest_keys, job_from, repository_of
+from stoker.cli.export.options import (
+    EXPORT_DESTINATION,
+    ExportOptions,
+    build_export_job,
+    read_digest_keys,
+    repository_of,
+)
 from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
 from stoker.reverser.manifest.named_secrets import SecretRef
@@ -123,8 +129,10 @@ def test_a_folder_is_told_from_a_repository(to: str, is_repository: bool) -> Non
 
 
 def test_without_rules_it_is_the_preset_with_secrets_redacted() -> None:
-    job, warnings = job_from(ExportOptions(excludes=("secrets",), deletion_budget="7,8", prune=True), "home")
-    assert job.targets == {HERE: ExplainTarget("", SecretPolicy.REDACT)}
+    job, warnings = build_export_job(
+        ExportOptions(excludes=("secrets",), deletion_budget="7,8", prune=True), "home"
+    )
+    assert job.targets == {EXPORT_DESTINATION: ExplainTarget("", SecretPolicy.REDACT)}
     assert {rule.namespaced for rule in job.rules} == {True, False}
     assert GroupResource("", "secrets") in job.excluded
     assert GroupResource("", "pods") in job.excluded, "the floor stays"
@@ -134,31 +142,33 @@ def test_without_rules_it_is_the_preset_with_secrets_redacted() -> None:
 def test_a_destination_in_the_files_says_what_it_says_in_a_cluster(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULE + DESTINATION)
-    job, _ = job_from(ExportOptions(rules=(str(file),)), "home")
+    job, _ = build_export_job(ExportOptions(rules=(str(file),)), "home")
     assert job.targets == {PROD: ExplainTarget("clusters/prod", SecretPolicy.EXCLUDE)}
     assert {rule.destination for rule in job.rules} == {PROD}
     assert job.own == {SecretRef("home", "login")}
-    job, _ = job_from(ExportOptions(rules=(str(file),), base_folder="b", secret_policy="Redact"), "home")
+    job, _ = build_export_job(
+        ExportOptions(rules=(str(file),), base_folder="b", secret_policy="Redact"), "home"
+    )
     assert job.targets == {PROD: ExplainTarget("b/clusters/prod", SecretPolicy.REDACT)}
 
 
 def test_a_destination_that_is_not_in_the_files_is_the_export_itself(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULE)
-    job, _ = job_from(ExportOptions(rules=(str(file),)), "home")
-    assert job.targets == {HERE: ExplainTarget("", SecretPolicy.REDACT)}
+    job, _ = build_export_job(ExportOptions(rules=(str(file),)), "home")
+    assert job.targets == {EXPORT_DESTINATION: ExplainTarget("", SecretPolicy.REDACT)}
     assert [rule.namespace for rule in job.rules] == ["home", "", ""]
 
 
 def test_namespaces_narrow_every_rule(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULE)
-    job, _ = job_from(ExportOptions(rules=(str(file),), namespaces=("b", "a", "b")), "home")
+    job, _ = build_export_job(ExportOptions(rules=(str(file),), namespaces=("b", "a", "b")), "home")
     assert [(str(rule.resources[0]), rule.namespace) for rule in job.rules] == [
         ("services", "a"),
         ("services", "b"),
     ]
-    job, _ = job_from(ExportOptions(rules=(str(file),), namespaces=("home",)), "home")
+    job, _ = build_export_job(ExportOptions(rules=(str(file),), namespaces=("home",)), "home")
     assert [str(rule.resources[0]) for rule in job.rules] == ["configmaps", "services"]
 
 
@@ -166,22 +176,22 @@ def test_what_is_suspended_is_left_alone_and_said(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULE + DESTINATION.replace("baseFolder", "suspend: true, baseFolder"))
     with pytest.raises(Stalled, match="GitDestination home/prod is suspended"):
-        job_from(ExportOptions(rules=(str(file),)), "home")
+        build_export_job(ExportOptions(rules=(str(file),)), "home")
     file.write_text(DESTINATION)
     with pytest.raises(InvalidValue, match="hold no WatchRule"):
-        job_from(ExportOptions(rules=(str(file),)), "home")
+        build_export_job(ExportOptions(rules=(str(file),)), "home")
 
 
 def test_the_key_for_digests_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    first = digest_keys(path)
+    first = read_digest_keys(path)
     assert first is not None
     assert path.stat().st_mode & 0o777 == 0o600
-    again = digest_keys(path)
+    again = read_digest_keys(path)
     assert again is not None
     assert again.age_of(first.digest(b"x", "y"), b"x", "y") == 0
     path.write_bytes(b"short")
     with pytest.raises(InvalidValue, match="fewer than 32 bytes"):
-        digest_keys(path)
+        read_digest_keys(path)
     with pytest.raises(Misconfigured, match="cannot be made"):
-        digest_keys(tmp_path / "no" / "key")
+        read_digest_keys(tmp_path / "no" / "key")

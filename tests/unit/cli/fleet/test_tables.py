@@ -6,13 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.cli.fleet.tables import age, table
+from stoker.cli.fleet.tables import format_age, table_lines
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 def test_columns_line_up_and_no_cell_is_empty() -> None:
-    lines = list(table(("NAME", "STATE", "WHY"), [["filler", "Synced", ""], ["a", "Error", "no\nroute"]]))
+    lines = list(
+        table_lines(("NAME", "STATE", "WHY"), [["filler", "Synced", ""], ["a", "Error", "no\nroute"]])
+    )
     assert lines == [
         "NAME    STATE   WHY",
         "filler  Synced  -",
@@ -22,14 +24,14 @@ def test_columns_line_up_and_no_cell_is_empty() -> None:
 
 
 def test_a_long_cell_does_not_push_the_others_off_the_screen() -> None:
-    (_, line) = table(("A", "B"), [["x" * 500, "y"]])
+    (_, line) = table_lines(("A", "B"), [["x" * 500, "y"]])
     assert len(line) < 100
     assert line.endswith("…  y")
 
 
 def test_what_is_wrong_is_told_to_its_end() -> None:
     sentence = "the repository cannot be reached: " + "x" * 120 + ": no route to host"
-    (_, line) = table(("GATEWAY", "WHY"), [["filler", sentence]])
+    (_, line) = table_lines(("GATEWAY", "WHY"), [["filler", sentence]])
     assert line.endswith(sentence)
 
 
@@ -37,8 +39,8 @@ def test_what_is_wrong_is_told_to_its_end() -> None:
     ("seconds", "told"), [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (200_000, "2d")]
 )
 def test_an_age_is_told_in_its_largest_unit(seconds: float, told: str) -> None:
-    assert age(NOW - timedelta(seconds=seconds), NOW) == told
+    assert format_age(NOW - timedelta(seconds=seconds), NOW) == told
 
 
 def test_what_never_was_has_no_age() -> None:
-    assert age(None, NOW) == ""
+    assert format_age(None, NOW) == ""

@@ -14,7 +14,7 @@ from stoker.api.manifests.files import read_manifests
 from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.cli.migrate.gateway_sync import from_gateway_sync
 from stoker.cli.migrate.git_sync import from_git_sync
-from stoker.cli.migrate.inputs import from_file, text_of
+from stoker.cli.migrate.inputs import from_file, manifests_text
 from stoker.domain.errors import InvalidValue
 
 GIT_SYNC = {
@@ -274,7 +274,7 @@ def test_everything_in_a_file_is_migrated(tmp_path: Path) -> None:
     ]
     file = tmp_path / "all.yaml"
     file.write_text("---\n".join(json.dumps(one) + "\n" for one in (listed, *maps)))
-    resources = read_manifests(text_of(from_file(str(file), "plant", None)).encode(), "result")
+    resources = read_manifests(manifests_text(from_file(str(file), "plant", None)).encode(), "result")
     assert [(type(one), one.metadata.name) for one in resources if not isinstance(one, SyncProfile)] == [
         (Stoker, "line"),
         (Stoker, "other"),

@@ -9,7 +9,13 @@ import pytest
 
 from stoker.api.to_intent import NO_DEFAULTS
 from stoker.cli.commands import cli
-from stoker.cli.run.webhook import _folder, _selector, _self_made, defaults_in, secret_key_in
+from stoker.cli.run.webhook import (
+    _certificate_folder,
+    _parse_selector,
+    _self_signed_settings,
+    parse_secret_key,
+    read_defaults,
+)
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.source import SecretKey
 
@@ -32,43 +38,45 @@ def test_the_controllers_mode_is_another_spelling(args: list[str], verb: str, re
 
 
 def test_a_selector_is_labels_with_or_without_a_value() -> None:
-    assert _selector("") == {}
-    assert _selector("app=ignition, tier") == {"app": "ignition", "tier": None}
-    assert _selector("example.net/app=") == {"example.net/app": ""}
+    assert _parse_selector("") == {}
+    assert _parse_selector("app=ignition, tier") == {"app": "ignition", "tier": None}
+    assert _parse_selector("example.net/app=") == {"example.net/app": ""}
     for wrong in ("=x", "a b", "app=x y", "-a"):
         with pytest.raises(Misconfigured, match="--pod-selector"):
-            _selector(wrong)
+            _parse_selector(wrong)
 
 
 def test_a_metadata_key_is_a_secret_and_a_key_of_it() -> None:
-    assert secret_key_in("") is None
-    assert secret_key_in("signing/key.pem") == SecretKey("signing", "key.pem")
+    assert parse_secret_key("") is None
+    assert parse_secret_key("signing/key.pem") == SecretKey("signing", "key.pem")
     for wrong in ("signing", "a/b/c", "Signing/key", "/key"):
         with pytest.raises(Misconfigured):
-            secret_key_in(wrong)
+            parse_secret_key(wrong)
 
 
 def test_defaults_are_one_map_of_known_fields(tmp_path: Path) -> None:
     file = tmp_path / "defaults.yaml"
-    assert defaults_in(None) is NO_DEFAULTS
+    assert read_defaults(None) is NO_DEFAULTS
     file.write_text("")
-    assert defaults_in(file) is NO_DEFAULTS
+    assert read_defaults(file) is NO_DEFAULTS
     file.write_text("polling: {interval: 5m}\nagent: {sidecarMode: container}\n")
-    found = defaults_in(file)
+    found = read_defaults(file)
     assert found.agent is not None
     assert found.agent.sidecar_mode == "container"
     file.write_text("- a\n")
     with pytest.raises(Misconfigured):
-        defaults_in(file)
+        read_defaults(file)
     file.write_text("pollling: {}\n")
     with pytest.raises(InvalidValue, match="pollling"):
-        defaults_in(file)
+        read_defaults(file)
     with pytest.raises(Misconfigured, match="does not exist"):
-        defaults_in(tmp_path / "gone")
+        read_defaults(tmp_path / "gone")
 
 
 def test_a_certificate_of_our_own_needs_a_name_and_knows_whom_to_tell() -> None:
-    made = _self_made("tls", "hook", "stoker", ("127.0.0.1",), ("m", "m"), ("v",), ("stokers.stoker.io",))
+    made = _self_signed_settings(
+        "tls", "hook", "stoker", ("127.0.0.1",), ("m", "m"), ("v",), ("stokers.stoker.io",)
+    )
     assert made.names == ("hook.stoker.svc", "hook.stoker.svc.cluster.local", "127.0.0.1")
     assert [str(one) for one in made.targets] == [
         "MutatingWebhookConfiguration m",
@@ -76,12 +84,12 @@ def test_a_certificate_of_our_own_needs_a_name_and_knows_whom_to_tell() -> None:
         "CustomResourceDefinition stokers.stoker.io",
     ]
     with pytest.raises(Misconfigured, match="--service"):
-        _self_made("tls", "", "stoker", (), (), (), ())
+        _self_signed_settings("tls", "", "stoker", (), (), (), ())
 
 
 def test_without_any_certificate_it_does_not_start(tmp_path: Path) -> None:
     nothing = tmp_path / "none"
     with pytest.raises(Misconfigured, match="--cert-secret"):
-        _folder(None, mounted=nothing)
-    assert _folder(tmp_path, mounted=nothing) == tmp_path
-    assert _folder(None, mounted=tmp_path) == tmp_path
+        _certificate_folder(None, mounted=nothing)
+    assert _certificate_folder(tmp_path, mounted=nothing) == tmp_path
+    assert _certificate_folder(None, mounted=tmp_path) == tmp_path

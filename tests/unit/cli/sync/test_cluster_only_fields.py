@@ -13,11 +13,11 @@ from stoker.api.registry import KINDS
 from stoker.api.to_intent.pod_facts import PodAnnotationKey
 from stoker.cli.sync.cluster_only_fields import (
     ANNOTATIONS,
+    CLUSTER_ONLY_FIELDS,
+    CLUSTER_ONLY_PROFILE_FIELDS,
     GATES,
-    OF_THE_PROFILE,
-    WITHOUT_EFFECT,
-    refuse_gates,
-    without_effect,
+    ignored_field_notices,
+    refuse_cluster_gates,
 )
 from stoker.domain.errors import Misconfigured
 
@@ -107,20 +107,20 @@ def _is_known(field: str, known: set[str]) -> bool:
 
 @pytest.mark.parametrize("kind", ["Stoker", "IgnitionSync", "IgnitionSyncBase"])
 def test_no_field_of_a_resource_is_ignored_in_silence(kind: str) -> None:
-    known = {*SERVED, *DETAILS, *ALIASES, *(one.path for one in (*GATES, *WITHOUT_EFFECT))}
+    known = {*SERVED, *DETAILS, *ALIASES, *(one.path for one in (*GATES, *CLUSTER_ONLY_FIELDS))}
     assert [field for field in _fields(kind) if not _is_known(field, known)] == []
 
 
 def test_no_field_of_a_profile_is_ignored_in_silence() -> None:
-    known = {*SERVED_OF_THE_PROFILE, *(one.path for one in OF_THE_PROFILE)}
+    known = {*SERVED_OF_THE_PROFILE, *(one.path for one in CLUSTER_ONLY_PROFILE_FIELDS)}
     assert [field for field in _fields("SyncProfile") if not _is_known(field, known)] == []
 
 
 def test_every_name_in_the_lists_is_a_field() -> None:
     fields = [*_fields("Stoker"), *_fields("IgnitionSync")]
-    for path in (*SERVED, *DETAILS, *ALIASES, *(one.path for one in (*GATES, *WITHOUT_EFFECT))):
+    for path in (*SERVED, *DETAILS, *ALIASES, *(one.path for one in (*GATES, *CLUSTER_ONLY_FIELDS))):
         assert any(f"{field}.".startswith(f"{path}.") for field in fields), path
-    for path in (*SERVED_OF_THE_PROFILE, *(one.path for one in OF_THE_PROFILE)):
+    for path in (*SERVED_OF_THE_PROFILE, *(one.path for one in CLUSTER_ONLY_PROFILE_FIELDS)):
         assert any(f"{field}.".startswith(f"{path}.") for field in _fields("SyncProfile")), path
     assert {one.path for one in ANNOTATIONS} <= set(PodAnnotationKey)
 
@@ -135,7 +135,7 @@ def test_every_name_in_the_lists_is_a_field() -> None:
 def test_what_holds_changes_back_is_refused_by_name(spec: dict[str, object]) -> None:
     (block,) = spec
     with pytest.raises(Misconfigured, match=rf"spec\.{block}"):
-        refuse_gates(spec)
+        refuse_cluster_gates(spec)
 
 
 def test_what_is_switched_off_asks_for_nothing() -> None:
@@ -147,13 +147,15 @@ def test_what_is_switched_off_asks_for_nothing() -> None:
         "webhook": {"allowedRefs": []},
         "drift": {"mode": "restore"},
     }
-    refuse_gates(spec)
-    assert list(without_effect(spec, {}, {}, {})) == []
+    refuse_cluster_gates(spec)
+    assert list(ignored_field_notices(spec, {}, {}, {})) == []
 
 
 def test_what_has_no_effect_is_named_with_what_holds_instead() -> None:
     spec: dict[str, object] = {"webhook": {"allowedRefs": ["release/*"]}, "agent": {"sidecarMode": "native"}}
-    notices = without_effect(spec, {"syncPeriod": 10}, {"redundancy-role": "backup"}, {"requested-ref": "v2"})
+    notices = ignored_field_notices(
+        spec, {"syncPeriod": 10}, {"redundancy-role": "backup"}, {"requested-ref": "v2"}
+    )
     assert [one.message for one in notices] == [
         f"spec.agent {NO_EFFECT}",
         f"spec.webhook.allowedRefs {NO_EFFECT}: a request only makes it look, whatever ref it names",

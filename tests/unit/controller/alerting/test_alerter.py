@@ -14,14 +14,14 @@ from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
 from stoker.api.meta import Condition
 from stoker.api.spec.status import GatewayStatus, QuarantineStatus, SyncStatus
-from stoker.api.to_intent import SettledResource, intent_for, settle
+from stoker.api.to_intent import SettledResource, intent_for, merge_spec
 from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.alerting.queue import BURST, PAUSES, WINDOW, AlertQueue
 from stoker.controller.alerting.send import AlertSender
-from stoker.controller.cache.objects import ResourceKey, keep_object
+from stoker.controller.cache.objects import ResourceKey, decode_object
 from stoker.controller.context import ReconcileContext
 from stoker.controller.spec.load import LoadedSpec
-from stoker.controller.status.events import events_of
+from stoker.controller.status.events import status_events
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.events.recorder import EventRecorder
@@ -87,12 +87,12 @@ class Bench:
             "git": {"repo": "https://git.test/plant.git", "ref": "main"},
             "alerting": {"enabled": True, "webhooks": self.webhooks},
         }
-        settled: SettledResource[Any] = settle(from_wire({"metadata": meta, "spec": spec}, Stoker))
+        settled: SettledResource[Any] = merge_spec(from_wire({"metadata": meta, "spec": spec}, Stoker))
         # Secrets that stand in a spec are a warning of their own, which is not what is shown here.
         known = LoadedSpec(settled, replace(intent_for(settled), notices=()), (), (), (), ())
-        kept = keep_object(json.dumps({"metadata": meta}).encode())
+        kept = decode_object(json.dumps({"metadata": meta}).encode())
         context = ReconcileContext(KEY, kept, self.status, understood=known)
-        self.alerter.saw(context, after, tuple(events_of(context, after)))
+        self.alerter.saw(context, after, tuple(status_events(context, after)))
         self.status = after
 
     async def expect(self, service: str, count: int) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.controller.bidirectional.automation_files import why_closed
+from stoker.controller.bidirectional.automation_files import closed_path_reason
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ from stoker.controller.bidirectional.automation_files import why_closed
     ],
 )
 def test_what_git_a_forge_or_a_ci_service_acts_on_is_closed(path: str) -> None:
-    assert why_closed(path)
+    assert closed_path_reason(path)
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_what_git_a_forge_or_a_ci_service_acts_on_is_closed(path: str) -> None:
     ],
 )
 def test_what_a_gateway_has_is_open(path: str) -> None:
-    assert why_closed(path) == ""
+    assert closed_path_reason(path) == ""

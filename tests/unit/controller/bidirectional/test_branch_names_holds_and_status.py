@@ -9,15 +9,20 @@ import pytest
 
 from stoker.api.spec.status import GatewayChangesStatus, GatewayStatus, SyncStatus
 from stoker.controller.bidirectional.branch_name import branch_for
-from stoker.controller.bidirectional.holds import MAX_BYTES, check_room, holds_after, never_fits
-from stoker.controller.bidirectional.inbox_keys import parcels_in, strays_in
-from stoker.controller.bidirectional.messages import ChangeSetOrigin, commit_of, description_of
-from stoker.controller.bidirectional.status import changes_of, conflicting, standings_in, watching
-from stoker.controller.bidirectional.step import behind
+from stoker.controller.bidirectional.holds import MAX_BYTES, can_never_fit, check_room, holds_after
+from stoker.controller.bidirectional.inbox_keys import change_sets_in, stray_keys
+from stoker.controller.bidirectional.messages import ChangeSetOrigin, change_commit, request_description
+from stoker.controller.bidirectional.status import (
+    bidirectional_ready,
+    conflict_detected,
+    gateway_changes,
+    read_standings,
+)
+from stoker.controller.bidirectional.step import gateways_behind
 from stoker.controller.bidirectional.three_way_decision import MergeDecision
 from stoker.controller.bidirectional.types import BidirectionalResult, GatewayChangesState
 from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
-from stoker.controller.cache.objects import ResourceKey, keep_map
+from stoker.controller.cache.objects import ResourceKey, decode_config_map
 from stoker.controller.cache.pods import AgentState, CachedPod
 from stoker.controller.owned.rbac import rules_for
 from stoker.domain import protocol
@@ -82,7 +87,7 @@ def test_no_name_is_a_command_to_a_forge_or_a_ci_service(name: str) -> None:
     made = ChangedFile(f"projects/{name}", f"site/{name}", ChangeAction.WRITTEN, "", "", b"x")
     changes = ChangeSet("20260101-000001", "press", CommitId("1" * 40), (made,), "2026-01-01T00:00:00Z")
     verdict = MergeDecision({made.repo_path: b"x"}, (made,), (), ())
-    message = commit_of(changes, verdict, ChangeSetOrigin(IDENTITY, name)).message
+    message = change_commit(changes, verdict, ChangeSetOrigin(IDENTITY, name)).message
     for sign in ("[", "]", "#", "@", "***"):
         assert sign not in message
     assert "site/" in message
@@ -102,7 +107,7 @@ def test_sets_are_told_by_the_names_of_their_keys() -> None:
         "a": ["line.1.press.20260101-000000.0", "saw.20260101-000001-2.0", "nonsense", "x.20260101-000000.9"],
         "b": ["line.1.press.20260101-000000.1", "late.20251231-000000.1"],
     }
-    found = {(one.gateway_key, one.id): one for one in parcels_in(maps)}
+    found = {(one.gateway_key, one.id): one for one in change_sets_in(maps)}
     assert list(found) == [
         ("late", "20251231-000000"),
         ("line.1.press", "20260101-000000"),
@@ -115,11 +120,13 @@ def test_sets_are_told_by_the_names_of_their_keys() -> None:
     )
     assert whole.complete
     assert not found["late", "20251231-000000"].complete
-    assert strays_in(maps) == {"a": ["nonsense", "x.20260101-000000.9"]}
+    assert stray_keys(maps) == {"a": ["nonsense", "x.20260101-000000.9"]}
 
 
 def test_of_what_is_binary_only_the_names_are_kept() -> None:
-    seen = keep_map(b'{"metadata":{"name":"m"},"data":{"a":"1"},"binaryData":{"k":"' + b"A" * 10_000 + b'"}}')
+    seen = decode_config_map(
+        b'{"metadata":{"name":"m"},"data":{"a":"1"},"binaryData":{"k":"' + b"A" * 10_000 + b'"}}'
+    )
     assert (seen.metadata.name, seen.data, list(seen.sizes)) == ("m", {"a": "1"}, ["k"])
     assert seen.sizes["k"] >= 10_000
 
@@ -146,7 +153,7 @@ def test_who_stays_at_another_commit_or_only_plans_is_behind() -> None:
         "saw": GatewayTarget(new, SyncMode.PLAN),
         "press": GatewayTarget(old),
     }
-    assert behind(orders, new) == {"saw", "press"}
+    assert gateways_behind(orders, new) == {"saw", "press"}
 
 
 def test_no_gateway_holds_so_much_that_all_others_wait() -> None:
@@ -168,11 +175,11 @@ def test_what_can_never_be_held_does_not_wait_for_room() -> None:
     wanted = [f"projects/{number:091}" for number in range(MAX_BYTES // 103)]
     told = []
     for count in range(1, len(wanted), 50):
-        told.append(never_fits(answers, "press", wanted[:count], 301))
+        told.append(can_never_fit(answers, "press", wanted[:count], 301))
         if not told[-1]:
             check_room(answers, "press", wanted[:count], 301)  # raises where it has to wait
     assert set(told) == {False, True}
-    assert not never_fits({}, "press", wanted, 1)
+    assert not can_never_fit({}, "press", wanted, 1)
 
 
 def file(path: str, base: str = "", action: ChangeAction = ChangeAction.WRITTEN) -> ChangedFile:
@@ -184,10 +191,10 @@ def test_nothing_that_a_gateway_is_called_acts_in_a_message_or_a_description() -
     verdict = MergeDecision({odd.repo_path: b""}, (odd,), (odd,), ())
     changes = ChangeSet("20260101-000000", "press", CommitId("a" * 40), (odd,), "not a time")
     origin = ChangeSetOrigin(IDENTITY, "press\nReviewed-by: me <a@b>")
-    commit = commit_of(changes, verdict, origin)
+    commit = change_commit(changes, verdict, origin)
     assert "\nReviewed-by" not in commit.message
     assert commit.when == 0
-    body = description_of(
+    body = request_description(
         origin, "main", ConflictStrategy.MANUAL, changes=changes, verdict=verdict, conflicts=[odd.path]
     )
     assert "\n@everybody" not in body
@@ -201,8 +208,8 @@ def test_the_same_set_is_the_same_commit() -> None:
     verdict = MergeDecision({one.repo_path: b""}, (one,), (), ())
     changes = ChangeSet("20260101-000000", "press", CommitId("a" * 40), (one,), "2026-01-01T00:00:00Z")
     origin = ChangeSetOrigin(IDENTITY, "press")
-    assert commit_of(changes, verdict, origin) == commit_of(changes, verdict, origin)
-    assert commit_of(changes, verdict, origin).when == 1767225600
+    assert change_commit(changes, verdict, origin) == change_commit(changes, verdict, origin)
+    assert change_commit(changes, verdict, origin).when == 1767225600
 
 
 def gateway() -> FleetGateway:
@@ -226,7 +233,7 @@ STANDING = GatewayChangesState(
 
 def test_the_status_is_where_a_new_leader_finds_what_was_open() -> None:
     fleet = GatewayFleet((gateway(),))
-    said = changes_of(gateway(), STANDING, ChangeSetReply("x", holds=("a.json", "b.json")))
+    said = gateway_changes(gateway(), STANDING, ChangeSetReply("x", holds=("a.json", "b.json")))
     assert said == GatewayChangesStatus(
         held=2,
         paths=("a.json",),
@@ -236,33 +243,37 @@ def test_the_status_is_where_a_new_leader_finds_what_was_open() -> None:
         pull_request="https://forge.test/1",
     )
     entry = GatewayStatus(name="press", pod_name="gateway-0", namespace="plant", changes=said)
-    assert standings_in(SyncStatus(discovered_gateways=(entry,)), fleet) == {"press": STANDING}
-    assert changes_of(gateway(), None, None) is None
-    assert standings_in(SyncStatus(), fleet) == {}
+    assert read_standings(SyncStatus(discovered_gateways=(entry,)), fleet) == {"press": STANDING}
+    assert gateway_changes(gateway(), None, None) is None
+    assert read_standings(SyncStatus(), fleet) == {}
 
 
 def test_conditions_say_who_is_watched_what_is_stuck_and_what_is_in_conflict() -> None:
     fleet = GatewayFleet((watched_gateway(),))
-    assert watching(fleet, {"press": STANDING}) == (True, Reason.WATCHERS_ACTIVE, "1 of 1 gateways watched")
+    assert bidirectional_ready(fleet, {"press": STANDING}) == (
+        True,
+        Reason.WATCHERS_ACTIVE,
+        "1 of 1 gateways watched",
+    )
     stuck = GatewayChangesState(reason=Reason.FORGE_REFUSED, message="no")
-    assert watching(fleet, {"press": stuck}) == (False, Reason.FORGE_REFUSED, "press: no")
-    assert conflicting(BidirectionalResult(standings={"press": STANDING})) == (
+    assert bidirectional_ready(fleet, {"press": stuck}) == (False, Reason.FORGE_REFUSED, "press: no")
+    assert conflict_detected(BidirectionalResult(standings={"press": STANDING})) == (
         True,
         Reason.CONFLICT_DETECTED,
         "git and the gateway changed the same files: press (a.json)",
     )
-    assert conflicting(BidirectionalResult())[0] is False
+    assert conflict_detected(BidirectionalResult())[0] is False
 
 
 def test_a_gateway_is_watched_when_its_agent_says_so_and_not_before() -> None:
     silent = replace(gateway(), report=GatewayReport("press"))
     for early in (gateway(), silent):
-        assert watching(GatewayFleet((watched_gateway(), early)), {}) == (
+        assert bidirectional_ready(GatewayFleet((watched_gateway(), early)), {}) == (
             False,
             Reason.AGENT_STARTING,
             "1 of 2 gateways watched; not yet press",
         )
     alone = replace(gateway(), pod=msgspec.structs.replace(gateway().pod, agent=AgentState.NONE))
-    assert watching(GatewayFleet((alone, watched_gateway())), {})[0] is True, (
+    assert bidirectional_ready(GatewayFleet((alone, watched_gateway())), {})[0] is True, (
         "who has no agent is never watched"
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.controller.bidirectional.rebase import carried
+from stoker.controller.bidirectional.rebase import rebase_changes
 from stoker.controller.bidirectional.types import BidirectionalResult, ChangeSetSender
-from stoker.controller.bidirectional.worker import FIRST_PAUSE, STALE
+from stoker.controller.bidirectional.worker import FIRST_PAUSE, STALE_SECONDS
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.git_objects import BlobId, FileVersion, TreeChange, blob_of
 from stoker.domain.intent.intent import GatewayIntent
@@ -479,7 +479,7 @@ async def test_half_a_set_waits_and_is_taken_out_in_the_end(tmp_path: Path) -> N
         await it.rounds()
         assert "press" not in it.published
         assert any(it.maps.values())
-        await it.clock.advance(STALE + 1)
+        await it.clock.advance(STALE_SECONDS + 1)
         await it.rounds()
         assert not any(it.maps.values())
 
@@ -852,7 +852,7 @@ async def test_lines_are_put_together_beside_the_loop_that_renews_the_lease() ->
         threads.append(threading.get_ident())
         return b", ".join(sides)
 
-    found = await carried([TreeChange("a", base, theirs)], {"a": ours}, read, merge)
+    found = await rebase_changes([TreeChange("a", base, theirs)], {"a": ours}, read, merge)
     assert found.up == {"a": MergedFile(b"base, ours, theirs")}
     assert threads
     assert threading.get_ident() not in threads

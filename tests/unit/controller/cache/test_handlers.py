@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.cache.handlers import KeySink, SecretReferences, asks_for_more, has_news
-from stoker.controller.cache.objects import CachedResource, ResourceKey, keep_object
+from stoker.controller.cache.handlers import KeySink, SecretReferences, has_news, has_spec_change
+from stoker.controller.cache.objects import CachedResource, ResourceKey, decode_object
 from stoker.domain.protocol import GatewayReport
 from stoker.kube.watch.store import ObjectKey
 
@@ -17,7 +17,7 @@ GROUP = "stoker.io"
 
 def kept(**more: Any) -> CachedResource:
     meta = {"name": "line", "generation": 1, "finalizers": [f"{GROUP}/finalizer"], **more.pop("meta", {})}
-    return keep_object(json.dumps({"metadata": meta, **more}).encode())
+    return decode_object(json.dumps({"metadata": meta, **more}).encode())
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def kept(**more: Any) -> CachedResource:
     ],
 )
 def test_only_what_is_wanted_concerns_a_resource(after: dict[str, Any], expected: bool) -> None:
-    assert asks_for_more(kept(), kept(**after)) is expected
+    assert has_spec_change(kept(), kept(**after)) is expected
 
 
 def test_a_heartbeat_is_no_news() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.cache.pods import AgentState, keep_pod
+from stoker.controller.cache.pods import AgentState, decode_pod
 
 
 def raw(
@@ -29,17 +29,17 @@ ASKS: dict[str, Any] = {"annotations": {"stoker.io/inject": "true", "kubectl.kub
 
 
 def test_pods_that_want_nothing_of_us_are_not_kept() -> None:
-    assert keep_pod(raw(sidecar="")) is None
-    assert keep_pod(raw(sidecar="", annotations={"stoker.io/other": "x"})) is None
-    assert keep_pod(raw(sidecar="", annotations={"stoker.io/inject": "false"})) is None
+    assert decode_pod(raw(sidecar="")) is None
+    assert decode_pod(raw(sidecar="", annotations={"stoker.io/other": "x"})) is None
+    assert decode_pod(raw(sidecar="", annotations={"stoker.io/inject": "false"})) is None
 
 
 def test_of_a_gateways_pod_only_what_decides_is_kept() -> None:
-    pod = keep_pod(raw(**ASKS, agent={"ready": True}))
+    pod = decode_pod(raw(**ASKS, agent={"ready": True}))
     assert pod is not None
     assert pod.annotations == {"stoker.io/inject": "true"}
     assert (pod.account, pod.agent, pod.active) == ("ignition", AgentState.READY, True)
-    legacy = keep_pod(raw(sidecar="", annotations={"ignition-sync.io/inject": "true"}))
+    legacy = decode_pod(raw(sidecar="", annotations={"ignition-sync.io/inject": "true"}))
     assert legacy is not None
     assert legacy.agent is AgentState.NONE
 
@@ -67,14 +67,14 @@ def test_of_a_gateways_pod_only_what_decides_is_kept() -> None:
 def test_the_readiness_of_the_container_is_the_sign_of_life(
     agent: dict[str, Any] | None, phase: str, expected: AgentState
 ) -> None:
-    pod = keep_pod(raw(**ASKS, agent=agent, phase=phase))
+    pod = decode_pod(raw(**ASKS, agent=agent, phase=phase))
     assert pod is not None
     assert pod.agent is expected
 
 
 @pytest.mark.parametrize("name", ["stoker-agent", "sync-agent"])
 def test_an_agent_is_known_by_its_container_also_by_the_old_name(name: str) -> None:
-    pod = keep_pod(raw(**ASKS, sidecar=name, agent={"ready": True}))
+    pod = decode_pod(raw(**ASKS, sidecar=name, agent={"ready": True}))
     assert pod is not None
     assert pod.agent is AgentState.READY
 
@@ -86,11 +86,11 @@ def test_the_label_of_the_injector_wins_over_what_the_pod_says() -> None:
         "ignition-sync.io/cr-kind": "IgnitionSync",
     }
     stamped = {"stoker.io/cr-name": "stamped", "stoker.io/cr-kind": "Stoker"}
-    bare, labelled = keep_pod(raw(annotations=said)), keep_pod(raw(annotations=said, labels=stamped))
+    bare, labelled = decode_pod(raw(annotations=said)), decode_pod(raw(annotations=said, labels=stamped))
     assert bare is not None
     assert labelled is not None
     assert (bare.resource, bare.resource_kind) == ("said", "IgnitionSync")
     assert (labelled.resource, labelled.resource_kind) == ("stamped", "Stoker")
-    nameless = keep_pod(raw(**ASKS))
+    nameless = decode_pod(raw(**ASKS))
     assert nameless is not None
     assert nameless.resource == "*"

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from stoker.controller.cache.objects import MAX_KEYS, keep_map
-from stoker.controller.cache.reports import ReportCache, report_in
+from stoker.controller.cache.objects import MAX_KEYS, decode_config_map
+from stoker.controller.cache.reports import ReportCache, parse_report
 from stoker.domain.protocol import GatewayReport
 from stoker.domain.protocol.report import MAX_READ_BYTES
 from stoker_testkit.memory_peak import left_by
@@ -23,7 +23,7 @@ def test_a_report_is_parsed_once_for_each_text() -> None:
 
 
 def test_a_text_above_the_limit_is_refused_and_not_kept() -> None:
-    kept = left_by(lambda: [report_in(json.dumps({"x": f"{n:04}" + "y" * (1 << 20)})) for n in range(64)])
+    kept = left_by(lambda: [parse_report(json.dumps({"x": f"{n:04}" + "y" * (1 << 20)})) for n in range(64)])
     assert kept < 1 << 20, "64 MiB of texts leave nothing behind"
     cache = ReportCache()
     assert cache.parse(json.dumps({"gateway": "x" * MAX_READ_BYTES})) is None
@@ -56,6 +56,6 @@ def test_the_cache_is_bounded_by_bytes_and_drops_the_least_recently_used() -> No
 def test_of_a_map_with_very_many_keys_the_first_are_kept() -> None:
     names = {f"k{n:06}": "" for n in range(100_000)}
     raw = json.dumps({"metadata": {"name": "m"}, "data": names, "binaryData": names}).encode()
-    seen = keep_map(raw)
+    seen = decode_config_map(raw)
     assert list(seen.data or {}) == list(names)[:MAX_KEYS]
     assert list(seen.sizes) == list(names)[:MAX_KEYS]

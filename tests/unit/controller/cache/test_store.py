@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from stoker.controller.cache.objects import CachedConfigMap, keep_map
+from stoker.controller.cache.objects import CachedConfigMap, decode_config_map
 from stoker.controller.cache.store import WriteThroughCache
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
@@ -29,8 +29,10 @@ class Watched:
 
     def __init__(self) -> None:
         client = KubeClient(ClusterConfig("http://nobody.test"))
-        self.reflector = Reflector(client, CONFIG_MAPS, keep=keep_map)
-        self.shelf: WriteThroughCache[CachedConfigMap] = WriteThroughCache([self.reflector], keep_map)
+        self.reflector = Reflector(client, CONFIG_MAPS, keep=decode_config_map)
+        self.shelf: WriteThroughCache[CachedConfigMap] = WriteThroughCache(
+            [self.reflector], decode_config_map
+        )
         self.echoes: list[bool] = []
         self.reflector.listen(self._on_change)
         self.reflector._watching.listed("1")

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
-from stoker.api.to_intent import intent_for, settle
+from stoker.api.to_intent import intent_for, merge_spec
 from stoker.controller.cache.objects import CachedResource, OwnedHeader, OwnedMeta, ResourceKey
 from stoker.controller.owned.fetcher_manifests import fetcher_deployment
 from stoker.domain.errors import Stalled
@@ -24,7 +24,7 @@ KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
 def image_of(installation: AgentInstallation, **image: str) -> str:
     spec = {"git": {"repo": "https://git.example.test/p.git", "ref": "main"}, "gateway": {"filesOnly": True}}
     wire = {"metadata": {"name": "line", "namespace": "plant"}, "spec": {**spec, "agent": {"image": image}}}
-    intent = intent_for(settle(from_wire(wire, Stoker)))
+    intent = intent_for(merge_spec(from_wire(wire, Stoker)))
     kept = CachedResource(OwnedHeader(metadata=OwnedMeta(name="line", namespace="plant", uid="u")), b"")
     made: dict[str, Any] = fetcher_deployment(KEY, kept, intent, installation, "claim")
     return str(made["spec"]["template"]["spec"]["containers"][0]["image"])

@@ -10,9 +10,14 @@ import pytest
 
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
-from stoker.api.to_intent import SettledResource, intent_for, settle
+from stoker.api.to_intent import SettledResource, intent_for, merge_spec
 from stoker.controller.cache.gateways import GatewayFleet
-from stoker.controller.owned.metadata import CommitDelivery, InstallationOptions, delivery, instructions
+from stoker.controller.owned.metadata import (
+    CommitDelivery,
+    InstallationOptions,
+    build_metadata,
+    decide_delivery,
+)
 from stoker.controller.rollout import RolloutDecision
 from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.protocol import AgentMetadata
@@ -45,13 +50,13 @@ TOLD = AgentMetadata(commit=OLD, ref=MAIN, trigger="webhook", triggered_at="then
 def test_commit_and_ref_change_together_or_not_at_all(
     found: CommitId | None, ref: GitRef, published: AgentMetadata | None, expected: CommitDelivery
 ) -> None:
-    assert delivery(found, ref, URL, published, trigger="polling", now="now") == expected
+    assert decide_delivery(found, ref, URL, published, trigger="polling", now="now") == expected
 
 
 def understood(annotations: dict[str, str] | None = None, **spec: Any) -> LoadedSpec:
     meta = {"name": "line", "namespace": "plant", "generation": 3, "annotations": annotations or {}}
     git = {"repo": str(URL), "ref": "main", **spec.pop("git", {})}
-    settled: SettledResource[Any] = settle(
+    settled: SettledResource[Any] = merge_spec(
         from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker)
     )
     return LoadedSpec(settled, intent_for(settled), (), (), (), ())
@@ -60,7 +65,7 @@ def understood(annotations: dict[str, str] | None = None, **spec: Any) -> Loaded
 def told(known: LoadedSpec, **more: Any) -> AgentMetadata:
     what = CommitDelivery(OLD, MAIN, "spec", "now")
     installation = InstallationOptions(cluster_name="north", require_known_hosts=True)
-    return instructions(
+    return build_metadata(
         known,
         GatewayFleet(),
         what,

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.ref_resolution.lookup import PER_HOST
-from stoker.controller.ref_resolution.resolver import GIT_TIMEOUT, PATIENCE, RefQuestion, RefResolver
+from stoker.controller.ref_resolution.resolver import (
+    ANSWER_WAIT_SECONDS,
+    GIT_TIMEOUT,
+    RefQuestion,
+    RefResolver,
+)
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey, SourceIntent
 from stoker.domain.reasons import Reason
@@ -228,7 +233,7 @@ async def test_a_slow_repository_lets_the_pass_go_on_and_comes_back_by_itself(tm
         it.gate.clear()
         looking = asyncio.create_task(it.resolver.look(KEY, RefQuestion(it.source), 60.0))
         await eventually_async(lambda: it.asked == 1)
-        await clock.advance(PATIENCE)
+        await clock.advance(ANSWER_WAIT_SECONDS)
         assert await looking is None
         it.gate.set()
         await eventually_async(lambda: it.found == [KEY], message="the resource is brought back")
@@ -245,7 +250,7 @@ async def test_while_it_is_asked_again_the_last_answer_counts(tmp_path: Path) ->
         await clock.advance(60)
         looking = asyncio.create_task(it.resolver.look(KEY, question, 60.0))
         await eventually_async(lambda: it.asked == 2)
-        await clock.advance(PATIENCE)
+        await clock.advance(ANSWER_WAIT_SECONDS)
         assert await looking == first
 
 
@@ -294,7 +299,7 @@ async def test_what_takes_too_long_is_an_error(tmp_path: Path) -> None:
         it.gate.clear()
         looking = asyncio.create_task(it.resolver.look(KEY, RefQuestion(it.source), 60.0))
         await eventually_async(lambda: it.asked == 1)
-        await clock.advance(PATIENCE)
+        await clock.advance(ANSWER_WAIT_SECONDS)
         await looking
         await clock.advance(120)
         await eventually_async(lambda: it.found == [KEY])
@@ -323,6 +328,6 @@ async def test_what_is_forgotten_is_not_waited_for(tmp_path: Path) -> None:
         looking = asyncio.create_task(it.resolver.look(KEY, RefQuestion(it.source), 60.0))
         await eventually_async(lambda: it.asked == 1)
         it.resolver.forget(KEY)
-        await clock.advance(PATIENCE)
+        await clock.advance(ANSWER_WAIT_SECONDS)
         assert await looking is None
         assert it.found == []

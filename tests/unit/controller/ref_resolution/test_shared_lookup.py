@@ -15,12 +15,12 @@ from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.ref_resolution.lookup import RefLookupResult
 from stoker.controller.ref_resolution.resolver import RefQuestion, RefResolver
 from stoker.controller.ref_resolution.shared_lookup import (
-    LONGEST_WAIT,
     MAX_NAMES,
+    MAX_WAIT_SECONDS,
     SharedLookupRequest,
     SharedLookupResult,
     SharedLookups,
-    alike,
+    lookup_key,
 )
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey, SourceIntent
@@ -355,7 +355,7 @@ class TestLooks:
         await it.under_way(1)
         nudge = it.send(hurried=True)
         await _settled()
-        await clock.advance(LONGEST_WAIT)
+        await clock.advance(MAX_WAIT_SECONDS)
         await it.under_way(2)
         it.gates[1].set()
         assert (await nudge).refs[MAIN[0]] == COMMIT
@@ -493,8 +493,8 @@ def test_everything_that_an_access_says_tells_it_apart() -> None:
     }
     assert set(others) == {one.name for one in dataclasses.fields(RepoAccess) if one.compare}
     every = [plain, *(each for kind in others.values() for each in kind)]
-    names = {alike(b"key", URL, each) for each in every}
+    names = {lookup_key(b"key", URL, each) for each in every}
     assert len(names) == len(every)
-    assert alike(b"key", URL, login("anna", "a")) in names
-    assert alike(b"key", RepoUrl("https://git.example/other.git"), plain) not in names
-    assert alike(b"another", URL, plain) not in names
+    assert lookup_key(b"key", URL, login("anna", "a")) in names
+    assert lookup_key(b"key", RepoUrl("https://git.example/other.git"), plain) not in names
+    assert lookup_key(b"another", URL, plain) not in names

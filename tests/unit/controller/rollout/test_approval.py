@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from stoker.api.spec.status import ApprovalRequest
-from stoker.controller.rollout.approval import digest_of, is_for_something_else
+from stoker.controller.rollout.approval import is_for_another_plan, plans_digest
 from stoker.domain.intent.annotation_requests import ApprovalGrant
 from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, RolloutStrategy, StagePolicy
 from stoker.domain.protocol import GatewayReport, GatewayTarget, SyncMode, SyncState
@@ -40,7 +40,7 @@ def pending(*names: str, timeout: float = 3600.0) -> PlayedFleet:
 
 def test_the_digest_is_over_the_sorted_lines() -> None:
     lines = "a 1111\nb 2222"
-    assert digest_of({"b": "2222", "a": "1111"}) == hashlib.sha256(lines.encode()).hexdigest()
+    assert plans_digest({"b": "2222", "a": "1111"}) == hashlib.sha256(lines.encode()).hexdigest()
 
 
 def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was_seen() -> None:
@@ -56,7 +56,7 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
     waiting = request(fleet)
     plans = {name: report.pending_plan for name, report in fleet.reports.items() if report is not None}
     digests = {name: plan.digest for name, plan in plans.items() if plan is not None}
-    assert (waiting.state, waiting.digest, waiting.ref) == ("Pending", digest_of(digests), "main")
+    assert (waiting.state, waiting.digest, waiting.ref) == ("Pending", plans_digest(digests), "main")
     assert (waiting.files_added, waiting.files_modified, waiting.files_deleted) == (2, 4, 6)
     assert (waiting.requested_at, waiting.expires_at) == (
         "2026-03-02T08:00:00.000000Z",
@@ -114,7 +114,7 @@ def test_an_approval_for_something_else_is_ignored_and_said(
     message = request(fleet).message
     assert message is not None
     assert why in message
-    assert is_for_something_else(message) is (at > 0), "an old approval is nobody's mistake"
+    assert is_for_another_plan(message) is (at > 0), "an old approval is nobody's mistake"
 
 
 def test_nobody_asked_in_time() -> None:

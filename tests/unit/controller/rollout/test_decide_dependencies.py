@@ -8,8 +8,8 @@ import pytest
 
 from stoker.controller.cache.gateways import FleetGateway, GatewayFleet, NeighbourGateway
 from stoker.controller.cache.pods import AgentState, CachedPod
-from stoker.controller.rollout import RolloutDecision, RolloutInputs, all_before
-from stoker.controller.rollout import release as decide
+from stoker.controller.rollout import RolloutDecision, RolloutInputs, transitive_dependencies
+from stoker.controller.rollout import decide_release as decide
 from stoker.domain.protocol import GatewayReport, SyncState
 from stoker.domain.refs import CommitId
 
@@ -134,6 +134,6 @@ def test_without_a_commit_there_is_nothing_to_release() -> None:
 
 
 def test_everything_before_a_profile_is_found_once() -> None:
-    assert all_before("top", DIAMOND) == ("left", "right", "base")
-    assert all_before("base", DIAMOND) == ()
-    assert set(all_before("one", {"one": ("two",), "two": ("one",)})) == {"one", "two"}
+    assert transitive_dependencies("top", DIAMOND) == ("left", "right", "base")
+    assert transitive_dependencies("base", DIAMOND) == ()
+    assert set(transitive_dependencies("one", {"one": ("two",), "two": ("one",)})) == {"one", "two"}

@@ -7,9 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from stoker.controller.rollout.gateways import RolloutMember, told_to
-from stoker.controller.rollout.stages import ASKED_EVERY
-from stoker.controller.rollout.sync_concurrency import SyncCapacity, places_at_once, recent, room
+from stoker.controller.rollout.gateways import RolloutMember, current_order
+from stoker.controller.rollout.stages import MIN_HEALTH_CHECK_SECONDS
+from stoker.controller.rollout.sync_concurrency import (
+    SyncCapacity,
+    max_concurrent_syncs,
+    rate_limit_room,
+    recent_starts,
+)
 from stoker.domain.intent.delivery import (
     ApprovalPolicy,
     DeploymentPolicy,
@@ -58,7 +63,7 @@ def test_one_stage_after_the_other_and_who_is_in_none_goes_last() -> None:
     )
     fleet.sync("lab")
     made = fleet.decide()
-    assert (fleet.stages()["pilot"], made.again_in) == ("Soaking", ASKED_EVERY)
+    assert (fleet.stages()["pilot"], made.again_in) == ("Soaking", MIN_HEALTH_CHECK_SECONDS)
     assert fleet.has_it() == {"lab"}
     fleet.decide(after=31)
     assert fleet.stages() == {"pilot": "Passed", "lines": "Syncing", "(others)": "Waiting"}
@@ -80,9 +85,9 @@ def test_a_health_check_is_asked_for_until_the_pause_is_over_and_the_one_after_i
     assert first is not None
     assert (first.stage, first.url, first.last) == ("pilot", "https://lab/StatusPing", False)
     assert fleet.decide(after=5).check_up == first, "the same attempt"
-    second = fleet.decide(after=ASKED_EVERY)
+    second = fleet.decide(after=MIN_HEALTH_CHECK_SECONDS)
     assert second.check_up not in (None, first)
-    assert second.again_in == 30 - 5 - ASKED_EVERY
+    assert second.again_in == 30 - 5 - MIN_HEALTH_CHECK_SECONDS
     last = fleet.decide(after=11).check_up
     assert last is not None
     assert last.last
@@ -129,13 +134,13 @@ def test_a_gateway_that_takes_its_time_is_told_of_and_counts_when_the_pause_is_o
     (pilot, *_) = fleet.status.release.stages if fleet.status.release and fleet.status.release.stages else ()
     assert (pilot.state, pilot.message) == ("Soaking", "its health check fails so far: lab answered 503")
     said, fleet.check = fleet.status, None
-    fleet.decide(after=ASKED_EVERY)
+    fleet.decide(after=MIN_HEALTH_CHECK_SECONDS)
     assert fleet.status == said, "what was said stays said until there is another answer"
     fleet.check = ""
     fleet.decide()
     (pilot, *_) = fleet.status.release.stages if fleet.status.release and fleet.status.release.stages else ()
     assert (pilot.state, pilot.message) == ("Soaking", None)
-    fleet.decide(after=ASKED_EVERY)
+    fleet.decide(after=MIN_HEALTH_CHECK_SECONDS)
     assert fleet.stages()["pilot"] == "Passed"
 
 
@@ -324,7 +329,7 @@ def test_orders_are_found_again_when_gateways_begin_to_go_by_the_names_of_their_
     fleet.decide()
     fleet.published = AgentMetadata(commit=commit(1), targets={"plant": GatewayTarget(commit(0))})
     pod = replace(fleet.gateway("plant"), target="plant-0")
-    assert RolloutMember(pod, commit(1), told_to(pod, fleet.published)).let_go is False
+    assert RolloutMember(pod, commit(1), current_order(pod, fleet.published)).let_go is False
 
 
 # Order.
@@ -472,8 +477,8 @@ def test_without_a_limit_all_go_and_with_an_empty_one_half_of_them() -> None:
     fleet.decide()
     assert len(fleet.has_it()) == 5
     assert fleet.last.progress is None
-    assert (places_at_once(RateLimitPolicy(), 5), places_at_once(RateLimitPolicy(), 1)) == (2, 1)
-    assert places_at_once(RateLimitPolicy(max_concurrent=7), 1) == 7
+    assert (max_concurrent_syncs(RateLimitPolicy(), 5), max_concurrent_syncs(RateLimitPolicy(), 1)) == (2, 1)
+    assert max_concurrent_syncs(RateLimitPolicy(max_concurrent=7), 1) == 7
 
 
 def test_so_many_a_minute_over_every_sixty_seconds() -> None:
@@ -504,12 +509,12 @@ def test_so_many_a_minute_over_every_sixty_seconds() -> None:
 )
 def test_the_room_that_a_minute_leaves(limit: RateLimitPolicy, begun: list[float], expected: int) -> None:
     times = [BEGIN - timedelta(seconds=ago) for ago in begun]
-    kept = recent([one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in times], BEGIN)
-    assert room(limit, kept, BEGIN).places == expected
+    kept = recent_starts([one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in times], BEGIN)
+    assert rate_limit_room(limit, kept, BEGIN).places == expected
 
 
 def test_when_there_is_room_again_is_known() -> None:
-    assert room(RateLimitPolicy(per_minute=60, burst=1), [BEGIN], BEGIN) == SyncCapacity(0, 1.0)
+    assert rate_limit_room(RateLimitPolicy(per_minute=60, burst=1), [BEGIN], BEGIN) == SyncCapacity(0, 1.0)
 
 
 def test_limits_count_over_commits_and_over_leaders() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from stoker.api.meta import ObjectMeta
-from stoker.controller.sharding.division import SHARDS, ShardDivision, count_of, index_of
-from stoker.domain.shards import Shard, owner_of
+from stoker.controller.sharding.division import SHARDS, ShardDivision, shard_count, shard_index
+from stoker.domain.shards import Shard, shard_of_namespace
 from stoker.kube.leader.lease import Lease, LeaseSpec
 
 NAMES = [f"plant-{number}" for number in range(60)]
-KEPT = next(name for name in NAMES if owner_of(name, 3) == 0)
+KEPT = next(name for name in NAMES if shard_of_namespace(name, 3) == 0)
 """The first shard's, of two and of three."""
-MOVED = next(name for name in NAMES if owner_of(name, 2) == 0 and owner_of(name, 3) == 2)
+MOVED = next(name for name in NAMES if shard_of_namespace(name, 2) == 0 and shard_of_namespace(name, 3) == 2)
 """The first shard's of two, the last one's of three."""
-OTHER = next(name for name in NAMES if owner_of(name, 2) == 1)
+OTHER = next(name for name in NAMES if shard_of_namespace(name, 2) == 1)
 
 
 def lease(
@@ -57,7 +57,9 @@ def test_a_new_shard_waits_for_the_one_it_takes_from_and_for_nobody_else() -> No
     new.saw([lease(0, count=2), lease(1, count=3), lease(2, count=3)], 0)
     assert not new.may(MOVED)
     assert new.others == ("0/2",)
-    free = next(name for name in NAMES if owner_of(name, 3) == 2 and owner_of(name, 2) == 1)
+    free = next(
+        name for name in NAMES if shard_of_namespace(name, 3) == 2 and shard_of_namespace(name, 2) == 1
+    )
     assert new.may(free), "its owner counts as we do already"
 
 
@@ -65,7 +67,7 @@ def test_an_old_shard_keeps_what_stays_its_own() -> None:
     """One more shard makes the others wait for nothing."""
     old = division("0/3", lease(0, "", 2))
     old.saw([lease(0, count=3), lease(1, count=2), lease(2, count=3)], 0)
-    assert all(old.may(name) for name in NAMES if owner_of(name, 3) == 0)
+    assert all(old.may(name) for name in NAMES if shard_of_namespace(name, 3) == 0)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_a_first_start_waits_for_nobody() -> None:
 
 def test_who_says_no_count_has_everything() -> None:
     """A version from before there were shards."""
-    assert count_of(lease(0)) == 1
+    assert shard_count(lease(0)) == 1
     new = division("1/2", lease(1, None))
     new.saw([lease(0)], 0)
     assert not new.may(OTHER)
@@ -155,11 +157,11 @@ def test_who_says_no_count_has_everything() -> None:
 @pytest.mark.parametrize("said", ["", "none", "-2", "0", "1e3", "9999"])
 def test_a_count_that_is_none_is_taken_for_everything(said: str) -> None:
     spoiled = Lease(metadata=ObjectMeta(annotations={SHARDS: said}), spec=LeaseSpec(holder_identity="x"))
-    assert count_of(spoiled) == 1
+    assert shard_count(spoiled) == 1
 
 
 @pytest.mark.parametrize(
     "name", ["stoker-controller", "stoker-controller-x", "a-stoker-controller-0", "election"]
 )
 def test_other_leases_of_the_namespace_are_nobodys(name: str) -> None:
-    assert index_of(Lease(metadata=ObjectMeta(name=name))) is None
+    assert shard_index(Lease(metadata=ObjectMeta(name=name))) is None

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from stoker.api.spec.status import RequestedRef
-from stoker.api.to_intent.annotation_requests import requests_of
+from stoker.api.to_intent.annotation_requests import parse_requests
 from stoker.controller.spec.effective_ref import (
     EffectiveRef,
-    asked_by,
-    asked_in,
+    clear_request_annotations,
     effective_ref,
-    why_followed,
-    without_request,
+    followed_ref_reason,
+    request_trigger,
+    request_values,
 )
 from stoker.domain.intent.annotation_requests import RefRequest
 from stoker.domain.refs import GitRef
@@ -79,16 +79,16 @@ def test_a_request_counts_until_the_spec_changes_after_it(
 
 def test_who_asked_is_told_from_the_annotations() -> None:
     said = {"stoker.io/requested-at": AT, "stoker.io/requested-by": "webhook", "other/requested-by": "x"}
-    assert asked_in(said, "stoker.io") == ("", AT, "webhook", "", "")
-    assert asked_by(said, "stoker.io") == "webhook"
-    assert asked_by({"stoker.io/requested-by": "alice"}, "stoker.io") == "manual"
-    assert asked_by({"stoker.io/requested-source": "argocd"}, "stoker.io") == "webhook"
+    assert request_values(said, "stoker.io") == ("", AT, "webhook", "", "")
+    assert request_trigger(said, "stoker.io") == "webhook"
+    assert request_trigger({"stoker.io/requested-by": "alice"}, "stoker.io") == "manual"
+    assert request_trigger({"stoker.io/requested-source": "argocd"}, "stoker.io") == "webhook"
     by_hand = {"stoker.io/requested-at": AT, "stoker.io/requested-by": "alice"}
     for hour, by in (("07", "manual"), ("09", "webhook")):
         nudged = {**by_hand, "stoker.io/nudged-at": f"2026-03-02T{hour}:00:00.000000Z"}
-        assert asked_by(nudged, "stoker.io") == by
+        assert request_trigger(nudged, "stoker.io") == by
     on_the_page = {"stoker.io/nudged-at": AT, "stoker.io/nudged-source": "dashboard"}
-    assert asked_by(on_the_page, "stoker.io") == "manual", "a person and no git server"
+    assert request_trigger(on_the_page, "stoker.io") == "manual", "a person and no git server"
 
 
 def test_a_nudge_does_not_bring_an_outlived_request_back_to_life() -> None:
@@ -96,13 +96,13 @@ def test_a_nudge_does_not_bring_an_outlived_request_back_to_life() -> None:
     nudged = requested | WebhookSyncRequest(WebhookCaller.GITHUB).annotations(
         "stoker.io", datetime(2026, 3, 2, 9, tzinfo=UTC)
     )
-    assert asked_in(nudged, "stoker.io") != asked_in(requested, "stoker.io")
-    request, _ = requests_of(nudged, "stoker.io")
+    assert request_values(nudged, "stoker.io") != request_values(requested, "stoker.io")
+    request, _ = parse_requests(nudged, "stoker.io")
     assert effective_ref(V2, request.ref, record("v1", "main")) == EffectiveRef(V2, expired=True)
 
 
 def test_what_takes_a_request_away_leaves_nothing_of_it() -> None:
-    assert set(without_request("stoker.io")) == {
+    assert set(clear_request_annotations("stoker.io")) == {
         f"stoker.io/requested-{one}" for one in ("ref", "at", "by", "source")
     }
 
@@ -110,9 +110,9 @@ def test_what_takes_a_request_away_leaves_nothing_of_it() -> None:
 def test_the_status_says_who_made_the_resource_follow_another_ref() -> None:
     followed = effective_ref(MAIN, RefRequest(V2, EIGHT, "webhook", "github"), None)
     assert followed.recorded == RequestedRef(ref="v2", at=AT, by="webhook", source="github", spec_ref="main")
-    assert why_followed(followed.recorded) == (
+    assert followed_ref_reason(followed.recorded) == (
         f"requested by webhook (github) at {AT}; spec.git.ref main is not followed until a request names it "
         "or spec.git.ref changes"
     )
-    assert why_followed(None) == ""
-    assert why_followed(record("main", "main")) == "", "the spec's own ref needs no explanation"
+    assert followed_ref_reason(None) == ""
+    assert followed_ref_reason(record("main", "main")) == "", "the spec's own ref needs no explanation"

@@ -10,7 +10,7 @@ import pytest
 from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES
 from stoker.api.to_intent.inheritance import installation_defaults
 from stoker.controller.cache.informers import ControllerInformers, WatchScope
-from stoker.controller.cache.objects import ResourceKey, keep_object
+from stoker.controller.cache.objects import ResourceKey, decode_object
 from stoker.controller.spec.load import SpecLoader
 from stoker.domain.clock import SystemClock
 from stoker.kube.client.client import KubeClient
@@ -47,7 +47,7 @@ def test_the_names_of_all_secrets_that_spec_base_and_defaults_name(
     entry = bases.store.read(ObjectKey("shared", "base"), "u", "1", raw)
     assert entry is not None
     bases.store.put(ObjectKey("shared", "base"), entry)
-    kept = keep_object(msgspec.json.encode({"metadata": {"name": "s", "namespace": "plant"}, "spec": spec}))
+    kept = decode_object(msgspec.json.encode({"metadata": {"name": "s", "namespace": "plant"}, "spec": spec}))
     key = ResourceKey("IgnitionSync", ObjectKey("plant", "s"))
     understood = SpecLoader(observed, installation_defaults(DEFAULTS)).of(key, kept)
     assert understood.secret_names == names

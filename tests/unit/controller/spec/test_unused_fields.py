@@ -7,7 +7,7 @@ import pytest
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
 from stoker.api.kinds.stoker import Stoker, StokerSpec
-from stoker.controller.spec.unused_fields import IN_EFFECT, not_in_effect
+from stoker.controller.spec.unused_fields import IN_EFFECT, fields_without_effect
 
 GIT = {"repo": "https://git.test/plant.git", "ref": "main"}
 
@@ -16,8 +16,8 @@ def test_what_is_set_and_runs_nowhere_is_named_in_order() -> None:
     spec = {"git": GIT, "rateLimit": {"burstLimit": 3}, "approval": {"required": True}, "paused": None}
     metadata = {"name": "line", "namespace": "plant"}
     resource = msgspec.convert({"metadata": metadata, "spec": spec}, Stoker)
-    assert not_in_effect(resource, frozenset({"git"})) == ("approval", "rateLimit")
-    assert not_in_effect(resource) == ()
+    assert fields_without_effect(resource, frozenset({"git"})) == ("approval", "rateLimit")
+    assert fields_without_effect(resource) == ()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from stoker.api.spec.status import (
     RequestedRef,
     SyncStatus,
 )
-from stoker.controller.cache.objects import ResourceKey, keep_object
+from stoker.controller.cache.objects import ResourceKey, decode_object
 from stoker.controller.context import ReconcileContext
-from stoker.controller.status.events import events_of
+from stoker.controller.status.events import status_events
 from stoker.kube.watch.store import ObjectKey
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
@@ -37,8 +37,10 @@ def status(*conditions: tuple[str, str, str], **more: Any) -> SyncStatus:
 
 
 def told(before: SyncStatus, after: SyncStatus) -> list[tuple[str, str]]:
-    kept = keep_object(json.dumps({"metadata": {"name": "line", "namespace": "plant"}}).encode())
-    return [(str(one.type), str(one.reason)) for one in events_of(ReconcileContext(KEY, kept, before), after)]
+    kept = decode_object(json.dumps({"metadata": {"name": "line", "namespace": "plant"}}).encode())
+    return [
+        (str(one.type), str(one.reason)) for one in status_events(ReconcileContext(KEY, kept, before), after)
+    ]
 
 
 def gateway(**more: Any) -> GatewayStatus:
@@ -103,9 +105,9 @@ def test_gateways_are_told_of_when_they_arrive_and_when_they_fail() -> None:
 
 def test_skipped_content_is_told_by_name_when_it_changes() -> None:
     def messages(before: GatewayStatus, after: GatewayStatus) -> list[str]:
-        kept = keep_object(json.dumps({"metadata": {"name": "line", "namespace": "plant"}}).encode())
+        kept = decode_object(json.dumps({"metadata": {"name": "line", "namespace": "plant"}}).encode())
         context = ReconcileContext(KEY, kept, status(discovered_gateways=(before,)))
-        return [one.message for one in events_of(context, status(discovered_gateways=(after,)))]
+        return [one.message for one in status_events(context, status(discovered_gateways=(after,)))]
 
     links = gateway(skipped=("s/a: is a symlink", "s/b: is a symlink"), skipped_total=3)
     (message,) = messages(gateway(), links)

@@ -28,18 +28,18 @@ def fleet(*gateways: FleetGateway) -> GatewayFleet:
 
 
 def test_the_message_always_begins_with_how_many_are_synced() -> None:
-    assert gateway_conditions.all_synced(fleet(), COMMIT)[1:] == (
+    assert gateway_conditions.all_synced_verdict(fleet(), COMMIT)[1:] == (
         True,
         "NoGateways",
         "0 of 0 gateways synced",
     )
-    assert gateway_conditions.all_synced(fleet(synced("a")), COMMIT)[1:] == (
+    assert gateway_conditions.all_synced_verdict(fleet(synced("a")), COMMIT)[1:] == (
         True,
         "GatewaysSynced",
         "1 of 1 gateways synced",
     )
     late = gateway("b", sync_status=SyncState.SYNCING, synced_commit="b" * 40)
-    said = gateway_conditions.all_synced(fleet(synced("a"), late), COMMIT, "2026-03-02T08:15:00Z")
+    said = gateway_conditions.all_synced_verdict(fleet(synced("a"), late), COMMIT, "2026-03-02T08:15:00Z")
     assert said[1:] == (
         False,
         "SyncInProgress",
@@ -49,7 +49,7 @@ def test_the_message_always_begins_with_how_many_are_synced() -> None:
 
 def test_a_gateway_that_failed_is_named_first_with_its_own_words() -> None:
     failed = gateway("z", sync_status=SyncState.ERROR, reason="SourceEmpty", error_message="nothing is there")
-    said = gateway_conditions.all_synced(fleet(gateway("a"), failed), COMMIT)
+    said = gateway_conditions.all_synced_verdict(fleet(gateway("a"), failed), COMMIT)
     assert said.reason == "SyncFailed"
     assert said.message == (
         "0 of 2 gateways synced: z failed (SourceEmpty: nothing is there), a has not reported"
@@ -58,28 +58,34 @@ def test_a_gateway_that_failed_is_named_first_with_its_own_words() -> None:
 
 def test_a_long_list_is_cut_and_counted() -> None:
     many = [gateway(f"g{number}") for number in range(8)]
-    assert gateway_conditions.all_synced(fleet(*many), COMMIT).message.endswith(
+    assert gateway_conditions.all_synced_verdict(fleet(*many), COMMIT).message.endswith(
         "g4 has not reported and 3 more"
     )
 
 
 def test_agents_are_lost_before_they_are_starting() -> None:
     starting, lost = gateway("s", AgentState.STARTING), gateway("l", AgentState.LOST)
-    assert gateway_conditions.agents(fleet(starting, lost))[1:] == (
+    assert gateway_conditions.agents_verdict(fleet(starting, lost))[1:] == (
         False,
         "AgentUnreachable",
         "no sign of life of l",
     )
-    assert gateway_conditions.agents(fleet(starting))[1:3] == (False, "AgentStarting")
-    assert gateway_conditions.agents(fleet(gateway("r")))[1:3] == (True, "AgentHealthy")
-    assert gateway_conditions.agents(fleet(gateway("bare", AgentState.NONE)))[1:3] == (True, "NoGateways")
+    assert gateway_conditions.agents_verdict(fleet(starting))[1:3] == (False, "AgentStarting")
+    assert gateway_conditions.agents_verdict(fleet(gateway("r")))[1:3] == (True, "AgentHealthy")
+    assert gateway_conditions.agents_verdict(fleet(gateway("bare", AgentState.NONE)))[1:3] == (
+        True,
+        "NoGateways",
+    )
 
 
 def test_a_missing_agent_is_wrong_and_an_outdated_one_is_only_told_of() -> None:
     bare = gateway("bare", AgentState.NONE)
-    assert gateway_conditions.injected(fleet(bare), ("old",))[1:3] == (False, "SidecarMissing")
-    assert gateway_conditions.injected(fleet(gateway("old")), ("old",))[1:3] == (True, "SidecarOutdated")
-    assert gateway_conditions.injected(fleet(gateway("new")), ())[1:3] == (True, "SidecarInjected")
+    assert gateway_conditions.injection_verdict(fleet(bare), ("old",))[1:3] == (False, "SidecarMissing")
+    assert gateway_conditions.injection_verdict(fleet(gateway("old")), ("old",))[1:3] == (
+        True,
+        "SidecarOutdated",
+    )
+    assert gateway_conditions.injection_verdict(fleet(gateway("new")), ())[1:3] == (True, "SidecarInjected")
 
 
 def test_skew_is_another_ref_than_the_resources() -> None:
@@ -87,10 +93,10 @@ def test_skew_is_another_ref_than_the_resources() -> None:
     other = FleetGateway(
         own.pod, "own", "own", override="v1", report=GatewayReport("own", synced_ref="v1"), target=""
     )
-    assert gateway_conditions.skew(fleet(synced("a")), "main")[1:3] == (False, "NoneFound")
-    said = gateway_conditions.skew(fleet(synced("a"), other), "main")
+    assert gateway_conditions.ref_skew_verdict(fleet(synced("a")), "main")[1:3] == (False, "NoneFound")
+    said = gateway_conditions.ref_skew_verdict(fleet(synced("a"), other), "main")
     assert said[1:] == (True, "RefSkewDetected", "own is at v1 by its annotation; the resource is at main")
-    assert gateway_conditions.skew(fleet(other), "")[1] is False, (
+    assert gateway_conditions.ref_skew_verdict(fleet(other), "")[1] is False, (
         "before a ref is known there is nothing to differ from"
     )
 
@@ -98,36 +104,36 @@ def test_skew_is_another_ref_than_the_resources() -> None:
 def test_drift_plans_and_doubts_name_their_gateways() -> None:
     drifted = synced("d", drift=DriftReport(4, ("a", "b", "c", "d")))
     assert (
-        gateway_conditions.drift(fleet(drifted)).message
+        gateway_conditions.drift_verdict(fleet(drifted)).message
         == "somebody else changed files of d (4 files: a, b, c)"
     )
-    assert gateway_conditions.drift(fleet(synced("a", drift=DriftReport(0))))[1] is False
+    assert gateway_conditions.drift_verdict(fleet(synced("a", drift=DriftReport(0))))[1] is False
     waiting = synced("p", pending_plan=PendingPlanReport("0123456789abcdef", "DeletionBudgetExceeded"))
-    assert gateway_conditions.pending(fleet(waiting)).message == (
+    assert gateway_conditions.pending_verdict(fleet(waiting)).message == (
         "a plan waits on p (0123456789abcdef: DeletionBudgetExceeded)"
     )
-    assert gateway_conditions.pending(fleet(synced("a")))[1] is False
-    assert gateway_conditions.verified(fleet(synced("a", verified=True), synced("b", verified=False)))[
-        1:
-    ] == (
+    assert gateway_conditions.pending_verdict(fleet(synced("a")))[1] is False
+    assert gateway_conditions.verification_verdict(
+        fleet(synced("a", verified=True), synced("b", verified=False))
+    )[1:] == (
         False,
         "NotVerified",
         "not confirmed by b",
     )
-    assert gateway_conditions.verified(fleet(synced("a", verified=True)))[1] is True
-    assert gateway_conditions.verified(fleet(synced("a")))[1] is None, (
+    assert gateway_conditions.verification_verdict(fleet(synced("a", verified=True)))[1] is True
+    assert gateway_conditions.verification_verdict(fleet(synced("a")))[1] is None, (
         "where nobody asks there is no condition"
     )
 
 
 def test_dependencies_are_a_condition_only_where_there_are_some() -> None:
-    assert gateway_conditions.dependencies(RolloutDecision())[1] is None
-    assert gateway_conditions.dependencies(RolloutDecision(ordered=True))[1:3] == (
+    assert gateway_conditions.dependencies_verdict(RolloutDecision())[1] is None
+    assert gateway_conditions.dependencies_verdict(RolloutDecision(ordered=True))[1:3] == (
         True,
         "DependenciesSatisfied",
     )
     held = RolloutDecision(held=(HeldGateway("a", "b of SyncProfile base"),), ordered=True)
-    assert gateway_conditions.dependencies(held)[1:] == (
+    assert gateway_conditions.dependencies_verdict(held)[1:] == (
         False,
         "DependencyWaiting",
         "a waits for b of SyncProfile base",
@@ -136,10 +142,13 @@ def test_dependencies_are_a_condition_only_where_there_are_some() -> None:
 
 def test_a_commit_that_a_gateway_did_not_bear_is_told_until_it_is_let_go() -> None:
     held = QuarantineReport(COMMIT, "AutoRollback", "commit aaaaaaaa was taken back: projects/x: not shown")
-    said = gateway_conditions.taken_back(fleet(synced("a"), synced("b", quarantine=held)), on=True)
+    said = gateway_conditions.rolled_back_verdict(fleet(synced("a"), synced("b", quarantine=held)), on=True)
     assert (said.type, said.status, said.reason) == ("AutoRollbackPerformed", True, "AutoRollback")
     assert "b (commit aaaaaaaa was taken back: projects/x: not shown)" in said.message
     scan = QuarantineReport(COMMIT, "ScanFailureAutoRollback")
-    assert gateway_conditions.taken_back(fleet(synced("a", quarantine=scan)), on=False).reason == scan.reason
-    assert gateway_conditions.taken_back(fleet(synced("a")), on=True).status is False
-    assert gateway_conditions.taken_back(fleet(synced("a")), on=False).status is None
+    assert (
+        gateway_conditions.rolled_back_verdict(fleet(synced("a", quarantine=scan)), on=False).reason
+        == scan.reason
+    )
+    assert gateway_conditions.rolled_back_verdict(fleet(synced("a")), on=True).status is False
+    assert gateway_conditions.rolled_back_verdict(fleet(synced("a")), on=False).status is None

@@ -10,7 +10,7 @@ import pytest
 
 from stoker.controller.cache.gateways import FleetGateway
 from stoker.controller.cache.pods import AgentState, CachedPod
-from stoker.controller.status.gateways import MAX_BYTES, gateway_statuses, last_sync, rollback_outcome
+from stoker.controller.status.gateways import MAX_BYTES, gateway_statuses, last_sync_time, rollback_outcome
 from stoker.domain.protocol import (
     DiffReport,
     DriftReport,
@@ -137,8 +137,8 @@ def test_the_last_sync_is_the_newest() -> None:
         [gateway("a", report(synced_at=AT)), gateway("b", report(synced_at="2026-03-02T09:15:00+00:00"))],
         "plant",
     )
-    assert last_sync(entries) == "2026-03-02T09:15:00Z"
-    assert last_sync(()) is None
+    assert last_sync_time(entries) == "2026-03-02T09:15:00Z"
+    assert last_sync_time(()) is None
 
 
 def test_a_way_back_succeeded_when_it_did_so_everywhere() -> None:

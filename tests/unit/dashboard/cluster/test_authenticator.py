@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from stoker.dashboard.cluster.access_review import LONGEST_TOKEN
+from stoker.dashboard.cluster.access_review import MAX_TOKEN_LENGTH
 from stoker.dashboard.cluster.authenticator import (
-    KNOWN_SECONDS,
-    QUESTIONS_A_SECOND,
+    CACHE_SECONDS,
+    REVIEWS_PER_SECOND,
     SOON_SECONDS,
     ClusterAuth,
 )
-from stoker.dashboard.cluster.kinds import ACTED_ON, ALL, PAUSE_MAP
-from stoker.dashboard.cluster.permissions import buttons, sees
+from stoker.dashboard.cluster.kinds import ACTIONABLE_KINDS, ALL, PAUSE_MAP
+from stoker.dashboard.cluster.permissions import allowed_actions, can_see
 from stoker.dashboard.interfaces import ActionRefused, Visitor
 from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
@@ -119,11 +119,11 @@ async def test_fifty_pages_of_somebody_without_rights_cost_what_one_costs(
     await asyncio.gather(*(look(gate, "ann.a") for _ in range(25)))
     for number in range(25):
         await look(gate, f"ann.{number}")
-    assert api.asked["subjectaccessreviews"] <= ONCE + len(ACTED_ON)
+    assert api.asked["subjectaccessreviews"] <= ONCE + len(ACTIONABLE_KINDS)
     first = api.asked["subjectaccessreviews"]
     await look(gate, "bob.a")
     assert api.asked["subjectaccessreviews"] == 2 * first, "somebody else is asked about for themselves"
-    await clock.advance(KNOWN_SECONDS)
+    await clock.advance(CACHE_SECONDS)
     await look(gate, "ann.a")
     assert api.asked["subjectaccessreviews"] == 3 * first, "a right that was taken away is gone"
 
@@ -134,7 +134,7 @@ async def test_a_right_that_was_taken_away_is_gone_within_seconds_for_few_questi
     api.allowed = {("list", "stokers", "line-3"), ("patch", "stokers", "line-3")}
     visitor = await admitted(gate, "ann.a")
     first = await gate.sight(visitor)
-    assert (sees(first, "Stoker", "line-3"), sees(first, "Stoker", "line-4")) == (True, False)
+    assert (can_see(first, "Stoker", "line-3"), can_see(first, "Stoker", "line-4")) == (True, False)
     for _ in range(3):  # all of it within half a minute, after which everything is asked anyway
         asked = api.asked["subjectaccessreviews"]
         await clock.advance(SOON_SECONDS)
@@ -146,7 +146,7 @@ async def test_a_right_that_was_taken_away_is_gone_within_seconds_for_few_questi
     await clock.advance(SOON_SECONDS - 1)
     assert await gate.sight(visitor) is first
     await clock.advance(1)
-    assert not sees(await gate.sight(visitor), "Stoker", "line-3")
+    assert not can_see(await gate.sight(visitor), "Stoker", "line-3")
 
 
 async def test_a_token_that_was_taken_back_is_noticed_within_seconds(
@@ -195,7 +195,7 @@ async def test_who_has_very_many_rights_is_not_asked_about_each_every_few_second
     await clock.advance(SOON_SECONDS)
     await gate.sight(ann)
     assert api.asked["subjectaccessreviews"] == asked
-    await clock.advance(KNOWN_SECONDS - SOON_SECONDS)
+    await clock.advance(CACHE_SECONDS - SOON_SECONDS)
     await gate.sight(ann)
     assert api.asked["subjectaccessreviews"] == 2 * asked
 
@@ -208,14 +208,14 @@ async def test_a_question_without_an_answer_is_asked_again_and_keeps_nobody_else
     with pytest.raises(Retry):
         await gate.sight(ann)
     api.deaf = False
-    assert sees(await gate.sight(bob), "Stoker", "line-3")
-    assert sees(await gate.sight(ann), "Stoker", "line-3")
+    assert can_see(await gate.sight(bob), "Stoker", "line-3")
+    assert can_see(await gate.sight(ann), "Stoker", "line-3")
 
 
 async def test_it_remembers_so_many_people_and_no_more(
     gate: ClusterAuth, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoker.dashboard.cluster.authenticator.MOST_KNOWN", 2)
+    monkeypatch.setattr("stoker.dashboard.cluster.authenticator.MAX_CACHED_TOKENS", 2)
     for name in ("ann", "bob", "eve"):
         await look(gate, f"{name}.a")
     assert gate.known(Secret("ann.a")) is None
@@ -237,7 +237,7 @@ async def test_with_very_many_people_each_is_asked_about_less_often(
     await clock.advance(SOON_SECONDS)
     await look(gate, "user1.a")
     assert api.asked.total() == asked, "600 questions at once would be too many"
-    await clock.advance(600 / QUESTIONS_A_SECOND)
+    await clock.advance(600 / REVIEWS_PER_SECOND)
     await look(gate, "user1.a")
     assert api.asked.total() == asked + 4
 
@@ -276,7 +276,7 @@ async def test_a_token_is_remembered_for_half_a_minute_and_no_longer(
     assert gate.known(token) is None
     visitor = await gate.admit(token)
     api.strangers = True
-    await clock.advance(KNOWN_SECONDS - 1)
+    await clock.advance(CACHE_SECONDS - 1)
     assert gate.known(token) == visitor == await gate.admit(token) == ("ann", ("people",), token)
     assert gate.known(Secret("ann.b")) is None, "another token of the same person"
     await clock.advance(1)
@@ -291,13 +291,15 @@ async def test_a_token_that_is_somebody_elses_by_now_shows_nothing(gate: Cluster
     assert refused.value.status == 401
 
 
-@pytest.mark.parametrize("text", ["", "two\nlines", "ann.\x00", "gr\u00f6\u00dfe", "a" * (LONGEST_TOKEN + 1)])
+@pytest.mark.parametrize(
+    "text", ["", "two\nlines", "ann.\x00", "gr\u00f6\u00dfe", "a" * (MAX_TOKEN_LENGTH + 1)]
+)
 async def test_what_cannot_be_a_token_is_not_even_asked_about(
     gate: ClusterAuth, api: ApiServer, text: str
 ) -> None:
     assert await gate.admit(Secret(text)) is None
     assert not api.asked
-    assert await gate.admit(Secret("a" * LONGEST_TOKEN)) is not None
+    assert await gate.admit(Secret("a" * MAX_TOKEN_LENGTH)) is not None
 
 
 async def test_who_has_no_name_is_nobody(gate: ClusterAuth, api: ApiServer) -> None:
@@ -327,10 +329,10 @@ async def test_the_same_name_with_other_groups_sees_nothing_by_what_is_known_of_
     gate: ClusterAuth, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.allowed = {("list", "stokers", "")}
-    assert sees(await gate.sight(await admitted(gate, "ann.a")), "Stoker", "line-3")
+    assert can_see(await gate.sight(await admitted(gate, "ann.a")), "Stoker", "line-3")
     api.allowed.clear()
     monkeypatch.setitem(WHO, "groups", ["guests"])
-    assert not sees(await gate.sight(await admitted(gate, "ann.b")), "Stoker", "line-3")
+    assert not can_see(await gate.sight(await admitted(gate, "ann.b")), "Stoker", "line-3")
 
 
 async def test_who_may_stop_everything_may_change_the_one_map_for_it(
@@ -349,9 +351,9 @@ async def test_who_sees_something_may_not_change_it_for_that(gate: ClusterAuth, 
     api.allowed = {("list", "stokers", ""), ("patch", "stokers", "line-3"), ("patch", "stokers", "elsewhere")}
     visitor = await admitted(gate, "ann.a")
     sight = await gate.sight(visitor)
-    assert sees(sight, "Stoker", "line-4")
-    assert buttons(sight, "Stoker", "line-3")
-    assert not buttons(sight, "Stoker", "line-4")
-    assert not buttons(sight, "IgnitionSync", "line-3")
+    assert can_see(sight, "Stoker", "line-4")
+    assert allowed_actions(sight, "Stoker", "line-3")
+    assert not allowed_actions(sight, "Stoker", "line-4")
+    assert not allowed_actions(sight, "IgnitionSync", "line-3")
     assert not sight.everything, "of other kinds nothing is seen"
-    assert not sees(sight, "IgnitionSync", "line-3")
+    assert not can_see(sight, "IgnitionSync", "line-3")

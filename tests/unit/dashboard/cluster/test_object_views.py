@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from stoker.dashboard.cluster.destinations import joined, seen_config, seen_destination
-from stoker.dashboard.cluster.emergency_stop import seen_stop
-from stoker.dashboard.cluster.history import past_of
-from stoker.dashboard.cluster.resources import CachedSyncResource, seen
+from stoker.dashboard.cluster.destinations import decode_config, decode_destination, destination_view
+from stoker.dashboard.cluster.emergency_stop import decode_emergency_stop
+from stoker.dashboard.cluster.history import unpack_history
+from stoker.dashboard.cluster.resources import CachedSyncResource, decode_resource
 from stoker.dashboard.view_models import RollbackView, RolloutView
 
 COMMIT = "a" * 40
@@ -19,7 +19,9 @@ COMMIT = "a" * 40
 
 def resource(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None) -> CachedSyncResource:
     body: dict[str, Any] = {"metadata": {"name": "line-1", "namespace": "plant"}, "spec": spec or {}}
-    return seen("Stoker", json.dumps(body | ({"status": status} if status is not None else {})).encode())
+    return decode_resource(
+        "Stoker", json.dumps(body | ({"status": status} if status is not None else {})).encode()
+    )
 
 
 def test_before_anybody_has_looked_nothing_is_known() -> None:
@@ -122,12 +124,12 @@ def test_histories_are_small_and_come_back_whole() -> None:
     gateway["lastSnapshot"] = {"id": "s-2", "size": "2kB"}
     kept = resource({}, {"discoveredGateways": [gateway]}).past
     assert len(kept) < len(json.dumps(gateway)) / 10
-    past = past_of("filler", kept)
+    past = unpack_history("filler", kept)
     assert [one.number for one in past.history] == list(range(1, 11)), "1 is the newest, as in the terminal"
     assert past.history[0].diff is not None
     assert len(past.history[0].diff.changes) == 20
     assert [(one.id, one.size) for one in past.snapshots] == [("s-2", 2000), ("s-1", 0)]
-    assert past_of("packer", kept).history == past_of("filler", b"").history == ()
+    assert unpack_history("packer", kept).history == unpack_history("filler", b"").history == ()
 
 
 def test_an_object_that_does_not_fit_is_refused() -> None:
@@ -140,12 +142,12 @@ def test_a_destination_is_suspended_by_itself_or_by_its_repository() -> None:
         "metadata": {"name": "production", "namespace": "plant"},
         "spec": {"repoRef": {"name": "repo", "namespace": "shared"}, "branch": "main", "baseFolder": "a"},
     }
-    one = seen_destination(json.dumps(body).encode())
-    config = seen_config(b'{"spec": {"repoUrl": "https://git.example.net/x.git", "suspend": true}}')
+    one = decode_destination(json.dumps(body).encode())
+    config = decode_config(b'{"spec": {"repoUrl": "https://git.example.net/x.git", "suspend": true}}')
     assert (one.config.namespace, one.now.suspended, one.now.lag_seconds) == ("shared", False, None)
-    assert joined(one, None, may_see=True) == one.now
-    assert joined(one, config, may_see=True).suspended
-    assert joined(one, config, may_see=False).repo == ""
+    assert destination_view(one, None, may_see=True) == one.now
+    assert destination_view(one, config, may_see=True).suspended
+    assert destination_view(one, config, may_see=False).repo == ""
 
 
 def test_what_waits_for_git_is_told_with_its_age() -> None:
@@ -153,7 +155,7 @@ def test_what_waits_for_git_is_told_with_its_age() -> None:
         "metadata": {"name": "production", "namespace": "plant"},
         "status": {"pendingChanges": 3, "pendingSince": "2026-05-01T08:00:00Z"},
     }
-    now = seen_destination(json.dumps(body).encode()).now
+    now = decode_destination(json.dumps(body).encode()).now
     assert (now.pending, now.pending_since) == (3, "2026-05-01T08:00:00Z")
 
 
@@ -164,5 +166,5 @@ def test_what_waits_for_git_is_told_with_its_age() -> None:
 def test_the_stop_is_read_as_the_controller_reads_it(data: dict[str, str] | None, active: bool) -> None:
     times = [{"time": "2026-05-01T08:00:00Z"}, {"time": "2026-05-01T09:00:00Z"}, {}]
     body = {"metadata": {"managedFields": times}, "data": data}
-    found = seen_stop(json.dumps(body).encode())
+    found = decode_emergency_stop(json.dumps(body).encode())
     assert (found.active, found.since) == (active, "2026-05-01T09:00:00Z" if active else None)

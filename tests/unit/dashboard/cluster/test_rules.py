@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from stoker.dashboard.cluster.destinations import seen_destination
+from stoker.dashboard.cluster.destinations import decode_destination
 from stoker.dashboard.cluster.permissions import GrantedNamespaces, VisitorRights
 from stoker.dashboard.cluster.rules import (
     HIDDEN,
     CachedWatchRule,
     DestinationKey,
     RulesByDestination,
-    seen_rule,
-    troubles_of,
+    decode_rule,
+    rule_problems,
 )
 from stoker.dashboard.cluster.view import ClusterViewSource
 from stoker.kube.client.client import KubeClient
@@ -34,7 +34,7 @@ def rule(*conditions: dict[str, Any], kind: str = "WatchRule", **ref: str) -> Ca
             "conditions": [{"lastTransitionTime": "2026-05-01T08:00:00Z", **one} for one in conditions]
         },
     }
-    return seen_rule(kind, json.dumps(body).encode())
+    return decode_rule(kind, json.dumps(body).encode())
 
 
 def condition(type_: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
@@ -67,9 +67,9 @@ def test_a_rule_sends_to_its_own_namespace_unless_it_names_another() -> None:
 
 def test_of_rules_that_somebody_may_not_see_it_is_said_that_there_is_trouble_and_no_more() -> None:
     denied = rule(condition("WatchErrored", "True", "RBACDenied", "may not list pods"))
-    assert troubles_of([denied, rule()], lambda one: True) == ("WatchRule maps: may not list pods",)
-    assert troubles_of([denied, denied, rule()], lambda one: False) == (HIDDEN,)
-    assert troubles_of([rule()], lambda one: False) == ()
+    assert rule_problems([denied, rule()], lambda one: True) == ("WatchRule maps: may not list pods",)
+    assert rule_problems([denied, denied, rule()], lambda one: False) == (HIDDEN,)
+    assert rule_problems([rule()], lambda one: False) == ()
 
 
 def test_a_rule_that_moves_is_no_longer_where_it_was() -> None:
@@ -95,7 +95,7 @@ async def test_a_destination_is_told_with_what_is_wrong_with_its_rules() -> None
             feed[kind]._deliver(ObjectChange(ObjectKey("plant", name), "u", "1", old, new))
 
         tell("WatchRule", "maps", None, denied)  # it may be heard of first
-        tell("GitDestination", "site", None, seen_destination(json.dumps(body).encode()))
+        tell("GitDestination", "site", None, decode_destination(json.dumps(body).encode()))
         (seen,), (hidden,) = scene.picture(boss).destinations, scene.picture(guest).destinations
         assert seen.troubles == ("WatchRule maps: may not list pods",)
         assert hidden.troubles == (HIDDEN,)
@@ -113,7 +113,7 @@ def test_what_is_well_and_should_be_known_and_who_has_to_act() -> None:
         since = {"lastTransitionTime": "2026-05-01T08:00:00Z"}
         status = {"conditions": [{**since, **one} for one in conditions]}
         body = {"metadata": {"name": "site", "namespace": "plant"}, "status": status}
-        now = seen_destination(json.dumps(body).encode()).now
+        now = decode_destination(json.dumps(body).encode()).now
         return now.warnings, now.stalled
 
     assert told() == ((), False)

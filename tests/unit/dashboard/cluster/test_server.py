@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stoker.dashboard.cluster.server import ClusterDashboardOptions, keep_serving
-from stoker.dashboard.keep_serving import AGAIN_SECONDS
+from stoker.dashboard.keep_serving import RETRY_SECONDS
 from stoker.domain.errors import Misconfigured
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
@@ -28,7 +28,7 @@ async def test_a_dashboard_that_fails_leaves_its_process_alone(capfd: pytest.Cap
             for _ in range(2):
                 await eventually_async(lambda: bool(clock.alarms))
                 assert capfd.readouterr().err.count("dashboard.off") == 1
-                await clock.advance(AGAIN_SECONDS)
+                await clock.advance(RETRY_SECONDS)
             assert not unit.done()
             unit.cancel()
             await asyncio.gather(unit, return_exceptions=True)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
-from stoker.dashboard.cluster.destinations import CachedDestination, CachedRepoConfig, seen_destination
+from stoker.dashboard.cluster.destinations import CachedDestination, CachedRepoConfig, decode_destination
 from stoker.dashboard.cluster.permissions import GrantedNamespaces, VisitorRights
 from stoker.dashboard.cluster.staleness import BLIND_SECONDS
 from stoker.dashboard.cluster.view import ClusterViewSource
@@ -172,7 +172,7 @@ async def test_a_kind_that_was_taken_away_is_nothing_to_wait_for(
 
 def destination(name: str, config: str) -> CachedDestination:
     spec = {"repoRef": {"name": config}, "branch": "main", "baseFolder": "a"}
-    return seen_destination(
+    return decode_destination(
         json.dumps({"metadata": {"name": name, "namespace": "plant"}, "spec": spec}).encode()
     )
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stoker.dashboard.interfaces import ActionRefused, GatewayKey, VisibleScope, Visitor
-from stoker.dashboard.standalone.actions import PATIENCE_SECONDS, LocalActions
+from stoker.dashboard.standalone.actions import ACTION_TIMEOUT_SECONDS, LocalActions
 from stoker.dashboard.standalone.pending_actions import HeldRollback, PendingActions
-from stoker.dashboard.standalone.token_check import EVERYTHING, LocalAuth, LocalToken, long_enough
+from stoker.dashboard.standalone.token_check import FULL_SIGHT, LocalAuth, LocalToken, check_token_length
 from stoker.dashboard.standalone.view import FolderHold, FolderSubject, LocalViewSource
 from stoker.dashboard.view_models import ActionBody, DashboardAction
 from stoker.domain.errors import Misconfigured, Retry, Stalled
@@ -58,7 +58,7 @@ async def test_pause_and_resume_are_a_word_and_a_nudge(place: Place) -> None:
     seen = place.scene.version()
     await place.do(DashboardAction.PAUSE)
     assert place.desk.paused
-    changes = place.scene.changes(seen, EVERYTHING)
+    changes = place.scene.changes(seen, FULL_SIGHT)
     assert changes is not None
     assert changes.resources[0].paused
     assert await place.refused(DashboardAction.SYNC) == 409
@@ -80,9 +80,9 @@ async def test_a_stop_calls_off_what_waits(place: Place) -> None:
     with pytest.raises(ActionRefused, match="before it began"):
         await going
     assert not place.desk.goes_back
-    assert place.scene.picture(EVERYTHING).stop.active
+    assert place.scene.picture(FULL_SIGHT).stop.active
     await place.hands.do(ActionBody(action=DashboardAction.GO_ON), VISITOR)
-    assert not place.scene.picture(EVERYTHING).stop.active
+    assert not place.scene.picture(FULL_SIGHT).stop.active
     assert await place.hands.do(ActionBody(action=DashboardAction.GO_ON), VISITOR) == "Nothing was stopped."
 
 
@@ -95,7 +95,7 @@ async def test_stop_and_pause_outlive_the_process_until_somebody_takes_them_back
     again = Place(state)
     assert again.desk.paused
     assert again.desk.stopped_since == first.desk.stopped_since
-    assert again.scene.picture(EVERYTHING).stop.active
+    assert again.scene.picture(FULL_SIGHT).stop.active
     await again.do(DashboardAction.GO_ON)
     third = Place(state)
     assert (third.desk.paused, third.desk.stopped) == (True, False)
@@ -133,7 +133,7 @@ async def test_who_waits_too_long_is_told_that_it_goes_on(place: Place) -> None:
     going = asyncio.create_task(place.do(DashboardAction.RELEASE))
     await asyncio.sleep(0)
     assert not place.desk.goes_back, "letting go is no way back"
-    await place.clock.advance(PATIENCE_SECONDS)
+    await place.clock.advance(ACTION_TIMEOUT_SECONDS)
     assert "on its way" in await going
     errand = place.desk.release()
     assert errand is not None
@@ -145,7 +145,7 @@ async def test_only_the_plan_that_waits_is_approved(place: Place) -> None:
     plan = PendingPlanReport(DIGEST, Reason.DELETION_BUDGET_EXCEEDED, "c" * 40, files_deleted=7)
     report = GatewayReport("filler", sync_status=SyncState.ERROR, reason=plan.reason, pending_plan=plan)
     place.scene.told(report)
-    (resource,) = place.scene.picture(EVERYTHING).resources
+    (resource,) = place.scene.picture(FULL_SIGHT).resources
     assert resource.approval is not None
     assert (resource.approval.state, resource.approval.deleted) == ("Pending", 7)
     assert "approve" in resource.may
@@ -160,7 +160,7 @@ async def test_a_rollback_that_is_held_is_approved_by_its_plan_and_begins_again(
     held = HeldPlan(plan, "60 files would be deleted", Reason.DELETION_BUDGET_EXCEEDED)
     place.desk.held_rollback = HeldRollback("filler-20260101-000000", held)
     place.scene.told(GatewayReport("filler", sync_status=SyncState.SYNCED))
-    (resource,) = place.scene.picture(EVERYTHING).resources
+    (resource,) = place.scene.picture(FULL_SIGHT).resources
     assert resource.approval is not None
     assert (resource.approval.state, resource.approval.digest) == ("Pending", plan.digest)
     assert await place.refused(DashboardAction.APPROVE, digest=DIGEST) == 409
@@ -183,7 +183,7 @@ async def test_a_stop_forgets_a_rollback_that_is_held(place: Place) -> None:
 async def test_files_of_others_wait_for_nobody(place: Place) -> None:
     plan = PendingPlanReport(DIGEST, Reason.ORPHANS_KEPT, "c" * 40, files_deleted=7)
     place.scene.told(GatewayReport("filler", sync_status=SyncState.SYNCED, pending_plan=plan))
-    assert place.scene.picture(EVERYTHING).resources[0].approval is None
+    assert place.scene.picture(FULL_SIGHT).resources[0].approval is None
 
 
 async def test_the_report_becomes_a_gateway(place: Place) -> None:
@@ -196,7 +196,7 @@ async def test_the_report_becomes_a_gateway(place: Place) -> None:
             drift=DriftReport(2, ("projects/a", "projects/b")),
         )
     )
-    past = place.scene.gateway(GatewayKey("local", "Folder", "filler", "filler"), EVERYTHING)
+    past = place.scene.gateway(GatewayKey("local", "Folder", "filler", "filler"), FULL_SIGHT)
     assert past is not None
     assert (past.gateway.held_by[0].user, past.gateway.drift) == ("ada", 2)
     narrow = VisibleScope(False, frozenset({"plant"}), lambda action, namespace: True, False)
@@ -207,7 +207,7 @@ async def test_the_report_becomes_a_gateway(place: Place) -> None:
 async def test_a_file_that_names_another_resource_takes_the_old_one_away(place: Place) -> None:
     seen = place.scene.version()
     place.scene.about(SUBJECT._replace(name="packer"), FolderHold())
-    changes = place.scene.changes(seen, EVERYTHING)
+    changes = place.scene.changes(seen, FULL_SIGHT)
     assert changes is not None
     assert changes.gone == (SUBJECT.id,)
     assert [one.name for one in changes.resources] == ["packer"]
@@ -219,7 +219,7 @@ async def test_one_token_opens_everything_until_it_is_replaced() -> None:
     visitor = await gate.admit(Secret("right"))
     assert visitor is not None
     assert await gate.admit(Secret("wrong")) is None
-    assert await gate.sight(visitor) is EVERYTHING
+    assert await gate.sight(visitor) is FULL_SIGHT
     token[0] = Secret("other")
     with pytest.raises(ActionRefused) as refused:
         await gate.sight(visitor)
@@ -227,9 +227,9 @@ async def test_one_token_opens_everything_until_it_is_replaced() -> None:
 
 
 def test_a_token_that_could_be_guessed_is_refused_by_the_name_of_its_file() -> None:
-    assert long_enough(Secret("x" * 16), Path("/run/token")) == Secret("x" * 16)
+    assert check_token_length(Secret("x" * 16), Path("/run/token")) == Secret("x" * 16)
     with pytest.raises(Misconfigured, match=r"/run/token has fewer than 16") as refused:
-        long_enough(Secret("y" * 15), Path("/run/token"))
+        check_token_length(Secret("y" * 15), Path("/run/token"))
     assert "yyy" not in refused.value.message
 
 

@@ -29,13 +29,13 @@ def test_the_newest_comes_first_and_pauses_are_no_syncs(tmp_path: Path) -> None:
     folder = written(
         tmp_path, GOOD, {**GOOD, "result": "Paused"}, {**GOOD, "ref": "v2", "result": "SyncPartial"}
     )
-    found = history.history(folder)
+    found = history.read_history(folder)
     assert [(one.ref, one.result, one.files_changed) for one in found] == [
         ("v2", "SyncPartial", 3),
         ("main", "success", 3),
     ]
     assert found[0].timestamp == "2026-01-02T03:04:05Z"
-    before = history.remembered("filler", found)
+    before = history.restored_report("filler", found)
     assert (before.synced_commit, before.synced_ref, before.synced_at) == (
         "a" * 40,
         "main",
@@ -57,24 +57,24 @@ def test_lines_that_are_not_ours_are_left_out(tmp_path: Path) -> None:
         {**GOOD, "filesChanged": "many", "commit": None},
         "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"),
     ]
-    found = history.history(written(tmp_path, *strange, GOOD))
+    found = history.read_history(written(tmp_path, *strange, GOOD))
     assert [(one.commit, one.files_changed) for one in found] == [("a" * 40, 3), ("", 0)]
 
 
 def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     folder = written(tmp_path, *({**GOOD, "filesChanged": number} for number in range(5000)))
-    found = history.history(folder)
-    assert [one.files_changed for one in found] == list(range(4999, 4999 - history.MOST, -1))
+    found = history.read_history(folder)
+    assert [one.files_changed for one in found] == list(range(4999, 4999 - history.MAX_ENTRIES, -1))
 
 
 def test_where_nothing_was_written_there_is_nothing(tmp_path: Path) -> None:
-    assert history.history(tmp_path) == ()
-    assert history.history(tmp_path / "nowhere") == ()
-    assert history.remembered("filler", ()).synced_commit == ""
+    assert history.read_history(tmp_path) == ()
+    assert history.read_history(tmp_path / "nowhere") == ()
+    assert history.restored_report("filler", ()).synced_commit == ""
 
 
 def test_a_link_in_the_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text(json.dumps(GOOD) + "\n")
     (tmp_path / ".sync-state").mkdir()
     (tmp_path / ".sync-state/audit.jsonl").symlink_to(tmp_path / "secret")
-    assert history.history(tmp_path) == ()
+    assert history.read_history(tmp_path) == ()

@@ -14,9 +14,9 @@ from stoker.domain.protocol.change_set_codec import (
     CHUNK_BYTES,
     MAX_UNPACKED,
     ChangeSetChunk,
-    complete,
     decode,
     encode,
+    is_complete,
     unpacked_size,
 )
 from stoker.domain.refs import CommitId
@@ -50,8 +50,8 @@ def test_what_is_large_goes_in_chunks_that_each_fit_into_a_map() -> None:
     assert len(raw) == 3
     assert all(len(one) <= CHUNK_BYTES for one in raw)
     chunks = [ChangeSetChunk.parse(one) for one in reversed(raw)]
-    assert complete(chunks)
-    assert not complete(chunks[1:])
+    assert is_complete(chunks)
+    assert not is_complete(chunks[1:])
     assert decode(chunks) == changes
     with pytest.raises(InvalidValue, match="do not belong together"):
         decode(chunks[:2])

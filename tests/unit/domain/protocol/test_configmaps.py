@@ -19,10 +19,10 @@ from stoker.domain.protocol import (
     HistoryEntryReport,
     SyncMode,
     SyncState,
-    changes_map,
-    labels_of,
-    metadata_map,
-    status_map,
+    changes_map_name,
+    metadata_map_name,
+    resource_labels,
+    status_map_name,
 )
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
@@ -31,13 +31,18 @@ COMMIT = CommitId("a" * 40)
 
 
 def test_a_maps_name_follows_the_kind_and_a_shard_is_nobodys_main_map() -> None:
-    assert metadata_map(SyncResourceKind.STOKER, "line") == "stoker-metadata-line"
-    assert metadata_map(SyncResourceKind.IGNITION_SYNC, "line") == "ignition-sync-metadata-line"
-    assert status_map(SyncResourceKind.STOKER, "line") == "stoker-status-line"
-    assert status_map(SyncResourceKind.IGNITION_SYNC, "line", 2) == "ignition-sync-statusshard-2-line"
-    assert status_map(SyncResourceKind.STOKER, "line", 1) != status_map(SyncResourceKind.STOKER, "line-1")
-    assert changes_map(SyncResourceKind.IGNITION_SYNC, "line", 7) == "ignition-sync-changes-7-line"
-    assert labels_of(SyncResourceKind.STOKER, "line") == {CR_NAME_LABEL: "line", CR_KIND_LABEL: "Stoker"}
+    assert metadata_map_name(SyncResourceKind.STOKER, "line") == "stoker-metadata-line"
+    assert metadata_map_name(SyncResourceKind.IGNITION_SYNC, "line") == "ignition-sync-metadata-line"
+    assert status_map_name(SyncResourceKind.STOKER, "line") == "stoker-status-line"
+    assert status_map_name(SyncResourceKind.IGNITION_SYNC, "line", 2) == "ignition-sync-statusshard-2-line"
+    assert status_map_name(SyncResourceKind.STOKER, "line", 1) != status_map_name(
+        SyncResourceKind.STOKER, "line-1"
+    )
+    assert changes_map_name(SyncResourceKind.IGNITION_SYNC, "line", 7) == "ignition-sync-changes-7-line"
+    assert resource_labels(SyncResourceKind.STOKER, "line") == {
+        CR_NAME_LABEL: "line",
+        CR_KIND_LABEL: "Stoker",
+    }
 
 
 def test_all_keys_of_the_papers_are_written() -> None:

@@ -40,7 +40,7 @@ VALUES: dict[str, object] = {
 
 
 def read(**values: object) -> Sample:
-    return json.shaped(Sample, {"name": "plant", **values}, "sample")
+    return json.decode_dataclass(Sample, {"name": "plant", **values}, "sample")
 
 
 @pytest.mark.parametrize("field", VALUES)
@@ -48,7 +48,7 @@ def read(**values: object) -> Sample:
 def test_a_value_of_another_fields_type_is_refused_by_the_name_of_its_field(field: str, other: str) -> None:
     value = VALUES[other]
     if field == other:
-        assert json.plain(read(**{field: value}))[field] == value
+        assert json.to_plain(read(**{field: value}))[field] == value
     else:
         with pytest.raises(InvalidValue, match=f"sample.{field}"):
             read(**{field: value})
@@ -56,8 +56,8 @@ def test_a_value_of_another_fields_type_is_refused_by_the_name_of_its_field(fiel
 
 def test_numbers_are_whole_and_from_0_to_the_largest_that_json_keeps() -> None:
     assert read(howMany=0).how_many == 0
-    assert read(howMany=json.LARGEST_NUMBER).how_many == json.LARGEST_NUMBER
-    for wrong in (-1, json.LARGEST_NUMBER + 1):
+    assert read(howMany=json.MAX_NUMBER).how_many == json.MAX_NUMBER
+    for wrong in (-1, json.MAX_NUMBER + 1):
         with pytest.raises(InvalidValue, match=r"sample\.howMany is not a number from 0 on"):
             read(howMany=wrong)
     with pytest.raises(InvalidValue, match=r"sample\.howMany is not a whole number"):
@@ -75,9 +75,9 @@ def test_null_is_the_default_an_unknown_key_is_passed_over_and_an_unknown_value_
 
 def test_a_missing_field_is_named() -> None:
     with pytest.raises(InvalidValue, match=r"sample lacks one of .*name"):
-        json.shaped(Sample, {}, "sample")
+        json.decode_dataclass(Sample, {}, "sample")
     with pytest.raises(InvalidValue, match="sample is not an object"):
-        json.shaped(Sample, [], "sample")
+        json.decode_dataclass(Sample, [], "sample")
 
 
 def nested(depth: int) -> str:
@@ -114,15 +114,15 @@ def test_the_size_is_that_of_the_encoded_text() -> None:
 
 
 def test_text_is_written_short_and_never_as_what_an_api_server_refuses() -> None:
-    assert json.compact({"a": ["é", 1]}) == '{"a":["é",1]}'
-    assert json.compact("\ud800") == '"?"'
+    assert json.compact_json({"a": ["é", 1]}) == '{"a":["é",1]}'
+    assert json.compact_json("\ud800") == '"?"'
     with pytest.raises(ValueError, match="not JSON compliant"):
-        json.compact(float("nan"))
+        json.compact_json(float("nan"))
 
 
 def test_a_refusal_quotes_one_short_line() -> None:
-    fits = "a" * (json.LONGEST_SHOWN - 2)  # and its quotes
-    assert json.shown(fits) == f"'{fits}'"
-    assert len(json.shown(fits + "a")) == json.LONGEST_SHOWN
-    assert json.shown(fits + "a").endswith("...")
-    assert json.shown("a\nb") == r"'a\nb'"
+    fits = "a" * (json.MAX_QUOTE_LENGTH - 2)  # and its quotes
+    assert json.quote_value(fits) == f"'{fits}'"
+    assert len(json.quote_value(fits + "a")) == json.MAX_QUOTE_LENGTH
+    assert json.quote_value(fits + "a").endswith("...")
+    assert json.quote_value("a\nb") == r"'a\nb'"

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol.json import LARGEST_NUMBER
+from stoker.domain.protocol.json import MAX_NUMBER
 from stoker.domain.protocol.metadata import (
     MAX_ENTRIES,
     AgentMetadata,
@@ -17,7 +17,7 @@ from stoker.domain.protocol.metadata import (
     is_terminating,
 )
 from stoker.domain.protocol.parse import MAX_WORD
-from stoker.domain.protocol.report import LONGEST_LINE, GatewayReport
+from stoker.domain.protocol.report import MAX_LINE_BYTES, GatewayReport
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
@@ -78,7 +78,7 @@ def test_what_a_rollback_names_is_a_line_of_text(name: str, value: object) -> No
     assert parsed("rollback", {"toSnapshot": longest}).rollback == RollbackRequest(longest, None, longest)
 
 
-@pytest.mark.parametrize("number", [-1, MAX_ENTRIES + 1, LARGEST_NUMBER, True, 1.5, "1", None])
+@pytest.mark.parametrize("number", [-1, MAX_ENTRIES + 1, MAX_NUMBER, True, 1.5, "1", None])
 def test_a_shard_is_a_number_up_to_its_limit(number: object) -> None:
     shards = {"first": 0, "last": MAX_ENTRIES}
     assert parsed("statusShards", shards).status_shards == shards
@@ -94,9 +94,9 @@ def test_one_gateway_more_than_the_limit_is_refused(key: str) -> None:
 
 
 def test_a_report_is_the_same_without_its_heartbeat_and_cuts_no_line_that_fits() -> None:
-    report = GatewayReport("gw", heartbeat_at="2026-01-01T00:00:00Z", error_message="e" * LONGEST_LINE)
+    report = GatewayReport("gw", heartbeat_at="2026-01-01T00:00:00Z", error_message="e" * MAX_LINE_BYTES)
     assert report.without_heartbeat() == replace(report, heartbeat_at="")
     assert GatewayReport.parse(report.json()) == report
-    cut = GatewayReport.parse(replace(report, error_message="e" * (LONGEST_LINE + 1)).json()).error_message
+    cut = GatewayReport.parse(replace(report, error_message="e" * (MAX_LINE_BYTES + 1)).json()).error_message
     assert cut.endswith("…")
-    assert len(cut.encode()) <= LONGEST_LINE
+    assert len(cut.encode()) <= MAX_LINE_BYTES

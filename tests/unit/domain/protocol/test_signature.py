@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.protocol import check_order, check_signature, signature, unsigned
-from stoker.domain.protocol import signed as sign
+from stoker.domain.protocol import check_order, check_signature, compute_signature, strip_signature
+from stoker.domain.protocol import sign_data as sign
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 
@@ -48,7 +48,7 @@ def test_the_order_of_the_keys_is_no_part_of_it() -> None:
         (signed(DATA, KEY, of="shop/another"), "does not fit"),
         ({**signed(DATA, KEY, of=MAP), "sequence": "8"}, "does not fit"),
         ({**signed(DATA, KEY, of=MAP), "resourceUID": "u-2"}, "does not fit"),
-        ({**DATA, "signature": signature(DATA, KEY, of=MAP)}, "without a sequence number"),
+        ({**DATA, "signature": compute_signature(DATA, KEY, of=MAP)}, "without a sequence number"),
     ],
 )
 def test_a_map_that_was_not_signed_as_it_stands_is_refused(data: dict[str, str], why: str) -> None:
@@ -58,7 +58,7 @@ def test_a_map_that_was_not_signed_as_it_stands_is_refused(data: dict[str, str],
 
 
 def test_what_signing_adds_can_be_taken_off() -> None:
-    assert unsigned(signed(DATA, KEY, of=MAP)) == DATA
+    assert strip_signature(signed(DATA, KEY, of=MAP)) == DATA
 
 
 def test_an_earlier_map_that_was_put_back_is_refused_and_the_same_one_is_not() -> None:

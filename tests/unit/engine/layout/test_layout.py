@@ -23,7 +23,7 @@ from stoker.domain.intent.files import (
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.layout.desired_files import ContentTransform, DesiredFiles
 from stoker.engine.layout.layout import Layout
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.engine.transform.transform import TransformSet
 
 VALUES = TemplateValues(gateway_name="gw", ref="main", commit="c" * 40, vars={"line": "1"})
@@ -44,7 +44,7 @@ def layout(*mappings: FileMapping, excludes: tuple[str, ...] = (), mandatory: tu
 def ledger_of(laid: Layout, files: dict[str, str]) -> Ledger:
     desired = laid.map(tree(files))
     return Ledger(
-        {path: record(one) for path, one in desired.files.items()},
+        {path: encode_record(one) for path, one in desired.files.items()},
         mappings=desired.delivered,
         folders=frozenset(desired.managed.folders),
         given=desired.given,

@@ -4,7 +4,7 @@ import pytest
 
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import ExcludePolicy
-from stoker.engine.layout.protected_paths import ProtectedPaths, why_reserved
+from stoker.engine.layout.protected_paths import ProtectedPaths, reserved_path_reason
 from stoker.engine.match.globs import PathBatch
 
 NOTHING_SAID = ProtectedPaths(ExcludePolicy())
@@ -52,8 +52,8 @@ def test_what_the_gateway_keeps_for_itself_is_neither_delivered_nor_touched(
     place = spelt(path)
     places = PathBatch([place, "projects/a"])
     left_out = NOTHING_SAID.undelivered(places)
-    assert left_out == {place: f"is never written: {why_reserved(place)}"}
-    assert why_reserved(place)
+    assert left_out == {place: f"is never written: {reserved_path_reason(place)}"}
+    assert reserved_path_reason(place)
     assert NOTHING_SAID.covering(places) == NOTHING_SAID.sparing(places) == {place}
     assert NOTHING_SAID.covers(place)
     assert NOTHING_SAID.spares(place)
@@ -77,7 +77,7 @@ def test_a_name_like_one_of_the_gateways_elsewhere_is_anybodys(path: str) -> Non
     assert not NOTHING_SAID.undelivered(places)
     assert not NOTHING_SAID.covering(places)
     assert not NOTHING_SAID.covers(path)
-    assert not why_reserved(path)
+    assert not reserved_path_reason(path)
 
 
 def test_what_is_excluded_stays_and_is_said_to_be_excluded() -> None:

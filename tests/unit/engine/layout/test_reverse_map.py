@@ -8,8 +8,8 @@ from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.files import ExcludePolicy, FileMapping, FilesIntent, MappingKind
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.layout.layout import Layout
-from stoker.engine.layout.reverse_map import CapturablePaths, RepositoryOrigins, commit_of, own_changes
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.layout.reverse_map import CapturablePaths, RepositoryOrigins, file_commit, gateway_changes
+from stoker.engine.plan.ledger import Ledger, encode_record
 
 ONE, TWO = (FileVersion(blob_of(text)) for text in (b"1", b"2"))
 ALLOWED = CapturablePaths(
@@ -73,22 +73,22 @@ def test_a_walk_begins_at_the_deepest_folders_that_hold_everything(
 
 def test_what_somebody_else_did_is_told_from_what_we_did() -> None:
     ledger = Ledger(
-        files={f"projects/{name}": record(ONE) for name in ("same", "edited", "gone", "excluded.bak")},
+        files={f"projects/{name}": encode_record(ONE) for name in ("same", "edited", "gone", "excluded.bak")},
         intended={"projects/ours": TWO},
         kept=frozenset({"projects/before"}),
     )
     seen = {
-        "projects/same": record(ONE),
-        "projects/edited": record(TWO),
+        "projects/same": encode_record(ONE),
+        "projects/edited": encode_record(TWO),
         "projects/gone": None,
-        "projects/excluded.bak": record(TWO),
-        "projects/new": record(TWO),
+        "projects/excluded.bak": encode_record(TWO),
+        "projects/new": encode_record(TWO),
         "projects/new and gone": None,
-        "projects/ours": record(TWO),
-        "projects/before": record(TWO),
-        "other/new": record(TWO),
+        "projects/ours": encode_record(TWO),
+        "projects/before": encode_record(TWO),
+        "other/new": encode_record(TWO),
     }
-    assert own_changes(seen, ledger, ALLOWED) == {
+    assert gateway_changes(seen, ledger, ALLOWED) == {
         "projects/edited": TWO,
         "projects/gone": None,
         "projects/new": TWO,
@@ -97,14 +97,14 @@ def test_what_somebody_else_did_is_told_from_what_we_did() -> None:
 
 def test_a_file_of_a_held_place_is_at_the_commit_of_its_place() -> None:
     ledger = Ledger(commit="2", held=frozenset({"1 projects/line 1", "0 projects/x"}))
-    assert commit_of(ledger, "projects/line 1/view.json") == "1"
-    assert commit_of(ledger, "projects/x") == "0"
-    assert commit_of(ledger, "projects/xy") == "2"
+    assert file_commit(ledger, "projects/line 1/view.json") == "1"
+    assert file_commit(ledger, "projects/x") == "0"
+    assert file_commit(ledger, "projects/xy") == "2"
 
 
 def found(paths: list[str], ours: list[str], repository: set[str], *mappings: FileMapping) -> dict[str, str]:
     layout = Layout(FilesIntent(mappings), TemplateValues())
-    origins = RepositoryOrigins(layout, Ledger(files={path: record(ONE) for path in ours}), paths)
+    origins = RepositoryOrigins(layout, Ledger(files={path: encode_record(ONE) for path in ours}), paths)
     answers = dict.fromkeys(repository & origins.questions(), ONE)
     return {path: origin.path for path, origin in origins.found(answers).items()}
 

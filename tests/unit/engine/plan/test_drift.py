@@ -3,8 +3,8 @@
 import pytest
 
 from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.engine.plan.drift import FolderDrift, drift
-from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.engine.plan.drift import FolderDrift, find_drift
+from stoker.engine.plan.ledger import STAT, Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
 
 OURS = FileVersion(blob_of(b"ours"))
@@ -17,11 +17,11 @@ MIRRORED = frozenset({"d"})
 
 def wrote(*paths: str, **more: object) -> Ledger:
     facts = {"folders": MIRRORED, "mirrored": MIRRORED, **more}
-    return Ledger(dict.fromkeys(paths, record(OURS)), **facts)  # type: ignore[arg-type]
+    return Ledger(dict.fromkeys(paths, encode_record(OURS)), **facts)  # type: ignore[arg-type]
 
 
 def found(ledger: Ledger, **entries: LiveEntry | None) -> FolderDrift:
-    return drift(
+    return find_drift(
         ledger, LiveDifferences({f"d/{name}": entry for name, entry in entries.items()}, walked=True)
     )
 
@@ -78,7 +78,7 @@ def test_an_api_key_and_the_gateways_own_places_are_not_extra() -> None:
     ours = frozenset({"config", ".sync-state"})
     ledger = wrote("config/a", folders=ours, mirrored=ours)
     paths = ("config/resources/core/ignition/api-token/new/config.json", "config/local/x", ".sync-state/x")
-    assert not drift(ledger, LiveDifferences(dict.fromkeys(paths, STRANGER), walked=True))
+    assert not find_drift(ledger, LiveDifferences(dict.fromkeys(paths, STRANGER), walked=True))
 
 
 def test_drift_is_told_in_order_and_by_kind() -> None:
@@ -86,4 +86,4 @@ def test_drift_is_told_in_order_and_by_kind() -> None:
     told = found(wrote("d/a", "d/b", "d/c"), z=STRANGER, y=STRANGER, b=edited, a=edited, c=None)
     assert told.kinds == {"modified": ("d/a", "d/b"), "missing": ("d/c",), "extra": ("d/y", "d/z")}
     assert told
-    assert not drift(wrote("d/a"), LiveDifferences(walked=True))
+    assert not find_drift(wrote("d/a"), LiveDifferences(walked=True))

@@ -17,11 +17,11 @@ from stoker.domain.reasons import Reason
 from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
 from stoker.engine.layout.layout import Layout
 from stoker.engine.layout.protected_paths import ProtectedPaths
-from stoker.engine.plan.guards import stale_approval, why_stalled
-from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.guards import plan_objection, stale_approval_error
+from stoker.engine.plan.ledger import Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
 from stoker.engine.plan.plan import SyncPlan
-from stoker.engine.plan.planner import plan
+from stoker.engine.plan.planner import make_plan
 
 POLICY = DeletionPolicy(orphans=OrphanPolicy.MIRROR)
 VERSION = FileVersion(blob_of(b"1"))
@@ -48,15 +48,15 @@ def desired(
 
 
 def wrote(*paths: str, mappings: frozenset[str] = frozenset()) -> Ledger:
-    kept = dict.fromkeys(paths, record(VERSION))
+    kept = dict.fromkeys(paths, encode_record(VERSION))
     return Ledger(kept, mappings=mappings, folders=frozenset({"d"}), mirrored=frozenset({"d"}))
 
 
 def judged(
     wanted: DesiredFiles, ledger: Ledger | None, live: LiveDifferences = QUIET
 ) -> tuple[SyncPlan, str, Reason | None]:
-    made = plan(wanted, live, ledger, POLICY)
-    stalled = why_stalled(made, wanted, ledger, POLICY)
+    made = make_plan(wanted, live, ledger, POLICY)
+    stalled = plan_objection(made, wanted, ledger, POLICY)
     return (
         made,
         stalled.message if stalled is not None else "",
@@ -74,8 +74,8 @@ def test_more_deletions_than_the_budget_stall_until_exactly_this_plan_is_approve
     made, message, reason = judged(wanted, ledger)
     assert reason is Reason.DELETION_BUDGET_EXCEEDED
     assert f"approve plan {made.digest}" in message
-    assert why_stalled(made, wanted, ledger, POLICY, approved={"0" * 64}) is not None
-    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
+    assert plan_objection(made, wanted, ledger, POLICY, approved={"0" * 64}) is not None
+    assert plan_objection(made, wanted, ledger, POLICY, approved={made.digest}) is None
 
 
 @pytest.mark.parametrize(("deleted", "kept"), [(51, 1000), (11, 9), (40, 0)])
@@ -95,11 +95,11 @@ def test_a_destination_that_no_mapping_covers_any_more_is_held_whatever_its_size
     assert reason is Reason.DESTINATION_UNMAPPED
     assert "e/ours" in message
     assert f"approve plan {made.digest}" in message
-    stale = why_stalled(made, wanted, ledger, POLICY, approved={"0" * 64})
+    stale = plan_objection(made, wanted, ledger, POLICY, approved={"0" * 64})
     assert stale is not None
     assert "0" * 64 in stale.message
     assert made.digest in stale.message
-    assert why_stalled(made, wanted, ledger, POLICY, approved={"0" * 64, made.digest}) is None
+    assert plan_objection(made, wanted, ledger, POLICY, approved={"0" * 64, made.digest}) is None
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_destination_is_not_emptied_unasked_because_a_wider_one_covers_it(
     layout = Layout(FilesIntent(before), TemplateValues())
     given = layout.map(first)
     ledger = Ledger(
-        {path: record(VERSION) for path in given.files},
+        {path: encode_record(VERSION) for path in given.files},
         mappings=given.delivered,
         folders=frozenset(given.managed.folders),
         given=given.given,
@@ -143,7 +143,7 @@ def test_a_destination_is_not_emptied_unasked_because_a_wider_one_covers_it(
     made, _, reason = judged(wanted, ledger)
     assert made.removals
     assert reason is (Reason.DESTINATION_UNMAPPED if held else None)
-    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
+    assert plan_objection(made, wanted, ledger, POLICY, approved={made.digest}) is None
 
 
 BASE, SITE = FileMapping("base", "projects"), FileMapping("site", "projects")
@@ -161,7 +161,7 @@ def remapped(
     layout = Layout(FilesIntent(before), TemplateValues())
     given = layout.map(CommitTree(dict.fromkeys(first, VERSION)))
     ledger = Ledger(
-        {path: record(VERSION) for path in given.files},
+        {path: encode_record(VERSION) for path in given.files},
         mappings=given.delivered,
         folders=frozenset(given.managed.folders),
         given=given.given,
@@ -172,7 +172,7 @@ def remapped(
     other = FileVersion(blob_of(b"of others"))
     live = LiveDifferences({path: LiveEntry(LiveKind.FILE, other) for path in sorted(foreign)}, walked=True)
     made, message, reason = judged(wanted, ledger, live)
-    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
+    assert plan_objection(made, wanted, ledger, POLICY, approved={made.digest}) is None
     return made, message, reason
 
 
@@ -257,12 +257,12 @@ def test_a_wider_destination_overwrites_no_file_of_others_unasked(
 
 def test_an_approval_for_one_sync_must_name_its_plan() -> None:
     made, _, _ = judged(desired("d/a"), wrote("d/a", "d/b"))
-    assert stale_approval(made, {made.digest}) is None
-    stale = stale_approval(made, {"0" * 64})
+    assert stale_approval_error(made, {made.digest}) is None
+    stale = stale_approval_error(made, {"0" * 64})
     assert stale is not None
     assert stale.reason is Reason.APPROVAL_STALE
     assert made.digest in stale.message
-    nothing = stale_approval(SyncPlan(), {"0" * 64})
+    nothing = stale_approval_error(SyncPlan(), {"0" * 64})
     assert nothing is not None
     assert "nothing to do" in nothing.message
     assert SyncPlan().digest not in nothing.message
@@ -289,7 +289,7 @@ def test_a_mapping_that_gives_nothing_loses_nothing_at_its_destination_unless_th
     assert reason is Reason.SOURCE_EMPTY
     assert "t -> e gives no file" in message
     assert "e/ours" in message
-    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
+    assert plan_objection(made, wanted, ledger, POLICY, approved={made.digest}) is None
 
 
 def test_what_another_mapping_manages_may_go_from_the_destination_of_one_that_gives_nothing() -> None:
@@ -305,7 +305,7 @@ def test_a_mapping_that_gave_files_before_and_gives_none_now_stalls_until_that_i
     assert reason is Reason.SOURCE_EMPTY
     assert "t -> e gave files before" in message
     assert made.digest in message
-    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
+    assert plan_objection(made, wanted, ledger, POLICY, approved={made.digest}) is None
     assert "t -> e" not in made.facts.mappings, "the next pass asks no more"
 
 
@@ -321,7 +321,7 @@ def test_a_source_that_gives_nothing_at_all_changes_nothing_whoever_approves(led
     made, message, reason = judged(wanted, ledger)
     assert reason is Reason.SOURCE_EMPTY
     assert "give no file" in message
-    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is not None
+    assert plan_objection(made, wanted, ledger, POLICY, approved={made.digest}) is not None
 
 
 def test_where_nothing_was_written_there_is_nothing_to_lose() -> None:

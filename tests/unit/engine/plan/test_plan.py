@@ -6,7 +6,7 @@ import pytest
 
 from stoker.domain.git_objects import FileVersion, HeldPath, PathNote, blob_of
 from stoker.domain.paths import RelPath
-from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.engine.plan.ledger import STAT, Ledger, encode_record
 from stoker.engine.plan.plan import DeleteFile, LedgerFacts, SetFileMode, SyncPlan, WriteFile
 
 ONE = FileVersion(blob_of(b"1"))
@@ -108,10 +108,10 @@ def test_a_place_that_stays_held_is_still_at_the_commit_at_which_it_was_left() -
 
 def test_what_means_the_same_is_not_written_and_is_remembered_as_it_lies_there() -> None:
     stat = STAT.pack(1, 2, 3, 4, 0)
-    known = replace(WHOLE, remembered={"p/known": record(TWO)})
+    known = replace(WHOLE, remembered={"p/known": encode_record(TWO)})
     made = known.adopting({"p/modify": stat, "p/nowhere": stat})
     assert [one.path for one in made.writes] == ["p/add", "q/add"]
-    assert made.remembered == {"p/known": record(TWO), "p/modify": record(ONE, stat)}
+    assert made.remembered == {"p/known": encode_record(TWO), "p/modify": encode_record(ONE, stat)}
 
 
 def test_machines_are_told_what_is_done_to_each_file() -> None:

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from stoker.engine.transform.json_check import why_not_json
-from stoker.engine.transform.json_quick_check import MAX_BYTES, surely_json
+from stoker.engine.transform.json_check import json_problem
+from stoker.engine.transform.json_quick_check import MAX_BYTES, is_surely_json
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from stoker.engine.transform.json_quick_check import MAX_BYTES, surely_json
     ],
 )
 def test_json_is_json(content: bytes) -> None:
-    assert why_not_json(content) is None
+    assert json_problem(content) is None
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_json_is_json(content: bytes) -> None:
     ],
 )
 def test_what_is_not_is_told_with_its_line(content: bytes, why: str) -> None:
-    told = why_not_json(content)
+    told = json_problem(content)
     assert told is not None
     assert told.startswith(why)
-    assert not surely_json(content)
+    assert not is_surely_json(content)
 
 
 @pytest.mark.parametrize(
@@ -70,25 +70,25 @@ def test_what_is_not_is_told_with_its_line(content: bytes, why: str) -> None:
     ],
 )
 def test_a_glance_is_enough_for_most_files(content: bytes) -> None:
-    assert surely_json(content)
+    assert is_surely_json(content)
 
 
 @pytest.mark.parametrize(
     "content", [b'"\\ud83d\\ude00"', b" " * MAX_BYTES + b"1", b"\xef\xbb\xbf{}", b"9" * 5000]
 )
 def test_a_glance_leaves_what_is_odd_to_the_check(content: bytes) -> None:
-    assert not surely_json(content)
-    assert why_not_json(content) is None
+    assert not is_surely_json(content)
+    assert json_problem(content) is None
 
 
 DEEP = """
 import resource, threading
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-from stoker.engine.transform.json_check import why_not_json
+from stoker.engine.transform.json_check import json_problem
 def check():
     for opening in (b"[", b'{"a":', b'[{"a":'):
         for content in (opening * 1_000_000, opening * 1_000_000 + b"1" + b"]" * 1_000_000):
-            assert why_not_json(content) == "it is nested too deep"
+            assert json_problem(content) == "it is nested too deep"
 check()
 thread = threading.Thread(target=check)
 thread.start()
@@ -112,5 +112,5 @@ def test_time_is_linear() -> None:
         b"[" + b"0," * 2_000_000,
         b"\n" * 5_000_000 + b"x",
     ):
-        why_not_json(content)
+        json_problem(content)
     assert time.process_time() - began < 3

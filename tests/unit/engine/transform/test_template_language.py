@@ -6,7 +6,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.transform.template_language import Template, render
+from stoker.engine.transform.template_language import Template, render_path
 
 VALUES = TemplateValues(
     vars={"line": "pasteurizer", "empty": "", "long": "x" * 2000}, gateway_name="gw-1", namespace="dairy"
@@ -27,19 +27,19 @@ VALUES = TemplateValues(
     ],
 )
 def test_fields_become_their_values(template: str, text: str) -> None:
-    assert render(template, VALUES) == text
+    assert render_path(template, VALUES) == text
 
 
 def test_a_pod_and_its_labels_have_values_too() -> None:
     labels = {"app.kubernetes.io/name": "site", "tier": "front"}
     values = TemplateValues(pod_name="site-2", pod_ordinal="2", labels=labels)
     template = "{{.PodName}} {{.PodOrdinal}} {{.Labels.tier}} {{.Labels.app.kubernetes.io/name}}"
-    assert render(template, values) == "site-2 2 front site"
+    assert render_path(template, values) == "site-2 2 front site"
 
 
 def test_ref_and_commit_are_known_once_the_commit_is() -> None:
     values = VALUES.at(GitRef("main"), CommitId("0" * 40))
-    assert render("{{.Ref}}/{{.Commit}}", values) == f"main/{'0' * 40}"
+    assert render_path("{{.Ref}}/{{.Commit}}", values) == f"main/{'0' * 40}"
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_ref_and_commit_are_known_once_the_commit_is() -> None:
 )
 def test_everything_else_is_an_error(template: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why) as refused:
-        render(template, VALUES)
+        render_path(template, VALUES)
     assert refused.value.reason is Reason.TEMPLATE_RESOLUTION_FAILED
 
 
 def test_a_value_is_never_read_as_a_template() -> None:
-    assert render("{{.Vars.x}}", TemplateValues(vars={"x": "{{.GatewayName}}"})) == "{{.GatewayName}}"
+    assert render_path("{{.Vars.x}}", TemplateValues(vars={"x": "{{.GatewayName}}"})) == "{{.GatewayName}}"
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_a_value_is_never_read_as_a_template() -> None:
     ],
 )
 def test_a_literal_stands_for_itself(template: str, text: str) -> None:
-    assert render(template, VALUES) == text
+    assert render_path(template, VALUES) == text
 
 
 def test_time_is_a_value_but_no_part_of_a_path() -> None:
     values = VALUES.at(GitRef("main"), CommitId("0" * 40), 1_700_000_000)
     assert Template("{{.Timestamp}}").render(values) == "1700000000"
     with pytest.raises(InvalidValue, match="must not stand in a path"):
-        render("a/{{.Timestamp}}", values)
+        render_path("a/{{.Timestamp}}", values)
     with pytest.raises(InvalidValue, match="has no value"):
         Template("{{.Timestamp}}").render(VALUES)
 

@@ -8,7 +8,7 @@ import pytest
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
-from stoker.engine.transform.templates import fill_in
+from stoker.engine.transform.templates import fill_template
 
 VALUES = TemplateValues(
     gateway_name="gw-1",
@@ -30,12 +30,12 @@ VALUES = TemplateValues(
     ],
 )
 def test_fields_become_their_values_and_the_rest_stays(content: bytes, expected: bytes) -> None:
-    assert fill_in(content, VALUES) == expected
+    assert fill_template(content, VALUES) == expected
 
 
 def test_a_file_without_fields_is_the_very_same() -> None:
     content = b'{"a": {"b": {}}}'
-    assert fill_in(content, VALUES) is content
+    assert fill_template(content, VALUES) is content
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_file_without_fields_is_the_very_same() -> None:
 )
 def test_everything_else_is_refused_with_its_line(content: bytes, why: str) -> None:
     with pytest.raises(InvalidValue, match=why) as refused:
-        fill_in(content, VALUES)
+        fill_template(content, VALUES)
     assert refused.value.reason is Reason.TEMPLATE_RESOLUTION_FAILED
 
 
@@ -74,7 +74,7 @@ def test_time_is_linear(content: bytes) -> None:
     """Half a second where time is linear, minutes where it is not: the bound needs no quiet machine."""
     began = time.process_time()
     with suppress(InvalidValue):
-        fill_in(content, VALUES)
+        fill_template(content, VALUES)
     assert time.process_time() - began < 10
 
 
@@ -82,5 +82,5 @@ def test_a_refusal_is_short_whatever_it_refuses() -> None:
     for begin, end in ((b"{{.Labels.", b"}}"), (b'{{"\\x', b'"}}'), (b"{{", b"}}")):
         content = begin + b"a" * 99_999 + end
         with pytest.raises(InvalidValue) as refusal:
-            fill_in(content, VALUES)
+            fill_template(content, VALUES)
         assert len(refusal.value.message) < 300

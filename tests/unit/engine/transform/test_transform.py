@@ -12,7 +12,7 @@ from stoker.domain.intent.files import (
 )
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.transform.transform import TransformSet, normalizes
+from stoker.engine.transform.transform import TransformSet, is_normalized
 
 VALUES = TemplateValues(
     gateway_name="gw-1",
@@ -52,7 +52,7 @@ def outcome(
     ],
 )
 def test_normalizing_is_for_config_files_at_any_depth(path: str, expected: bool) -> None:
-    assert normalizes(path) is expected
+    assert is_normalized(path) is expected
     assert (TransformSet(TransformPolicy("x"), VALUES).recipe(path, template=False) is not None) is expected
 
 

@@ -7,7 +7,7 @@ import pytest
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, identity
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, access_identity
 
 URL = RepoUrl("https://git.test/r.git")
 LINES = ("Y2FuYXJ5LW9mLWEta2V5LW9uZQ==", "Y2FuYXJ5LW9mLWEta2V5LXR3bw==")
@@ -55,15 +55,17 @@ def test_whatever_may_see_something_else_has_another_identity() -> None:
         RepoAccess(subject="app/1/2"),
         RepoAccess(subject="app/1/3"),
     ]
-    names = [identity(b"key", URL, access) for access in accesses]
+    names = [access_identity(b"key", URL, access) for access in accesses]
     assert len(set(names)) == len(names)
-    assert identity(b"another key", URL, RepoAccess()) not in names
-    assert identity(b"key", RepoUrl("https://git.test/s.git"), RepoAccess()) not in names
+    assert access_identity(b"another key", URL, RepoAccess()) not in names
+    assert access_identity(b"key", RepoUrl("https://git.test/s.git"), RepoAccess()) not in names
 
 
 def test_what_changes_without_opening_anything_else_keeps_the_identity() -> None:
     one = RepoAccess(GitPassword("x", Secret("token 1")), subject="app/1/2")
     other = RepoAccess(GitPassword("x", Secret("token 2")), subject="app/1/2")
-    assert identity(b"key", URL, one) == identity(b"key", URL, other)
+    assert access_identity(b"key", URL, one) == access_identity(b"key", URL, other)
     key = RepoAccess(GitSshKey(Secret("key\n"), b"host ssh-rsa AAAA"))
-    assert identity(b"key", URL, key) == identity(b"key", URL, RepoAccess(GitSshKey(Secret("key"))))
+    assert access_identity(b"key", URL, key) == access_identity(
+        b"key", URL, RepoAccess(GitSshKey(Secret("key")))
+    )

@@ -16,12 +16,12 @@ from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import GitSshKey, RepoAccess, always
-from stoker.git.auth.pinned_address import NOT_PINNED, pinned
+from stoker.git.auth.credentials import GitSshKey, RepoAccess, fixed_access
+from stoker.git.auth.pinned_address import NO_PIN, pin_address
 from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import resolve
+from stoker.git.remote.resolve import resolve_ref
 from stoker.http_client import egress
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -36,7 +36,7 @@ NAME = "forge.invalid"
 @pytest.fixture(autouse=True)
 def nothing_stays_enforced() -> Iterator[None]:
     yield
-    egress.enforce(None)
+    egress.set_egress_policy(None)
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ def repository(repositories: Path) -> Repository:
 
 
 def remote(tmp_path: Path, url: str, access: RepoAccess | None = None) -> Remote:
-    return Remote(GitRunner(tmp_path / "cache"), RepoUrl(url), always(access or RepoAccess()))
+    return Remote(GitRunner(tmp_path / "cache"), RepoUrl(url), fixed_access(access or RepoAccess()))
 
 
 async def test_a_server_of_the_machine_is_not_asked(repository: Repository, tmp_path: Path) -> None:
     with GitHttpServer.start(repository.path.parent) as server:
         url = server.url("plant.git")
-        assert await resolve(remote(tmp_path, url), MAIN) == repository.tip()
+        assert await resolve_ref(remote(tmp_path, url), MAIN) == repository.tip()
         server.requests.clear()
-        egress.enforce(EgressPolicy.of([]))
+        egress.set_egress_policy(EgressPolicy.of([]))
         with pytest.raises(StokerError, match="leads to a loopback address") as caught:
-            await resolve(remote(tmp_path, url), MAIN)
+            await resolve_ref(remote(tmp_path, url), MAIN)
         assert caught.value.reason is Reason.EGRESS_REFUSED
         assert "--egress-allow" in caught.value.message
         assert server.requests == []
@@ -93,9 +93,9 @@ async def test_a_server_of_the_machine_is_not_asked(repository: Repository, tmp_
     ],
 )
 async def test_addresses_of_the_cluster_and_the_machine_are_refused(url: str) -> None:
-    egress.enforce(EgressPolicy.of([]))
+    egress.set_egress_policy(EgressPolicy.of([]))
     with pytest.raises(StokerError, match="is not connected to"):
-        await pinned(RepoUrl(url), RepoAccess())
+        await pin_address(RepoUrl(url), RepoAccess())
 
 
 async def test_git_connects_to_the_checked_address_of_a_name(
@@ -103,8 +103,8 @@ async def test_git_connects_to_the_checked_address_of_a_name(
 ) -> None:
     with GitHttpServer.start(repository.path.parent) as server:
         port = server.url("").split(":")[2].rstrip("/")
-        egress.enforce(EgressPolicy.of(["127.0.0.1"]))
-        found = await resolve(remote(tmp_path, f"http://{NAME}:{port}/plant.git"), MAIN)
+        egress.set_egress_policy(EgressPolicy.of(["127.0.0.1"]))
+        found = await resolve_ref(remote(tmp_path, f"http://{NAME}:{port}/plant.git"), MAIN)
     assert found == repository.tip()
 
 
@@ -114,9 +114,9 @@ async def test_ssh_connects_to_the_checked_address_and_believes_the_name(
     with GitSshServer.start(repository.path.parent, tmp_path / "sshd") as server:
         known = server.known_hosts.read_bytes().replace(b"[127.0.0.1]", f"[{NAME}]".encode())
         access = RepoAccess(GitSshKey(Secret(server.authorized_key().read_bytes()), known))
-        egress.enforce(EgressPolicy.of(["127.0.0.1"]))
+        egress.set_egress_policy(EgressPolicy.of(["127.0.0.1"]))
         url = server.url("plant.git").replace("127.0.0.1", NAME)
-        assert await resolve(remote(tmp_path, url, access), MAIN) == repository.tip()
+        assert await resolve_ref(remote(tmp_path, url, access), MAIN) == repository.tip()
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ async def test_a_host_certificate_counts_on_any_port(
         authority = certified(server, tmp_path, principal)
         known = f"@cert-authority {names.format(name=NAME, port=urlsplit(url).port)} {authority}\n"
         access = RepoAccess(GitSshKey(Secret(server.authorized_key().read_bytes()), known.encode()))
-        egress.enforce(EgressPolicy.of(["127.0.0.1"]))
-        asked = resolve(remote(tmp_path, url, access), MAIN)
+        egress.set_egress_policy(EgressPolicy.of(["127.0.0.1"]))
+        asked = resolve_ref(remote(tmp_path, url, access), MAIN)
         if trusted:
             assert await asked == repository.tip()
         else:
@@ -159,14 +159,14 @@ async def test_a_host_certificate_of_another_authority_or_a_revoked_one_is_refus
         authority = certified(server, tmp_path, NAME)
         other = make_ssh_key(tmp_path / "other").public_line
         key = Secret(server.authorized_key().read_bytes())
-        egress.enforce(EgressPolicy.of(["127.0.0.1"]))
+        egress.set_egress_policy(EgressPolicy.of(["127.0.0.1"]))
         for known in (
             f"@cert-authority * {other}\n",
             f"@cert-authority * {authority}\n@revoked * {authority}\n",
             f"@cert-authority * {authority}\n@revoked {NAME} {authority}\n",
         ):
             with pytest.raises(HostKeyNotTrusted):
-                await resolve(remote(tmp_path, url, RepoAccess(GitSshKey(key, known.encode()))), MAIN)
+                await resolve_ref(remote(tmp_path, url, RepoAccess(GitSshKey(key, known.encode()))), MAIN)
 
 
 def certified(server: GitSshServer, folder: Path, principal: str) -> str:
@@ -185,21 +185,21 @@ def _keygen(*arguments: str | Path) -> str:
 
 async def test_a_name_that_leads_to_metadata_is_refused(named: list[str]) -> None:
     named[:] = ["169.254.169.254"]
-    egress.enforce(EgressPolicy.of([]))
+    egress.set_egress_policy(EgressPolicy.of([]))
     with pytest.raises(StokerError, match="link-local"):
-        await pinned(RepoUrl(f"https://{NAME}/x.git"), RepoAccess())
+        await pin_address(RepoUrl(f"https://{NAME}/x.git"), RepoAccess())
 
 
 async def test_a_proxy_of_the_resource_is_checked_and_pinned(named: list[str]) -> None:
     url = RepoUrl("https://forge.example/x.git")
-    egress.enforce(EgressPolicy.of([]))
+    egress.set_egress_policy(EgressPolicy.of([]))
     with pytest.raises(StokerError, match="loopback"):
-        await pinned(url, RepoAccess(proxy="http://127.0.0.1:3128"))
+        await pin_address(url, RepoAccess(proxy="http://127.0.0.1:3128"))
     named[:] = ["10.0.0.9"]
-    pin = await pinned(url, RepoAccess(proxy=f"socks5h://{NAME}:1080"))
+    pin = await pin_address(url, RepoAccess(proxy=f"socks5h://{NAME}:1080"))
     assert pin.config == {"http.curloptResolve": f"{NAME}:1080:10.0.0.9"}
     with pytest.raises(StokerError, match="Service"):
-        await pinned(RepoUrl("https://gitea.git.svc/x.git"), RepoAccess(proxy=f"http://{NAME}:3128"))
+        await pin_address(RepoUrl("https://gitea.git.svc/x.git"), RepoAccess(proxy=f"http://{NAME}:3128"))
 
 
 @pytest.mark.parametrize(
@@ -209,17 +209,17 @@ async def test_a_proxy_without_a_port_is_pinned_where_git_looks_for_it(
     named: list[str], scheme: str, port: int
 ) -> None:
     named[:] = ["10.0.0.9"]
-    egress.enforce(EgressPolicy.of([]))
-    pin = await pinned(RepoUrl("https://forge.example/x.git"), RepoAccess(proxy=f"{scheme}://{NAME}"))
+    egress.set_egress_policy(EgressPolicy.of([]))
+    pin = await pin_address(RepoUrl("https://forge.example/x.git"), RepoAccess(proxy=f"{scheme}://{NAME}"))
     assert pin.config == {"http.curloptResolve": f"{NAME}:{port}:10.0.0.9"}
 
 
 @pytest.mark.parametrize("host", ["fa\u00df.example", "%66orge.example", "forge\u3002example", "10.0.0.9%2e"])
 async def test_a_proxy_whose_name_git_would_read_in_another_way_is_refused(host: str) -> None:
-    egress.enforce(EgressPolicy.of([]))
+    egress.set_egress_policy(EgressPolicy.of([]))
     with pytest.raises(StokerError, match=r"git\.proxy"):
-        await pinned(RepoUrl("https://forge.example/x.git"), RepoAccess(proxy=f"http://{host}:3128"))
+        await pin_address(RepoUrl("https://forge.example/x.git"), RepoAccess(proxy=f"http://{host}:3128"))
 
 
 async def test_a_command_of_a_person_resolves_nothing(named: list[str]) -> None:
-    assert await pinned(RepoUrl("https://127.0.0.1/x.git"), RepoAccess()) == NOT_PINNED
+    assert await pin_address(RepoUrl("https://127.0.0.1/x.git"), RepoAccess()) == NO_PIN

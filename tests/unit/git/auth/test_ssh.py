@@ -15,14 +15,14 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import GitSshKey, RepoAccess
-from stoker.git.auth.known_hosts import MAX_BYTES, known_keys, lines_for, name_of, offered_key
+from stoker.git.auth.known_hosts import MAX_BYTES, known_hosts_name, known_keys, lines_for, offered_key
 from stoker.git.auth.ssh import (
     MAX_KEY_BYTES,
-    UNVERIFIED,
+    UNVERIFIED_HOST_WARNING,
     install_ssh,
-    repaired_key,
+    repair_key,
     ssh_environment,
-    without_chatter,
+    strip_ssh_debug,
 )
 from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.process import passwd
@@ -59,7 +59,7 @@ def test_a_key_is_mended_to_what_ssh_reads(key: bytes) -> None:
         b"\xef\xbb\xbf" + key,
         b"\n \t" + key + b"\n\n ",
     ):
-        assert repaired_key(Secret(stored)) == key
+        assert repair_key(Secret(stored)) == key
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_key_is_mended_to_what_ssh_reads(key: bytes) -> None:
 )
 def test_what_is_no_usable_key_is_refused_in_words_and_not_shown(key: bytes, words: str) -> None:
     with pytest.raises(InvalidValue, match=words) as refused:
-        repaired_key(Secret(key))
+        repair_key(Secret(key))
     assert "canary" not in refused.value.message
     assert "AAAA" not in refused.value.message
 
@@ -90,7 +90,7 @@ def test_an_openssh_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "phrase", "-f", path], check=True)
     with pytest.raises(InvalidValue, match="encrypted"):
-        repaired_key(Secret(path.read_bytes()))
+        repair_key(Secret(path.read_bytes()))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_an_openssh_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_host_is_named_as_ssh_names_it(url: str, name: str) -> None:
-    assert name_of(RepoUrl(url)) == name
+    assert known_hosts_name(RepoUrl(url)) == name
 
 
 def test_the_same_keys_are_known_as_ssh_knows(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_what_ssh_tells_about_its_way_is_read_and_left_out() -> None:
         "debug1: Server host key: ssh-ed25519 SHA256:abc+/1\n"
         "Authenticated to x using publickey.\nfatal: no such repository\n"
     )
-    assert without_chatter(said) == "fatal: no such repository\n"
+    assert strip_ssh_debug(said) == "fatal: no such repository\n"
     assert str(offered_key(said)) == "ssh-ed25519 SHA256:abc+/1"
     assert offered_key("nothing") is None
 
@@ -229,7 +229,7 @@ def test_a_server_is_believed_unseen_only_where_nobody_said_who_it_is(
     for known_hosts, required, strict in ((b"", True, "yes"), (b"", False, "yes"), (None, False, "no")):
         told = ssh_environment(tmp_path, url, GitSshKey(key, known_hosts), required)
         assert told["STOKER_SSH_STRICT"] == strict
-        assert (UNVERIFIED in capfd.readouterr().err) == (known_hosts is None)
+        assert (UNVERIFIED_HOST_WARNING in capfd.readouterr().err) == (known_hosts is None)
         assert all((tmp_path / name).stat().st_mode & 0o777 == 0o600 for name in ("key", "known_hosts"))
     with pytest.raises(HostKeyNotTrusted, match=r"known_hosts is demanded and not given for git\.test"):
         ssh_environment(tmp_path, url, GitSshKey(key), True)
@@ -246,7 +246,7 @@ async def test_a_user_without_an_entry_in_passwd_is_told_what_ssh_would_not_say(
 ) -> None:
     """ssh itself ends with "No user exists for uid", whatever it is told."""
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    monkeypatch.setattr(passwd, "library", lambda: None)
+    monkeypatch.setattr(passwd, "nss_wrapper_path", lambda: None)
     url, access = RepoUrl("git@127.0.0.1:r.git"), RepoAccess(GitSshKey(Secret(PLAIN[4])))
     with pytest.raises(Misconfigured, match=f"ssh refuses to run for user id {os.getuid()}"):
         await GitRunner(tmp_path / "cache").run(["ls-remote"], [url], url=url, access=access)
@@ -256,7 +256,7 @@ def test_a_user_without_an_entry_gets_one_that_only_ssh_sees(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    monkeypatch.setattr(passwd, "library", lambda: Path("/lib/wrapper.so"))
+    monkeypatch.setattr(passwd, "nss_wrapper_path", lambda: Path("/lib/wrapper.so"))
     login = GitSshKey(Secret(PLAIN[4]))
     environment = ssh_environment(tmp_path, RepoUrl("git@127.0.0.1:r.git"), login, False)
     assert "LD_PRELOAD" not in environment  # git itself runs without it

@@ -8,10 +8,10 @@ import pytest
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.git.auth.credentials import RepoAccess
-from stoker.git.commit.merge_base import fork_of
+from stoker.git.commit.merge_base import merge_base
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.git.signature.ancestry import DEPTHS
+from stoker.git.signature.ancestry import FETCH_DEPTHS
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 
@@ -54,7 +54,7 @@ class World:
 
     async def fork(self) -> CommitId | None:
         main, ours = self.repository.tip("main"), self.repository.tip("ours")
-        return await fork_of(self.remote, main, MAIN, ours, OURS)
+        return await merge_base(self.remote, main, MAIN, ours, OURS)
 
 
 @pytest.fixture
@@ -68,19 +68,19 @@ async def test_an_old_branch_that_was_merged_late_hides_no_later_meeting(world: 
     world.repository.commit({"feature": "1"}, branch="feature", onto=began)
     caught_up = world.repository.commit({"a": "1"})
     world.join("ours", caught_up)
-    world.line(DEPTHS[0] + 10)
+    world.line(FETCH_DEPTHS[0] + 10)
     world.join("main", "feature")
     assert await world.fork() == caught_up
 
 
 async def test_what_is_near_is_known_without_the_whole_history(world: World) -> None:
-    began = world.line(DEPTHS[0] + 10)
+    began = world.line(FETCH_DEPTHS[0] + 10)
     world.repository.commit({"ours": "1"}, branch="ours", onto=began)
     world.repository.commit({"a": "later"})
     world.server.requests.clear()
     assert await world.fork() == began
     near = len(world.server.requests)
-    world.line(DEPTHS[0] + 10)
+    world.line(FETCH_DEPTHS[0] + 10)
     world.server.requests.clear()
     assert await world.fork() == began
     assert len(world.server.requests) > near

@@ -15,7 +15,7 @@ from stoker.git.commit.push import (
     PushTooLarge,
     is_final,
     push_error,
-    reasons_of_writing,
+    translate_write_errors,
 )
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
 
@@ -214,6 +214,6 @@ def test_a_server_cannot_pretend_that_a_push_was_too_late() -> None:
     ],
 )
 def test_what_fails_has_the_reasons_of_the_paper(error: StokerError, reason: Reason) -> None:
-    with pytest.raises(type(error)), reasons_of_writing():
+    with pytest.raises(type(error)), translate_write_errors():
         raise error
     assert error.reason == reason

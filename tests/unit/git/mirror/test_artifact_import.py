@@ -19,8 +19,8 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.engine.artifact_source import ArtifactFile
-from stoker.git.auth.credentials import RepoAccess, always
-from stoker.git.mirror.artifact_import import MAX_KEPT, commit_of, write_all
+from stoker.git.auth.credentials import RepoAccess, fixed_access
+from stoker.git.mirror.artifact_import import MAX_KEPT, artifact_commit, write_all
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import FetchLimits
 from stoker.git.remote.remote import Remote
@@ -75,7 +75,7 @@ class Taken:
 def source(
     shelf: Shelf, cache: Path, *, rules: CommitRules | None = None, packs: int = 100
 ) -> ArtifactSource:
-    remote = Remote(GitRunner(cache), URL, always(RepoAccess()))
+    remote = Remote(GitRunner(cache), URL, fixed_access(RepoAccess()))
     limits = FetchLimits(packs=packs)
     return ArtifactSource(
         shelf, remote, cache, limits=limits, rules=rules if rules is not None else CommitRules()
@@ -124,7 +124,7 @@ async def test_what_is_here_is_not_pulled_again_and_the_commit_is_the_same_every
             reader = source(shelf, cache)
             async with reader.held():
                 await reader.fetch(id_of(1), REF)
-                commits.add(commit_of(reader.repository, id_of(1)))
+                commits.add(artifact_commit(reader.repository, id_of(1)))
     assert len(commits) == 1
     assert shelf.pulls == [id_of(1)] * 2
 
@@ -137,7 +137,7 @@ async def test_what_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     async with reader.held():
         with pytest.raises(Stalled):
             await reader.fetch(id_of(1), REF)
-        assert commit_of(reader.repository, id_of(1)) is None
+        assert artifact_commit(reader.repository, id_of(1)) is None
         assert list((reader.repository / "objects/pack").iterdir()) == []
         with pytest.raises(StokerError):
             await reader.tree(id_of(1))
@@ -157,7 +157,7 @@ async def test_a_file_of_another_size_than_it_says_becomes_no_commit(tmp_path: P
     async with reader.held():
         with pytest.raises(Retry):
             await reader.fetch(id_of(1), REF)
-        assert commit_of(reader.repository, id_of(1)) is None
+        assert artifact_commit(reader.repository, id_of(1)) is None
 
 
 async def test_a_crowded_mirror_is_built_anew(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_only_the_latest_artifacts_are_remembered(tmp_path: Path) -> None:
         await reader.fetch(id_of(1), REF)
         known = reader.repository / "refs/stoker/artifacts"
         for number in range(100, 100 + MAX_KEPT + 5):
-            (known / id_of(number)).write_text(f"{commit_of(reader.repository, id_of(1))}\n")
+            (known / id_of(number)).write_text(f"{artifact_commit(reader.repository, id_of(1))}\n")
         shelf.artifacts[id_of(2)] = {"a": b"2"}
         await reader.fetch(id_of(2), REF)
         assert len(list(known.iterdir())) == MAX_KEPT
@@ -235,7 +235,7 @@ async def test_whoever_is_cancelled_waits_for_no_file_that_never_comes(tmp_path:
         fetching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(fetching, 300)
-        assert commit_of(reader.repository, id_of(1)) is None
+        assert artifact_commit(reader.repository, id_of(1)) is None
 
 
 def test_a_pipe_that_takes_little_at_a_time_gets_all_of_it() -> None:

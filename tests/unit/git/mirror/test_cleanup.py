@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.mirror import cleanup
-from stoker.git.mirror.cleanup import EVERY, UNUSED_SECONDS, is_due, tend
+from stoker.git.mirror.cleanup import CLEANUP_INTERVAL_SECONDS, UNUSED_SECONDS, clean_cache, is_cleanup_due
 from stoker.git.mirror.mirror import Mirror, try_lock
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
@@ -31,7 +31,7 @@ class Cache:
 
     def mirror(self, name: str) -> Mirror:
         url = RepoUrl((self.tmp_path / f"{name}.git").as_uri())
-        return Mirror(Remote(GitRunner(self.path), url, always(RepoAccess())), self.path)
+        return Mirror(Remote(GitRunner(self.path), url, fixed_access(RepoAccess())), self.path)
 
     async def used(self, name: str, *, days_ago: float) -> Path:
         commit = Repository.create(self.tmp_path / f"{name}.git").commit({"a": "x" * 1000})
@@ -57,7 +57,7 @@ async def test_mirrors_that_nobody_used_for_long_go_with_their_locks(cache: Cach
     fresh = await cache.used("fresh", days_ago=days - 1)
     old = await cache.used("old", days_ago=days + 1)
     old.with_name(f"{old.name}.new.gone").mkdir()
-    tend(cache.path, now())
+    clean_cache(cache.path, now())
     assert {path.name for path in fresh.parent.iterdir()} == {fresh.name, f"{fresh.name}.lock"}
 
 
@@ -67,7 +67,7 @@ async def test_the_longest_unused_go_first_when_all_together_are_too_large(
     mirrors = [await cache.used(f"r{age}", days_ago=age) for age in range(4)]
     size = sum(file.stat().st_size for file in (mirrors[0] / "objects/pack").iterdir())
     monkeypatch.setattr(cleanup, "MAX_BYTES", int(2.5 * size))
-    tend(cache.path, now())
+    clean_cache(cache.path, now())
     assert [mirror.exists() for mirror in mirrors] == [True, True, False, False]
 
 
@@ -77,10 +77,10 @@ async def test_a_mirror_in_use_stays(cache: Cache) -> None:
     held = try_lock(lock)
     assert held is not None
     os.utime(lock, (0, 0))
-    tend(cache.path, now())
+    clean_cache(cache.path, now())
     assert mirror.exists()
     os.close(held)
-    tend(cache.path, now())
+    clean_cache(cache.path, now())
     assert not mirror.exists()
     assert not lock.exists()
 
@@ -126,7 +126,7 @@ async def test_half_written_files_of_killed_processes_go(cache: Cache) -> None:
         (cache.path / name).touch()
         (cache.path / f"{name}.tmp").touch()
         os.utime(cache.path / name, (0, 0))
-    tend(cache.path, now())
+    clean_cache(cache.path, now())
     for name in names:
         assert not (cache.path / name).exists()
         assert (cache.path / f"{name}.tmp").exists(), "this one may be in the making"
@@ -135,15 +135,15 @@ async def test_half_written_files_of_killed_processes_go(cache: Cache) -> None:
 
 async def test_it_is_due_once_a_day_whatever_the_clock_does(cache: Cache) -> None:
     await cache.used("r", days_ago=0)
-    assert is_due(cache.path, now())
-    tend(cache.path, now())
-    assert not is_due(cache.path, now())
-    later = datetime.fromtimestamp(time.time() + EVERY + 60, UTC)
-    assert is_due(cache.path, later)
-    tend(cache.path, datetime.fromtimestamp(time.time() + 400 * 86400, UTC))
-    assert is_due(cache.path, now()), "the clock was wrong by a year"
+    assert is_cleanup_due(cache.path, now())
+    clean_cache(cache.path, now())
+    assert not is_cleanup_due(cache.path, now())
+    later = datetime.fromtimestamp(time.time() + CLEANUP_INTERVAL_SECONDS + 60, UTC)
+    assert is_cleanup_due(cache.path, later)
+    clean_cache(cache.path, datetime.fromtimestamp(time.time() + 400 * 86400, UTC))
+    assert is_cleanup_due(cache.path, now()), "the clock was wrong by a year"
 
 
 def test_a_cache_that_is_not_there_is_nothing_to_tend(tmp_path: Path) -> None:
-    tend(tmp_path / "nowhere", now())
+    clean_cache(tmp_path / "nowhere", now())
     assert not (tmp_path / "nowhere").exists()

@@ -14,7 +14,7 @@ import pytest
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import GitLogin, GitPassword, RepoAccess, always
+from stoker.git.auth.credentials import GitLogin, GitPassword, RepoAccess, fixed_access
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
 from stoker.git.mirror.layout import TIPS
 from stoker.git.mirror.mirror import HOLD_TIMEOUT, Mirror
@@ -46,7 +46,7 @@ class World:
         clock: ManualClock | None = None,
         limits: FetchLimits | None = None,
     ) -> Mirror:
-        remote = Remote(self.runner, url or self.url, always(RepoAccess(login)))
+        remote = Remote(self.runner, url or self.url, fixed_access(RepoAccess(login)))
         return Mirror(remote, self.cache, clock, limits or FetchLimits())
 
     async def fetched(self, commit: CommitId, mirror: Mirror | None = None) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import FetchLimits
@@ -25,7 +25,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def remote_of(repository: Repository, cache: Path) -> Remote:
-    return Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(RepoAccess()))
+    return Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), fixed_access(RepoAccess()))
 
 
 def mirror_of(

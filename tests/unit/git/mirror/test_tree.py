@@ -18,7 +18,7 @@ from stoker.domain.refs import CommitId
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.mirror import tree as git_tree
 from stoker.git.mirror.objects import MirrorObjects
-from stoker.git.mirror.tree import committed_at, look_up, read_changes, read_tree
+from stoker.git.mirror.tree import commit_time, look_up_files, read_changes, read_tree
 from stoker.git.process import pipe
 from stoker.git.process.runner import GitRunner
 from stoker_testkit.repositories.bare_repository import (
@@ -277,26 +277,26 @@ async def test_looks_up_exactly_the_paths_that_are_asked_for(
         }
     )
     asked = ["a/b", "a", "nope", "a/b/c", "[x]*", "*", "-o", ":(glob)y", "run", "l"]
-    assert await look_up(runner, repository.path, commit, asked) == {
+    assert await look_up_files(runner, repository.path, commit, asked) == {
         "a/b": FileVersion(blob_of(b"1")),
         "[x]*": FileVersion(blob_of(b"3")),
         "-o": FileVersion(blob_of(b"4")),
         ":(glob)y": FileVersion(blob_of(b"5")),
         "run": FileVersion(blob_of(b"6"), executable=True),
     }
-    assert await look_up(runner, repository.path, commit, []) == {}
+    assert await look_up_files(runner, repository.path, commit, []) == {}
 
 
 async def test_looks_up_thousands_of_paths(runner: GitRunner, repository: Repository) -> None:
     paths = [f"{'long-folder-name-' * 10}/{n}" for n in range(2000)]
     commit = repository.commit(dict.fromkeys(paths, "1"))
     asked = [paths[0].partition("/")[0], *paths[::2]]
-    assert (await look_up(runner, repository.path, commit, asked)).keys() == set(paths[::2])
+    assert (await look_up_files(runner, repository.path, commit, asked)).keys() == set(paths[::2])
 
 
 async def test_knows_when_a_commit_was_made(objects: MirrorObjects, repository: Repository) -> None:
     commit = repository.commit({"a": "1"}, message="committer Mallory <m> 1 +0000")
-    assert committed_at(await objects.commit(commit)) == WHEN
+    assert commit_time(await objects.commit(commit)) == WHEN
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ async def test_knows_when_a_commit_was_made(objects: MirrorObjects, repository: 
     ],
 )
 def test_a_commit_without_a_time_has_none(commit: bytes) -> None:
-    assert committed_at(commit) == 0
+    assert commit_time(commit) == 0
 
 
 def test_contents_come_in_the_order_asked_for(objects: MirrorObjects, repository: Repository) -> None:

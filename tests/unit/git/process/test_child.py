@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.git.process.child import MAX_STDERR, ChildResult, converse
+from stoker.git.process.child import MAX_STDERR, ChildResult, run_child
 from stoker_testkit.open_files import open_pipes
 from stoker_testkit.secret_leaks.process_command_lines import running
 from stoker_testkit.wait_until import eventually_async
@@ -23,7 +23,7 @@ async def sh(
     timeout: float = 20,
     hidden: Sequence[str] = (),
 ) -> ChildResult:
-    return await converse(
+    return await run_child(
         ["/bin/sh", "-c", script],
         environment={"PATH": os.defpath},
         cwd=Path("/"),
@@ -93,7 +93,7 @@ async def test_no_descriptor_is_left_open() -> None:
 
 async def test_a_program_that_is_not_there_is_an_error_at_once() -> None:
     with pytest.raises(FileNotFoundError):
-        await converse(["/nowhere"], environment={}, cwd=Path("/"), stdin=b"x", max_output=1, timeout=1)
+        await run_child(["/nowhere"], environment={}, cwd=Path("/"), stdin=b"x", max_output=1, timeout=1)
 
 
 @pytest.mark.parametrize("over", [0, 1, 7, 15, 16, 17, 40])

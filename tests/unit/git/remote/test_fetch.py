@@ -13,9 +13,9 @@ from aiohttp import web
 
 from stoker.domain.git_objects import BlobId, blob_of
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
-from stoker.git.mirror.layout import STALE, TIPS
+from stoker.git.mirror.layout import STALE_REFS, TIPS
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.tree import read_tree
 from stoker.git.process.runner import GitRunner
@@ -56,7 +56,7 @@ def strict(plant: Repository) -> Repository:
 @asynccontextmanager
 async def mirror_of(url: str, tmp_path: Path, limits: FetchLimits | None = None) -> AsyncIterator[Mirror]:
     cache = tmp_path / "cache"
-    remote = Remote(GitRunner(cache), RepoUrl(url), always(RepoAccess()))
+    remote = Remote(GitRunner(cache), RepoUrl(url), fixed_access(RepoAccess()))
     mirror = Mirror(remote, cache, limits=limits or FetchLimits())
     async with mirror.held():
         yield mirror
@@ -337,10 +337,10 @@ async def test_when_the_way_from_the_last_commit_fails_the_next_attempt_takes_th
         plant.path.rename(plant.path.with_name("away"))
         with pytest.raises(SourceUnreachable):
             await mirror.fetch(second, MAIN)
-        assert [path.read_text().strip() for path in (mirror.path / STALE).iterdir()] == [first]
+        assert [path.read_text().strip() for path in (mirror.path / STALE_REFS).iterdir()] == [first]
         plant.path.with_name("away").rename(plant.path)
         await mirror.fetch(second, MAIN)
         assert second in (mirror.path / "shallow").read_text().split()
         assert tips(mirror) == [second]
-        assert not list((mirror.path / STALE).iterdir())
+        assert not list((mirror.path / STALE_REFS).iterdir())
         assert packs(mirror)[0] < 1_000

@@ -16,7 +16,7 @@ from stoker.git.errors import SourceTooLarge, SourceUnreachable
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.signature import ancestry
-from stoker.git.signature.ancestry import demand_descent, descends
+from stoker.git.signature.ancestry import check_descent, is_descendant
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 
@@ -53,7 +53,7 @@ class World:
         before = self._state()
         self.server.requests.clear()
         try:
-            return await descends(
+            return await is_descendant(
                 self.remote, self.mirror.path, ancestor=CommitId(ancestor), commit=CommitId(commit), ref=ref
             )
         finally:
@@ -180,7 +180,7 @@ async def test_only_commits_are_fetched_where_the_server_filters(
     commits = world.line(6)
     world.first_fetch(commits[-1])
     kinds: list[bytes] = []
-    known = ancestry._known
+    known = ancestry._is_descendant_here
 
     async def looking(*args: object) -> bool | None:
         place = args[1]
@@ -190,13 +190,13 @@ async def test_only_commits_are_fetched_where_the_server_filters(
             kinds.extend(Repository(place).git(*every).split())
         return await known(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ancestry, "_known", looking)
+    monkeypatch.setattr(ancestry, "_is_descendant_here", looking)
     assert await world.descends(commits[0], commits[-1])
     assert kinds == [b"commit"] * 6
 
 
 async def test_history_is_deepened_step_by_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ancestry, "DEPTHS", (2, 4, 2**31 - 1))
+    monkeypatch.setattr(ancestry, "FETCH_DEPTHS", (2, 4, 2**31 - 1))
     commits = world.line(12)
     world.first_fetch(commits[-1])
     steps = []
@@ -304,7 +304,7 @@ async def test_a_mirror_that_lost_a_parent_or_its_mark_decides_nothing(world: Wo
 async def test_a_mirror_that_has_vanished_decides_nothing(world: World, tmp_path: Path) -> None:
     commits = world.line(3)
     gone = tmp_path / "mirrors" / "gone.git"
-    assert await descends(world.remote, gone, ancestor=commits[0], commit=commits[-1], ref=MAIN)
+    assert await is_descendant(world.remote, gone, ancestor=commits[0], commit=commits[-1], ref=MAIN)
 
 
 async def test_a_repository_with_other_ids_is_a_rewrite(world: World) -> None:
@@ -320,9 +320,9 @@ async def test_a_rewrite_is_refused_with_both_commits_by_name(world: World) -> N
     world.first_fetch(new[-1])
     place = world.mirror.path
     with pytest.raises(Stalled, match=f"'main'.*{new[-1]}.*{old[-1]}") as refused:
-        await demand_descent(world.remote, place, ancestor=old[-1], commit=new[-1], ref=MAIN)
+        await check_descent(world.remote, place, ancestor=old[-1], commit=new[-1], ref=MAIN)
     assert refused.value.reason is Reason.HISTORY_REWRITTEN
-    await demand_descent(world.remote, place, ancestor=old[0], commit=new[-1], ref=MAIN)
+    await check_descent(world.remote, place, ancestor=old[0], commit=new[-1], ref=MAIN)
 
 
 async def test_an_answer_that_does_not_come_is_no_answer(

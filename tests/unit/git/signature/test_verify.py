@@ -24,7 +24,7 @@ from stoker.git.signature.verify import (
     TrustedKeys,
     VerifiedSignature,
     check_signature,
-    verify,
+    verify_signature,
 )
 from stoker_testkit.repositories.bare_repository import WHEN, Repository
 from stoker_testkit.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
@@ -55,14 +55,16 @@ class World:
         self.runner = GitRunner(folder / "cache")
 
     async def commit(self, commit: CommitId, keys: TrustedKeys) -> VerifiedSignature:
-        return await verify(
+        return await verify_signature(
             self.runner, self.repository.path, mode=SignatureMode.COMMIT, commit=commit, tag=None, keys=keys
         )
 
     async def tag(self, name: str, id_: str, commit: CommitId, keys: TrustedKeys) -> VerifiedSignature:
         tag = TagObject(name, id_)
         place = self.repository.path
-        return await verify(self.runner, place, mode=SignatureMode.TAG, commit=commit, tag=tag, keys=keys)
+        return await verify_signature(
+            self.runner, place, mode=SignatureMode.TAG, commit=commit, tag=tag, keys=keys
+        )
 
     def remote(self, url: str = "") -> Remote:
         return Remote(self.runner, RepoUrl(url or self.repository.path.as_uri()), nothing_needed)

@@ -12,7 +12,7 @@ from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import FileVersion, TreeChange, blob_of
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.source_protocol import SourceReader
-from stoker.git.auth.credentials import RepoAccess, always
+from stoker.git.auth.credentials import RepoAccess, fixed_access
 from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import FetchLimits
@@ -36,7 +36,7 @@ def source(repository: Repository, tmp_path: Path) -> GitSource:
 
 def source_of(repository: Repository, tmp_path: Path, limits: FetchLimits | None = None) -> GitSource:
     cache = tmp_path / "cache"
-    remote = Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(RepoAccess()))
+    remote = Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), fixed_access(RepoAccess()))
     return GitSource(remote, cache, limits=limits or FetchLimits())
 
 
@@ -129,7 +129,7 @@ async def test_every_rule_is_asked_about_the_commit_that_is_here(
         raise Stalled("not signed")
 
     cache = tmp_path / "cache"
-    remote = Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), always(RepoAccess()))
+    remote = Remote(GitRunner(cache), RepoUrl(repository.path.as_uri()), fixed_access(RepoAccess()))
     source = GitSource(remote, cache, rules=[note, refuse])
     first = repository.commit({"a": "1"})
     second = repository.commit({"a": "2"})

@@ -13,11 +13,16 @@ from stoker.domain.secrets import Secret
 from stoker.http_server.tls.certificate_authority import (
     TlsMaterial,
     new_material,
-    reissued,
+    reissue_certificate,
     with_new_authority,
 )
 from stoker.http_server.tls.context import ServerTlsContext
-from stoker.http_server.tls.rotation import CertificateLifetimes, RotationStep, decide, taken
+from stoker.http_server.tls.rotation import (
+    CertificateLifetimes,
+    RotationStep,
+    apply_rotation_step,
+    decide_rotation,
+)
 from stoker_testkit.certificates import Authority
 
 NAMES = ("stoker-webhook.stoker.svc", "127.0.0.1")
@@ -33,7 +38,7 @@ def made(now: datetime = START) -> TlsMaterial:
 def step(
     material: TlsMaterial, now: datetime, *, trusted: bool = True, names: tuple[str, ...] = NAMES
 ) -> RotationStep:
-    return decide(
+    return decide_rotation(
         material.authority_facts(), material.serving_facts(), names, now, TERMS, trusted=trusted
     ).step
 
@@ -86,7 +91,9 @@ def test_what_does_not_belong_together_is_not_served(data: dict[str, str]) -> No
 
 def test_a_young_one_is_kept_and_looked_at_in_time() -> None:
     material = made()
-    decision = decide(material.authority_facts(), material.serving_facts(), NAMES, START, TERMS, trusted=True)
+    decision = decide_rotation(
+        material.authority_facts(), material.serving_facts(), NAMES, START, TERMS, trusted=True
+    )
     assert decision.step is RotationStep.KEEP
     assert decision.look_again == START + TERMS.serving * (2 / 3)
 
@@ -95,7 +102,7 @@ def test_a_certificate_is_renewed_by_the_same_authority_long_before_its_end() ->
     material = made()
     assert step(material, START + 59 * DAY) is RotationStep.KEEP
     assert step(material, START + 61 * DAY) is RotationStep.REISSUE
-    after = taken(RotationStep.REISSUE, material, NAMES, START + 61 * DAY, TERMS)
+    after = apply_rotation_step(RotationStep.REISSUE, material, NAMES, START + 61 * DAY, TERMS)
     assert after.authorities == material.authorities
     assert after.chain != material.chain
 
@@ -107,25 +114,30 @@ def test_another_name_is_certified_at_once() -> None:
 
 def test_a_new_authority_is_trusted_before_it_signs_and_the_old_one_leaves_last() -> None:
     now = START + 250 * DAY
-    old = reissued(made(), NAMES, now - DAY, TERMS.serving)
+    old = reissue_certificate(made(), NAMES, now - DAY, TERMS.serving)
     assert step(old, now) is RotationStep.ADD_AUTHORITY
-    both = taken(RotationStep.ADD_AUTHORITY, old, NAMES, now, TERMS)
+    both = apply_rotation_step(RotationStep.ADD_AUTHORITY, old, NAMES, now, TERMS)
     assert both.chain == old.chain
     assert both.authorities[1:] == old.authorities
     assert step(both, now) is RotationStep.KEEP
     assert step(both, now + TERMS.overlap, trusted=False) is RotationStep.KEEP
     assert step(both, now + TERMS.overlap) is RotationStep.REISSUE
     at = now + TERMS.overlap
-    signed = taken(RotationStep.REISSUE, both, NAMES, at, TERMS)
+    signed = apply_rotation_step(RotationStep.REISSUE, both, NAMES, at, TERMS)
     assert signed.serving_facts().issuer_id == signed.authority_facts()[0].key_id
     assert step(signed, at) is RotationStep.KEEP
     assert step(signed, at + TERMS.farewell) is RotationStep.DROP_OLD
-    assert taken(RotationStep.DROP_OLD, signed, NAMES, at, TERMS).authorities == both.authorities[:1]
+    assert (
+        apply_rotation_step(RotationStep.DROP_OLD, signed, NAMES, at, TERMS).authorities
+        == both.authorities[:1]
+    )
 
 
 def test_a_certificate_that_is_about_to_end_is_renewed_even_if_nobody_was_told() -> None:
     now = START + 250 * DAY
-    both = with_new_authority(reissued(made(), NAMES, now - DAY, TERMS.serving), now, TERMS.authority)
+    both = with_new_authority(
+        reissue_certificate(made(), NAMES, now - DAY, TERMS.serving), now, TERMS.authority
+    )
     assert step(both, now + 80 * DAY, trusted=False) is RotationStep.KEEP
     assert step(both, now + 86 * DAY, trusted=False) is RotationStep.REISSUE
 
@@ -133,7 +145,7 @@ def test_a_certificate_that_is_about_to_end_is_renewed_even_if_nobody_was_told()
 def test_after_a_long_sleep_everything_begins_anew() -> None:
     material = made()
     assert step(material, START + 400 * DAY) is RotationStep.START_OVER
-    after = taken(RotationStep.START_OVER, material, NAMES, START + 400 * DAY, TERMS)
+    after = apply_rotation_step(RotationStep.START_OVER, material, NAMES, START + 400 * DAY, TERMS)
     assert after.authorities != material.authorities
 
 
@@ -143,11 +155,11 @@ def test_over_five_years_every_certificate_is_good_and_was_trusted_before_it_was
     told = {one.key_id for one in material.authority_facts()}
     seen: set[RotationStep] = set()
     while now < START + 5 * 365 * DAY:
-        decision = decide(
+        decision = decide_rotation(
             material.authority_facts(), material.serving_facts(), NAMES, now, TERMS, trusted=True
         )
         assert decision.look_again >= now
-        material = taken(decision.step, material, NAMES, now, TERMS)
+        material = apply_rotation_step(decision.step, material, NAMES, now, TERMS)
         seen.add(decision.step)
         serving = material.serving_facts()
         trusted = {one.key_id for one in material.authority_facts() if one.expires > now}

@@ -16,7 +16,7 @@ from stoker.http_server.review_server import ReviewServer
 from stoker.http_server.tls.certificate_authority import (
     TlsMaterial,
     new_material,
-    reissued,
+    reissue_certificate,
     with_new_authority,
 )
 from stoker.http_server.tls.context import ServerTlsContext
@@ -90,9 +90,9 @@ async def test_strangers_are_not_let_in(server: ReviewServer) -> None:
 
 async def test_a_certificate_of_the_authority_that_is_anothers_is_turned_away(server: ReviewServer) -> None:
     """An authority of cert-manager may sign for a whole plant."""
-    other = reissued(OURS, ("line-1.example.net",), NOW, DAY, mutual=True)
+    other = reissue_certificate(OURS, ("line-1.example.net",), NOW, DAY, mutual=True)
     assert await asked(server, client_of(using(other, trusted=OURS))) == 403
-    only_serving = reissued(OURS, (NAME,), NOW, DAY)
+    only_serving = reissue_certificate(OURS, (NAME,), NOW, DAY)
     assert await asked(server, client_of(using(only_serving, trusted=OURS))) == 0
 
 

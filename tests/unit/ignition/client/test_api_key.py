@@ -8,7 +8,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.api_key import key_file
+from stoker.ignition.client.api_key import api_key_file
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_malformed_key_is_named_and_not_shown(tmp_path: Path, content: bytes, 
     file = tmp_path / "key"
     file.write_bytes(content)
     with pytest.raises(InvalidValue, match=words) as refused:
-        key_file(file)()
+        api_key_file(file)()
     assert refused.value.reason is Reason.TOKEN_MALFORMED
     assert "hunter2" not in refused.value.message
 
@@ -38,7 +38,7 @@ def test_a_malformed_key_is_named_and_not_shown(tmp_path: Path, content: bytes, 
 def test_a_key_is_read_anew_each_time(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("stoker:old\n")
-    read = key_file(file)
+    read = api_key_file(file)
     assert read().reveal() == "stoker:old"
     file.write_text("stoker:new:with:colons\n")
     assert read().reveal() == "stoker:new:with:colons"
@@ -46,4 +46,4 @@ def test_a_key_is_read_anew_each_time(tmp_path: Path) -> None:
 
 def test_a_missing_file_is_wrong_input(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be read: No such file"):
-        key_file(tmp_path / "key")()
+        api_key_file(tmp_path / "key")()

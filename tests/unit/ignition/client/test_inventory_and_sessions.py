@@ -9,24 +9,24 @@ import pytest
 from stoker.ignition.client.designer_sessions import (
     DesignerSession,
     PerspectiveSession,
-    designers_in,
-    designers_of,
-    perspective_in,
+    parse_designers,
+    parse_perspective_sessions,
+    parse_project_designers,
 )
 from stoker.ignition.client.inventory import (
     GatewayInfo,
     ModuleHealth,
-    info_in,
-    listed_names,
-    managed_in,
+    is_older_than_api,
     module_ids,
-    modules_of_both_kinds,
-    older_than_the_api,
-    quarantined_in,
-    restart_tasks_in,
-    types_in,
+    parse_gateway_info,
+    parse_managed_providers,
+    parse_module_list,
+    parse_names,
+    parse_quarantined,
+    parse_restart_tasks,
+    parse_tag_types,
 )
-from stoker.ignition.client.parse import LONGEST_NAME, LONGEST_TEXT, MOST_ITEMS, items_in, names_in
+from stoker.ignition.client.parse import MAX_ITEMS, MAX_NAME_LENGTH, MAX_TEXT_LENGTH, item_names, parse_items
 
 HOSTILE: tuple[object, ...] = (
     None,
@@ -51,7 +51,7 @@ def test_the_designers_of_8_3_and_of_the_papers_are_read_alike() -> None:
     }
     bare = modern["items"]
     for said in (modern, older, bare):
-        assert designers_in(said, mixed=False) == (one,)
+        assert parse_designers(said, mixed=False) == (one,)
 
 
 def test_of_a_mixed_list_only_those_who_say_so_are_designers() -> None:
@@ -63,9 +63,9 @@ def test_of_a_mixed_list_only_those_who_say_so_are_designers() -> None:
             {"id": "u", "project": "D"},
         ]
     }
-    assert designers_in(said, mixed=True) is not None
-    assert [one.id for one in designers_in(said, mixed=True) or ()] == ["d", "v"]
-    assert perspective_in(said) == (
+    assert parse_designers(said, mixed=True) is not None
+    assert [one.id for one in parse_designers(said, mixed=True) or ()] == ["d", "v"]
+    assert parse_perspective_sessions(said) == (
         PerspectiveSession("p", "", "B", 61.5),
         PerspectiveSession("u", "", "D", 0.0),
     )
@@ -73,37 +73,37 @@ def test_of_a_mixed_list_only_those_who_say_so_are_designers() -> None:
 
 def test_what_a_project_says_of_its_designers() -> None:
     said = {"name": "A", "designSessions": [{"id": "1", "user": "ben"}]}
-    assert designers_of("A", said) == (DesignerSession("1", "ben", "A", ""),)
-    assert designers_of("A", {"name": "A"}) is None
+    assert parse_project_designers("A", said) == (DesignerSession("1", "ben", "A", ""),)
+    assert parse_project_designers("A", {"name": "A"}) is None
 
 
 @pytest.mark.parametrize("uptime", [True, "5", None, -1, 1e400, float("nan"), [], 10**400])
 def test_an_uptime_that_is_none_is_nought_or_bounded(uptime: object) -> None:
-    found = perspective_in({"items": [{"id": "p", "uptime": uptime}]})
+    found = parse_perspective_sessions({"items": [{"id": "p", "uptime": uptime}]})
     assert found is not None
     assert 0.0 <= found[0].uptime <= 1e9
 
 
 def test_a_part_of_a_list_is_not_taken_for_the_whole() -> None:
-    assert items_in({"items": [1], "metadata": {"total": 2}}) is None
-    assert items_in({"items": [1, 2], "metadata": {"total": 2}}) == [1, 2]
-    assert items_in({"items": [1], "metadata": {"total": "2"}}) == [1]
-    assert items_in([0] * (MOST_ITEMS + 1)) is None
+    assert parse_items({"items": [1], "metadata": {"total": 2}}) is None
+    assert parse_items({"items": [1, 2], "metadata": {"total": 2}}) == [1, 2]
+    assert parse_items({"items": [1], "metadata": {"total": "2"}}) == [1]
+    assert parse_items([0] * (MAX_ITEMS + 1)) is None
 
 
 def test_names_are_kept_as_they_are_and_never_long_or_unprintable() -> None:
-    found = names_in(["Line  1", "a\nb", "\ud800", "x" * 1000, 5, None, {"name": "Y"}, {"name": 5}], "name")
+    found = item_names(["Line  1", "a\nb", "\ud800", "x" * 1000, 5, None, {"name": "Y"}, {"name": 5}], "name")
     assert {"Line  1", "a b", "Y"} < found
-    assert max(map(len, found)) <= LONGEST_NAME
+    assert max(map(len, found)) <= MAX_NAME_LENGTH
     for name in found:
         name.encode()
 
 
 def test_texts_are_one_short_line() -> None:
     said = {"items": [{"id": "1", "user": "an\x1b[31mna\r\n" + "x" * 5000}]}
-    found = designers_in(said, mixed=False)
+    found = parse_designers(said, mixed=False)
     assert found is not None
-    assert len(found[0].user) <= LONGEST_TEXT
+    assert len(found[0].user) <= MAX_TEXT_LENGTH
     assert found[0].user.isprintable()
 
 
@@ -114,9 +114,9 @@ def test_what_a_gateway_says_of_itself() -> None:
         "redundancyRole": "Backup",
         "deploymentMode": "prod",
     }
-    assert info_in(said) == GatewayInfo("gw", "8.3.7 (b1)", "Backup", "prod")
-    assert info_in({"ignitionVersion": "8.3.0"}) == GatewayInfo("", "8.3.0")
-    assert not any(map(info_in, (None, [], {}, {"ignitionVersion": 83}, {"ignitionVersion": " "})))
+    assert parse_gateway_info(said) == GatewayInfo("gw", "8.3.7 (b1)", "Backup", "prod")
+    assert parse_gateway_info({"ignitionVersion": "8.3.0"}) == GatewayInfo("", "8.3.0")
+    assert not any(map(parse_gateway_info, (None, [], {}, {"ignitionVersion": 83}, {"ignitionVersion": " "})))
 
 
 @pytest.mark.parametrize(
@@ -133,40 +133,42 @@ def test_what_a_gateway_says_of_itself() -> None:
     ],
 )
 def test_versions_before_8_3_are_old(version: str, *, old: bool) -> None:
-    assert older_than_the_api(version) is old
+    assert is_older_than_api(version) is old
 
 
 def test_modules_in_two_lists_and_in_one() -> None:
     assert module_ids({"items": [{"id": "a"}, {"name": "B"}]}) == frozenset({"a", "B"})
-    assert quarantined_in({"items": [{"id": "c", "reason": "no licence"}, {"id": "d"}]}) == {
+    assert parse_quarantined({"items": [{"id": "c", "reason": "no licence"}, {"id": "d"}]}) == {
         "c": "no licence",
         "d": "",
     }
     both = {
         "modules": [{"id": "a", "state": "RUNNING"}, {"id": "c", "state": "Faulted", "message": "why"}, "e"]
     }
-    assert modules_of_both_kinds(both) == ModuleHealth(frozenset({"a", "e"}), {"c": "why"})
+    assert parse_module_list(both) == ModuleHealth(frozenset({"a", "e"}), {"c": "why"})
 
 
 def test_tag_providers_of_a_module_are_told_from_the_others() -> None:
     modern = {"items": [{"name": "default"}, {"name": "MQTT", "config": {"profile": {"type": "MANAGED"}}}]}
     older = {"providers": [{"name": "default", "managed": "yes"}, {"name": "MQTT", "managed": True}]}
     for said in (modern, older):
-        assert listed_names(said) == frozenset({"default", "MQTT"})
-        assert managed_in(said) == frozenset({"MQTT"})
+        assert parse_names(said) == frozenset({"default", "MQTT"})
+        assert parse_managed_providers(said) == frozenset({"MQTT"})
     assert (
-        managed_in({"items": [{"name": "a", "config": {"profile": []}}, {"name": "b", "config": 5}]})
+        parse_managed_providers(
+            {"items": [{"name": "a", "config": {"profile": []}}, {"name": "b", "config": 5}]}
+        )
         == frozenset()
     )
 
 
 def test_restart_tasks_are_words() -> None:
-    assert restart_tasks_in({"pending": ["Module Enabled: a", {"name": "b"}, 5]}) == (
+    assert parse_restart_tasks({"pending": ["Module Enabled: a", {"name": "b"}, 5]}) == (
         "Module Enabled: a",
         "b",
     )
-    assert restart_tasks_in({"pending": []}) == ()
-    assert restart_tasks_in({"items": None}) is None
+    assert parse_restart_tasks({"pending": []}) == ()
+    assert parse_restart_tasks({"items": None}) is None
 
 
 def test_tag_types_are_named_by_their_path() -> None:
@@ -175,27 +177,31 @@ def test_tag_types_are_named_by_their_path() -> None:
         {"name": "Pumps", "tagType": "Folder", "tags": [{"name": "Big", "tagType": "UdtType"}]},
     ]
     folder = {"name": "_types_", "tagType": "Folder", "tags": types}
-    assert types_in(folder) == frozenset({"Motor", "Pumps/Big"})
-    assert types_in({"name": "", "tags": [folder, {"name": "Line", "tags": []}]}) == frozenset(
+    assert parse_tag_types(folder) == frozenset({"Motor", "Pumps/Big"})
+    assert parse_tag_types({"name": "", "tags": [folder, {"name": "Line", "tags": []}]}) == frozenset(
         {"Motor", "Pumps/Big"}
     )
-    assert types_in([]) is None
+    assert parse_tag_types([]) is None
 
 
 def test_an_export_of_any_depth_and_width_is_bounded() -> None:
     deep: dict[str, object] = {"name": "x", "tagType": "UdtType"}
     for _ in range(5000):
         deep = {"name": "n" * 200, "tags": [deep]}
-    assert types_in(deep) == frozenset()
-    wide = {"tags": [{"name": f"t{n}", "tagType": "UdtType"} for n in range(MOST_ITEMS)]}
-    assert len(types_in(wide) or ()) == MOST_ITEMS
+    assert parse_tag_types(deep) == frozenset()
+    wide = {"tags": [{"name": f"t{n}", "tagType": "UdtType"} for n in range(MAX_ITEMS)]}
+    assert len(parse_tag_types(wide) or ()) == MAX_ITEMS
 
 
 @pytest.mark.parametrize("said", HOSTILE, ids=lambda said: json.dumps(said)[:20])
 def test_nothing_is_guessed_out_of_what_is_no_list(said: object) -> None:
     """Each reader either says that it cannot read it, or returns what holds no strange thing."""
-    for found in (listed_names(said), module_ids(said)):
+    for found in (parse_names(said), module_ids(said)):
         assert found is None or all(isinstance(name, str) for name in found)
-    for sessions in (designers_in(said, mixed=False), perspective_in(said), restart_tasks_in(said)):
+    for sessions in (
+        parse_designers(said, mixed=False),
+        parse_perspective_sessions(said),
+        parse_restart_tasks(said),
+    ):
         assert sessions is None or isinstance(sessions, tuple)
-    assert quarantined_in(said) is None or "" not in (quarantined_in(said) or {})
+    assert parse_quarantined(said) is None or "" not in (parse_quarantined(said) or {})

@@ -17,7 +17,7 @@ from stoker.ignition.client.responses import (
     GatewayResponse,
     GatewayState,
     PathNotOffered,
-    trouble_with,
+    answer_error,
 )
 
 PLAIN = GatewayRequestInfo("scan of projects", GatewayAddress("gw", 8088, tls=False), "stoker", writes=True)
@@ -71,7 +71,7 @@ def answer(status: int, body: bytes = b"", kind: str = JSON, location: str = "")
 def test_a_refusal_is_told_in_words(
     given: GatewayResponse, asked: GatewayRequestInfo, error: type[Exception], reason: Reason, words: str
 ) -> None:
-    trouble = trouble_with(given, asked)
+    trouble = answer_error(given, asked)
     assert isinstance(trouble, error)
     assert trouble.reason is reason
     with pytest.raises(type(trouble), match=words):
@@ -102,7 +102,7 @@ def test_another_content_type_is_not_parsed(kind: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"success":true}', b"not json", b"[" * 100_000])
 def test_a_200_that_does_not_say_no_is_a_yes(body: bytes) -> None:
-    assert trouble_with(answer(200, body), PLAIN) is None
+    assert answer_error(answer(200, body), PLAIN) is None
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,6 @@ def test_a_gateway_that_repeats_the_key_is_quoted_without_it(status: int, repeat
         answer(status, json.dumps({"success": False, "message": said}).encode()),
         answer(status, page, "text/html"),
     ):
-        error = trouble_with(given, asked)
+        error = answer_error(given, asked)
         assert "s3cr" not in str(error)
     assert "s3cr3t" not in repr(asked)

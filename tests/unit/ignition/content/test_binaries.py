@@ -6,7 +6,7 @@ import pytest
 
 from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.reasons import Reason
-from stoker.ignition.content.binaries import why_refused
+from stoker.ignition.content.binaries import binary_refusal
 
 PATHS = ["projects/p/a/resource.json", "projects/p/b/data.bin", "projects/p/a/DATA.BIN"]
 
@@ -22,17 +22,17 @@ PATHS = ["projects/p/a/resource.json", "projects/p/b/data.bin", "projects/p/a/DA
     ],
 )
 def test_what_each_policy_lets_pass(policy: BinaryPolicy, signed: bool, refused: bool) -> None:
-    stalled = why_refused(PATHS, policy, signed=signed)
+    stalled = binary_refusal(PATHS, policy, signed=signed)
     assert (stalled is not None) is refused
     if stalled is not None:
         assert stalled.reason is Reason.BINARY_REFUSED
         assert stalled.message.startswith("projects/p/a/DATA.BIN, projects/p/b/data.bin would be written")
         assert policy in stalled.message
-    assert why_refused(PATHS[:1], policy, signed=signed) is None
-    assert why_refused([], policy, signed=signed) is None
+    assert binary_refusal(PATHS[:1], policy, signed=signed) is None
+    assert binary_refusal([], policy, signed=signed) is None
 
 
 def test_only_the_first_few_are_named() -> None:
-    stalled = why_refused([f"{n}.bin" for n in range(9)], BinaryPolicy.REFUSE, signed=False)
+    stalled = binary_refusal([f"{n}.bin" for n in range(9)], BinaryPolicy.REFUSE, signed=False)
     assert stalled is not None
     assert "4.bin and 4 more would be written" in stalled.message

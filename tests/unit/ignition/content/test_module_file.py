@@ -15,8 +15,8 @@ from stoker.ignition.content.modules import (
     KnownModule,
     ModuleFile,
     install_order,
-    known,
-    known_among,
+    known_module,
+    known_modules,
     modules_changed,
 )
 
@@ -38,8 +38,8 @@ MODULES = "user-lib/modules"
     ],
 )
 def test_modules_are_known_by_id_and_by_name(module: str, expected: KnownModule | None) -> None:
-    assert known(module) is expected
-    assert known_among([module, "x"]) == ({expected} if expected else frozenset())
+    assert known_module(module) is expected
+    assert known_modules([module, "x"]) == ({expected} if expected else frozenset())
 
 
 def test_a_module_that_comes_changes_or_goes_needs_a_restart() -> None:

@@ -10,8 +10,13 @@ import pytest
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.plan import DeleteFile, SetFileMode, SyncPlan, WriteFile
-from stoker.ignition.content.projects import AffectedContent, is_module, tag_provider_folders, with_heirs
-from stoker.ignition.sync.scans import LONGEST_HOLD, hold_seconds
+from stoker.ignition.content.projects import (
+    AffectedContent,
+    is_module,
+    tag_provider_folders,
+    with_inheriting_projects,
+)
+from stoker.ignition.sync.scans import MAX_HOLD_SECONDS, lock_seconds
 
 VERSION = FileVersion(blob_of(b"x"))
 PROVIDER = "config/resources/core/ignition/tag-provider"
@@ -96,11 +101,11 @@ def test_a_change_of_a_parent_changes_its_heirs(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "project.json").write_text(json.dumps({"parent": parent}))
     (tmp_path / "projects" / "odd" / "project.json").write_text("{")
-    assert with_heirs(tmp_path, frozenset({"base"})) == {"base", "line", "cell"}
-    assert with_heirs(tmp_path, frozenset({"circle", "odd", "new"})) == {"circle", "odd", "new"}
+    assert with_inheriting_projects(tmp_path, frozenset({"base"})) == {"base", "line", "cell"}
+    assert with_inheriting_projects(tmp_path, frozenset({"circle", "odd", "new"})) == {"circle", "odd", "new"}
 
 
 def test_a_lock_is_held_as_long_as_the_plan_is_long_and_not_for_ever() -> None:
-    assert hold_seconds(1) == 60
-    assert hold_seconds(5000, 20.0) == 180
-    assert hold_seconds(10_000_000) == LONGEST_HOLD == 600
+    assert lock_seconds(1) == 60
+    assert lock_seconds(5000, 20.0) == 180
+    assert lock_seconds(10_000_000) == MAX_HOLD_SECONDS == 600

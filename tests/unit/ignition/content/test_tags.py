@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from stoker.domain.intent.files import ExcludePolicy, FileMapping, FilesIntent, InheritedTagTypes
 from stoker.engine.match.globs import GlobSet
-from stoker.ignition.content.tags import leaves_only, of_mqtt_engine, parents_of, without_providers
+from stoker.ignition.content.tags import (
+    mqtt_engine_providers,
+    parent_providers,
+    without_inherited_types,
+    without_providers,
+)
 
 ENGINE = "com.cirruslink.mqtt.engine.gateway"
 PROVIDERS = ["default", "System", "MQTT Engine", "mqtt-engine 2", "edge", "my mqtt"]
@@ -13,10 +18,13 @@ TYPES = "config/resources/core/ignition/tag-type-definition"
 
 
 def test_the_providers_of_mqtt_engine_are_told_by_their_name_where_the_module_is() -> None:
-    assert of_mqtt_engine([ENGINE], PROVIDERS) == {"MQTT Engine", "mqtt-engine 2"}
-    assert of_mqtt_engine(["Perspective", "MQTT Engine"], PROVIDERS) == {"MQTT Engine", "mqtt-engine 2"}
-    assert of_mqtt_engine(["com.cirruslink.mqtt.transmission.gateway"], PROVIDERS) == frozenset()
-    assert of_mqtt_engine([], PROVIDERS) == frozenset()
+    assert mqtt_engine_providers([ENGINE], PROVIDERS) == {"MQTT Engine", "mqtt-engine 2"}
+    assert mqtt_engine_providers(["Perspective", "MQTT Engine"], PROVIDERS) == {
+        "MQTT Engine",
+        "mqtt-engine 2",
+    }
+    assert mqtt_engine_providers(["com.cirruslink.mqtt.transmission.gateway"], PROVIDERS) == frozenset()
+    assert mqtt_engine_providers([], PROVIDERS) == frozenset()
 
 
 def test_nothing_of_an_excluded_provider_is_synced() -> None:
@@ -38,14 +46,14 @@ def test_a_providers_name_is_no_pattern_and_one_that_is_no_folder_is_left_out() 
 
 
 def test_every_provider_in_which_people_keep_types_may_be_a_parent() -> None:
-    assert parents_of("edge", PROVIDERS, [ENGINE]) == ("default", "my mqtt")
-    assert parents_of("default", ["default", "System"], []) == ()
+    assert parent_providers("edge", PROVIDERS, [ENGINE]) == ("default", "my mqtt")
+    assert parent_providers("default", ["default", "System"], []) == ()
 
 
 def test_types_of_a_parent_are_left_out_of_the_providers_folder() -> None:
-    files = leaves_only(FILES, "edge", {"Motor", "_types_/Pumps/Gear"})
+    files = without_inherited_types(FILES, "edge", {"Motor", "_types_/Pumps/Gear"})
     assert files.transforms.inherited_types == InheritedTagTypes(
         f"{TYPES}/edge", frozenset({"Motor", "Pumps/Gear"})
     )
     assert files.excludes == FILES.excludes
-    assert leaves_only(FILES, "edge", ()) is FILES
+    assert without_inherited_types(FILES, "edge", ()) is FILES

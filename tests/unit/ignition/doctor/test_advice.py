@@ -57,7 +57,7 @@ def untrusted(why: str) -> Retry:
     ],
 )
 def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayAddress, mend: str) -> None:
-    found = advice.trouble("check", error, address)
+    found = advice.error_finding("check", error, address)
     assert found.mark is FindingStatus.WRONG
     assert found.reason is error.reason
     assert found.said == error.message
@@ -66,8 +66,8 @@ def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayA
 
 
 def test_only_what_the_command_was_given_is_wrong_input() -> None:
-    assert advice.trouble("key", InvalidValue("x"), PLAIN).of_input
-    assert not advice.trouble("login", Stalled("x"), PLAIN).of_input
+    assert advice.error_finding("key", InvalidValue("x"), PLAIN).of_input
+    assert not advice.error_finding("login", Stalled("x"), PLAIN).of_input
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_only_what_the_command_was_given_is_wrong_input() -> None:
 def test_how_the_connection_is_protected_is_said(
     address: GatewayAddress, trust: str, mark: FindingStatus, words: str
 ) -> None:
-    found = advice.transport(address, trust)
+    found = advice.transport_finding(address, trust)
     assert (found.mark, words in found.said) == (mark, True)
 
 
@@ -98,44 +98,48 @@ def test_how_the_connection_is_protected_is_said(
     ],
 )
 def test_another_program_is_told_from_ignition(here: GatewayPresence, mark: FindingStatus) -> None:
-    assert advice.is_ignition(here, PLAIN).mark is mark
+    assert advice.ignition_finding(here, PLAIN).mark is mark
 
 
 def test_an_old_version_is_wrong_and_an_unknown_one_is_not() -> None:
-    assert advice.version(GatewayPresence(GatewayState.RUNNING, "8.1.44")).mark is FindingStatus.WRONG
-    assert advice.version(GatewayPresence(GatewayState.RUNNING, "")).mark is FindingStatus.WELL
+    assert advice.version_finding(GatewayPresence(GatewayState.RUNNING, "8.1.44")).mark is FindingStatus.WRONG
+    assert advice.version_finding(GatewayPresence(GatewayState.RUNNING, "")).mark is FindingStatus.WELL
 
 
 def test_notes_name_what_a_sync_will_meet() -> None:
-    quarantined = advice.modules(ModuleHealth(frozenset({"a"}), {"b": "no licence", "c": ""}))
+    quarantined = advice.modules_finding(ModuleHealth(frozenset({"a"}), {"b": "no licence", "c": ""}))
     assert (quarantined.mark, quarantined.said) == (FindingStatus.NOTE, "quarantined: b (no licence), c")
-    open_now = advice.designers(
+    open_now = advice.designers_finding(
         [DesignerSession("1", "anna", "Line 1", ""), DesignerSession("2", "", "", "")]
     )
     assert open_now.said == "open: Line 1 by anna, no project by somebody"
-    backup = advice.redundancy(GatewayInfo("gw", "8.3.7", "Backup"))
+    backup = advice.redundancy_finding(GatewayInfo("gw", "8.3.7", "Backup"))
     assert backup.mark is FindingStatus.NOTE
-    due = advice.restarts(("Module Enabled: a",))
+    due = advice.restarts_finding(("Module Enabled: a",))
     assert due.said.endswith("Module Enabled: a")
 
 
 def test_what_a_gateway_does_not_offer_is_not_called_well() -> None:
-    for found in (advice.modules(None), advice.designers(None), advice.restarts(None)):
+    for found in (
+        advice.modules_finding(None),
+        advice.designers_finding(None),
+        advice.restarts_finding(None),
+    ):
         assert found.mark is FindingStatus.UNTRIED
 
 
 def test_nothing_unusual_is_called_well() -> None:
     for found in (
-        advice.modules(ModuleHealth(frozenset({"a"}), {})),
-        advice.designers(()),
-        advice.restarts(()),
-        advice.redundancy(GatewayInfo("gw", "8.3.7", "Independent")),
+        advice.modules_finding(ModuleHealth(frozenset({"a"}), {})),
+        advice.designers_finding(()),
+        advice.restarts_finding(()),
+        advice.redundancy_finding(GatewayInfo("gw", "8.3.7", "Independent")),
     ):
         assert found.mark is FindingStatus.WELL
 
 
 def test_long_lists_are_cut() -> None:
-    assert advice.some([str(n) for n in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert advice.first_names([str(n) for n in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
 
 
 def test_a_finding_is_one_line_and_its_mend_another() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.ignition.sync.pending_work import MARK, PendingWork, PendingWorkStore
+from stoker.ignition.sync.pending_work import STATE_FILE, PendingWork, PendingWorkStore
 from stoker.ignition.sync.state_files import StateFiles
 
 
@@ -40,9 +40,9 @@ def test_nothing_is_owed_at_first_and_looking_leaves_no_trace(debts: PendingWork
 def test_what_is_owed_is_found_by_the_next_process(debts: PendingWorkStore, state: Path) -> None:
     debts.remember(ALL_OF_IT)
     assert PendingWorkStore(StateFiles(state)).owed() == ALL_OF_IT
-    assert (state / MARK).stat().st_mode & 0o777 == 0o600
+    assert (state / STATE_FILE).stat().st_mode & 0o777 == 0o600
     assert state.stat().st_mode & 0o777 == 0o700
-    assert [one.name for one in state.iterdir()] == [MARK]
+    assert [one.name for one in state.iterdir()] == [STATE_FILE]
     debts.settle()
     assert debts.owed() is None
 
@@ -68,7 +68,7 @@ def test_a_mark_that_cannot_be_read_still_means_a_scan(
     debts: PendingWorkStore, state: Path, content: bytes
 ) -> None:
     state.mkdir()
-    (state / MARK).write_bytes(content)
+    (state / STATE_FILE).write_bytes(content)
     assert debts.owed() == PendingWork()
 
 
@@ -89,15 +89,15 @@ def test_a_link_in_place_of_a_mark_is_not_followed(
 ) -> None:
     state.mkdir()
     (tmp_path / "precious").write_text("mine")
-    (state / f"{MARK}.new").symlink_to(tmp_path / "precious")
+    (state / f"{STATE_FILE}.new").symlink_to(tmp_path / "precious")
     debts.incur()
     assert (tmp_path / "precious").read_text() == "mine"
-    assert (state / MARK).is_file()
-    assert not (state / MARK).is_symlink()
+    assert (state / STATE_FILE).is_file()
+    assert not (state / STATE_FILE).is_symlink()
 
 
 def test_a_mark_that_is_already_so_is_not_written_again(debts: PendingWorkStore, state: Path) -> None:
     debts.incur()
-    before = (state / MARK).stat().st_ino
+    before = (state / STATE_FILE).stat().st_ino
     debts.incur()
-    assert (state / MARK).stat().st_ino == before
+    assert (state / STATE_FILE).stat().st_ino == before

@@ -17,7 +17,7 @@ from stoker.ignition.sync.readiness import (
     PAUSES,
     GatewayReadiness,
     RetryPacing,
-    persistently,
+    retry_call,
 )
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.virtual_time_loop import in_virtual_time
@@ -138,7 +138,7 @@ class JumpingClock(ManualClock):
 async def test_what_may_work_next_time_is_asked_again() -> None:
     clock = JumpingClock()
     asked = Asked(clock, STARTING, STARTING)
-    assert await persistently(asked, clock, (1.0, 2.0, 4.0), lambda _: True) == "yes"
+    assert await retry_call(asked, clock, (1.0, 2.0, 4.0), lambda _: True) == "yes"
     assert asked.at == [0.0, 1.0, 3.0]
 
 
@@ -147,7 +147,7 @@ async def test_it_ends_with_the_last_error() -> None:
     clock = JumpingClock()
     asked = Asked(clock, *[STARTING] * 3, REFUSED, STARTING)
     with pytest.raises(Stalled, match="the key"):
-        await persistently(asked, clock, (1.0, 2.0, 4.0), lambda _: True)
+        await retry_call(asked, clock, (1.0, 2.0, 4.0), lambda _: True)
     assert asked.at == [0.0, 1.0, 3.0, 7.0]
 
 
@@ -156,5 +156,5 @@ async def test_what_is_not_worth_it_is_told_at_once() -> None:
     clock = JumpingClock()
     asked = Asked(clock, REFUSED)
     with pytest.raises(Stalled, match="the key"):
-        await persistently(asked, clock, PAUSES, lambda error: isinstance(error, Retry))
+        await retry_call(asked, clock, PAUSES, lambda error: isinstance(error, Retry))
     assert asked.at == [0.0]

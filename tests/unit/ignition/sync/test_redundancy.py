@@ -15,7 +15,7 @@ from stoker.ignition.sync.redundancy import (
     PrimaryHealth,
     PrimaryReport,
     RedundancyState,
-    decide,
+    decide_redundancy,
 )
 
 OLD, NEW = "a" * 40, "b" * 40
@@ -88,18 +88,18 @@ BACKUP = RedundancyState(wanted=NEW, here=OLD, role=RedundancyRole.BACKUP, peer=
     ],
 )
 def test_course(pair: RedundancyState, course: BackupAction) -> None:
-    assert decide(pair).course is course
+    assert decide_redundancy(pair).course is course
 
 
 def test_a_promotion_is_a_warning_that_names_the_primary() -> None:
-    decision = decide(replace(BACKUP, failed_checks=3))
+    decision = decide_redundancy(replace(BACKUP, failed_checks=3))
     assert decision.warning
     assert decision.reason is Reason.PRIMARY_UNAVAILABLE
     assert "primary line-1 did not answer 3 times" in decision.why
 
 
 def test_waiting_says_what_for() -> None:
-    decision = decide(replace(BACKUP, primary=PrimaryReport(OLD, scanned=True, at=NOW)))
+    decision = decide_redundancy(replace(BACKUP, primary=PrimaryReport(OLD, scanned=True, at=NOW)))
     assert decision.reason is Reason.WAITING_FOR_PRIMARY
     assert not decision.warning
     assert decision.why == "primary line-1 is at aaaaaaaa; this backup waits until it has loaded bbbbbbbb"
@@ -110,7 +110,9 @@ def test_a_primary_that_is_back_is_waited_for_again() -> None:
     courses = []
     for well in (True, False, False, False, True, False):
         watch.checked(well=well)
-        courses.append(decide(replace(BACKUP, primary=None, failed_checks=watch.failed_checks)).course)
+        courses.append(
+            decide_redundancy(replace(BACKUP, primary=None, failed_checks=watch.failed_checks)).course
+        )
         assert watch.promoted == (courses[-1] is BackupAction.PROMOTE)
     assert courses == [BackupAction.WAIT] * 2 + [BackupAction.PROMOTE] * 2 + [BackupAction.WAIT] * 2
 

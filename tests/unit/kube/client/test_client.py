@@ -42,7 +42,7 @@ from stoker.kube.config.credentials import (
     FileCredentials,
     RequestIdentity,
     StaticCredentials,
-    bearer_from_file,
+    bearer_header_from_file,
 )
 from stoker.kube.config.tls import ServerTrust
 from stoker_testkit.certificates import Authority
@@ -280,7 +280,7 @@ async def test_a_proxy_that_fails_is_named_without_its_password() -> None:
     ],
 )
 def test_what_happens_on_the_wire_is_told_in_words(error: Exception, said: str) -> None:
-    assert network_errors.why(error, 60.0) == said
+    assert network_errors.network_error_reason(error, 60.0) == said
 
 
 async def test_an_answer_that_is_too_large_is_not_read(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ async def test_a_401_is_worth_one_look_for_a_new_token(tmp_path: Path) -> None:
 
     replaced = ["second"]
     async with serving(answer) as server:
-        credentials = FileCredentials(lambda: RequestIdentity(bearer_from_file(file)), ManualClock())
+        credentials = FileCredentials(lambda: RequestIdentity(bearer_header_from_file(file)), ManualClock())
         async with KubeClient(ClusterConfig(server=server.url, credentials=credentials)) as client:
             assert (await create(client)).metadata.name == "x"
             assert server.bodies[0] == server.bodies[1] == json.dumps(OK, separators=(",", ":")).encode()
@@ -363,7 +363,7 @@ async def test_a_token_that_stays_the_same_is_not_tried_twice(tmp_path: Path) ->
     (tmp_path / "token").write_text("first")
     async with serving(says(401)) as server:
         credentials = FileCredentials(
-            lambda: RequestIdentity(bearer_from_file(tmp_path / "token")), ManualClock()
+            lambda: RequestIdentity(bearer_header_from_file(tmp_path / "token")), ManualClock()
         )
         async with KubeClient(ClusterConfig(server=server.url, credentials=credentials)) as client:
             with pytest.raises(Unauthorized):

@@ -49,7 +49,7 @@ def write(path: Path, content: object) -> Path:
 
 
 def load(path: Path, **options: Any) -> ClusterConfig:
-    return config.load(path, environ={}, clock=ManualClock(NOW), **options)
+    return config.load_config(path, environ={}, clock=ManualClock(NOW), **options)
 
 
 async def identity(settings: ClusterConfig) -> RequestIdentity:
@@ -93,19 +93,19 @@ async def test_of_several_files_the_first_wins_and_paths_belong_to_their_file(tm
         write(tmp_path / "two" / "config", second),
     )
     environ = {"KUBECONFIG": os.pathsep.join(map(str, files))}
-    settings = config.load(environ=environ)
+    settings = config.load_config(environ=environ)
     assert settings.server == "https://first"
     assert settings.namespace == "shop", "the first file's current context is the one"
     assert await authorization(settings) == "Bearer token-of-two"
-    assert config.load(context="other", environ=environ).server == "https://first"
+    assert config.load_config(context="other", environ=environ).server == "https://first"
 
 
 async def test_the_home_folder_is_the_last_resort(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     write(tmp_path / ".kube" / "config", kubeconfig())
-    assert config.load(environ={"HOME": str(tmp_path)}).server == "https://host:6443"
+    assert config.load_config(environ={"HOME": str(tmp_path)}).server == "https://host:6443"
     with pytest.raises(Misconfigured, match=r"the kubeconfig /nowhere/\.kube/config does not exist"):
-        config.load(environ={"HOME": "/nowhere"})
+        config.load_config(environ={"HOME": "/nowhere"})
 
 
 async def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
@@ -113,27 +113,27 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_bytes(AUTHORITY.pem)
     (tmp_path / "namespace").write_text("shop\n")
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    settings = config.in_cluster(environ, clock=ManualClock(), folder=tmp_path)
+    settings = config.in_cluster_config(environ, clock=ManualClock(), folder=tmp_path)
     assert (settings.server, settings.namespace) == ("https://[fd00::1]:6443", "shop")
     assert await authorization(settings) == f"Bearer {CANARY}"
     assert settings.trust.context().get_ca_certs()
     (tmp_path / "namespace").unlink()
-    assert config.in_cluster(environ, clock=ManualClock(), folder=tmp_path).namespace == "default"
+    assert config.in_cluster_config(environ, clock=ManualClock(), folder=tmp_path).namespace == "default"
 
 
 def test_a_pods_account_comes_before_the_home_folder_and_after_kubeconfig(tmp_path: Path) -> None:
     pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "HOME": str(tmp_path)}
     with pytest.raises(Misconfigured, match=r"serviceaccount/ca\.crt does not exist"):
-        config.load(environ=pod)
+        config.load_config(environ=pod)
     path = write(tmp_path / "config", kubeconfig())
-    assert config.load(environ=pod | {"KUBECONFIG": str(path)}).server == "https://host:6443"
-    assert config.load(path, environ=pod).server == "https://host:6443"
+    assert config.load_config(environ=pod | {"KUBECONFIG": str(path)}).server == "https://host:6443"
+    assert config.load_config(path, environ=pod).server == "https://host:6443"
     with pytest.raises(
         Misconfigured, match="the context 'dev' was asked for, yet inside a pod there are none"
     ):
-        config.load(context="dev", environ=pod)
+        config.load_config(context="dev", environ=pod)
     with pytest.raises(Misconfigured, match=f"{tmp_path}/elsewhere/ca.crt does not exist"):
-        config.load(environ=pod, account=tmp_path / "elsewhere")
+        config.load_config(environ=pod, account=tmp_path / "elsewhere")
 
 
 async def test_a_password_becomes_a_basic_header(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_proxy_is_taken_from_the_kubeconfig_or_the_environment(tmp_path: Path)
     assert CANARY not in repr(settings)
     plain = write(tmp_path / "plain", kubeconfig())
     assert load(plain).proxy is None
-    settings = config.load(plain, environ={"HTTPS_PROXY": "proxy:3128"})
+    settings = config.load_config(plain, environ={"HTTPS_PROXY": "proxy:3128"})
     assert settings.proxy is not None
     assert settings.proxy.reveal() == "http://proxy:3128"
 
@@ -432,7 +432,7 @@ def test_a_kubeconfig_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=f"the kubeconfig {tmp_path}/large is larger than 4096 KiB"):
         load(tmp_path / "large")
     with pytest.raises(Misconfigured, match=f"the kubeconfig {tmp_path}/a does not exist"):
-        config.load(environ={"KUBECONFIG": f"{tmp_path}/a{os.pathsep}{tmp_path}/b"})
+        config.load_config(environ={"KUBECONFIG": f"{tmp_path}/a{os.pathsep}{tmp_path}/b"})
 
 
 def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -468,8 +468,8 @@ def test_an_unusable_service_account_is_described(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
     (tmp_path / "ca.crt").write_bytes(AUTHORITY.pem)
     with pytest.raises(Misconfigured, match=f"the token file {tmp_path}/token does not exist"):
-        config.in_cluster(environ, clock=ManualClock(), folder=tmp_path)
+        config.in_cluster_config(environ, clock=ManualClock(), folder=tmp_path)
     with pytest.raises(
         Misconfigured, match="the variable KUBERNETES_SERVICE_HOST names a server that is not"
     ):
-        config.in_cluster({"KUBERNETES_SERVICE_HOST": "a b/c?"}, clock=ManualClock(), folder=tmp_path)
+        config.in_cluster_config({"KUBERNETES_SERVICE_HOST": "a b/c?"}, clock=ManualClock(), folder=tmp_path)

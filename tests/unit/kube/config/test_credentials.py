@@ -23,9 +23,9 @@ from stoker.kube.config.credentials import (
     KubeCredentials,
     RequestIdentity,
     StaticCredentials,
-    bearer_from_file,
+    bearer_header_from_file,
 )
-from stoker.kube.config.exec_plugin import API_VERSIONS, MOST_OUTPUT, ExecCredentials, ExecPlugin
+from stoker.kube.config.exec_plugin import API_VERSIONS, MAX_OUTPUT_BYTES, ExecCredentials, ExecPlugin
 from stoker_testkit.certificates import Authority
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async
@@ -49,7 +49,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
     file = tmp_path / "token"
     file.write_text("first")
     clock = ManualClock()
-    credentials = FileCredentials(lambda: RequestIdentity(bearer_from_file(file)), clock)
+    credentials = FileCredentials(lambda: RequestIdentity(bearer_header_from_file(file)), clock)
     file.write_text("second\n")
     await clock.advance(59)
     assert await token(credentials) == "first"
@@ -60,7 +60,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
 async def test_a_token_file_is_read_again_at_once_when_the_token_was_refused(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first")
-    credentials = FileCredentials(lambda: RequestIdentity(bearer_from_file(file)), ManualClock())
+    credentials = FileCredentials(lambda: RequestIdentity(bearer_header_from_file(file)), ManualClock())
     refused = await credentials.current()
     assert not await credentials.renew(refused), "the same token would be refused again"
     file.write_text("second")
@@ -72,7 +72,7 @@ async def test_a_token_file_that_is_being_replaced_leaves_the_old_token(tmp_path
     file = tmp_path / "token"
     file.write_text("first")
     clock = ManualClock()
-    credentials = FileCredentials(lambda: RequestIdentity(bearer_from_file(file)), clock)
+    credentials = FileCredentials(lambda: RequestIdentity(bearer_header_from_file(file)), clock)
     file.unlink()
     await clock.advance(61)
     assert await token(credentials) == "first"
@@ -207,7 +207,7 @@ EXPIRED = Authority().client("me", valid_for=timedelta(days=-2))
             "ended with code 1: bad key <secret>",
         ),
         (does("sys.stderr.write('x' * 500_000 + '\\nthe end'); sys.exit(1)"), "the end"),
-        (does("while True: print('x' * 10_000)"), f"printed more than {MOST_OUTPUT} bytes"),
+        (does("while True: print('x' * 10_000)"), f"printed more than {MAX_OUTPUT_BYTES} bytes"),
         (does(f"print('{CANARY}')"), "did not print an ExecCredential in JSON"),
         (does("os.write(1, b'\\xff\\xfe')"), "did not print an ExecCredential in JSON"),
         (does("print('{}')"), "did not print an ExecCredential in JSON"),
@@ -326,7 +326,7 @@ async def test_a_kubeconfig_names_its_plugin(script: Script, tmp_path: Path, api
         "contexts": [{"name": "dev", "context": {"cluster": "dev", "user": "me"}}],
     }
     (tmp_path / "config").write_text(yaml.safe_dump(content))
-    settings = config.load(tmp_path / "config", environ={}, clock=ManualClock(NOW))
+    settings = config.load_config(tmp_path / "config", environ={}, clock=ManualClock(NOW))
     told, _, region = (await token(settings.credentials)).partition(".")
     assert region == "north"
     expected = {

@@ -23,7 +23,7 @@ PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
     ],
 )
 def test_a_server_is_asked_through_the_proxy(server: str, no_proxy: str) -> None:
-    proxy = proxy_settings.from_environment(server, PROXY | {"NO_PROXY": no_proxy})
+    proxy = proxy_settings.proxy_from_environment(server, PROXY | {"NO_PROXY": no_proxy})
     assert proxy is not None
     assert proxy.reveal() == "http://proxy:3128"
 
@@ -48,11 +48,11 @@ def test_a_server_is_asked_through_the_proxy(server: str, no_proxy: str) -> None
     ],
 )
 def test_a_server_is_asked_directly(server: str, no_proxy: str) -> None:
-    assert proxy_settings.from_environment(server, PROXY | {"no_proxy": no_proxy}) is None
+    assert proxy_settings.proxy_from_environment(server, PROXY | {"no_proxy": no_proxy}) is None
 
 
 def test_the_scheme_decides_which_variable_counts() -> None:
-    proxy = proxy_settings.from_environment(
+    proxy = proxy_settings.proxy_from_environment(
         "http://host", {"http_proxy": "plain:80", "https_proxy": "secure:80"}
     )
     assert proxy is not None
@@ -64,6 +64,6 @@ def test_the_scheme_decides_which_variable_counts() -> None:
 )
 def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(address: str) -> None:
     with pytest.raises(Misconfigured) as refused:
-        proxy_settings.from_environment("https://host", {"HTTPS_PROXY": address})
+        proxy_settings.proxy_from_environment("https://host", {"HTTPS_PROXY": address})
     assert refused.value.message.startswith("the variable HTTPS_PROXY names a proxy that is not of the form")
     assert "canary" not in refused.value.message

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.events.recorder import SAY_AGAIN, EventRecorder, event_name
+from stoker.kube.events.recorder import REPEAT_SECONDS, EventRecorder, event_name
 from stoker.kube.events.series import EventLimits, ObjectRef
 from stoker.kube.runtime.backoff import Backoff
 from stoker_testkit.manual_clock import ManualClock
@@ -74,7 +74,7 @@ async def test_what_is_dropped_is_said_in_the_log_and_does_not_fill_it(
     with capture_logs() as lines:
         for number in range(10):
             recorder.warning(OBJECT, Reason.REJECTED, f"attempt {number}")
-        await clock.advance(SAY_AGAIN)
+        await clock.advance(REPEAT_SECONDS)
         for number in range(10, 20):
             recorder.warning(OBJECT, Reason.REJECTED, f"attempt {number}")
     told = [(line["about"], line["reason"], line["rate_limited"], line["overflowed"]) for line in lines]

@@ -11,7 +11,7 @@ import pytest
 from stoker.api.meta import ObjectMeta, OwnerReference
 from stoker.domain.errors import Misconfigured
 from stoker.kube.leader.election import Election, ElectionPause, LeaseAction
-from stoker.kube.leader.lease import Lease, LeaseSpec, LeaseTerms, claimed, released, unique_identity
+from stoker.kube.leader.lease import Lease, LeaseSpec, LeaseTerms, claim_lease, release_lease, unique_identity
 
 NOW = datetime(2031, 2, 3, 4, 5, 6, 789_012, tzinfo=UTC)
 STAMP = "2031-02-03T04:05:06.789012Z"
@@ -32,7 +32,7 @@ def lease(holder: str, version: str, duration: int = 15, transitions: int = 0) -
 
 
 def test_a_lease_made_anew_says_who_holds_it_since_when_and_how_long() -> None:
-    made = msgspec.json.decode(msgspec.json.encode(claimed(None, ME, NAME, NAMESPACE, NOW)))
+    made = msgspec.json.decode(msgspec.json.encode(claim_lease(None, ME, NAME, NAMESPACE, NOW)))
     assert made == {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -48,21 +48,21 @@ def test_a_lease_made_anew_says_who_holds_it_since_when_and_how_long() -> None:
 
 
 def test_a_renewal_moves_only_the_time_of_renewal() -> None:
-    first = claimed(None, ME, NAME, NAMESPACE, NOW)
-    again = claimed(first, ME, NAME, NAMESPACE, NOW + timedelta(seconds=5))
+    first = claim_lease(None, ME, NAME, NAMESPACE, NOW)
+    again = claim_lease(first, ME, NAME, NAMESPACE, NOW + timedelta(seconds=5))
     assert again.spec.acquire_time == STAMP
     assert again.spec.renew_time == "2031-02-03T04:05:11.789012Z"
     assert again.transitions == 0
 
 
 def test_taking_it_from_another_counts_a_transition_and_begins_a_new_time() -> None:
-    old = claimed(lease("other", "7", transitions=3), ME, NAME, NAMESPACE, NOW)
+    old = claim_lease(lease("other", "7", transitions=3), ME, NAME, NAMESPACE, NOW)
     assert (old.holder, old.transitions, old.spec.acquire_time) == ("me", 4, STAMP)
     assert old.version == "7"
 
 
 def test_a_release_leaves_a_lease_that_anybody_may_take_at_once() -> None:
-    free = released(claimed(lease("other", "7"), ME, NAME, NAMESPACE, NOW), NOW)
+    free = release_lease(claim_lease(lease("other", "7"), ME, NAME, NAMESPACE, NOW), NOW)
     encoded = msgspec.json.decode(msgspec.json.encode(free))
     assert encoded["spec"]["holderIdentity"] == ""
     assert encoded["spec"]["leaseDurationSeconds"] == 1
@@ -74,7 +74,7 @@ def test_what_others_added_to_the_object_is_kept() -> None:
         "uid":"u","resourceVersion":"9","labels":{"a":"b"},"annotations":{"c":"d"},"finalizers":["e/f"],
         "ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"p"}]},
         "spec":{"holderIdentity":"other","strategy":"OldestEmulationVersion","preferredHolder":"z"}}"""
-    mine = claimed(msgspec.json.decode(theirs, type=Lease), ME, "x", "y", NOW)
+    mine = claim_lease(msgspec.json.decode(theirs, type=Lease), ME, "x", "y", NOW)
     kept, had = msgspec.json.decode(msgspec.json.encode(mine)), msgspec.json.decode(theirs)
     assert kept["metadata"] == had["metadata"]
     assert kept["spec"]["strategy"] == "OldestEmulationVersion"
@@ -86,12 +86,12 @@ def test_a_lease_goes_with_the_account_of_whoever_holds_it_and_with_nobody_elses
         return OwnerReference(api_version="v1", kind="ServiceAccount", name=name, uid=f"uid of {name}")
 
     stranger = OwnerReference(api_version="v1", kind="ConfigMap", name="o", uid="p")
-    made = claimed(None, replace(ME, owner=account("old")), NAME, NAMESPACE, NOW)
+    made = claim_lease(None, replace(ME, owner=account("old")), NAME, NAMESPACE, NOW)
     assert made.metadata.owner_references == (account("old"),)
     made = msgspec.structs.replace(
         made, metadata=msgspec.structs.replace(made.metadata, owner_references=(stranger, account("old")))
     )
-    taken = claimed(made, replace(ME, identity="next", owner=account("new")), NAME, NAMESPACE, NOW)
+    taken = claim_lease(made, replace(ME, identity="next", owner=account("new")), NAME, NAMESPACE, NOW)
     assert taken.metadata.owner_references == (stranger, account("new"))
 
 
@@ -281,7 +281,7 @@ def test_what_a_holder_says_stands_beside_what_others_wrote_and_stays_when_it_le
     terms = LeaseTerms("me", 15, 5, (("stoker.io/shards", "3"),))
     found = lease("other", "7")
     noted = msgspec.structs.replace(found.metadata, annotations={"note": "by hand", "stoker.io/shards": "2"})
-    mine = claimed(msgspec.structs.replace(found, metadata=noted), terms, NAME, NAMESPACE, NOW)
+    mine = claim_lease(msgspec.structs.replace(found, metadata=noted), terms, NAME, NAMESPACE, NOW)
     assert mine.metadata.annotations == {"note": "by hand", "stoker.io/shards": "3"}
-    assert released(mine, NOW).metadata.annotations == mine.metadata.annotations
-    assert claimed(None, terms, NAME, NAMESPACE, NOW).metadata.annotations == {"stoker.io/shards": "3"}
+    assert release_lease(mine, NOW).metadata.annotations == mine.metadata.annotations
+    assert claim_lease(None, terms, NAME, NAMESPACE, NOW).metadata.annotations == {"stoker.io/shards": "3"}

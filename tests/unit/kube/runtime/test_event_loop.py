@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from stoker.kube.runtime.event_loop import event_loop
+from stoker.kube.runtime.event_loop import event_loop_factory
 
 TRIES = 400
 
@@ -58,5 +58,5 @@ def test_a_connection_that_breaks_off_in_the_greeting_closes_nobody_elses_file(
             os.close(writer)
         return broken
 
-    with asyncio.Runner(loop_factory=event_loop()) as runner:
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         assert runner.run(connect_again_and_again()), "no connection came as far as that"

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from stoker.cli.exit_codes import ExitCode, exit_code
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.process import COLLECT_AFTER, PartFailed, ProcessGroup, ProcessPart, run
+from stoker.kube.runtime.process import GC_THRESHOLD, PartFailed, ProcessGroup, ProcessPart, run_process
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.processes import Process
 from stoker_testkit.wait_until import eventually
@@ -296,7 +296,7 @@ def test_a_signal_stops_a_running_unit_in_order(diary: Diary, number: signal.Sig
         finally:
             diary.entries.append("client is closed")
 
-    run(main)
+    run_process(main)
     assert diary.entries[2:] == [
         "controller is asked to stop",
         "controller has finished",
@@ -313,7 +313,7 @@ def test_a_signal_before_anything_runs_ends_the_command_quietly() -> None:
         await asyncio.Event().wait()  # an API server that does not answer
         reached.append("the unit")
 
-    run(main)
+    run_process(main)
     assert reached == []
 
 
@@ -323,7 +323,7 @@ def test_a_command_that_comes_to_its_end_returns() -> None:
     async def main() -> None:
         loops.append(isinstance(asyncio.get_running_loop(), uvloop.Loop))
 
-    run(main)
+    run_process(main)
     assert loops == [True]
 
 
@@ -353,8 +353,8 @@ def test_what_ended_in_cycles_does_not_pile_up_in_a_process_that_stays() -> None
             Knot()
         left.append(sum(type(one) is Knot for one in gc.get_objects()))
 
-    run(main)
-    assert left[0] <= COLLECT_AFTER
+    run_process(main)
+    assert left[0] <= GC_THRESHOLD
 
 
 def test_errors_of_the_command_reach_its_caller() -> None:
@@ -362,7 +362,7 @@ def test_errors_of_the_command_reach_its_caller() -> None:
         raise Misconfigured("no such context")
 
     with pytest.raises(Misconfigured, match="no such context"):
-        run(main)
+        run_process(main)
 
 
 def test_a_cancellation_that_nobody_asked_for_is_not_taken_for_a_stop() -> None:
@@ -370,7 +370,7 @@ def test_a_cancellation_that_nobody_asked_for_is_not_taken_for_a_stop() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        run(main)
+        run_process(main)
 
 
 def test_signals_are_the_callers_again_afterwards() -> None:
@@ -379,14 +379,14 @@ def test_signals_are_the_callers_again_afterwards() -> None:
     async def main() -> None:
         pass
 
-    run(main)
+    run_process(main)
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
 STUCK = """
 import asyncio, sys
 from pathlib import Path
-from stoker.kube.runtime.process import run
+from stoker.kube.runtime.process import run_process
 
 async def main():
     try:
@@ -396,7 +396,7 @@ async def main():
         Path(sys.argv[1], "stopping").touch()
         await asyncio.Event().wait()
 
-run(main)
+run_process(main)
 """
 
 
@@ -414,12 +414,12 @@ def test_a_second_signal_ends_the_process_on_the_spot(tmp_path: Path) -> None:
 WITHOUT_UVLOOP = """
 import asyncio, sys
 sys.modules["uvloop"] = None
-from stoker.kube.runtime.process import run
+from stoker.kube.runtime.process import run_process
 
 async def main():
     print(type(asyncio.get_running_loop()).__module__)
 
-run(main)
+run_process(main)
 """
 
 

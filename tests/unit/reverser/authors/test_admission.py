@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.authors.admission import LARGE, AuthorIntake, IntakeBounds, fact_in
+from stoker.reverser.authors.admission import LARGE, AuthorIntake, IntakeBounds, parse_fact
 from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent
-from stoker.reverser.authors.facts import AuthorFact, blob_name, fact_of
+from stoker.reverser.authors.facts import AuthorFact, object_blob_id, request_fact
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import ChangeOperation
 from stoker.telemetry.metrics import Metrics
@@ -55,7 +55,7 @@ class Intake:
     def author(
         self, obj: dict[str, Any], before: str, operation: ChangeOperation = ChangeOperation.UPDATE
     ) -> str | None:
-        seen = ObservedEvent(MAPS, obj["metadata"]["uid"], before, operation, blob_name(obj))
+        seen = ObservedEvent(MAPS, obj["metadata"]["uid"], before, operation, object_blob_id(obj))
         found = self.authors.author_of(seen, 0.0)
         return found and found.name
 
@@ -282,9 +282,9 @@ def test_reading_a_review_costs_a_few_times_its_size() -> None:
     plain = review(object=large, oldObject=large)
     poisoned = review(object=large, oldObject={**large, "more": [{}] * 300_000})
     hidden = review(object=large, oldObject=large, options=[{}] * 300_000)
-    assert peak_of(lambda: fact_in(plain)) < 6 * len(plain)
+    assert peak_of(lambda: parse_fact(plain)) < 6 * len(plain)
     for body in (poisoned, hidden):
-        assert peak_of(partial(fact_in, body)) < 6 * len(body), "only what a fact names is decoded"
+        assert peak_of(partial(parse_fact, body)) < 6 * len(body), "only what a fact names is decoded"
     assert peak_of(lambda: asyncio.run(AuthorIntake(AuthorAttribution()).review(hidden))) < 1 << 20
 
 
@@ -296,7 +296,7 @@ async def test_a_deletion_a_creation_and_a_scale_are_told_by_the_same_fields() -
         (review(operation="DELETE", object=None), "DELETE", None),
         (review(object=scaled, oldObject=before, subResource="scale"), "UPDATE", (1, 3)),
     ):
-        fact = fact_in(body)
+        fact = parse_fact(body)
         assert fact is not None
-        assert fact == fact_of(json.loads(body)["request"])
+        assert fact == request_fact(json.loads(body)["request"])
         assert (fact.operation, fact.replicas) == (operation, replicas)

@@ -9,7 +9,7 @@ import pytest
 from stoker.domain.git_objects import blob_of
 from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent, with_replicas
 from stoker.reverser.authors.facts import AuthorFact, RequestUser, ScaleChange
-from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.render import render_object
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import ChangeOperation
 
@@ -85,7 +85,7 @@ def test_a_deletion_that_finalizers_held_up_is_whose_who_asked_for_it() -> None:
 
 
 def deployment(replicas: int, image: str = "a") -> bytes:
-    return rendered(
+    return render_object(
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -122,9 +122,9 @@ def test_scaling_fits_when_nothing_but_the_count_changed(digits: int) -> None:
 def test_another_count_stands_in_the_specs_own_place_only() -> None:
     assert with_replicas(deployment(3), 3, 2) == deployment(2)
     assert with_replicas(deployment(2), 3, 1) is None
-    assert with_replicas(rendered({"kind": "X", "zone": {"replicas": 3}}), 3, 2) is None
-    assert with_replicas(rendered({"spec": {"a": 1}, "zone": {"replicas": 3}}), 3, 2) is None
-    assert with_replicas(rendered({"kind": "X", "spec": {"replicas": 0}}), 0, 5) == (
+    assert with_replicas(render_object({"kind": "X", "zone": {"replicas": 3}}), 3, 2) is None
+    assert with_replicas(render_object({"spec": {"a": 1}, "zone": {"replicas": 3}}), 3, 2) is None
+    assert with_replicas(render_object({"kind": "X", "spec": {"replicas": 0}}), 0, 5) == (
         b"kind: X\nspec:\n  replicas: 5\n"
     )
 

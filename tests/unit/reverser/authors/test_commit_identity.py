@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.authors.commit_identity import DOMAIN, author_of
+from stoker.reverser.authors.commit_identity import DOMAIN, commit_author
 from stoker.reverser.authors.facts import RequestUser
 
 
@@ -26,11 +26,11 @@ from stoker.reverser.authors.facts import RequestUser
     ],
 )  # fmt: skip
 def test_a_user_has_a_name_and_an_address(user: str, name: str, email: str) -> None:
-    assert author_of(RequestUser(user)) == (name, email)
+    assert commit_author(RequestUser(user)) == (name, email)
 
 
 def test_long_names_end_in_a_digest_and_stay_apart() -> None:
     users = ["x" * 500, "x" * 501, "x" * 499 + "y", "system:" + "é" * 100]
-    addresses = {author_of(RequestUser(each)).email for each in users}
+    addresses = {commit_author(RequestUser(each)).email for each in users}
     assert len(addresses) == 4
     assert all(len(each.partition("@")[0]) <= 64 for each in addresses)

@@ -22,13 +22,13 @@ from stoker.http_server.review_server import ReviewServer
 from stoker.http_server.tls.certificate_authority import TlsMaterial, new_material
 from stoker.http_server.tls.mutual import MutualTls
 from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent
-from stoker.reverser.authors.fact_exchange import ReplicaPeers, resolving
+from stoker.reverser.authors.fact_exchange import ReplicaPeers, peer_resolver
 from stoker.reverser.authors.facts import AuthorFact, RequestUser, ScaleChange
 from stoker.reverser.authors.replica_link import (
     BATCH,
+    MAX_FACT_AGE_SECONDS,
     MAX_WAITING,
     MAX_WAITING_BYTES,
-    TOO_OLD,
     PendingFact,
     ReplicaAddress,
     ReplicaLink,
@@ -218,7 +218,7 @@ async def test_the_name_may_lead_nowhere_for_a_while(replicas: list[Replica]) ->
 
 
 async def test_names_are_looked_up_with_the_port_of_all_or_one_of_their_own() -> None:
-    found = await resolving(("localhost", "127.0.0.1:7"), 9444)()
+    found = await peer_resolver(("localhost", "127.0.0.1:7"), 9444)()
     assert ReplicaAddress("127.0.0.1", 7) in found
     assert {each.port for each in found} == {7, 9444}
 
@@ -246,7 +246,7 @@ async def test_what_is_too_old_is_not_sent() -> None:
     clock, counts = ManualClock(), Counter[str]()
     queue = link(clock, counts)
     queue.tell(PendingFact(clock.monotonic(), b"old"))
-    await clock.advance(TOO_OLD + 1)
+    await clock.advance(MAX_FACT_AGE_SECONDS + 1)
     queue.tell(PendingFact(clock.monotonic(), b"new"))
     assert [each.data for each in queue._next()] == [b"new"]
     assert counts["late"] == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.reverser.authors.facts import AuthorFact, RequestUser, ScaleChange, blob_name, fact_of
+from stoker.reverser.authors.facts import AuthorFact, RequestUser, ScaleChange, object_blob_id, request_fact
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import ChangeOperation
 
@@ -35,37 +35,41 @@ def request(operation: str, new: Any = None, old: Any = None, **more: Any) -> di
 
 
 def test_a_creation_has_a_uid_and_no_version() -> None:
-    fact = fact_of(request("CREATE", deployment()))
-    assert fact == AuthorFact(DEPLOYMENTS, "u", "", ChangeOperation.CREATE, USER, blob_name(deployment()))
+    fact = request_fact(request("CREATE", deployment()))
+    assert fact == AuthorFact(
+        DEPLOYMENTS, "u", "", ChangeOperation.CREATE, USER, object_blob_id(deployment())
+    )
 
 
 def test_an_update_carries_the_version_before_and_the_state_after() -> None:
-    fact = fact_of(request("UPDATE", deployment("8", "b"), deployment("7")))
+    fact = request_fact(request("UPDATE", deployment("8", "b"), deployment("7")))
     assert fact == AuthorFact(
-        DEPLOYMENTS, "u", "7", ChangeOperation.UPDATE, USER, blob_name(deployment(image="b"))
+        DEPLOYMENTS, "u", "7", ChangeOperation.UPDATE, USER, object_blob_id(deployment(image="b"))
     )
 
 
 @pytest.mark.parametrize("name", ["web", ""])
 def test_a_deletion_is_known_by_its_object_also_where_a_collection_is_deleted(name: str) -> None:
-    fact = fact_of(request("DELETE", None, deployment("7"), name=name))
-    assert fact == AuthorFact(DEPLOYMENTS, "u", "7", ChangeOperation.DELETE, USER, blob_name(deployment()))
+    fact = request_fact(request("DELETE", None, deployment("7"), name=name))
+    assert fact == AuthorFact(
+        DEPLOYMENTS, "u", "7", ChangeOperation.DELETE, USER, object_blob_id(deployment())
+    )
 
 
 def test_a_deletion_of_what_is_going_already_is_nobodys() -> None:
     going = deployment("7")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert fact_of(request("DELETE", None, going)) is None
+    assert request_fact(request("DELETE", None, going)) is None
 
 
 def test_scaling_carries_the_counts() -> None:
-    fact = fact_of(request("UPDATE", scale("7", 3), scale("7", None), subResource="scale"))
+    fact = request_fact(request("UPDATE", scale("7", 3), scale("7", None), subResource="scale"))
     assert fact == AuthorFact(DEPLOYMENTS, "u", "7", ChangeOperation.UPDATE, USER, "", ScaleChange(0, 3))
 
 
 def test_a_kind_of_the_core_has_an_empty_group() -> None:
     resource = {"group": "", "version": "v1", "resource": "configmaps"}
-    fact = fact_of(request("CREATE", deployment(), resource=resource))
+    fact = request_fact(request("CREATE", deployment(), resource=resource))
     assert fact is not None
     assert fact.kind == GroupResource("", "configmaps")
 
@@ -93,4 +97,4 @@ def test_a_kind_of_the_core_has_an_empty_group() -> None:
     ],
 )
 def test_what_can_never_be_joined_is_no_fact(useless: dict[str, Any]) -> None:
-    assert fact_of(useless) is None
+    assert request_fact(useless) is None

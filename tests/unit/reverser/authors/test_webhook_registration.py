@@ -7,10 +7,10 @@ import msgspec
 from stoker.kube.client.served_kinds import KindCatalog
 from stoker.reverser.authors import webhook_registration
 from stoker.reverser.authors.webhook_registration import WEBHOOK
-from stoker.reverser.authors.webhook_rules import ReviewedKind, webhook
-from stoker.reverser.selection.selection import select
+from stoker.reverser.authors.webhook_rules import ReviewedKind, webhook_fields
+from stoker.reverser.selection.selection import select_objects
 
-NONE = select((), KindCatalog(()))
+NONE = select_objects((), KindCatalog(()))
 
 
 def stored(fields: dict[str, object]) -> webhook_registration._FoundWebhook:
@@ -22,12 +22,12 @@ def stored(fields: dict[str, object]) -> webhook_registration._FoundWebhook:
 
 
 def test_a_webhook_without_rules_is_written_once() -> None:
-    nothing = webhook((), NONE, "us")
-    assert not webhook_registration._differs(stored(nothing), nothing)
+    nothing = webhook_fields((), NONE, "us")
+    assert not webhook_registration._needs_update(stored(nothing), nothing)
 
 
 def test_a_webhook_whose_rules_are_others_is_written() -> None:
-    nothing = webhook((), NONE, "us")
-    maps = webhook((ReviewedKind("", "v1", "configmaps", "Namespaced", ("CREATE",)),), NONE, "us")
-    assert webhook_registration._differs(stored(nothing), maps)
-    assert webhook_registration._differs(stored(maps), nothing)
+    nothing = webhook_fields((), NONE, "us")
+    maps = webhook_fields((ReviewedKind("", "v1", "configmaps", "Namespaced", ("CREATE",)),), NONE, "us")
+    assert webhook_registration._needs_update(stored(nothing), maps)
+    assert webhook_registration._needs_update(stored(maps), nothing)

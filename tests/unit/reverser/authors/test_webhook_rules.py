@@ -14,12 +14,12 @@ from stoker.reverser.authors.webhook_rules import (
     CONDITIONS,
     MAX_EXPRESSION,
     ReviewedKind,
-    asked_in,
-    asked_of,
-    webhook,
+    operations_in_rules,
+    reviewed_operations,
+    webhook_fields,
 )
-from stoker.reverser.selection.rules import DestinationRef, SelectionRule, preset_rules, rules_of
-from stoker.reverser.selection.selection import Selection, select
+from stoker.reverser.selection.rules import DestinationRef, SelectionRule, preset_rules, resource_rules
+from stoker.reverser.selection.selection import Selection, select_objects
 
 VERBS = frozenset({"get", "list", "watch"})
 CHANGES = ("CREATE", "UPDATE", "DELETE")
@@ -50,7 +50,7 @@ CATALOG = KindCatalog(
 def watch_rule(namespace: str, *resources: str, **more: Any) -> tuple[SelectionRule, ...]:
     spec = {"destinationRef": {"name": "d"}, "rules": [{"resources": list(resources), **more}]}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "WatchRule"}
-    return rules_of(
+    return resource_rules(
         msgspec.convert({**head, "metadata": {"name": "r", "namespace": namespace}, "spec": spec}, WatchRule)
     )
 
@@ -59,20 +59,22 @@ def cluster_rule(scope: str, *resources: str, **more: Any) -> tuple[SelectionRul
     rule = {"resources": list(resources), "scope": scope, **more}
     spec = {"destinationRef": {"name": "d", "namespace": "n"}, "rules": [rule]}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "ClusterWatchRule"}
-    return rules_of(msgspec.convert({**head, "metadata": {"name": "c"}, "spec": spec}, ClusterWatchRule))
+    return resource_rules(
+        msgspec.convert({**head, "metadata": {"name": "c"}, "spec": spec}, ClusterWatchRule)
+    )
 
 
 def selected(*rules: SelectionRule, **more: Any) -> Selection:
-    return select(rules, CATALOG, **more)
+    return select_objects(rules, CATALOG, **more)
 
 
 def asked(*rules: SelectionRule) -> set[ReviewedKind]:
-    return set(asked_of(selected(*rules), CATALOG))
+    return set(reviewed_operations(selected(*rules), CATALOG))
 
 
 def conditions(*rules: SelectionRule, own_user: str = "me") -> dict[str, str]:
     selection = selected(*rules)
-    found = webhook(asked_of(selection, CATALOG), selection, own_user)["matchConditions"]
+    found = webhook_fields(reviewed_operations(selection, CATALOG), selection, own_user)["matchConditions"]
     return {each["name"]: each["expression"] for each in found}
 
 
@@ -117,9 +119,9 @@ def test_every_selected_kind_is_asked_about_and_no_other(
 
 def test_even_a_selection_of_everything_names_each_kind() -> None:
     selection = selected(*cluster_rule("Namespaced", "*"), watch_all=True)
-    found = webhook(asked_of(selection, CATALOG), selection, "")
+    found = webhook_fields(reviewed_operations(selection, CATALOG), selection, "")
     assert "*" not in str(found["rules"])
-    assert {each.resource for each in asked_in(found["rules"])} == {
+    assert {each.resource for each in operations_in_rules(found["rules"])} == {
         "configmaps",
         "secrets",
         "deployments",
@@ -139,10 +141,10 @@ def test_of_two_versions_the_preferred_one_is_asked_about() -> None:
 
 def test_nothing_is_ever_refused_or_waited_for() -> None:
     selection = selected(*preset_rules(DestinationRef("n", "d")))
-    found = webhook(asked_of(selection, CATALOG), selection, "me")
+    found = webhook_fields(reviewed_operations(selection, CATALOG), selection, "me")
     assert (found["failurePolicy"], found["timeoutSeconds"]) == ("Ignore", 1)
     assert (found["sideEffects"], found["matchPolicy"]) == ("None", "Equivalent")
-    assert asked_in(found["rules"]) == set(asked_of(selection, CATALOG))
+    assert operations_in_rules(found["rules"]) == set(reviewed_operations(selection, CATALOG))
 
 
 def test_the_conditions_are_ours_by_name() -> None:

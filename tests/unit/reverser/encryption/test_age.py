@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.encryption.age import PIECE, AgeRecipient, armored, encrypted
+from stoker.reverser.encryption.age import CHUNK_BYTES, AgeRecipient, armor, encrypt
 
 IDENTITY = pyrage.x25519.Identity.from_str(
     "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX"
@@ -20,23 +20,25 @@ PUBLIC = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 
 
 @pytest.mark.parametrize(
-    "size", [0, 1, 32, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 7], ids=lambda size: f"{size}B"
+    "size",
+    [0, 1, 32, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 3 * CHUNK_BYTES + 7],
+    ids=lambda size: f"{size}B",
 )
 def test_another_implementation_opens_it(size: int) -> None:
     plain = bytes(number % 251 for number in range(size))
-    sealed = encrypted(plain, AgeRecipient.of(PUBLIC))
+    sealed = encrypt(plain, AgeRecipient.of(PUBLIC))
     assert pyrage.decrypt(sealed, [IDENTITY]) == plain
-    assert pyrage.decrypt(armored(sealed).encode(), [IDENTITY]) == plain
+    assert pyrage.decrypt(armor(sealed).encode(), [IDENTITY]) == plain
 
 
 def test_nobody_else_opens_it() -> None:
-    sealed = encrypted(b"hunter2", AgeRecipient.of(PUBLIC))
+    sealed = encrypt(b"hunter2", AgeRecipient.of(PUBLIC))
     with pytest.raises(pyrage.DecryptError):
         pyrage.decrypt(sealed, [pyrage.x25519.Identity.generate()])
 
 
 def test_what_was_touched_is_not_opened() -> None:
-    sealed = encrypted(b"x" * (PIECE + 1), AgeRecipient.of(PUBLIC))
+    sealed = encrypt(b"x" * (CHUNK_BYTES + 1), AgeRecipient.of(PUBLIC))
     for at in (30, 80, 150, 200, len(sealed) - 1):
         touched = bytearray(sealed)
         touched[at] ^= 1
@@ -48,7 +50,7 @@ def test_what_was_touched_is_not_opened() -> None:
 
 def test_no_two_files_are_alike() -> None:
     recipient = AgeRecipient.of(PUBLIC)
-    one, other = (encrypted(b"same", recipient) for _ in range(2))
+    one, other = (encrypt(b"same", recipient) for _ in range(2))
     assert one != other
     assert one[-20:] != other[-20:]
 
@@ -62,7 +64,7 @@ def test_the_key_of_a_file_and_its_nonce_are_made_for_it_alone(monkeypatch: pyte
         return made[-1]
 
     monkeypatch.setattr(os, "urandom", noted)
-    sealed = encrypted(b"same", AgeRecipient.of(PUBLIC))
+    sealed = encrypt(b"same", AgeRecipient.of(PUBLIC))
     file_key, nonce = made
     assert len(file_key) == len(nonce) == 16
     header, _, rest = sealed.partition(b"--- ")
@@ -83,7 +85,7 @@ def test_every_public_key_is_read_as_the_other_implementation_spells_it() -> Non
     for _ in range(50):
         identity = pyrage.x25519.Identity.generate()
         recipient = AgeRecipient.of(str(identity.to_public()))
-        assert pyrage.decrypt(encrypted(b"x", recipient), [identity]) == b"x"
+        assert pyrage.decrypt(encrypt(b"x", recipient), [identity]) == b"x"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from stoker.reverser.manifest.secret_policy import (
     SecretPolicy,
     UnchangedSecret,
     WithheldSecret,
-    content_of,
+    object_content,
 )
 from stoker_testkit.services.sops_decrypt import opened
 
@@ -168,7 +168,7 @@ def test_the_keys_themselves_are_never_written() -> None:
     keys = {**secret(), "type": DIGEST_KEYS}
     for policy in SecretPolicy:
         assert isinstance(
-            content_of(keys, key, PATH, policy=policy, sealer=Repository().sealer()), WithheldSecret
+            object_content(keys, key, PATH, policy=policy, sealer=Repository().sealer()), WithheldSecret
         )
 
 

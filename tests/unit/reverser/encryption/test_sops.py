@@ -12,7 +12,7 @@ import yaml
 
 from stoker.domain.errors import InvalidValue
 from stoker.reverser.encryption.age import AgeRecipient
-from stoker.reverser.encryption.sops import sealed_document
+from stoker.reverser.encryption.sops import seal_document
 from stoker_testkit.services.sops_decrypt import NotOpened, opened
 
 WHEN = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
@@ -39,18 +39,18 @@ def recipients(*identities: Any) -> list[AgeRecipient]:
 
 
 def test_sops_opens_it_as_what_it_was() -> None:
-    assert opened(sealed_document(SECRET, recipients(ADA), WHEN), ADA) == SECRET
+    assert opened(seal_document(SECRET, recipients(ADA), WHEN), ADA) == SECRET
 
 
 def test_each_recipient_opens_it_and_nobody_else() -> None:
-    sealed = sealed_document(SECRET, recipients(ADA, BOB), WHEN)
+    sealed = seal_document(SECRET, recipients(ADA, BOB), WHEN)
     assert opened(sealed, ADA) == opened(sealed, BOB) == SECRET
     with pytest.raises(NotOpened):
         opened(sealed, pyrage.x25519.Identity.generate())
 
 
 def test_names_are_in_clear_and_values_are_not() -> None:
-    text = sealed_document(SECRET, recipients(ADA), WHEN).decode()
+    text = seal_document(SECRET, recipients(ADA), WHEN).decode()
     document = yaml.safe_load(text)
     assert list(document) == [
         "apiVersion",
@@ -83,7 +83,7 @@ def test_names_are_in_clear_and_values_are_not() -> None:
     ids=["no data", "data null", "data empty", "false", "a megabyte", "no texts"],
 )
 def test_every_shape_of_a_secret_is_opened(secret: dict[str, Any]) -> None:
-    assert opened(sealed_document(secret, recipients(ADA), WHEN), ADA) == secret
+    assert opened(seal_document(secret, recipients(ADA), WHEN), ADA) == secret
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_every_shape_of_a_secret_is_opened(secret: dict[str, Any]) -> None:
     ],
 )
 def test_what_somebody_changed_is_not_opened(before: bytes, after: bytes) -> None:
-    sealed = sealed_document(SECRET, recipients(ADA), WHEN)
+    sealed = seal_document(SECRET, recipients(ADA), WHEN)
     assert before in sealed
     with pytest.raises(NotOpened):
         opened(sealed.replace(before, after), ADA)
@@ -106,7 +106,7 @@ def test_what_somebody_changed_is_not_opened(before: bytes, after: bytes) -> Non
 
 def test_equal_values_look_different() -> None:
     twice = {"kind": "Secret", "data": {"one": "aHVudGVyMg==", "two": "aHVudGVyMg==", "three": "aA=="}}
-    texts = [sealed_document(twice, recipients(ADA), WHEN).decode() for _ in range(2)]
+    texts = [seal_document(twice, recipients(ADA), WHEN).decode() for _ in range(2)]
     for part in ("data", "iv", "tag"):
         found = [value for text in texts for value in re.findall(rf"[,]{part}:([^,]+),", text)]
         assert len(set(found)) == len(found) == 2 * (3 + 1), part
@@ -114,9 +114,9 @@ def test_equal_values_look_different() -> None:
 
 def test_what_cannot_be_sealed_is_refused_and_not_shown() -> None:
     with pytest.raises(InvalidValue, match=r"field data\.a cannot be encrypted") as caught:
-        sealed_document({**SECRET, "data": {"a": 1.5}}, recipients(ADA), WHEN)
+        seal_document({**SECRET, "data": {"a": 1.5}}, recipients(ADA), WHEN)
     assert "1.5" not in caught.value.message
     with pytest.raises(InvalidValue, match="a field sops"):
-        sealed_document({**SECRET, "sops": {}}, recipients(ADA), WHEN)
+        seal_document({**SECRET, "sops": {}}, recipients(ADA), WHEN)
     with pytest.raises(InvalidValue, match="without a recipient"):
-        sealed_document(SECRET, [], WHEN)
+        seal_document(SECRET, [], WHEN)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.manifest.compare import describes, same_values
+from stoker.reverser.manifest.compare import describes, has_same_values
 from stoker.reverser.manifest.path import ManifestKey
-from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.render import render_object
 
 KEY = ManifestKey("", "v1", "configmaps", "shop", "prices")
-OURS = rendered(
+OURS = render_object(
     {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -36,7 +36,7 @@ BOMB = b"a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\n" + b"".join(
     ],
 )
 def test_comments_order_and_style_make_no_difference(theirs: bytes) -> None:
-    assert same_values(theirs, OURS)
+    assert has_same_values(theirs, OURS)
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,20 @@ def test_comments_order_and_style_make_no_difference(theirs: bytes) -> None:
     ],
 )
 def test_other_values_and_what_cannot_be_read_are_a_difference(theirs: bytes) -> None:
-    assert not same_values(theirs, OURS)
+    assert not has_same_values(theirs, OURS)
 
 
 def test_true_is_not_one_and_one_is_not_a_float() -> None:
-    ours = rendered({"apiVersion": "v1", "kind": "X", "spec": {"count": 1}})
-    assert not same_values(ours.replace(b"count: 1", b"count: true"), ours)
-    assert not same_values(ours.replace(b"count: 1", b"count: 1.0"), ours)
+    ours = render_object({"apiVersion": "v1", "kind": "X", "spec": {"count": 1}})
+    assert not has_same_values(ours.replace(b"count: 1", b"count: true"), ours)
+    assert not has_same_values(ours.replace(b"count: 1", b"count: 1.0"), ours)
 
 
 def test_the_comments_above_a_redacted_secret_are_no_values() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
-    assert same_values(rendered(secret), rendered(secret, ["data, whose values are not written: word"]))
+    assert has_same_values(
+        render_object(secret), render_object(secret, ["data, whose values are not written: word"])
+    )
 
 
 def test_a_manifest_of_the_object_is_recognised_with_comments_too() -> None:

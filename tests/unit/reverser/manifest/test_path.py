@@ -6,7 +6,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import MAX_PART_BYTES
-from stoker.reverser.manifest.path import ManifestKey, place, placed
+from stoker.reverser.manifest.path import ManifestKey, manifest_path, object_at_path
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -37,30 +37,30 @@ RBAC = "rbac.authorization.k8s.io"
     ],
 )
 def test_an_object_has_its_path(key: ManifestKey, path: str) -> None:
-    assert place(key, "clusters/prod") == f"clusters/prod/{path}"
-    assert place(key, "") == path
-    assert placed(f"clusters/prod/{path}", "clusters/prod") == key
+    assert manifest_path(key, "clusters/prod") == f"clusters/prod/{path}"
+    assert manifest_path(key, "") == path
+    assert object_at_path(f"clusters/prod/{path}", "clusters/prod") == key
 
 
 def test_a_name_of_253_characters_fits_into_folders() -> None:
     key = ManifestKey("", "v1", "configmaps", "a", "x" * 253)
-    path = place(key, "base")
+    path = manifest_path(key, "base")
     assert path == f"base/core/v1/configmaps/a/{'x' * 200}+/+{'x' * 53}.yaml"
-    assert placed(path, "base") == key
+    assert object_at_path(path, "base") == key
 
 
 def test_no_part_of_a_path_is_longer_than_a_file_name_may_be() -> None:
     for name in ("é" * 300, "x" * 1000, "%" * 400, "A" * 500):
         key = ManifestKey(RBAC, "v1", "clusterroles", "", name)
-        path = place(key, "b")
+        path = manifest_path(key, "b")
         assert max(len(part.encode()) for part in path.split("/")) <= MAX_PART_BYTES
-        assert placed(path, "b") == key
+        assert object_at_path(path, "b") == key
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "\ud800", "é" * 1400])
 def test_a_name_that_can_have_no_file_is_refused(name: str) -> None:
     with pytest.raises(InvalidValue):
-        place(ManifestKey(RBAC, "v1", "clusterroles", "", name), "b")
+        manifest_path(ManifestKey(RBAC, "v1", "clusterroles", "", name), "b")
 
 
 @pytest.mark.parametrize(
@@ -91,4 +91,4 @@ def test_a_name_that_can_have_no_file_is_refused(name: str) -> None:
     ],
 )
 def test_a_path_that_no_object_would_get_is_somebody_elses(path: str) -> None:
-    assert placed(path, "b") is None
+    assert object_at_path(path, "b") is None

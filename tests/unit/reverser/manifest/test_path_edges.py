@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.manifest.path import LONGEST_PART, ManifestKey, place, placed
+from stoker.reverser.manifest.path import MAX_PART_LENGTH, ManifestKey, manifest_path, object_at_path
 
 
 def key(name: str) -> ManifestKey:
     return ManifestKey("", "v1", "configmaps", "shop", name)
 
 
-@pytest.mark.parametrize(("length", "parts"), [(LONGEST_PART, 5), (LONGEST_PART + 1, 6)])
+@pytest.mark.parametrize(("length", "parts"), [(MAX_PART_LENGTH, 5), (MAX_PART_LENGTH + 1, 6)])
 def test_a_name_is_one_part_up_to_its_limit(length: int, parts: int) -> None:
-    path = place(key("a" * length), "")
+    path = manifest_path(key("a" * length), "")
     assert len(path.split("/")) == parts
-    assert placed(path, "") == key("a" * length)
+    assert object_at_path(path, "") == key("a" * length)
 
 
-@pytest.mark.parametrize("before", range(LONGEST_PART - 4, LONGEST_PART + 2))
+@pytest.mark.parametrize("before", range(MAX_PART_LENGTH - 4, MAX_PART_LENGTH + 2))
 def test_an_escape_is_never_cut_in_two(before: int) -> None:
     named = key("a" * before + "Z" * 3)
-    path = place(named, "")
-    assert placed(path, "") == named
+    path = manifest_path(named, "")
+    assert object_at_path(path, "") == named
     assert all(part.count("%5a") == part.count("%") for part in path.split("/")), "each escape is whole"
 
 

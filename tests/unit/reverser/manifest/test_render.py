@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.manifest.render import MAX_DEPTH, rendered
+from stoker.reverser.manifest.render import MAX_DEPTH, render_object
 
 TRAPS: list[str] = json.loads((Path(__file__).parents[3] / "data" / "yaml_traps.json").read_text())
 
@@ -36,7 +36,7 @@ DEPLOYMENT = {
 
 def test_the_head_comes_first_and_the_rest_is_sorted() -> None:
     assert (
-        rendered(DEPLOYMENT).decode()
+        render_object(DEPLOYMENT).decode()
         == """\
 apiVersion: apps/v1
 kind: Deployment
@@ -97,7 +97,7 @@ spec:
     ],
 )
 def test_a_text_stands_in_the_plainest_form_that_every_reader_understands(text: str, line: str) -> None:
-    assert rendered({"a": text}).decode() == f"a: {line}\n"
+    assert render_object({"a": text}).decode() == f"a: {line}\n"
 
 
 @pytest.mark.parametrize(
@@ -105,37 +105,37 @@ def test_a_text_stands_in_the_plainest_form_that_every_reader_understands(text: 
     [(1e30, "1.0e+30"), (1e-7, "1.0e-07"), (1.5e300, "1.5e+300"), (3.0, "3.0"), (-1, "-1")],
 )
 def test_a_number_has_the_dot_that_some_readers_want(number: float, line: str) -> None:
-    assert rendered({"a": number}).decode() == f"a: {line}\n"
+    assert render_object({"a": number}).decode() == f"a: {line}\n"
 
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
 def test_every_trap_is_read_as_itself_by_pyyaml(loader: Any) -> None:
     obj = {"kind": "X", "values": TRAPS, "keys": dict.fromkeys(TRAPS, "v"), "maps": [{t: [t]} for t in TRAPS]}
-    assert yaml.load(rendered(obj), loader) == obj  # noqa: S506 both are safe
+    assert yaml.load(render_object(obj), loader) == obj  # noqa: S506 both are safe
 
 
 def test_the_order_of_a_map_does_not_matter() -> None:
     turned = dict(reversed(DEPLOYMENT.items()))
-    assert rendered(turned) == rendered(DEPLOYMENT)
+    assert render_object(turned) == render_object(DEPLOYMENT)
 
 
 def test_comments_stay_comments() -> None:
-    content = rendered({"kind": "X"}, ["data: a, b", "evil\nkind: Y\x85\u2028"])
+    content = render_object({"kind": "X"}, ["data: a, b", "evil\nkind: Y\x85\u2028"])
     assert content == b"# data: a, b\n# evil kind: Y  \nkind: X\n"
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), "\ud800", b"bytes", (1,), {1, 2}])
 def test_what_json_does_not_know_is_refused(bad: Any) -> None:
     with pytest.raises(InvalidValue):
-        rendered({"a": bad})
+        render_object({"a": bad})
 
 
 def test_an_object_nested_beyond_measure_is_refused_and_its_text_never_explodes() -> None:
     deep: Any = 1
     for _ in range(MAX_DEPTH - 1):
         deep = {"a": [deep]} if isinstance(deep, int) else {"a": deep}
-    assert len(rendered({"a": deep})) < 20_000
+    assert len(render_object({"a": deep})) < 20_000
     for _ in range(3):
         deep = [deep]
     with pytest.raises(InvalidValue, match="nested deeper"):
-        rendered({"a": deep})
+        render_object({"a": deep})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stoker.reverser.manifest.sanitize import LAST_APPLIED, sanitized
+from stoker.reverser.manifest.sanitize import LAST_APPLIED, sanitize
 
 OF_THE_SERVER: dict[str, Any] = {
     "managedFields": [{"manager": "kubectl"}],
@@ -38,7 +38,7 @@ def test_status_and_what_the_server_keeps_in_metadata_is_removed() -> None:
         "status": {"replicas": 1},
     }
     before = copy.deepcopy(obj)
-    assert sanitized(obj) == {
+    assert sanitize(obj) == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "shop", "labels": {"a": "b"}, "finalizers": ["x/y"]},
@@ -67,20 +67,20 @@ def test_status_and_what_the_server_keeps_in_metadata_is_removed() -> None:
 )
 def test_whatever_else_stands_in_an_object_stays(own: dict[str, Any]) -> None:
     obj = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "generateName": "x-"}, **own}
-    assert sanitized(obj) == obj
+    assert sanitize(obj) == obj
 
 
 def test_the_last_applied_configuration_is_removed_and_other_annotations_stay() -> None:
     annotations = {LAST_APPLIED: '{"data":{"password":"aHVudGVyMg=="}}', "team": "a"}
-    assert sanitized({"metadata": {"annotations": annotations}}) == {
+    assert sanitize({"metadata": {"annotations": annotations}}) == {
         "metadata": {"annotations": {"team": "a"}}
     }
-    assert sanitized({"metadata": {"annotations": {LAST_APPLIED: "{}"}}}) == {"metadata": {}}
-    assert sanitized({"metadata": {"annotations": {}}}) == {"metadata": {"annotations": {}}}
+    assert sanitize({"metadata": {"annotations": {LAST_APPLIED: "{}"}}}) == {"metadata": {}}
+    assert sanitize({"metadata": {"annotations": {}}}) == {"metadata": {"annotations": {}}}
 
 
 @pytest.mark.parametrize(
     "odd", [{}, {"metadata": None}, {"metadata": "x"}, {"metadata": {"annotations": None}}]
 )
 def test_an_object_without_the_usual_shape_is_no_trouble(odd: dict[str, Any]) -> None:
-    assert sanitized(odd) == odd
+    assert sanitize(odd) == odd

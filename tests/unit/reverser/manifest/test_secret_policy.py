@@ -12,7 +12,7 @@ from stoker.domain.errors import Stalled
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.manifest.sanitize import LAST_APPLIED
-from stoker.reverser.manifest.secret_policy import SecretPolicy, WithheldSecret, content_of, own_secrets
+from stoker.reverser.manifest.secret_policy import SecretPolicy, WithheldSecret, object_content, own_secrets
 
 KEY = ManifestKey("", "v1", "secrets", "shop", "db")
 PASSWORD = "aHVudGVyMg=="
@@ -43,7 +43,7 @@ class Sealing:
 
 
 def test_include_writes_all_of_it() -> None:
-    content = content_of(SECRET, KEY, "p", policy=SecretPolicy.INCLUDE)
+    content = object_content(SECRET, KEY, "p", policy=SecretPolicy.INCLUDE)
     assert isinstance(content, bytes)
     assert content.decode() == (
         "apiVersion: v1\nkind: Secret\nmetadata:\n  name: db\n  namespace: shop\n"
@@ -52,31 +52,31 @@ def test_include_writes_all_of_it() -> None:
 
 
 def test_redact_leaves_the_values_out_and_names_the_keys() -> None:
-    content = content_of({**SECRET, "stringData": {"x": "y"}}, KEY, "p", policy=SecretPolicy.REDACT)
+    content = object_content({**SECRET, "stringData": {"x": "y"}}, KEY, "p", policy=SecretPolicy.REDACT)
     assert content == (
         b"# data, whose values are not written: password, user\n"
         b"# stringData, whose values are not written: x\n"
         b"apiVersion: v1\nkind: Secret\nmetadata:\n  name: db\n  namespace: shop\n"
         b"immutable: true\ntype: Opaque\n"
     )
-    empty = content_of({**SECRET, "data": None}, KEY, "p", policy=SecretPolicy.REDACT)
+    empty = object_content({**SECRET, "data": None}, KEY, "p", policy=SecretPolicy.REDACT)
     assert isinstance(empty, bytes)
     assert empty.startswith(b"apiVersion: v1\n")
 
 
 def test_exclude_writes_nothing() -> None:
-    held = content_of(SECRET, KEY, "p", policy=SecretPolicy.EXCLUDE)
+    held = object_content(SECRET, KEY, "p", policy=SecretPolicy.EXCLUDE)
     assert held == WithheldSecret("the destination's secretPolicy is Exclude")
 
 
 def test_encrypt_hands_the_sanitized_secret_over_and_fails_closed() -> None:
     sealing = Sealing()
-    assert content_of(SECRET, KEY, "a/b.yaml", policy=SecretPolicy.ENCRYPT, sealer=sealing) == b"sealed"
+    assert object_content(SECRET, KEY, "a/b.yaml", policy=SecretPolicy.ENCRYPT, sealer=sealing) == b"sealed"
     ((path, plain),) = sealing.given
     assert path == "a/b.yaml"
     assert plain["metadata"] == {"name": "db", "namespace": "shop"}
     with pytest.raises(Stalled, match="core/v1/secrets/shop/db cannot be encrypted") as caught:
-        content_of(SECRET, KEY, "p", policy=SecretPolicy.ENCRYPT)
+        object_content(SECRET, KEY, "p", policy=SecretPolicy.ENCRYPT)
     assert PASSWORD not in caught.value.message
 
 
@@ -100,19 +100,19 @@ def test_some_secrets_are_written_under_no_policy(
     obj = {**SECRET, "type": kind}
     key = KEY._replace(name=name)
     sealing = Sealing()
-    assert content_of(obj, key, "p", policy=policy, own=own, sealer=sealing) == WithheldSecret(why)
+    assert object_content(obj, key, "p", policy=policy, own=own, sealer=sealing) == WithheldSecret(why)
     assert not sealing.given
 
 
 def test_only_the_secrets_in_the_namespace_of_the_repository_are_its_own() -> None:
     own = own_secrets([repo_config(secretRef={"name": "db"}, namespace="system"), repo_config()])
     assert own == {SecretRef("system", "db")}
-    assert isinstance(content_of(SECRET, KEY, "p", policy=SecretPolicy.INCLUDE, own=own), bytes)
+    assert isinstance(object_content(SECRET, KEY, "p", policy=SecretPolicy.INCLUDE, own=own), bytes)
 
 
 def test_a_kind_of_another_group_that_is_called_secrets_is_not_a_secret() -> None:
     key = ManifestKey("example.com", "v1", "secrets", "shop", "db")
-    content = content_of(SECRET, key, "p", policy=SecretPolicy.EXCLUDE)
+    content = object_content(SECRET, key, "p", policy=SecretPolicy.EXCLUDE)
     assert isinstance(content, bytes)
     assert PASSWORD.encode() in content
 
@@ -131,7 +131,9 @@ def repo_config(*, namespace: str = "shop", **spec: Any) -> GitRepoConfig:
 
 def test_the_certificates_of_this_product_are_never_written() -> None:
     metadata = {**SECRET["metadata"], "labels": {"app.kubernetes.io/part-of": "stoker"}}
-    assert content_of({**SECRET, "metadata": metadata}, KEY, "p") == WithheldSecret("this product made it")
+    assert object_content({**SECRET, "metadata": metadata}, KEY, "p") == WithheldSecret(
+        "this product made it"
+    )
     other = {**SECRET["metadata"], "labels": {"app.kubernetes.io/part-of": "shop"}}
-    theirs = content_of({**SECRET, "metadata": other}, KEY, "p", policy=SecretPolicy.INCLUDE)
+    theirs = object_content({**SECRET, "metadata": other}, KEY, "p", policy=SecretPolicy.INCLUDE)
     assert isinstance(theirs, bytes)

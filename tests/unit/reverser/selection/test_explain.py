@@ -20,7 +20,7 @@ from stoker.reverser.selection.rules import (
     RuleResource,
     SelectionRule,
 )
-from stoker.reverser.selection.selection import select
+from stoker.reverser.selection.selection import select_objects
 
 TO = DestinationRef("system", "prod")
 CLOSED = DestinationRef("system", "closed")
@@ -55,7 +55,7 @@ RULES = [
     rule("last-rites", "services", operations=frozenset({ChangeOperation.DELETE})),
     rule("lost", "serviceaccounts", destination=DestinationRef("system", "gone")),
 ]
-SELECTION = select(RULES, CATALOG)
+SELECTION = select_objects(RULES, CATALOG)
 AROUND = ExplainContext(
     targets={
         TO: ExplainTarget("clusters/prod", SecretPolicy.REDACT),

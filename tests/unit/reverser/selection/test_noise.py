@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from stoker.domain.intent.intent import SyncResourceKind
-from stoker.domain.protocol.names import labels_of
+from stoker.domain.protocol.names import resource_labels
 from stoker.reverser.manifest.path import ManifestKey
-from stoker.reverser.selection.noise import LEADER_ANNOTATION, why_noise
+from stoker.reverser.selection.noise import LEADER_ANNOTATION, noise_reason
 
 RBAC = "rbac.authorization.k8s.io"
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
@@ -38,7 +38,7 @@ OWNED = {"kind": "Deployment", "name": "web", "uid": "u", "controller": True}
         (config_map("extension-apiserver-authentication", "kube-system"), {}, "the API server keeps it"),
         (
             config_map("stoker-status-line-1"),
-            with_metadata(labels=labels_of(SyncResourceKind.STOKER, "line-1")),
+            with_metadata(labels=resource_labels(SyncResourceKind.STOKER, "line-1")),
             "controller and agents of this product speak through it",
         ),
         (
@@ -78,7 +78,7 @@ OWNED = {"kind": "Deployment", "name": "web", "uid": "u", "controller": True}
     ],
 )
 def test_what_makes_itself_again_is_noise(key: ManifestKey, obj: dict[str, Any], why: str) -> None:
-    assert why_noise(obj, key) == why
+    assert noise_reason(obj, key) == why
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_what_makes_itself_again_is_noise(key: ManifestKey, obj: dict[str, Any],
     ],
 )
 def test_what_a_person_made_is_written(key: ManifestKey, obj: dict[str, Any]) -> None:
-    assert why_noise(obj, key) is None
+    assert noise_reason(obj, key) is None

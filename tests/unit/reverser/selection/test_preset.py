@@ -12,7 +12,7 @@ from stoker.reverser.selection.preset import (
     NAMESPACED,
     PRESET,
     GroupResource,
-    excluded_with,
+    excluded_kinds,
 )
 
 WORKLOADS = {
@@ -72,10 +72,10 @@ def test_the_floor_of_exclusions_is_the_papers_and_can_only_grow() -> None:
         "cronjobs.batch",
     }
     assert set(map(str, EXCLUDED)) == floor
-    assert set(map(str, excluded_with(["widgets.example.com"]))) == floor | {"widgets.example.com"}
+    assert set(map(str, excluded_kinds(["widgets.example.com"]))) == floor | {"widgets.example.com"}
 
 
 @pytest.mark.parametrize("text", ["", ".apps", "a/b", "*", "pods.", "*.apps"])
 def test_what_is_not_a_kind_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue):
-        excluded_with([text])
+        excluded_kinds([text])

@@ -12,16 +12,16 @@ from stoker.kube.client.resources import ApiResource
 from stoker.kube.client.served_kinds import KindCatalog, ServedResource, UnavailableGroupVersion, prefer_first
 from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.kinds import InertReason
-from stoker.reverser.selection.preset import excluded_with
+from stoker.reverser.selection.preset import excluded_kinds
 from stoker.reverser.selection.rules import (
     ChangeOperation,
     DestinationRef,
     RuleResource,
     SelectionRule,
     preset_rules,
-    rules_of,
+    resource_rules,
 )
-from stoker.reverser.selection.selection import Selection, WatchedKind, select
+from stoker.reverser.selection.selection import Selection, WatchedKind, select_objects
 
 PRODUCTION = DestinationRef("system", "production")
 ALL_VERBS = frozenset({"get", "list", "watch", "create", "update"})
@@ -50,7 +50,7 @@ CATALOG = KindCatalog(tuple(prefer_first(KINDS)))
 def watch_rule(*rules: dict[str, Any], namespace: str = "shop") -> tuple[SelectionRule, ...]:
     spec = {"destinationRef": {"name": "production", "namespace": "system"}, "rules": list(rules)}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "WatchRule"}
-    return rules_of(
+    return resource_rules(
         msgspec.convert({**head, "metadata": {"name": "r", "namespace": namespace}, "spec": spec}, WatchRule)
     )
 
@@ -58,7 +58,9 @@ def watch_rule(*rules: dict[str, Any], namespace: str = "shop") -> tuple[Selecti
 def cluster_rule(*rules: dict[str, Any]) -> tuple[SelectionRule, ...]:
     spec = {"destinationRef": {"name": "production", "namespace": "system"}, "rules": list(rules)}
     head = {"apiVersion": "configbutler.ai/v1alpha1", "kind": "ClusterWatchRule"}
-    return rules_of(msgspec.convert({**head, "metadata": {"name": "c"}, "spec": spec}, ClusterWatchRule))
+    return resource_rules(
+        msgspec.convert({**head, "metadata": {"name": "c"}, "spec": spec}, ClusterWatchRule)
+    )
 
 
 def names(selection: Selection) -> list[str]:
@@ -87,25 +89,30 @@ def test_every_form_of_a_name_is_understood(text: str, named: RuleResource) -> N
 
 
 def test_a_watch_rule_watches_its_own_namespace_in_the_preferred_version() -> None:
-    selection = select(watch_rule({"resources": ["deployments", "configmaps"]}), CATALOG)
+    selection = select_objects(watch_rule({"resources": ["deployments", "configmaps"]}), CATALOG)
     assert names(selection) == ["configmaps v1 shop", "deployments.apps v1 shop"]
     assert not selection.inert
 
 
 def test_a_plain_name_stands_for_all_groups_and_a_full_one_for_its_own() -> None:
     both = ["services v1 shop", "services.serving.knative.dev v1 shop"]
-    assert names(select(watch_rule({"resources": ["services"]}), CATALOG)) == both
-    one = select(watch_rule({"resources": ["services.serving.knative.dev"]}), CATALOG)
+    assert names(select_objects(watch_rule({"resources": ["services"]}), CATALOG)) == both
+    one = select_objects(watch_rule({"resources": ["services.serving.knative.dev"]}), CATALOG)
     assert names(one) == both[1:]
-    core = select(watch_rule({"resources": ["services"], "apiGroups": [""]}), CATALOG)
+    core = select_objects(watch_rule({"resources": ["services"], "apiGroups": [""]}), CATALOG)
     assert names(core) == both[:1]
-    every = select(watch_rule({"resources": ["services"], "apiGroups": ["*"], "apiVersions": ["*"]}), CATALOG)
+    every = select_objects(
+        watch_rule({"resources": ["services"], "apiGroups": ["*"], "apiVersions": ["*"]}), CATALOG
+    )
     assert names(every) == both
 
 
 def test_listed_versions_are_watched_each() -> None:
     rules = watch_rule({"resources": ["deployments"], "apiVersions": ["v1beta2", "v1"]})
-    assert names(select(rules, CATALOG)) == ["deployments.apps v1 shop", "deployments.apps v1beta2 shop"]
+    assert names(select_objects(rules, CATALOG)) == [
+        "deployments.apps v1 shop",
+        "deployments.apps v1beta2 shop",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +161,7 @@ def test_listed_versions_are_watched_each() -> None:
 def test_a_name_that_selects_nothing_is_inert_with_a_reason(
     rule: dict[str, Any], why: InertReason, detail: str
 ) -> None:
-    selection = select(watch_rule(rule, {"resources": ["configmaps"]}), CATALOG)
+    selection = select_objects(watch_rule(rule, {"resources": ["configmaps"]}), CATALOG)
     (inert,) = selection.inert
     assert (inert.why, inert.detail, inert.name) == (why, detail, rule["resources"][0])
     assert str(inert) == f"WatchRule shop/r rules[0]: {inert.name} {detail}"
@@ -168,22 +175,24 @@ def test_a_kind_may_hide_in_a_group_that_cannot_be_described() -> None:
         ("widgets.example.com", InertReason.PARTIAL_DISCOVERY),
         ("widgets.other.com", InertReason.UNKNOWN_KIND),
     ):
-        assert [each.why for each in select(watch_rule({"resources": [name]}), catalog).inert] == [why]
+        assert [each.why for each in select_objects(watch_rule({"resources": [name]}), catalog).inert] == [
+            why
+        ]
 
 
 def test_a_cluster_rule_takes_the_scope_that_it_names() -> None:
     inside = cluster_rule({"scope": "Namespaced", "resources": ["roles", "clusterroles"]})
     outside = cluster_rule({"scope": "Cluster", "resources": ["roles", "clusterroles"]})
     rbac = "rbac.authorization.k8s.io"
-    assert names(select(inside, CATALOG)) == [f"roles.{rbac} v1"]
-    assert names(select(outside, CATALOG)) == [f"clusterroles.{rbac} v1"]
-    assert [each.why for each in select(outside, CATALOG).inert] == [InertReason.SCOPE_MISMATCH]
+    assert names(select_objects(inside, CATALOG)) == [f"roles.{rbac} v1"]
+    assert names(select_objects(outside, CATALOG)) == [f"clusterroles.{rbac} v1"]
+    assert [each.why for each in select_objects(outside, CATALOG).inert] == [InertReason.SCOPE_MISMATCH]
 
 
 def test_the_wildcard_takes_everything_but_the_excluded_where_all_is_watched() -> None:
     rules = cluster_rule({"scope": "Namespaced", "resources": ["*"]})
-    selection = select(
-        rules, CATALOG, watch_all=True, excluded=excluded_with(["roles.rbac.authorization.k8s.io"])
+    selection = select_objects(
+        rules, CATALOG, watch_all=True, excluded=excluded_kinds(["roles.rbac.authorization.k8s.io"])
     )
     assert [str(each) for each in selection.kinds] == [
         "configmaps",
@@ -195,15 +204,15 @@ def test_the_wildcard_takes_everything_but_the_excluded_where_all_is_watched() -
 
 
 def test_the_floor_holds_whatever_exclusions_are_given() -> None:
-    selection = select(watch_rule({"resources": ["pods"]}), CATALOG, excluded=frozenset())
+    selection = select_objects(watch_rule({"resources": ["pods"]}), CATALOG, excluded=frozenset())
     assert [each.why for each in selection.inert] == [InertReason.EXCLUDED]
 
 
 def test_rules_share_a_watch_and_one_for_all_namespaces_serves_the_others() -> None:
     shop, ops = (watch_rule({"resources": ["configmaps"]}, namespace=each) for each in ("shop", "ops"))
-    assert names(select([*shop, *ops, *shop], CATALOG)) == ["configmaps v1 ops", "configmaps v1 shop"]
+    assert names(select_objects([*shop, *ops, *shop], CATALOG)) == ["configmaps v1 ops", "configmaps v1 shop"]
     everywhere = cluster_rule({"scope": "Namespaced", "resources": ["configmaps"]})
-    assert names(select([*shop, *ops, *everywhere], CATALOG)) == ["configmaps v1"]
+    assert names(select_objects([*shop, *ops, *everywhere], CATALOG)) == ["configmaps v1"]
 
 
 def test_beyond_the_cap_kinds_are_skipped_in_a_fixed_order() -> None:
@@ -213,7 +222,7 @@ def test_beyond_the_cap_kinds_are_skipped_in_a_fixed_order() -> None:
         KindCatalog(tuple(prefer_first([*many, *KINDS]))),
         KindCatalog(tuple(prefer_first([*KINDS, *many[::-1]]))),
     ):
-        selection = select(rules, catalog)
+        selection = select_objects(rules, catalog)
         assert len(selection.kinds) == 300
         assert str(selection.kinds[0]) == "configmaps"
         assert [each.group for each in selection.skipped] == [f"g{n:03}.example.com" for n in range(299, 305)]
@@ -224,7 +233,7 @@ def test_beyond_the_cap_kinds_are_skipped_in_a_fixed_order() -> None:
 def test_an_object_is_taken_only_in_the_rules_own_namespace() -> None:
     rules = watch_rule({"resources": ["configmaps"]})
     everywhere = cluster_rule({"scope": "Namespaced", "resources": ["services"]})
-    selection = select([*rules, *everywhere], CATALOG)
+    selection = select_objects([*rules, *everywhere], CATALOG)
     assert selection.taken_by(key("/v1/configmaps/shop/a")) == {PRODUCTION: rules}
     assert selection.taken_by(key("/v1/configmaps/ops/a")) == {}
     assert selection.taken_by(key("apps/v1/deployments/shop/a")) == {}
@@ -250,7 +259,7 @@ def test_labels_of_the_object_and_of_its_namespace_decide() -> None:
             "namespaceSelector": {"matchLabels": {"team": "x"}},
         }
     )
-    selection = select(rules, CATALOG)
+    selection = select_objects(rules, CATALOG)
     good = {"app": "web", "tier": "a", "keep": ""}
     taken = {PRODUCTION: rules}
     at = key("/v1/configmaps/shop/a")
@@ -281,7 +290,7 @@ def test_operations_allow_writing_and_deleting(
     operations: list[str] | None, writes: bool, deletes: bool
 ) -> None:
     rules = watch_rule({"resources": ["configmaps"], "operations": operations})
-    selection = select(rules, CATALOG)
+    selection = select_objects(rules, CATALOG)
     at = key("/v1/configmaps/shop/a")
     assert bool(selection.taken_by(at)) is writes
     assert selection.deletes(at, PRODUCTION) is deletes
@@ -295,13 +304,13 @@ def test_a_destination_gets_what_any_of_its_rules_takes() -> None:
         *watch_rule({"resources": ["configmaps", "services"]}),
     )
     third = SelectionRule(first.source, other, first.resources, namespaced=True, namespace="shop")
-    taken = select([first, second, third], CATALOG).taken_by(key("/v1/configmaps/shop/a"))
+    taken = select_objects([first, second, third], CATALOG).taken_by(key("/v1/configmaps/shop/a"))
     assert taken == {PRODUCTION: (first, second), other: (third,)}
 
 
 def test_an_orphan_is_judged_by_the_list_that_would_show_it() -> None:
     shop = watch_rule({"resources": ["configmaps", "deployments"]})
-    selection = select(shop, CATALOG)
+    selection = select_objects(shop, CATALOG)
     watched = {str(each.resource): each for each in selection.watched}
     assert selection.listed_in(key("/v1/configmaps/shop/a"), PRODUCTION) == watched["configmaps"]
     # The server prefers v1 now: a file of the old version is an orphan of that list.
@@ -323,12 +332,12 @@ def test_a_file_that_a_rule_without_delete_may_have_written_stays() -> None:
     }
     deleting = {"resources": ["configmaps"], "labelSelector": {"matchLabels": {"c": "d"}}}
     at = key("/v1/configmaps/shop/a")
-    both = select(watch_rule(keeping, deleting), CATALOG)
+    both = select_objects(watch_rule(keeping, deleting), CATALOG)
     assert not both.deletes(at, PRODUCTION)
     assert both.deletes(at, PRODUCTION, labels={"c": "d"})
     assert not both.deletes(at, PRODUCTION, labels={"a": "b"})
-    assert select(watch_rule(deleting), CATALOG).deletes(at, PRODUCTION)
-    assert select(watch_rule(keeping, deleting, {"resources": ["configmaps"]}), CATALOG).deletes(
+    assert select_objects(watch_rule(deleting), CATALOG).deletes(at, PRODUCTION)
+    assert select_objects(watch_rule(keeping, deleting, {"resources": ["configmaps"]}), CATALOG).deletes(
         at, PRODUCTION
     )
 
@@ -336,37 +345,37 @@ def test_a_file_that_a_rule_without_delete_may_have_written_stays() -> None:
 def test_a_kind_is_gone_only_when_discovery_is_complete_and_a_rule_asks_for_it() -> None:
     rules = watch_rule({"resources": ["widgets.example.com", "*"]})
     at = key("example.com/v1/widgets/shop/a")
-    assert select(rules, CATALOG).is_gone(at, PRODUCTION)
+    assert select_objects(rules, CATALOG).is_gone(at, PRODUCTION)
     partial = KindCatalog(CATALOG.served, (UnavailableGroupVersion("metrics.k8s.io/v1", "down"),))
-    assert not select(rules, partial).is_gone(at, PRODUCTION)
+    assert not select_objects(rules, partial).is_gone(at, PRODUCTION)
     there = KindCatalog((*CATALOG.served, served("example.com", "v1", "widgets")))
-    assert not select(rules, there).is_gone(at, PRODUCTION)
-    assert not select(rules, CATALOG).is_gone(key("example.com/v1/widgets/ops/a"), PRODUCTION)
+    assert not select_objects(rules, there).is_gone(at, PRODUCTION)
+    assert not select_objects(rules, CATALOG).is_gone(key("example.com/v1/widgets/ops/a"), PRODUCTION)
     # An inert wildcard asks for nothing.
-    assert not select(rules, CATALOG).is_gone(key("example.com/v1/gadgets/shop/a"), PRODUCTION)
-    assert not select(watch_rule({"resources": ["configmaps"]}), CATALOG).is_gone(at, PRODUCTION)
+    assert not select_objects(rules, CATALOG).is_gone(key("example.com/v1/gadgets/shop/a"), PRODUCTION)
+    assert not select_objects(watch_rule({"resources": ["configmaps"]}), CATALOG).is_gone(at, PRODUCTION)
 
 
 def test_a_dropped_version_is_gone_and_the_other_stays() -> None:
     rules = watch_rule({"resources": ["deployments"]})
     catalog = KindCatalog(tuple(prefer_first([each for each in KINDS if each.resource.version != "v1beta2"])))
-    selection = select(rules, catalog)
+    selection = select_objects(rules, catalog)
     assert selection.is_gone(key("apps/v1beta2/deployments/shop/a"), PRODUCTION)
     assert not selection.is_gone(key("apps/v1/deployments/shop/a"), PRODUCTION)
 
 
 def test_a_new_kind_is_picked_up_with_the_next_discovery() -> None:
     rules = watch_rule({"resources": ["widgets"]})
-    assert select(rules, CATALOG).watched == ()
+    assert select_objects(rules, CATALOG).watched == ()
     widgets = served("example.com", "v1", "widgets")
-    after = select(rules, KindCatalog(tuple(prefer_first([*KINDS, widgets]))))
+    after = select_objects(rules, KindCatalog(tuple(prefer_first([*KINDS, widgets]))))
     assert after.watched == (WatchedKind(widgets.resource, "shop"),)
 
 
 def test_the_preset_needs_no_rules() -> None:
     inside, outside = preset_rules(PRODUCTION)
     assert (inside.namespaced, outside.namespaced) == (True, False)
-    selection = select((inside, outside), CATALOG)
+    selection = select_objects((inside, outside), CATALOG)
     assert names(selection) == [
         "configmaps v1",
         "services v1",
@@ -384,7 +393,7 @@ def test_a_destination_without_a_namespace_is_in_the_rules_own() -> None:
         "destinationRef": {"name": "here"},
         "rules": [{"resources": ["configmaps"], "operations": ["DELETE"]}],
     }
-    (rule,) = rules_of(
+    (rule,) = resource_rules(
         msgspec.convert({**head, "metadata": {"name": "r", "namespace": "shop"}, "spec": spec}, WatchRule)
     )
     assert rule.destination == DestinationRef("shop", "here")

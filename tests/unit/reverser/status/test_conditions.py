@@ -21,10 +21,10 @@ from stoker.reverser.status.conditions import (
     DestinationFacts,
     LeaseFacts,
     RuleFacts,
-    about_config,
-    about_destination,
-    about_rule,
-    merged,
+    config_aspects,
+    destination_aspects,
+    merge_conditions,
+    rule_aspects,
 )
 from stoker.reverser.writer.deletion_brake import HeldDeletionPlan
 from stoker.reverser.writer.ownership_marker import FolderOwnership, OwnershipMarker
@@ -41,7 +41,7 @@ def find(aspects: list[DesiredCondition], type_: Type) -> tuple[bool | None, Rea
 
 
 def test_every_condition_of_the_paper_is_there() -> None:
-    assert [each.type for each in about_destination(OPEN)] == [
+    assert [each.type for each in destination_aspects(OPEN)] == [
         Type.READY,
         Type.OWNERSHIP_CONFLICT,
         Type.MARKER_CONFLICT,
@@ -49,7 +49,7 @@ def test_every_condition_of_the_paper_is_there() -> None:
         Type.SECRETS_IN_CLEAR,
         Type.SECRETS_EXCLUDED,
     ]
-    assert [each.type for each in about_rule(RuleFacts())] == [
+    assert [each.type for each in rule_aspects(RuleFacts())] == [
         Type.READY,
         Type.ACCESS_DENIED,
         Type.WATCH_ERRORED,
@@ -69,39 +69,39 @@ def test_every_condition_of_the_paper_is_there() -> None:
     ],
 )
 def test_readiness_of_a_destination(truth: DestinationFacts, status: bool | None, reason: Reason) -> None:
-    assert find(about_destination(truth), Type.READY) == (status, reason)
+    assert find(destination_aspects(truth), Type.READY) == (status, reason)
 
 
 def test_where_nothing_is_to_be_written_nobody_holds_a_lease() -> None:
-    told = about_destination(DestinationFacts(error=DENIED, lease=None))
+    told = destination_aspects(DestinationFacts(error=DENIED, lease=None))
     assert find(told, Type.LEASE_NOT_ACQUIRED) == (False, Reason.NONE_FOUND)
 
 
 def test_an_object_that_is_not_written_makes_its_destination_unready() -> None:
     truth = DestinationFacts(is_open=True, unwritten={"a.yaml": "is a folder", "b.yaml": "is one, too"})
-    (ready, *_) = about_destination(truth)
+    (ready, *_) = destination_aspects(truth)
     assert (ready.status, ready.reason) == (False, Reason.OBJECT_NOT_WRITTEN)
     assert ready.message == "2 objects cannot be written; a.yaml: is a folder"
 
 
 def test_a_loop_is_named_by_its_path() -> None:
-    (ready, *_) = about_destination(DestinationFacts(is_open=True, looping=("torn.yaml",)))
+    (ready, *_) = destination_aspects(DestinationFacts(is_open=True, looping=("torn.yaml",)))
     assert ready.reason is Reason.LOOP_DETECTED
     assert ready.message.startswith("1 file changed back and forth and is held until it rests; torn.yaml")
 
 
 def test_the_folder_of_another_is_a_conflict_where_it_must_not_be_shared() -> None:
     theirs = OwnershipMarker(FolderOwnership.THEIRS, "somebody")
-    exclusive = about_destination(DestinationFacts(marker=theirs, exclusive=True))
+    exclusive = destination_aspects(DestinationFacts(marker=theirs, exclusive=True))
     assert find(exclusive, Type.OWNERSHIP_CONFLICT) == (True, Reason.MARKER_MISMATCH)
     assert find(exclusive, Type.MARKER_CONFLICT) == (False, Reason.NONE_FOUND)
-    shared = about_destination(DestinationFacts(marker=theirs))
+    shared = destination_aspects(DestinationFacts(marker=theirs))
     assert find(shared, Type.OWNERSHIP_CONFLICT) == (False, Reason.NONE_FOUND)
     assert find(shared, Type.MARKER_CONFLICT) == (True, Reason.MARKER_MISMATCH)
 
 
 def test_a_marker_that_cannot_be_written_is_told() -> None:
-    told = about_destination(DestinationFacts(marker_trouble="is a folder in the repository"))
+    told = destination_aspects(DestinationFacts(marker_trouble="is a folder in the repository"))
     assert find(told, Type.MARKER_CONFLICT) == (True, Reason.MARKER_WRITE_FAILED)
 
 
@@ -115,24 +115,27 @@ def test_a_marker_that_cannot_be_written_is_told() -> None:
     ],
 )
 def test_how_the_lease_stands(lease: LeaseFacts, status: bool | None, reason: Reason) -> None:
-    assert find(about_destination(DestinationFacts(lease=lease)), Type.LEASE_NOT_ACQUIRED) == (status, reason)
+    assert find(destination_aspects(DestinationFacts(lease=lease)), Type.LEASE_NOT_ACQUIRED) == (
+        status,
+        reason,
+    )
 
 
 def test_a_rule_that_watches_and_has_brought_everything_is_ready() -> None:
-    (ready, *_) = about_rule(RuleFacts(watched=[MAPS, SERVICES], seeded=True))
+    (ready, *_) = rule_aspects(RuleFacts(watched=[MAPS, SERVICES], seeded=True))
     assert (ready.status, ready.message) == (True, "2 kinds are watched")
-    (ready, *_) = about_rule(RuleFacts(watched=[MAPS]))
+    (ready, *_) = rule_aspects(RuleFacts(watched=[MAPS]))
     assert (ready.status, ready.reason) == (None, Reason.RECONCILING)
 
 
 def test_a_failing_watch_is_counted_and_named() -> None:
     denied = ApiError("list configmaps: forbidden", status=403, reason=Reason.RBAC_DENIED)
-    told = about_rule(RuleFacts(watched=[MAPS, SERVICES], failing={MAPS: denied}))
+    told = rule_aspects(RuleFacts(watched=[MAPS, SERVICES], failing={MAPS: denied}))
     assert find(told, Type.WATCH_ERRORED) == (True, Reason.RBAC_DENIED)
     assert told[2].message == "1 of 2 watches fail; list configmaps: forbidden"
     assert find(told, Type.READY) == (False, Reason.RBAC_DENIED)
     away = ApiError("nobody answers", status=0, reason=Reason.UNREACHABLE)
-    told = about_rule(RuleFacts(watched=[MAPS], failing={MAPS: away}))
+    told = rule_aspects(RuleFacts(watched=[MAPS], failing={MAPS: away}))
     assert find(told, Type.WATCH_ERRORED) == (True, Reason.API_SERVER_ERROR)
 
 
@@ -147,27 +150,30 @@ def test_a_failing_watch_is_counted_and_named() -> None:
 )
 def test_discovery_is_degraded_by_what_is_skipped(why: InertReason, reason: Reason) -> None:
     inert = [InertName(RuleRef("WatchRule", "shop", "r"), "things", why, "is skipped")]
-    assert find(about_rule(RuleFacts(inert=inert)), Type.DISCOVERY_DEGRADED) == (True, reason)
+    assert find(rule_aspects(RuleFacts(inert=inert)), Type.DISCOVERY_DEGRADED) == (True, reason)
 
 
 def test_a_name_that_nobody_serves_degrades_nothing() -> None:
     inert = [
         InertName(RuleRef("WatchRule", "shop", "r"), "things", InertReason.UNKNOWN_KIND, "is not served")
     ]
-    told = about_rule(RuleFacts(inert=inert))
+    told = rule_aspects(RuleFacts(inert=inert))
     assert find(told, Type.DISCOVERY_DEGRADED) == (False, Reason.NONE_FOUND)
     assert find(told, Type.READY) == (None, Reason.WAITING_DEPENDENCIES)
 
 
 def test_a_failing_push_is_told_on_the_rule() -> None:
-    told = about_rule(RuleFacts(push_error=DENIED))
+    told = rule_aspects(RuleFacts(push_error=DENIED))
     assert find(told, Type.REPO_PUSH_FAILED) == (True, Reason.AUTH_FAILED)
     assert find(told, Type.READY) == (False, Reason.AUTH_FAILED)
 
 
 def test_a_reference_that_is_not_allowed_is_an_access_denied() -> None:
     error = Stalled("elsewhere", reason=Reason.DESTINATION_POLICY_DENIED)
-    assert find(about_rule(RuleFacts(error)), Type.ACCESS_DENIED) == (True, Reason.DESTINATION_POLICY_DENIED)
+    assert find(rule_aspects(RuleFacts(error)), Type.ACCESS_DENIED) == (
+        True,
+        Reason.DESTINATION_POLICY_DENIED,
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,30 +190,32 @@ def test_a_reference_that_is_not_allowed_is_an_access_denied() -> None:
 def test_readiness_of_a_repository(
     error: StokerError | None, used: bool, reached: bool, status: bool | None, reason: Reason
 ) -> None:
-    assert find(about_config(error, used, reached), Type.READY) == (status, reason)
+    assert find(config_aspects(error, used, reached), Type.READY) == (status, reason)
 
 
 def test_stalled_is_there_only_while_a_person_has_to_act() -> None:
     at = ConditionStamp(3, datetime(2026, 1, 1, tzinfo=UTC))
-    stuck = merged((), about_destination(DestinationFacts(error=DENIED)), DENIED, at)
+    stuck = merge_conditions((), destination_aspects(DestinationFacts(error=DENIED)), DENIED, at)
     assert [each.reason for each in stuck if each.type == Type.STALLED] == ["AuthFailed"]
-    well = merged(stuck, about_destination(OPEN), None, at)
+    well = merge_conditions(stuck, destination_aspects(OPEN), None, at)
     assert not [each for each in well if each.type in (Type.STALLED, Type.RECONCILING)]
     assert well[0].type == Type.READY
     assert (
-        merged(well, about_destination(OPEN), None, ConditionStamp(3, datetime(2027, 1, 1, tzinfo=UTC)))
+        merge_conditions(
+            well, destination_aspects(OPEN), None, ConditionStamp(3, datetime(2027, 1, 1, tzinfo=UTC))
+        )
         == well
     )
 
 
 def test_reconciling_is_there_only_while_something_is_on_its_way() -> None:
     at = ConditionStamp(3, datetime(2026, 1, 1, tzinfo=UTC))
-    begun = merged((), about_destination(DestinationFacts()), None, at)
+    begun = merge_conditions((), destination_aspects(DestinationFacts()), None, at)
     assert [each.status for each in begun if each.type == Type.RECONCILING] == ["True"]
-    stuck = merged(begun, about_destination(DestinationFacts(error=DENIED)), DENIED, at)
+    stuck = merge_conditions(begun, destination_aspects(DestinationFacts(error=DENIED)), DENIED, at)
     assert not [each for each in stuck if each.type == Type.RECONCILING]
     rests = Wait("spec.suspend is true", after=1.0, reason=Reason.SUSPENDED)
-    suspended = merged(begun, about_config(rests, False, False), rests, at)
+    suspended = merge_conditions(begun, config_aspects(rests, False, False), rests, at)
     assert not [each for each in suspended if each.type in (Type.STALLED, Type.RECONCILING)]
 
 
@@ -216,7 +224,7 @@ def test_held_deletions_are_named_with_their_digest_and_stall_the_destination() 
         "d" * 64, 51, ("a.yaml", "b.yaml", "c.yaml", "d.yaml"), f"51 files: approve plan {'d' * 64}"
     )
     truth = replace(OPEN, held=held)
-    ready = about_destination(truth)[0]
+    ready = destination_aspects(truth)[0]
     assert (ready.status, ready.reason) == (False, Reason.DELETION_HELD)
     assert "d" * 64 in ready.message
     assert "a.yaml, b.yaml, c.yaml, …" in ready.message
@@ -224,6 +232,6 @@ def test_held_deletions_are_named_with_their_digest_and_stall_the_destination() 
 
 
 def test_a_condition_says_that_secrets_are_not_written_and_why() -> None:
-    *_, left_out = about_destination(replace(OPEN, secrets_left_out="spec.secretPolicy is Exclude"))
+    *_, left_out = destination_aspects(replace(OPEN, secrets_left_out="spec.secretPolicy is Exclude"))
     assert (left_out.type, left_out.status) == (Type.SECRETS_EXCLUDED, True)
     assert left_out.message == "spec.secretPolicy is Exclude"

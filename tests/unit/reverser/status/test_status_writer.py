@@ -10,7 +10,7 @@ from stoker.reverser.status.status_writer import (
     WAITS,
     DesiredStatus,
     PendingChanges,
-    pending_of,
+    pending_status,
     recent_commits,
 )
 from stoker.reverser.writer.outbox import DeliveredCommit
@@ -43,13 +43,13 @@ def test_ten_are_enough_and_each_is_short() -> None:
 async def test_what_waits_is_told_once_it_has_waited_and_its_time_stays() -> None:
     clock = ManualClock(AT)
     said = DesiredStatus([], pending=3, pending_at=clock.monotonic())
-    assert pending_of(said, None, clock) == PendingChanges(), "most changes are in git in a moment"
+    assert pending_status(said, None, clock) == PendingChanges(), "most changes are in git in a moment"
     await clock.advance(WAITS)
-    told = pending_of(said, None, clock)
+    told = pending_status(said, None, clock)
     assert told == PendingChanges(3, "2026-05-01T08:00:00Z")
     await clock.advance(60.4)
     clock.jump(0.7)
-    assert pending_of(said._replace(pending=4), told.since, clock) == PendingChanges(4, told.since)
-    assert pending_of(said._replace(pending=0, pending_at=None), told.since, clock) == PendingChanges()
+    assert pending_status(said._replace(pending=4), told.since, clock) == PendingChanges(4, told.since)
+    assert pending_status(said._replace(pending=0, pending_at=None), told.since, clock) == PendingChanges()
     newer = said._replace(pending_at=clock.monotonic() - 30)
-    assert pending_of(newer, told.since, clock).since == "2026-05-01T08:00:33Z"
+    assert pending_status(newer, told.since, clock).since == "2026-05-01T08:00:33Z"

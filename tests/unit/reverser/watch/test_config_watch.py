@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.reverser.watch.config_watch import unreadable
+from stoker.reverser.watch.config_watch import unreadable_object
 
 HEAD = {"name": "odd", "namespace": "shop", "uid": "u", "generation": 3}
 ANYTHING = st.recursive(
@@ -27,7 +27,9 @@ ANYTHING = st.recursive(
 
 
 def read(spec: Any, status: Any = None) -> Any:
-    return unreadable(msgspec.json.encode({"metadata": HEAD, "spec": spec, "status": status}), "it is odd")
+    return unreadable_object(
+        msgspec.json.encode({"metadata": HEAD, "spec": spec, "status": status}), "it is odd"
+    )
 
 
 @given(ANYTHING, ANYTHING)

@@ -11,7 +11,7 @@ from stoker.domain.refs import RepoUrl
 from stoker.kube.client.resources import ApiResource
 from stoker.kube.client.served_kinds import KindCatalog, ServedResource, prefer_first
 from stoker.kube.watch.store import ObjectKey as Name
-from stoker.reverser.authors.facts import blob_name
+from stoker.reverser.authors.facts import object_blob_id
 from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
 from stoker.reverser.manifest.named_secrets import ALL_FOR_NOW, SecretRef
 from stoker.reverser.manifest.secret_policy import SecretPolicy
@@ -23,7 +23,7 @@ from stoker.reverser.selection.rules import (
     RuleResource,
     SelectionRule,
 )
-from stoker.reverser.selection.selection import WatchedKind, select
+from stoker.reverser.selection.selection import WatchedKind, select_objects
 from stoker.reverser.watch.ingest import DestinationOutboxes, IngestContext, ObjectIngest
 from stoker.reverser.writer.batch import PendingFileChange
 from stoker.reverser.writer.outbox import DestinationOutbox
@@ -56,7 +56,9 @@ def noticer(
     *rules: SelectionRule, resource: ApiResource = MAPS, own: tuple[SecretRef, ...] = ()
 ) -> ObjectIngest:
     catalog = KindCatalog(tuple(prefer_first([ServedResource(each, VERBS) for each in (MAPS, SECRETS)])))
-    return ObjectIngest(WatchedKind(resource), IngestContext(select(rules or (rule(A),), catalog), own))
+    return ObjectIngest(
+        WatchedKind(resource), IngestContext(select_objects(rules or (rule(A),), catalog), own)
+    )
 
 
 def obj(version: str = "1", name: str = "prices", **more: Any) -> bytes:
@@ -89,7 +91,7 @@ def test_an_event_carries_the_version_before_it_and_the_id_of_the_whole_object()
     assert (first.operation, first.before) == (ChangeOperation.CREATE, "")
     assert (second.operation, second.before) == (ChangeOperation.UPDATE, "1")
     whole = msgspec.json.decode(obj("2", data={"a": "2"}))
-    assert second.blob == blob_name({"apiVersion": "v1", "kind": "ConfigMap", **whole})
+    assert second.blob == object_blob_id({"apiVersion": "v1", "kind": "ConfigMap", **whole})
 
 
 def test_one_object_goes_to_all_destinations_that_take_it() -> None:

@@ -22,7 +22,7 @@ from stoker.kube.client.token_bucket import RequestRate, TokenBucket
 from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
 from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.rules import DestinationRef, RuleRef, RuleResource, SelectionRule
-from stoker.reverser.selection.selection import WatchedKind, select
+from stoker.reverser.selection.selection import WatchedKind, select_objects
 from stoker.reverser.watch.ingest import IngestContext
 from stoker.reverser.watch.object_watch import ObjectWatch
 from stoker.reverser.watch.throttled_source import WatchBudget
@@ -108,7 +108,7 @@ class Scene:
         rule = SelectionRule(
             RuleRef("WatchRule", "shop", "a"), REF, (RuleResource.of("configmaps"),), namespaced=True
         )
-        around = IngestContext(select([rule], KindCatalog(tuple(prefer_first([served])))))
+        around = IngestContext(select_objects([rule], KindCatalog(tuple(prefer_first([served])))))
         turns = WatchBudget(
             asyncio.Semaphore(1), TokenBucket(RequestRate(1000, 1000), self.clock), self.clock
         )

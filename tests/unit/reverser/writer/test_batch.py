@@ -16,7 +16,7 @@ from stoker.reverser.writer.batch import (
     PlannedCommit,
     PushCadence,
     QueueCapacity,
-    plan,
+    plan_commits,
 )
 
 ALICE, BOB = RequestUser("alice"), RequestUser("bob")
@@ -47,7 +47,7 @@ def told(
 
 def test_consecutive_changes_of_one_author_are_one_commit() -> None:
     changes = [change("a", ALICE), change("b", ALICE), change("c", BOB), change("d", BOB)]
-    assert told(plan(changes, BatchLimits())) == [
+    assert told(plan_commits(changes, BatchLimits())) == [
         ("alice", {"a": b"x", "b": b"x"}),
         ("bob", {"c": b"x", "d": b"x"}),
     ]
@@ -55,7 +55,7 @@ def test_consecutive_changes_of_one_author_are_one_commit() -> None:
 
 def test_three_hands_on_one_object_are_three_commits_in_order() -> None:
     changes = [change("a", ALICE, b"1"), change("a", BOB, b"2"), change("a", ALICE, b"3")]
-    assert told(plan(changes, BatchLimits())) == [
+    assert told(plan_commits(changes, BatchLimits())) == [
         ("alice", {"a": b"1"}),
         ("bob", {"a": b"2"}),
         ("alice", {"a": b"3"}),
@@ -64,7 +64,7 @@ def test_three_hands_on_one_object_are_three_commits_in_order() -> None:
 
 def test_an_unknown_author_is_nobody_else() -> None:
     changes = [change("a", ALICE, b"1"), change("a", None, b"2"), change("a", ALICE, b"3")]
-    assert [author for author, _ in told(plan(changes, BatchLimits()))] == ["alice", None, "alice"]
+    assert [author for author, _ in told(plan_commits(changes, BatchLimits()))] == ["alice", None, "alice"]
 
 
 @pytest.mark.parametrize(
@@ -84,23 +84,25 @@ def test_the_last_state_of_an_object_counts_within_a_commit(operations: list[str
         )
         for n, each in enumerate(operations)
     ]
-    (commit,) = plan(changes, BatchLimits())
+    (commit,) = plan_commits(changes, BatchLimits())
     (only,) = commit.changes
     assert (only.operation, only.content, only.at) == (outcome, changes[-1].content, 0)
 
 
 def test_a_commit_holds_no_more_files_and_bytes_than_it_may() -> None:
-    files = plan([change(f"n{n}") for n in range(7)], BatchLimits(max_files=3))
+    files = plan_commits([change(f"n{n}") for n in range(7)], BatchLimits(max_files=3))
     assert [len(commit.changes) for commit in files] == [3, 3, 1]
-    size = plan([change(f"n{n}", content=b"x" * 40) for n in range(5)], BatchLimits(max_bytes=100))
+    size = plan_commits([change(f"n{n}", content=b"x" * 40) for n in range(5)], BatchLimits(max_bytes=100))
     assert [len(commit.changes) for commit in size] == [2, 2, 1]
-    large = plan([change("a"), change("b", content=b"x" * 500), change("c")], BatchLimits(max_bytes=100))
+    large = plan_commits(
+        [change("a"), change("b", content=b"x" * 500), change("c")], BatchLimits(max_bytes=100)
+    )
     assert [[each.path for each in commit.changes] for commit in large] == [
         ["a.yaml"],
         ["b.yaml"],
         ["c.yaml"],
     ]
-    same = plan([change("a", content=b"x" * 60) for _ in range(50)], BatchLimits(max_bytes=100))
+    same = plan_commits([change("a", content=b"x" * 60) for _ in range(50)], BatchLimits(max_bytes=100))
     assert len(same) == 1
 
 

@@ -12,7 +12,7 @@ from stoker.reverser.authors.facts import RequestUser
 from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.rules import ChangeOperation
 from stoker.reverser.writer.batch import PendingFileChange, PlannedCommit
-from stoker.reverser.writer.commit_message import CommitOrigin, MessageTemplate, message_of
+from stoker.reverser.writer.commit_message import CommitOrigin, MessageTemplate, commit_message
 
 ORIGIN = CommitOrigin("6d2c", "configbutler-system", "gitops-reverser", "gitops-reverser-0")
 TRAILERS = """\
@@ -36,26 +36,28 @@ def commit(*changes: PendingFileChange, user: str | None = "alice") -> PlannedCo
 
 
 def test_a_commit_of_one_object_names_it() -> None:
-    said = message_of(commit(change("web")), ORIGIN)
+    said = commit_message(commit(change("web")), ORIGIN)
     assert said == f"[UPDATE] apps/v1/deployments/shop/web\n\n{TRAILERS}X-ConfigButler-Author: alice\n"
 
 
 def test_the_core_group_is_spelt_and_an_object_outside_namespaces_has_none() -> None:
-    said = message_of(commit(change("a", ChangeOperation.DELETE, group="", resource="configmaps")), ORIGIN)
+    said = commit_message(
+        commit(change("a", ChangeOperation.DELETE, group="", resource="configmaps")), ORIGIN
+    )
     assert said.startswith("[DELETE] core/v1/configmaps/shop/a\n")
-    said = message_of(commit(change("a", ChangeOperation.CREATE, namespace="")), ORIGIN)
+    said = commit_message(commit(change("a", ChangeOperation.CREATE, namespace="")), ORIGIN)
     assert said.startswith("[CREATE] apps/v1/deployments/a\n")
 
 
 def test_an_author_who_is_not_known_is_called_so_and_nobody_else_can_be() -> None:
-    assert message_of(commit(change("a"), user=None), ORIGIN).endswith("X-ConfigButler-Author: unknown\n")
-    said = message_of(commit(change("a"), user="unknown"), ORIGIN)
+    assert commit_message(commit(change("a"), user=None), ORIGIN).endswith("X-ConfigButler-Author: unknown\n")
+    said = commit_message(commit(change("a"), user="unknown"), ORIGIN)
     assert said.endswith('X-ConfigButler-Author: "unknown"\n')
 
 
 def test_several_objects_get_a_summary_and_a_list() -> None:
     changes = [change("a", ChangeOperation.CREATE), change("b"), change("c", ChangeOperation.DELETE)]
-    said = message_of(commit(*changes), ORIGIN)
+    said = commit_message(commit(*changes), ORIGIN)
     assert said.startswith(
         "[CREATE 1, UPDATE 1, DELETE 1] 3 deployments in shop\n\n"
         "- CREATE apps/v1/deployments/shop/a\n"
@@ -63,12 +65,12 @@ def test_several_objects_get_a_summary_and_a_list() -> None:
         "- DELETE apps/v1/deployments/shop/c\n\n"
         "X-ConfigButler-ClusterUID: 6d2c\n"
     )
-    mixed = message_of(commit(change("a"), change("b", namespace="ops", resource="statefulsets")), ORIGIN)
+    mixed = commit_message(commit(change("a"), change("b", namespace="ops", resource="statefulsets")), ORIGIN)
     assert mixed.startswith("[UPDATE 2] 2 objects\n")
 
 
 def test_a_long_list_ends_in_a_count() -> None:
-    said = message_of(commit(*(change(f"x{n}") for n in range(200))), ORIGIN)
+    said = commit_message(commit(*(change(f"x{n}") for n in range(200))), ORIGIN)
     assert said.count("\n- UPDATE ") == 50
     assert "\n- and 150 more\n" in said
 
@@ -77,21 +79,21 @@ def test_a_template_makes_the_message_and_the_trailers_stay() -> None:
     template = MessageTemplate(
         "{{.Operation}} {{ .Resource }} {{.Namespace}}/{{.Name}} by {{.Author}}\n\n{{.Summary}}\n\n"
     )
-    said = message_of(commit(change("web")), ORIGIN, template)
+    said = commit_message(commit(change("web")), ORIGIN, template)
     assert said == (
         "UPDATE deployments shop/web by alice\n\n[UPDATE] apps/v1/deployments/shop/web\n\n"
         f"{TRAILERS}X-ConfigButler-Author: alice\n"
     )
-    several = message_of(
+    several = commit_message(
         commit(change("a"), change("b", ChangeOperation.DELETE), user=None), ORIGIN, template
     )
     assert several.startswith("* deployments shop/* by unknown\n")
     count = MessageTemplate("{{.Count}} of {{.Group}}/{{.Version}}")
-    assert message_of(commit(change("a"), change("b")), ORIGIN, count).startswith("2 of apps/v1\n\nX-")
+    assert commit_message(commit(change("a"), change("b")), ORIGIN, count).startswith("2 of apps/v1\n\nX-")
 
 
 def test_a_template_that_gives_nothing_falls_back() -> None:
-    said = message_of(commit(change("a", namespace="")), ORIGIN, MessageTemplate(" {{.Namespace}}\n"))
+    said = commit_message(commit(change("a", namespace="")), ORIGIN, MessageTemplate(" {{.Namespace}}\n"))
     assert said.startswith("[UPDATE] apps/v1/deployments/a\n")
 
 
@@ -116,9 +118,9 @@ def test_no_name_of_an_object_or_user_can_forge_a_trailer(tmp_path: Path) -> Non
     )
     template = MessageTemplate("{{.Name}}\n\n{{.Author}}")
     for said in (
-        message_of(forged, ORIGIN),
-        message_of(forged, ORIGIN, template),
-        message_of(commit(change(evil), change("b")), ORIGIN),
+        commit_message(forged, ORIGIN),
+        commit_message(forged, ORIGIN, template),
+        commit_message(commit(change(evil), change("b")), ORIGIN),
     ):
         read = subprocess.run(
             ["git", "interpret-trailers", "--parse"],

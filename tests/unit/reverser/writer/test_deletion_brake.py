@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stoker.domain.deletion_guard import DeletionLimits, digest_of
+from stoker.domain.deletion_guard import DeletionLimits, deletions_digest
 from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.rules import ChangeOperation
 from stoker.reverser.writer.batch import PendingFileChange
@@ -47,7 +47,7 @@ def test_beyond_it_they_are_held_with_count_names_and_digest() -> None:
     assert brake.plan is not None
     assert brake.plan.files == 4
     assert brake.plan.first == ("01.yaml", "02.yaml", "03.yaml", "04.yaml")
-    assert brake.plan.digest == digest_of(brake.held)
+    assert brake.plan.digest == deletions_digest(brake.held)
     assert brake.plan.digest in brake.plan.why
 
 
@@ -75,7 +75,7 @@ def test_what_is_held_stays_held_however_much_time_passes_and_later_ones_join_it
 def test_an_approval_of_exactly_this_plan_releases_it() -> None:
     brake = DeletionBrake()
     decided(brake, gone(1, 2, 3, 4))
-    assert decided(brake, [], [digest_of(brake.held)]) is DeletionVerdict.RELEASE
+    assert decided(brake, [], [deletions_digest(brake.held)]) is DeletionVerdict.RELEASE
     assert brake.plan is None
     assert brake.approved == {"01.yaml", "02.yaml", "03.yaml", "04.yaml"}
 
@@ -83,7 +83,7 @@ def test_an_approval_of_exactly_this_plan_releases_it() -> None:
 def test_a_stale_approval_releases_nothing_and_is_named_with_the_plan_there_is_now() -> None:
     brake = DeletionBrake()
     decided(brake, gone(1, 2, 3, 4))
-    seen = digest_of(brake.held)
+    seen = deletions_digest(brake.held)
     assert decided(brake, gone(5), [seen]) is DeletionVerdict.HOLD
     assert brake.plan is not None
     assert brake.plan.digest != seen
@@ -94,7 +94,7 @@ def test_a_stale_approval_releases_nothing_and_is_named_with_the_plan_there_is_n
 def test_what_a_person_approved_does_not_use_up_the_budget() -> None:
     brake = DeletionBrake()
     decided(brake, gone(1, 2, 3, 4))
-    decided(brake, [], [digest_of(brake.held)])
+    decided(brake, [], [deletions_digest(brake.held)])
     brake.held.clear()
     brake.taken(sorted(brake.approved), 0.0)
     assert decided(brake, gone(5, 6, 7)) is DeletionVerdict.GO

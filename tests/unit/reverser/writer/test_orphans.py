@@ -6,7 +6,7 @@ from typing import Any
 
 from stoker.kube.client.resources import ApiResource
 from stoker.kube.client.served_kinds import KindCatalog, ServedResource, UnavailableGroupVersion, prefer_first
-from stoker.reverser.manifest.path import ManifestKey, place
+from stoker.reverser.manifest.path import ManifestKey, manifest_path
 from stoker.reverser.selection.rules import (
     ChangeOperation,
     DestinationRef,
@@ -14,8 +14,8 @@ from stoker.reverser.selection.rules import (
     RuleResource,
     SelectionRule,
 )
-from stoker.reverser.selection.selection import Selection, WatchedKind, select
-from stoker.reverser.writer.orphans import OrphanSweep, sweep
+from stoker.reverser.selection.selection import Selection, WatchedKind, select_objects
+from stoker.reverser.writer.orphans import OrphanSweep, find_orphans
 
 TO = DestinationRef("system", "prod")
 BASE = "clusters/prod"
@@ -29,7 +29,9 @@ def selection(
 ) -> Selection:
     gone = () if complete else (UnavailableGroupVersion("down.test/v1", "it is down"),)
     catalog = KindCatalog(tuple(prefer_first([ServedResource(each, VERBS) for each in served])), gone)
-    return select(rules if rules is not None else [rule("configmaps"), rule("webs.example.test")], catalog)
+    return select_objects(
+        rules if rules is not None else [rule("configmaps"), rule("webs.example.test")], catalog
+    )
 
 
 def rule(name: str, **more: Any) -> SelectionRule:
@@ -40,14 +42,14 @@ def rule(name: str, **more: Any) -> SelectionRule:
 def path(
     resource: str = "configmaps", name: str = "gone", group: str = "", version: str = "v1", ns: str = "shop"
 ) -> str:
-    return place(ManifestKey(group, version, resource, ns, name), BASE)
+    return manifest_path(ManifestKey(group, version, resource, ns, name), BASE)
 
 
 def swept(paths: list[str], chosen: Selection | None = None, *, shows: bool | None = False) -> OrphanSweep:
     def is_shown(watched: WatchedKind, key: ManifestKey) -> bool | None:
         return shows
 
-    return sweep(paths, BASE, TO, chosen or selection(), is_shown)
+    return find_orphans(paths, BASE, TO, chosen or selection(), is_shown)
 
 
 def test_a_file_that_its_list_does_not_show_is_an_orphan() -> None:
@@ -100,7 +102,7 @@ def test_a_file_of_an_older_version_is_judged_by_the_list_of_the_version_of_now(
         asked.append(watched.resource.version)
         return False
 
-    assert sweep([old], BASE, TO, selection(), shows).orphans != ()
+    assert find_orphans([old], BASE, TO, selection(), shows).orphans != ()
     assert asked == ["v2"]
 
 

@@ -14,7 +14,7 @@ from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import ApiResource
 from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
 from stoker.reverser.manifest.path import ManifestKey
-from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.render import render_object
 from stoker.reverser.metrics import ReverserMetrics
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selection import WatchedKind
@@ -50,7 +50,7 @@ def key(number: int) -> ManifestKey:
 
 def content(number: int) -> bytes:
     metadata = {"name": f"m{number}", "namespace": "shop"}
-    return rendered({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    return render_object({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
 
 def commented(number: int) -> bytes:

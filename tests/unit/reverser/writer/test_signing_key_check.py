@@ -13,9 +13,9 @@ from stoker.domain.secrets import Secret
 from stoker.git.commit.branch import RemoteBranch
 from stoker.git.commit.types import CommitAuthor, FileEdit, NewCommit
 from stoker.git.process.runner import GitRunner
-from stoker.git.remote.remote import on_disk
+from stoker.git.remote.remote import local_remote
 from stoker.git.signature.sign import SigningFailed
-from stoker.reverser.writer.signing_key_check import tried
+from stoker.reverser.writer.signing_key_check import check_signing_key
 from stoker_testkit.repositories.bare_repository import WHEN, GitCommandFailed, Repository
 from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
 
@@ -30,11 +30,13 @@ def verify(repository: Repository, commit: str, allowed: Path) -> None:
 @pytest.mark.parametrize("kind", list(KeyKind))
 async def test_git_verifies_every_commit_that_is_pushed(tmp_path: Path, kind: KeyKind) -> None:
     key = make_ssh_key(tmp_path / "key", kind)
-    signing = await tried(Secret(key.private.read_bytes()), tmp_path / "cache")
+    signing = await check_signing_key(Secret(key.private.read_bytes()), tmp_path / "cache")
     assert signing.public_key == key.public_line
     repository = Repository.create(tmp_path / "r.git")
     cache = tmp_path / "cache"
-    branch = RemoteBranch(on_disk(GitRunner(cache), repository.path), cache, "main", signer=signing.signer)
+    branch = RemoteBranch(
+        local_remote(GitRunner(cache), repository.path), cache, "main", signer=signing.signer
+    )
     new = [NewCommit(ROBOT, ROBOT, f"{n}", (FileEdit(f"{n}", b"x"),), WHEN + n) for n in range(2)]
     pushed = await branch.commit(new)
     allowed = tmp_path / "allowed"
@@ -64,7 +66,7 @@ async def test_a_key_that_cannot_sign_is_refused_with_the_reason(
     tmp_path: Path, key: bytes, says: str
 ) -> None:
     with pytest.raises(SigningFailed, match=says) as caught:
-        await tried(Secret(key), tmp_path / "cache")
+        await check_signing_key(Secret(key), tmp_path / "cache")
     assert caught.value.reason == Reason.SIGNING_FAILED
     assert isinstance(caught.value, Stalled)
 
@@ -73,4 +75,4 @@ async def test_a_key_behind_a_passphrase_is_refused(tmp_path: Path) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", str(tmp_path / "locked")]
     subprocess.run(argv, check=True, timeout=30)  # noqa: ASYNC221 - nothing else runs
     with pytest.raises(SigningFailed, match="without a passphrase"):
-        await tried(Secret((tmp_path / "locked").read_bytes()), tmp_path / "cache")
+        await check_signing_key(Secret((tmp_path / "locked").read_bytes()), tmp_path / "cache")

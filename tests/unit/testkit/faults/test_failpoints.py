@@ -23,7 +23,7 @@ def _disarmed() -> Iterator[None]:
 
 
 def test_nothing_happens_unless_somebody_listens() -> None:
-    failpoints.reached("rename.before")
+    failpoints.reach_failpoint("rename.before")
 
 
 @pytest.mark.parametrize(
@@ -50,25 +50,25 @@ def test_what_cannot_happen_is_refused(text: str) -> None:
 
 def test_a_disk_fails_from_that_turn_on() -> None:
     arm(FailpointAction("rename.before", 2, "enospc"))
-    failpoints.reached("rename.before")
-    failpoints.reached("rename.after")
+    failpoints.reach_failpoint("rename.before")
+    failpoints.reach_failpoint("rename.after")
     for _ in range(2):
         with pytest.raises(OSError, match="No space") as failed:
-            failpoints.reached("rename.before")
+            failpoints.reach_failpoint("rename.before")
         assert failed.value.errno == errno.ENOSPC
 
 
 def test_a_pause_ends_when_its_file_is_removed(tmp_path: Path) -> None:
     mark = tmp_path / "here"
     arm(FailpointAction("rename.before", 1, "pause", mark))
-    held = threading.Thread(target=failpoints.reached, args=("rename.before",))
+    held = threading.Thread(target=failpoints.reach_failpoint, args=("rename.before",))
     held.start()
     eventually(mark.exists, message="the pause")
     assert held.is_alive()
     mark.unlink()
     held.join(10)
     assert not held.is_alive()
-    failpoints.reached("rename.before")  # and only once
+    failpoints.reach_failpoint("rename.before")  # and only once
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -89,5 +89,5 @@ def test_a_failure_that_is_not_understood_is_said() -> None:
 
 
 def test_the_list_of_names_has_each_once() -> None:
-    assert len(set(failpoints.ALL)) == len(failpoints.ALL)
-    assert {name.rpartition(".")[2] for name in failpoints.ALL} == {"before", "after"}
+    assert len(set(failpoints.ALL_FAILPOINTS)) == len(failpoints.ALL_FAILPOINTS)
+    assert {name.rpartition(".")[2] for name in failpoints.ALL_FAILPOINTS} == {"before", "after"}

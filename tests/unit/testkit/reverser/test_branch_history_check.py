@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.reverser.authors.commit_identity import author_of
+from stoker.reverser.authors.commit_identity import commit_author
 from stoker.reverser.authors.facts import RequestUser
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.reverser.branch_history_check import (
@@ -37,7 +37,7 @@ def path_in(history: History) -> str:
 
 
 def written(path: str, blob: str | None, user: str = "unknown", committer: str = REVERSER) -> Commit:
-    author = author_of(RequestUser(user)).email if user != "unknown" else committer
+    author = commit_author(RequestUser(user)).email if user != "unknown" else committer
     return Commit("c" * 40, author, committer, user, [Edit(path, blob)])
 
 

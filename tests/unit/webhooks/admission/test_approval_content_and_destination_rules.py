@@ -15,7 +15,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import ApprovalPolicy
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
-from stoker.webhooks.admission.approver_identity import changed_approval, why_not
+from stoker.webhooks.admission.approver_identity import approval_rejection, changed_approval
 from stoker.webhooks.admission.content_rules import check_policies, check_profile
 from stoker.webhooks.admission.destination_rules import check_destination, check_repository
 
@@ -81,15 +81,17 @@ def test_who_may_approve(
     approval: dict[str, str], user: str, groups: list[str], teams: list[str], why: str
 ) -> None:
     policy = ApprovalPolicy(teams=tuple(teams))
-    found = why_not(approval, GROUP, user, groups, policy, datetime(2026, 3, 2, 8, tzinfo=UTC))
+    found = approval_rejection(approval, GROUP, user, groups, policy, datetime(2026, 3, 2, 8, tzinfo=UTC))
     assert (why in found) if why else found == ""
 
 
 def test_where_an_approval_is_required_a_plan_alone_is_none() -> None:
     plan, now = {"stoker.io/approved-plan": "0123456789"}, datetime(2026, 3, 2, 8, tzinfo=UTC)
-    assert "needs annotation" in why_not(plan, GROUP, "ann", [], ApprovalPolicy(required=True), now)
+    assert "needs annotation" in approval_rejection(
+        plan, GROUP, "ann", [], ApprovalPolicy(required=True), now
+    )
     named = {**plan, "stoker.io/approved-by": "ann"}
-    assert why_not(named, GROUP, "ann", [], ApprovalPolicy(required=True), now) == ""
+    assert approval_rejection(named, GROUP, "ann", [], ApprovalPolicy(required=True), now) == ""
 
 
 def profile(**spec: Any) -> SyncProfileSpec:

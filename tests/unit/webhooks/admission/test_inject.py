@@ -14,15 +14,15 @@ import pytest
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
-from stoker.api.to_intent import intent_for, settle
-from stoker.api.to_intent.annotations import settings_of
+from stoker.api.to_intent import intent_for, merge_spec
+from stoker.api.to_intent.annotations import pod_settings
 from stoker.domain.errors import Stalled
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation, sidecar_for
+from stoker.domain.injection import AgentInstallation, build_sidecar
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, inject
+from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, build_injection
 from stoker.webhooks.admission.pod_model import read_pod
 from stoker_testkit.admission.json_patch import patched
 
@@ -41,7 +41,7 @@ def ref(name: str, key: str) -> dict[str, Any]:
 
 def stoker(**spec: Any) -> ResourceIntent:
     wire = {"metadata": {"name": "plant", "namespace": "site"}, "spec": {"git": GIT, **spec}}
-    return intent_for(settle(from_wire(wire, Stoker)))
+    return intent_for(merge_spec(from_wire(wire, Stoker)))
 
 
 def ignition_sync(**spec: Any) -> ResourceIntent:
@@ -49,7 +49,7 @@ def ignition_sync(**spec: Any) -> ResourceIntent:
         "metadata": {"name": "public-demo", "namespace": "site"},
         "spec": {"git": GIT, "gateway": NO_GATEWAY, **spec},
     }
-    return intent_for(settle(from_wire(wire, IgnitionSync)))
+    return intent_for(merge_spec(from_wire(wire, IgnitionSync)))
 
 
 def pod(**annotations: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def injection(
     found = read_pod(json.dumps(document).encode())
     facts = found.facts("site")
     assert asks_for_agent(found, facts)
-    return inject(found, facts, settings_of(facts), resource, rules)
+    return build_injection(found, facts, pod_settings(facts), resource, rules)
 
 
 def injected(
@@ -231,7 +231,7 @@ def test_the_pod_is_stamped_with_resource_kind_gateway_and_digest() -> None:
         "stoker.io/cr-name": "plant",
         "stoker.io/cr-kind": "Stoker",
     }
-    digest = sidecar_for(resource, RULES.installation).digest
+    digest = build_sidecar(resource, RULES.installation).digest
     assert {
         key: after["annotations"][f"stoker.io/{key}"] for key in ("cr-name", "cr-kind", "gateway-name")
     } == {

@@ -11,7 +11,7 @@ from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.client.objects import ObjectHeader
 from stoker.webhooks.admission.lookups import SYNCED_KINDS
-from stoker.webhooks.admission.pod_owner import OwnerCandidate, choose, kinds_wanted
+from stoker.webhooks.admission.pod_owner import OwnerCandidate, choose_owner, wanted_kinds
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 
@@ -27,18 +27,20 @@ def pod(resource: str = "", kind: str = "") -> PodSettings:
 
 def refusal(settings: PodSettings, *candidates: OwnerCandidate) -> Stalled:
     with pytest.raises(Stalled) as raised:
-        choose(settings, "site", candidates)
+        choose_owner(settings, "site", candidates)
     return raised.value
 
 
 def test_the_only_one_is_meant() -> None:
-    assert str(choose(pod(), "site", [candidate("Stoker", "plant")])) == "Stoker plant"
-    assert str(choose(pod("plant"), "site", [candidate("IgnitionSync", "plant")])) == "IgnitionSync plant"
+    assert str(choose_owner(pod(), "site", [candidate("Stoker", "plant")])) == "Stoker plant"
+    assert (
+        str(choose_owner(pod("plant"), "site", [candidate("IgnitionSync", "plant")])) == "IgnitionSync plant"
+    )
 
 
 def test_one_that_goes_away_does_not_count() -> None:
     both = [candidate("Stoker", "old", going=True), candidate("Stoker", "new")]
-    assert choose(pod(), "site", both).name == "new"
+    assert choose_owner(pod(), "site", both).name == "new"
     found = refusal(pod("old"), candidate("Stoker", "old", going=True))
     assert found.reason is Reason.RESOURCE_NOT_FOUND
     assert "is being deleted" in found.message
@@ -62,7 +64,7 @@ def test_several_are_listed_with_the_annotation_that_decides() -> None:
 
 
 def test_only_kinds_that_sync_can_be_asked_for() -> None:
-    assert [kind.name for kind in kinds_wanted(pod(), SYNCED_KINDS)] == ["IgnitionSync", "Stoker"]
-    assert [kind.name for kind in kinds_wanted(pod(kind="Stoker"), SYNCED_KINDS)] == ["Stoker"]
+    assert [kind.name for kind in wanted_kinds(pod(), SYNCED_KINDS)] == ["IgnitionSync", "Stoker"]
+    assert [kind.name for kind in wanted_kinds(pod(kind="Stoker"), SYNCED_KINDS)] == ["Stoker"]
     with pytest.raises(InvalidValue, match=r"stoker\.io/cr-kind is 'SyncProfile'"):
-        kinds_wanted(pod(kind="SyncProfile"), SYNCED_KINDS)
+        wanted_kinds(pod(kind="SyncProfile"), SYNCED_KINDS)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.webhooks.admission.crd_conversion import convert
+from stoker.webhooks.admission.crd_conversion import answer_conversion
 from stoker.webhooks.admission.reviews import (
     AdmissionVerdict,
     admission_answer,
@@ -102,7 +102,7 @@ def conversion(desired: str, *objects: Any) -> bytes:
 
 
 async def converted(desired: str, *objects: Any) -> dict[str, Any]:
-    answer = json.loads(await convert(conversion(desired, *objects)))
+    answer = json.loads(await answer_conversion(conversion(desired, *objects)))
     assert (answer["apiVersion"], answer["kind"]) == ("apiextensions.k8s.io/v1", "ConversionReview")
     assert answer["response"]["uid"] == "c-1"
     found: dict[str, Any] = answer["response"]

@@ -13,8 +13,8 @@ from stoker.domain.intent.source import SecretKey, SourceIntent
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.http_server import request_signatures
-from stoker.webhooks.receiver.caller_auth import CallerAuthResult, CallerKeys, believe
-from stoker.webhooks.receiver.index import IndexedResource, ReceiverIndex, known_of
+from stoker.webhooks.receiver.caller_auth import CallerAuthResult, CallerKeys, authenticate
+from stoker.webhooks.receiver.index import IndexedResource, ReceiverIndex, indexed_resource
 
 BODY = b'{"ref": "2.0.0"}'
 HMAC, TOKEN = SecretKey("hook", "hmac-key"), SecretKey("hook", "token")
@@ -46,7 +46,7 @@ def bearing(token: str) -> dict[str, str]:
 def ask(
     headers: dict[str, str], *found: IndexedResource, operator: CallerKeys = OPERATOR
 ) -> CallerAuthResult:
-    return believe(headers, BODY, found, operator, lambda namespace, key: SECRETS.get((namespace, key)))
+    return authenticate(headers, BODY, found, operator, lambda namespace, key: SECRETS.get((namespace, key)))
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_a_resource_without_a_key_or_without_its_secret_believes_nobody() -> Non
 
 def test_strangers_cost_the_same_whether_there_is_anything_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
-    same = request_signatures._same
+    same = request_signatures._is_equal_digest
 
     def counting(header: str, expected: bytes) -> bool:
         compared.append(len(header))
         return same(header, expected)
 
-    monkeypatch.setattr(request_signatures, "_same", counting)
+    monkeypatch.setattr(request_signatures, "_is_equal_digest", counting)
     work = []
     for found in ([], [STOKER], [STOKER, IGNITION], [IndexedResource(STOKER.identity, GitRef("main"))]):
         compared.clear()
@@ -149,7 +149,7 @@ def test_what_is_known_of_a_resource_follows_from_its_intent() -> None:
         SourceIntent(RepoUrl("https://git.example.com/plant.git"), GitRef("main")),
         receiver=ReceiverPolicy(enabled=False, hmac_key=HMAC, bearer=TOKEN, allowed_refs=("v*",)),
     )
-    assert known_of(intent) == IndexedResource(
+    assert indexed_resource(intent) == IndexedResource(
         STOKER.identity, GitRef("main"), ("v*",), HMAC, TOKEN, enabled=False
     )
-    assert known_of(intent, GitRef("2.0.0")).effective_ref == "2.0.0"
+    assert indexed_resource(intent, GitRef("2.0.0")).effective_ref == "2.0.0"

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.api.to_intent.annotation_requests import requests_of
+from stoker.api.to_intent.annotation_requests import parse_requests
 from stoker.domain.intent.annotation_requests import RefRequest, ResourceRequests
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.refs import GitRef
-from stoker.webhooks.receiver.decide import WebhookSyncRequest, decide
+from stoker.webhooks.receiver.decide import WebhookSyncRequest, decide_request
 from stoker.webhooks.receiver.index import IndexedResource
 from stoker.webhooks.receiver.payloads import PushedBranch, WebhookCaller, WebhookRequest
 
@@ -29,20 +29,20 @@ def pushes(branch: str) -> WebhookRequest:
 
 @pytest.mark.parametrize("followed", ["main", "refs/heads/main"])
 def test_a_push_of_the_branch_that_is_followed_is_worth_a_look(followed: str) -> None:
-    decision = decide(pushes("main"), follows(followed))
+    decision = decide_request(pushes("main"), follows(followed))
     assert decision.wish == WebhookSyncRequest(WebhookCaller.GITHUB, None, "c" * 40)
     assert decision.ref == "main"
 
 
 @pytest.mark.parametrize("followed", ["1.9.0", "develop", "refs/tags/main", "main2"])
 def test_a_push_of_any_other_branch_moves_nobody(followed: str) -> None:
-    decision = decide(pushes("main"), follows(followed))
+    decision = decide_request(pushes("main"), follows(followed))
     assert decision.wish is None
     assert decision.reason == f"ignored: push to main, this resource follows {followed}"
 
 
 def test_a_push_of_the_branch_that_is_followed_needs_no_permission() -> None:
-    assert decide(pushes("main"), follows("main", "v*")).wish is not None
+    assert decide_request(pushes("main"), follows("main", "v*")).wish is not None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_push_of_the_branch_that_is_followed_needs_no_permission() -> None:
     ],
 )
 def test_a_ref_is_taken_where_a_glob_allows_it(ref: str, allowed: tuple[str, ...], taken: bool) -> None:
-    decision = decide(WebhookRequest(WebhookCaller.GENERIC, GitRef(ref)), follows("main", *allowed))
+    decision = decide_request(WebhookRequest(WebhookCaller.GENERIC, GitRef(ref)), follows("main", *allowed))
     assert (decision.wish is not None) is taken
     assert bool(decision.reason) is not taken
     assert taken or "spec.webhook.allowedRefs" in decision.reason
@@ -74,12 +74,16 @@ def test_a_ref_is_taken_where_a_glob_allows_it(ref: str, allowed: tuple[str, ...
 
 def test_a_tag_that_is_not_allowed_does_not_hide_the_branch_beside_it() -> None:
     asked = WebhookRequest(WebhookCaller.BITBUCKET, TAG, pushed=(PushedBranch(GitRef("main")),))
-    assert decide(asked, follows("main", "v*")).wish == WebhookSyncRequest(WebhookCaller.BITBUCKET, None)
-    assert decide(asked, follows("main", "*")).wish == WebhookSyncRequest(WebhookCaller.BITBUCKET, TAG)
+    assert decide_request(asked, follows("main", "v*")).wish == WebhookSyncRequest(
+        WebhookCaller.BITBUCKET, None
+    )
+    assert decide_request(asked, follows("main", "*")).wish == WebhookSyncRequest(
+        WebhookCaller.BITBUCKET, TAG
+    )
 
 
 def test_a_pushed_tag_does_not_take_a_resource_off_its_branch() -> None:
-    decision = decide(WebhookRequest(WebhookCaller.GITHUB, TAG), follows("main"))
+    decision = decide_request(WebhookRequest(WebhookCaller.GITHUB, TAG), follows("main"))
     assert decision.wish is None
     assert decision.reason == (
         "ignored: request for ref 2.0.0, this resource follows main; to let requests change that, "
@@ -90,15 +94,15 @@ def test_a_pushed_tag_does_not_take_a_resource_off_its_branch() -> None:
 @pytest.mark.parametrize("spec_ref", ["main", "refs/heads/main", "refs/tags/main"])
 def test_a_request_for_the_specs_own_ref_leads_back_to_it(spec_ref: str) -> None:
     away = follows(spec_ref, "v*", requested="v2")
-    assert decide(pushes("main"), away).reason == "ignored: push to main, this resource follows v2"
+    assert decide_request(pushes("main"), away).reason == "ignored: push to main, this resource follows v2"
     asked = WebhookRequest(WebhookCaller.GENERIC, GitRef("main"))
-    assert decide(asked, away).wish == WebhookSyncRequest(WebhookCaller.GENERIC, GitRef(spec_ref))
+    assert decide_request(asked, away).wish == WebhookSyncRequest(WebhookCaller.GENERIC, GitRef(spec_ref))
 
 
 def test_a_pushed_tag_with_the_name_of_the_branch_does_not_take_a_resource_off_the_branch() -> None:
     for allowed in ((), ("v*",), ("*",)):
         for spec_ref in ("main", "refs/heads/main"):
-            wish = decide(
+            wish = decide_request(
                 WebhookRequest(WebhookCaller.GITHUB, GitRef("main")), follows(spec_ref, *allowed)
             ).wish
             assert wish is not None
@@ -106,7 +110,7 @@ def test_a_pushed_tag_with_the_name_of_the_branch_does_not_take_a_resource_off_t
 
 
 def test_what_asks_for_nothing_keeps_its_reason() -> None:
-    decision = decide(WebhookRequest(WebhookCaller.GITHUB, nothing="a ping"), follows("main"))
+    decision = decide_request(WebhookRequest(WebhookCaller.GITHUB, nothing="a ping"), follows("main"))
     assert (decision.wish, decision.ref, decision.reason) == (None, "", "a ping")
 
 
@@ -118,7 +122,7 @@ def test_the_annotations_are_what_the_controller_reads() -> None:
         "stoker.io/requested-by": "webhook",
         "stoker.io/requested-source": "github",
     }
-    assert requests_of(written, "stoker.io") == (
+    assert parse_requests(written, "stoker.io") == (
         ResourceRequests(ref=RefRequest(TAG, NOON, "webhook", "github")),
         (),
     )

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.refs import GitRef
-from stoker.webhooks.receiver.decide import decide
+from stoker.webhooks.receiver.decide import decide_request
 from stoker.webhooks.receiver.index import IndexedResource
 from stoker.webhooks.receiver.payloads import WebhookCaller, WebhookRequest, read_request
 
@@ -31,7 +31,9 @@ def test_a_star_alone_allows_every_ref_and_within_a_pattern_no_slash(
     known = IndexedResource(
         ResourceIdentity(SyncResourceKind.STOKER, "site1", "plant"), GitRef("main"), (allowed,)
     )
-    assert (decide(WebhookRequest(WebhookCaller.GENERIC, GitRef(ref)), known).wish is not None) is taken
+    assert (
+        decide_request(WebhookRequest(WebhookCaller.GENERIC, GitRef(ref)), known).wish is not None
+    ) is taken
 
 
 @pytest.mark.parametrize(("kind", "moved"), [("UPDATE", True), ("ADD", True), ("DELETE", False)])
