@@ -1,8 +1,9 @@
-"""What a resource waits with, and how a person approves it.
+"""Reads the plans of a resource that wait for approval, and approves one in the user's name.
 
-A new commit waits for one approval of all gateways' plans (`spec.approval`); a gateway waits by itself
-where the deletion guard holds its plan. Both are approved by the same four annotations, bound to the
-digest of the plan: the API server says who approves, and the admission webhook checks both.
+With `spec.approval` a new commit waits for one approval of the plans of all gateways. The plan of a single
+gateway waits when the deletion guard holds it. Both are approved with the same four annotations, which are
+bound to the digest of the plan. The API server reports the name of the approving user, and the admission
+webhook checks both the name and the digest.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _SelfSubjectReview(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PendingPlans:
-    """All that waits on one resource."""
+    """All plans of one resource that wait for approval."""
 
     named: ResourceName
     kind: str
@@ -63,11 +64,11 @@ class PendingPlans:
 
     @property
     def held(self) -> list[GatewayStatus]:
-        """Gateways whose deletions wait for approval, apart from any request."""
+        """Gateways whose plan the deletion guard holds, whether or not a commit waits for approval."""
         return held_gateways(self.status)
 
     def as_json(self) -> dict[str, object]:
-        """One object; the names are those of the status."""
+        """One JSON object; its field names are those of the status."""
         return {
             "kind": self.kind,
             "namespace": self.named.namespace,
@@ -97,14 +98,19 @@ async def read_waiting_plans(client: KubeClient, named: ResourceName) -> Pending
 async def approve_plan(
     client: KubeClient, named: ResourceName, digest: str | None, clock: Clock | None = None
 ) -> str:
-    """Agree in one's own name to what waits now; what was done, in words."""
+    """Approve the waiting plan as the client's own user; return a sentence that describes the approval.
+
+    Without a digest it is the plan of the waiting commit, else the only plan that the deletion guard holds.
+    A digest must match a waiting plan. Otherwise raises `Stalled` and writes nothing.
+    """
     seen = await find_resource(client, named)
     plan = _find_open_plan(named, seen, digest)
     review = await client.create(_REVIEWS, {}, into=_SelfSubjectReview)
     who = review.status.user_info.username
     now = (clock or SystemClock()).now()
     asked = parse_rfc3339(plan.requested_at or "1970-01-01T00:00:00Z")
-    # Our clock may be behind that of whoever asked, and an approval is younger than its request.
+    # This machine's clock may be behind that of the controller, which wrote the time of the request; an
+    # approval older than its request is ignored.
     at = max(now, asked + timedelta(seconds=1))
     said = {
         APPROVED_BY: who,
@@ -118,7 +124,7 @@ async def approve_plan(
 
 
 class _OpenPlan(NamedTuple):
-    """What is approved."""
+    """The plan to approve."""
 
     digest: str
     what: str

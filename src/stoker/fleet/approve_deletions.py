@@ -1,7 +1,7 @@
 """Approves the deletions that a reverser holds for a GitDestination, in the user's own name.
 
-One annotation with the digest of the plan that the status shows. The reverser deletes exactly those files;
-if the plan became another meanwhile it deletes nothing and names the new one.
+The approval is one annotation with the digest of the plan that the status shows. The reverser deletes exactly
+the files of that plan. If the plan has changed meanwhile, it deletes nothing and reports the new plan.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _HeldDestination(msgspec.Struct, frozen=True):
 
 
 async def approve_deletions(client: KubeClient, named: ResourceName, digest: str | None) -> str:
-    """Approve the plan that is held now; what was done, in words."""
+    """Approve the plan that the status shows as held; return a sentence that describes the approval."""
     body = await client.get(_DESTINATIONS, named.name, named.namespace, into=_HeldDestination)
     held = body.status.held_deletions
     if held is None:

@@ -1,4 +1,4 @@
-"""What the gateways of a resource have been through: their last syncs, as the status remembers them."""
+"""The last syncs of each gateway of a resource, read from the resource's status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoker.fleet.status import ResourceStatus
 
 
 class HistoryRow(NamedTuple):
-    """One sync of one gateway; 1 is its newest."""
+    """One sync of one gateway; number 1 is the newest."""
 
     gateway: str
     number: int
@@ -24,7 +24,7 @@ class HistoryRow(NamedTuple):
 
 
 def sync_history(standing: ResourceStatus, gateway: str | None) -> list[HistoryRow]:
-    """All syncs that are remembered, those of one gateway together, its newest first."""
+    """All syncs in the status, grouped by gateway, the newest of each gateway first."""
     names = [one.name for one in standing.gateways]
     if gateway is not None and gateway not in names:
         known = ", ".join(names[:20]) or "none"
@@ -40,7 +40,7 @@ def sync_history(standing: ResourceStatus, gateway: str | None) -> list[HistoryR
 
 
 def choose_sync(found: Sequence[HistoryRow], number: int) -> HistoryRow:
-    """The one that was asked for, of a gateway's syncs."""
+    """Return the sync with this number from the syncs of one gateway."""
     for one in found:
         if one.number == number:
             return one

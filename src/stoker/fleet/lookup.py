@@ -1,4 +1,4 @@
-"""A resource in a cluster, found by the name that somebody gave."""
+"""Finds a resource in the cluster by namespace, name and optional kind, and patches it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RESOURCES: dict[str, ApiResource] = {
 
 
 class FoundResource(NamedTuple):
-    """A resource as it stands in the cluster."""
+    """A resource as the API server returned it."""
 
     kind: str
     group: str
     status: SyncStatus
     version: str = ""
-    """Of the object as a whole: a patch that names it is for nothing newer."""
+    """`metadata.resourceVersion`: a patch that names it fails with a conflict on a newer object."""
     taken_back_to: str = ""
     """The snapshot or commit of `spec.rollback`."""
 
@@ -54,7 +54,10 @@ class _FoundBody(msgspec.Struct, frozen=True):
 
 
 async def find_resource(client: KubeClient, named: ResourceName) -> FoundResource:
-    """The resource with its status; where both kinds have the name, one has to be said."""
+    """Read the resource and its status.
+
+    Without a kind both kinds are tried; raises `InvalidValue` if both have an object of this name.
+    """
     found: list[FoundResource] = []
     missing: NotFound | None = None
     for kind in (named.kind,) if named.kind is not None else KINDS:
@@ -75,5 +78,5 @@ async def find_resource(client: KubeClient, named: ResourceName) -> FoundResourc
 
 
 async def patch_resource(client: KubeClient, kind: str, named: ResourceName, body: object) -> None:
-    """One merge patch, as `kubectl patch` would send it."""
+    """Send one merge patch, as `kubectl patch` would."""
     await client.patch(RESOURCES[kind], body, named.name, named.namespace, into=ObjectHeader)

@@ -1,7 +1,7 @@
-"""Holding one resource still, or all of them, and letting go again.
+"""Pauses and resumes one resource, or every resource of an installation.
 
-One resource is held by its field `spec.paused`; all of them by the map that the controller
-watches, the emergency stop.
+One resource is paused by its field `spec.paused`. All resources are paused by the pause ConfigMap that the
+controller watches (the emergency stop).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from stoker.kube.leader.lease import Lease
 __all__ = ["PAUSE_MAP", "has_live_controller", "pause_installation", "pause_resource"]
 
 STALE_SECONDS = 60.0
-"""A Lease that was not renewed for so long has no living holder, whatever the clocks say."""
+"""A Lease that was not renewed for this long has no live holder, even if the clocks differ."""
 
 
 async def pause_resource(client: KubeClient, named: ResourceName, *, paused: bool) -> str:
-    """One resource; what was done, in words."""
+    """Pause or resume one resource; return a sentence that describes the change."""
     kind = (await find_resource(client, named)).kind
     await patch_resource(client, kind, named, {"spec": {"paused": paused}})
     return f"{kind} {named} {'is held still' if paused else 'goes on'}"
 
 
 async def pause_installation(client: KubeClient, home: str, *, paused: bool, manager: str) -> str:
-    """The emergency stop of the operator in namespace `home`; what was done, in words.
+    """Set or clear the emergency stop of the operator in namespace `home`; return a sentence about it.
 
-    In an emergency the writing comes first, and the question whether it `has_live_controller` after it.
+    In an emergency the ConfigMap is written first; the caller checks `has_live_controller` afterwards.
     """
     body = {
         "apiVersion": "v1",
@@ -49,7 +49,7 @@ async def pause_installation(client: KubeClient, home: str, *, paused: bool, man
 
 
 async def has_live_controller(client: KubeClient, home: str, clock: Clock | None = None) -> bool:
-    """Whether a controller lives there; to who may not see that, it does."""
+    """Return whether a controller holds a fresh Lease in `home`; True if the user may not list Leases."""
     try:
         leases = await client.list(LEASES, home, into=Lease)
     except Forbidden:
@@ -64,7 +64,7 @@ async def has_live_controller(client: KubeClient, home: str, clock: Clock | None
 
 
 def _renewal_time(text: str | None) -> datetime:
-    """When a Lease was last renewed: who was killed or uninstalled is its holder for ever."""
+    """When the Lease was last renewed: a controller that was killed or uninstalled remains its holder."""
     try:
         return parse_rfc3339(text or "")
     except ValueError:

@@ -1,15 +1,15 @@
-"""A resource in a cluster, as somebody names it."""
+"""The name of a resource in a cluster, as a user gives it on the command line or the dashboard."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 KINDS = ("Stoker", "IgnitionSync")
-"""What keeps gateways in step, by its kinds."""
+"""The kinds that sync gateways."""
 
 
 class ResourceName(NamedTuple):
-    """Which resource is meant; without a kind it is whichever of them has the name."""
+    """Which resource is meant; without a kind, the resource of either kind that has the name."""
 
     namespace: str
     name: str

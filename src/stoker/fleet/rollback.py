@@ -1,8 +1,7 @@
-"""`spec.rollback` of a resource, written for people who go back, or are done with it.
+"""Sets or removes `spec.rollback` of a resource, for a user who rolls back or ends a rollback.
 
-One merge patch of one field: whoever may write the resource may do this, and nobody else. The
-field has room for one way back, and a second would undo the first: it is written over only for
-who says so.
+It is one merge patch of one field, so it needs exactly the right to write the resource. The field holds one
+rollback, and a second would undo the first: an existing rollback is replaced only if the user asks for that.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from stoker.kube.client.errors import Conflict
 from stoker.snapshots.ids import belongs_to, is_snapshot_id
 
 MAX_ATTEMPTS = 5
-"""Statuses are written all the time; each makes the object another one than was looked at."""
+"""Status writes change the resource version all the time, so a patch may conflict several times."""
 
 
 async def request_rollback(
@@ -28,9 +27,10 @@ async def request_rollback(
     gateway: str | None = None,
     replace: bool = False,
 ) -> str:
-    """Write the request, or take it away where `to` is None; what was done, in words.
+    """Write the rollback, or remove it if `to` is None; return a sentence that describes the change.
 
-    With `replace` also over another one. A snapshot is refused that is not that of `gateway`.
+    With `replace` an existing rollback to another target is overwritten. Raises if the snapshot is not one of
+    `gateway`.
     """
     wanted: dict[str, str | None] = {"toSnapshot": None, "toCommit": None}
     if to is not None and is_snapshot_id(to):
@@ -48,7 +48,7 @@ async def request_rollback(
         }
         try:
             await patch_resource(client, seen.kind, named, body)
-        except Conflict:  # somebody wrote it meanwhile, perhaps this very field
+        except Conflict:  # another process wrote the resource meanwhile, perhaps this very field
             if not left:
                 raise
         else:

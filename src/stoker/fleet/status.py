@@ -1,4 +1,4 @@
-"""How resources stand, read from their status."""
+"""The status of resources and their gateways, read from the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stoker.kube.client.errors import NotFound
 
 
 class ResourceScope(NamedTuple):
-    """Which resources are meant: all of a namespace, all of the cluster, or one."""
+    """Which resources to read: all of a namespace, all of the cluster, or one by name."""
 
     namespace: str | None
     name: str = ""
@@ -47,7 +47,7 @@ class FleetDeployment(msgspec.Struct, frozen=True):
 
 
 class FleetSpec(msgspec.Struct, frozen=True):
-    """What was asked for, as far as it is shown beside what became of it."""
+    """The fields of the spec that are shown beside the status."""
 
     git: FleetGit | None = None
     paused: bool | None = None
@@ -56,7 +56,7 @@ class FleetSpec(msgspec.Struct, frozen=True):
 
 
 class FleetResource(msgspec.Struct, frozen=True):
-    """As much of a resource as says how it stands."""
+    """The parts of a resource that its status display needs."""
 
     metadata: FleetMetadata
     spec: FleetSpec = FleetSpec()
@@ -64,7 +64,7 @@ class FleetResource(msgspec.Struct, frozen=True):
 
 
 class ResourceStatus(NamedTuple):
-    """One resource as it stands."""
+    """The status of one resource, with the parts of its spec that are shown beside it."""
 
     kind: str
     namespace: str
@@ -84,7 +84,7 @@ class ResourceStatus(NamedTuple):
         return sum(one.sync_status == "Synced" for one in self.gateways)
 
     def verdict(self) -> tuple[str, str, str]:
-        """Condition Ready: its status, reason and message; Unknown before the controller has looked."""
+        """Condition Ready: status, reason and message; Unknown before the controller's first reconcile."""
         for one in self.status.conditions or ():
             if one.type == "Ready":
                 return one.status, one.reason or "", one.message or ""
@@ -107,7 +107,7 @@ class ResourceStatus(NamedTuple):
 
 
 async def read_statuses(client: KubeClient, scope: ResourceScope) -> list[ResourceStatus]:
-    """All that the scope means, by namespace and name; a kind that is not installed is passed over."""
+    """All resources of the scope, sorted by namespace and name; a kind whose CRD is missing is skipped."""
     kinds = _kinds(scope)
     answers = [await _read_kind(client, kind, scope) for kind in kinds]
     found = [one for answer in answers for one in answer or ()]
@@ -123,7 +123,7 @@ def _kinds(scope: ResourceScope) -> Sequence[str]:
 
 
 async def _read_kind(client: KubeClient, kind: str, scope: ResourceScope) -> list[ResourceStatus] | None:
-    """None where the kind, or the one object that is meant, is not there."""
+    """None if the kind, or the named object, does not exist."""
     resource = RESOURCES[kind]
     try:
         if scope.name:
@@ -144,5 +144,5 @@ def resource_standing(kind: str, body: FleetResource) -> ResourceStatus:
 
 
 def _without_history(one: GatewayStatus) -> GatewayStatus:
-    """Without its history, which is what `stoker history` is for."""
+    """The gateway's status without its sync history, which `stoker history` shows."""
     return msgspec.structs.replace(one, sync_history=None)

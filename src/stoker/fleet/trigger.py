@@ -1,7 +1,7 @@
-"""Asking for a sync now: the annotation that a webhook of a git server leaves, too.
+"""Triggers a sync now, with the annotation that the webhook receiver also writes after a push.
 
-The controller looks at the repository at once; what it finds takes its usual way, with all that
-holds it.
+The controller reads the repository at once. A new commit then goes through the usual checks, such as pause
+and approval.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stoker.kube.client.client import KubeClient
 async def trigger_sync(
     client: KubeClient, named: ResourceName, source: str, clock: Clock | None = None
 ) -> str:
-    """Have the resource looked at now; what was done, in words."""
+    """Make the controller reconcile the resource now; return a sentence that describes the request."""
     kind = (await find_resource(client, named)).kind
     said = {NUDGED_AT: rfc3339_micro((clock or SystemClock()).now()), NUDGED_SOURCE: source}
     group = RESOURCES[kind].group

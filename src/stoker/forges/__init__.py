@@ -1,4 +1,4 @@
-"""Pull requests on the forges that hold repositories: GitHub, GitLab, Gitea."""
+"""Pull requests on the forges that host repositories: GitHub, GitLab, Gitea."""
 
 from stoker.forges.detect import forge_kind
 from stoker.forges.errors import ForgeRefused, ForgeUnavailable

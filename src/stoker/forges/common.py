@@ -1,4 +1,4 @@
-"""What is alike on all forges: find a request among many, open one, or take the one that is there already."""
+"""Shared by all forges: search a pull request, adopt an existing one, compare labels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stoker.http_client import ServiceResponse
 
 MAX_PAGES = 3
 EXISTS = (409, 422)
-"""The first from GitLab and Gitea, the second from GitHub, where it means much else too."""
+"""Status of "already exists": 409 from GitLab and Gitea, 422 from GitHub, where it has other meanings too."""
 
 
 class PullRequestPayload(Protocol):
-    """A request as its forge tells of it."""
+    """A pull request in the JSON form of its forge."""
 
     def request(self) -> PullRequest: ...
 
@@ -40,7 +40,10 @@ async def search_request(
     query: dict[str, str],
     ours: Callable[[PullRequestPayloadT], bool],
 ) -> PullRequest | None:
-    """The one that is open, else the newest, of those that are ours; the forge lists the newest first."""
+    """Return the open request, else the newest, among those that `ours` accepts.
+
+    The forge must list the newest first; at most `MAX_PAGES` pages are read.
+    """
     found: list[PullRequest] = []
     for page in range(1, MAX_PAGES + 1):
         paged = query | {"per_page": str(PAGE), "page": str(page)}
@@ -54,7 +57,10 @@ async def search_request(
 async def adopt_request(
     forge: _PullRequestFinder, api: ForgeApi, draft: PullRequestDraft, answer: ServiceResponse
 ) -> PullRequest:
-    """The request that made a forge refuse another one, updated; raises the refusal where there is none."""
+    """Update and return the open request because of which the forge refused to create another.
+
+    Raises the forge's refusal if there is no such request.
+    """
     found = await forge.find(draft.branch, draft.base) if answer.status in EXISTS else None
     if found is None or found.state is not PullRequestState.OPEN:
         raise api.refusal(answer)
@@ -62,11 +68,11 @@ async def adopt_request(
 
 
 def without_labels(request: PullRequest, error: Retry) -> PullRequest:
-    """A request without its labels is worth more than none."""
+    """The request with a warning: failing to set labels does not fail the request itself."""
     return replace(request, warning=f"the labels could not be set: {error.message}")
 
 
 def missing_labels(wanted: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
-    """Which labels are still to be set; forges do not tell them apart by case."""
+    """Return the labels still to be set; forges ignore case in label names."""
     known = {name.casefold() for name in there}
     return tuple(name for name in dict.fromkeys(wanted) if name.casefold() not in known)

@@ -1,8 +1,7 @@
-"""Which forge a repository is on, where its API is, and what the repository is called there.
+"""Derives the forge of a repository, its API address and the project's name there, from addresses alone.
 
-Told from addresses alone. A token goes to the host that the repository is on, or to
-the one that somebody wrote into `spec.bidirectional.forge`, and never to a public
-forge because no address was given.
+A token is sent only to the host of the repository or to the host in `spec.bidirectional.forge`. It is never
+sent to a public forge just because no address was given.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ class ForgeRepository(NamedTuple):
     api: str
     host: str
     project: str
-    """As people write it: `owner/name`, or with all groups on GitLab."""
+    """As users write it: `owner/name`, on GitLab with all groups."""
 
     @property
     def quoted(self) -> str:
-        """Its parts as parts of a path."""
+        """The project with each part quoted for a URL path."""
         return "/".join(quote(part, safe="") for part in self.project.split("/"))
 
 
 def forge_kind(repo: RepoUrl) -> ForgeKind | None:
-    """Known for the public forges only: any other host may run anything."""
+    """Return the kind for public forges only; any other host may run any software."""
     host, _, _ = _split_url(repo)
     return ForgeKind.GITHUB if host.endswith(".ghe.com") else _PUBLIC.get(host)
 
 
 def forge_place(repo: RepoUrl, kind: ForgeKind, url: str = "") -> ForgeRepository:
-    """Where the pull requests of a repository are; `url` is the forge's address where one was given."""
+    """Return where a repository's pull requests are; `url` is the forge's address from the spec, if any."""
     host, page, path = _split_url(repo)
     if url:
         host, page = _parse_forge_url(url)
@@ -55,7 +54,7 @@ def forge_place(repo: RepoUrl, kind: ForgeKind, url: str = "") -> ForgeRepositor
         raise _refused_forge(f"repository {repo} is on no forge; give spec.bidirectional.forge.url")
     below = urlsplit(page).path
     if below and path.startswith(f"{below}/") and repo.scheme in ("http", "https"):
-        path = path.removeprefix(below)  # a forge that lives in a folder of its host
+        path = path.removeprefix(below)  # a forge that is served below a path of its host
     parts = path.strip("/").removesuffix(".git").split("/")
     if kind is ForgeKind.GITEA:
         parts = parts[-2:]
@@ -77,7 +76,7 @@ def _refused_forge(why: str) -> Stalled:
 
 
 def _split_url(repo: RepoUrl) -> tuple[str, str, str]:
-    """Its host, the address of the pages there, and its path; the last two are empty for a local folder."""
+    """Return host, base address of the web pages, and path; the last two are empty for a local folder."""
     if repo.scheme == "file":
         return "", "", ""
     if "://" not in repo:

@@ -1,8 +1,8 @@
-"""What a forge's answers mean when they are not what was asked for.
+"""Translates error responses of a forge into errors of this program.
 
-All of them are tried again: the change is in git already and kept, and a right or a
-rule is changed on the forge, which does not notify us. A message has the status and our own
-words: a tenant names the address of the forge, so the body may be that of any service.
+All of them are retried: the change is already committed in git and is not lost, and a missing permission or
+a branch rule is fixed on the forge, which does not notify us. A message holds only the status and our own
+text, never the response body: a tenant chooses the forge's address, so the body may be that of any service.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _STATUS_MEANINGS = {
 
 
 class ForgeRefused(Retry):
-    """The forge answered, and not with what was asked for."""
+    """The forge responded, but refused the request or sent an unexpected response."""
 
     default_reason = Reason.FORGE_REFUSED
 
 
 class ForgeUnavailable(Retry):
-    """It did not answer, is in trouble itself, or wants to be left alone for a while."""
+    """The forge did not respond, reported a server error, or limits our request rate."""
 
     default_reason = Reason.SERVICE_UNREACHABLE
 
 
 def forge_refusal(answer: ServiceResponse, host: str, project: str) -> Retry:
-    """Why there is no pull request now."""
+    """Return the error for a response that is not a success."""
     where = f"{host} ({project})"
     status = f"(status {answer.status})"
     if answer.status == 429 or (answer.status == 403 and answer.wait is not None):

@@ -1,4 +1,4 @@
-"""From a repository's address and a token to the forge that holds its pull requests."""
+"""Builds the forge client for a repository's address and a token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def forge_for(
     proxy: str = "",
     timeout: float = TIMEOUT,
 ) -> Forge:
-    """The forge of a repository; left out, kind and address are told from the repository's own address."""
+    """Return the forge of a repository; kind and address default to those of the repository's own address."""
     told = kind if kind is not None else forge_kind(repo)
     if told is None:
         raise unknown_forge(repo)

@@ -1,8 +1,8 @@
 """Pull requests on Gitea.
 
-Its list cannot be asked for one branch, so pages are read: the open ones first, of
-which a repository has few, then the last ones that were closed. Labels are set by
-number, so they are looked up, and made where they are missing.
+Gitea's list has no filter by branch, so `find` reads pages: first the open requests, of which a repository
+has few, then the most recently closed ones. Gitea sets labels by their id, so their ids are looked up, and
+missing labels are created.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _GiteaPull(msgspec.Struct):
 
 
 class GiteaForge(PullsApi[_GiteaPull]):
-    """The pull requests of one repository."""
+    """The pull requests of one Gitea repository."""
 
     kind = ForgeKind.GITEA
 
@@ -80,7 +80,7 @@ class GiteaForge(PullsApi[_GiteaPull]):
                 found := choose_request(one.request() for one in pulls if _is_own_request(one, branch, base))
             ) is not None:
                 return found
-            if not pulls:  # a server may have smaller pages than were asked for
+            if not pulls:  # a server may return smaller pages than requested
                 break
         return None
 
@@ -108,7 +108,7 @@ class GiteaForge(PullsApi[_GiteaPull]):
         return [known[name.casefold()] for name in names]
 
     async def _labels(self, path: str, *, may_miss: bool = False) -> dict[str, int]:
-        """By name; the owner of a repository may be a person, who has none."""
+        """Label ids by name; with `may_miss` 403 and 404 mean none, as for an owner who is a person."""
         known: dict[str, int] = {}
         for page in range(1, MAX_LABEL_PAGES + 1):
             query = {"limit": str(PAGE), "page": str(page)}

@@ -1,8 +1,7 @@
 """Pull requests on GitHub: github.com, Enterprise servers, and tenants below ghe.com.
 
-A token of a person, of a robot or of an app's installation is sent in the same way.
-Labels belong to the issue that every pull request also is; one that does not exist
-is made by GitHub when it is set.
+Tokens of a person, of a machine user and of an app's installation are sent in the same way. Every pull
+request is also an issue, and its labels belong to that issue; GitHub creates a missing label when it is set.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class _GitHubBranch(msgspec.Struct):
     ref: str
     sha: str = ""
     repo: _GitHubRepository | None = None
-    """None: the fork is gone."""
+    """None: the fork was deleted."""
 
 
 class _GitHubLabel(msgspec.Struct):
@@ -61,7 +60,7 @@ class _GitHubPull(msgspec.Struct):
 
 
 class GitHubForge(PullsApi[_GitHubPull]):
-    """The pull requests of one repository."""
+    """The pull requests of one GitHub repository."""
 
     kind = ForgeKind.GITHUB
 
@@ -99,7 +98,7 @@ class GitHubForge(PullsApi[_GitHubPull]):
         return request
 
     def _ours(self, pull: _GitHubPull, branch: str, base: str) -> bool:
-        """Another repository of the same owner may be a fork of this one and have such a branch."""
+        """Exclude forks: a fork by the same owner may have a branch of the same name."""
         of = pull.head.repo.full_name if pull.head.repo is not None else ""
         own = of.casefold() == self._place.project.casefold()
         return own and pull.head.ref == branch and base in ("", pull.base.ref)

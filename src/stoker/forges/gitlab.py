@@ -1,4 +1,4 @@
-"""Merge requests on GitLab, gitlab.com or one's own; projects may lie in any depth of groups."""
+"""Merge requests on GitLab, gitlab.com or self-hosted; projects may be nested in groups of any depth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stoker.forges.types import (
 
 _STATES = {
     "opened": PullRequestState.OPEN,
-    "locked": PullRequestState.OPEN,  # for the moment in which it is merged
+    "locked": PullRequestState.OPEN,  # while GitLab merges it
     "merged": PullRequestState.MERGED,
     "closed": PullRequestState.CLOSED,
 }
@@ -35,7 +35,7 @@ class _GitLabMergeRequest(msgspec.Struct):
     source_branch: str
     target_branch: str
     source_project_id: int | None = None
-    """None: the fork is gone."""
+    """None: the fork was deleted."""
     target_project_id: int | None = None
     web_url: str = ""
     title: str = ""
@@ -45,7 +45,7 @@ class _GitLabMergeRequest(msgspec.Struct):
 
     def request(self) -> PullRequest:
         state = _STATES.get(self.state, PullRequestState.CLOSED)
-        # A fast-forward makes neither of the first two: the branch's own tip became part of the base.
+        # A fast-forward merge has neither a merge nor a squash commit: the branch's tip is part of the base.
         merged = self.merge_commit_sha or self.squash_commit_sha or self.sha
         return PullRequest(
             self.iid,
@@ -60,7 +60,7 @@ class _GitLabMergeRequest(msgspec.Struct):
 
 
 class GitLabForge:
-    """The merge requests of one project."""
+    """The merge requests of one GitLab project."""
 
     kind = ForgeKind.GITLAB
 
@@ -107,7 +107,7 @@ class GitLabForge:
 
 
 def _join_labels(labels: tuple[str, ...]) -> str:
-    """A comma parts labels there and can be in none."""
+    """Join labels with commas; a comma inside of a label becomes a space, because GitLab splits there."""
     return ",".join(label.replace(",", " ") for label in labels)
 
 

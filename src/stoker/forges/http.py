@@ -1,4 +1,4 @@
-"""One question to a forge's API: JSON out, a checked shape back, everything bounded."""
+"""One request to a forge's API: JSON body out, typed response back, with bounds on time and size."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from stoker.forges.errors import ForgeUnavailable, forge_refusal, unreadable_ans
 from stoker.http_client import ServiceRequest, ServiceResponse, ServiceUnreachable, send_request
 
 TIMEOUT = 30.0
-MAX_REPLY = 4 << 20  # twenty requests with descriptions as long as they may be
+MAX_REPLY = 4 << 20  # twenty requests with descriptions of maximal length
 MAX_DECODED = 32 << 20
-"""Bytes that an answer may take in memory: whoever names the forge writes it, in a shared controller."""
+"""Memory that a decoded response may take: a tenant chooses the server, and the controller is shared."""
 PAGE = 20
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ForgeHttpOptions:
-    """How a forge is reached."""
+    """CA, proxy and timeout for the connection to a forge."""
 
     ca: bytes | None = None
     proxy: str = field(default="", repr=False)
@@ -50,7 +50,7 @@ class ForgeApi:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, object] | None = None,
     ) -> T:
-        """What it answers; anything else than a success of the right shape is an error of the tree."""
+        """Send a request and decode the response; raises unless it is a success of the expected type."""
         return self.read(await self.answer(method, path, query=query, body=body), into)
 
     async def answer(
@@ -61,7 +61,7 @@ class ForgeApi:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, object] | None = None,
     ) -> ServiceResponse:
-        """The bare answer, whatever its status."""
+        """Send a request and return the raw response, whatever its status."""
         address = f"{self.place.api}{path}" + (f"?{urlencode(query)}" if query else "")
         content = None if body is None else msgspec.json.encode(body)
         headers = {**self.headers, **({} if content is None else {"Content-Type": "application/json"})}
@@ -82,7 +82,7 @@ class ForgeApi:
             raise ForgeUnavailable(f"the forge {error.message}", after=error.after) from None
 
     def read(self, answer: ServiceResponse, into: type[T]) -> T:
-        """What a success holds; a refusal is raised as what it means."""
+        """Decode a successful response; raises the matching error for any other."""
         if not answer.ok:
             raise self.refusal(answer)
         if decoded_size(answer.body, MAX_DECODED) > MAX_DECODED:

@@ -1,6 +1,6 @@
-"""Pull requests in the form of GitHub's API, which Gitea's follows: opened, changed and looked at.
+"""Create, update and read pull requests with GitHub's API, which Gitea's API follows.
 
-Finding one, and setting its labels, is where the two differ.
+The two differ in how a request is found and how labels are set; subclasses implement those.
 """
 
 from __future__ import annotations

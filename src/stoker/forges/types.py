@@ -1,4 +1,4 @@
-"""What the rest of the house knows of a forge: requests to pull, and four things to do with them."""
+"""The forge-independent interface: pull requests, and find, create, update and state on a `Forge`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.refs import CommitId
 from stoker.domain.text import truncate
 
-MAX_TITLE = 250  # GitLab and Gitea end at 255, GitHub at 256
-MAX_BODY = 60_000  # GitHub ends at 65,536
+MAX_TITLE = 250  # GitLab and Gitea allow 255, GitHub 256
+MAX_BODY = 60_000  # GitHub allows 65,536
 MAX_URL = 2048
 _CUT = "\n\n… The rest was cut: a description may not be longer."
 
@@ -26,27 +26,27 @@ class PullRequestState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """One request as the forge knows it."""
+    """A pull request as the forge reports it."""
 
     number: int
     url: str
-    """For people; empty where the forge gave none that could be shown."""
+    """The web page; empty if the forge returned no URL that is safe to show."""
     state: PullRequestState
     branch: str
-    """The branch that it brings in."""
+    """The branch with the changes."""
     base: str
-    """The branch that it goes to."""
+    """The branch to merge into."""
     title: str = ""
     head: CommitId | None = None
     merged_commit: CommitId | None = None
-    """The merge, squash or fast-forwarded commit, where it is merged and the forge told it."""
+    """The merge, squash or fast-forwarded commit, if the request is merged and the forge reports it."""
     warning: str = ""
-    """The request is there, but something beside it could not be done, such as its labels."""
+    """Set if the request exists but something beside it failed, such as setting its labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequestDraft:
-    """A request that is to be; what is longer than forges take is cut when it is sent."""
+    """A pull request to create; a title or body beyond the forges' limits is cut when it is sent."""
 
     branch: str
     base: str
@@ -56,35 +56,35 @@ class PullRequestDraft:
 
 
 class Forge(Protocol):
-    """Where the pull requests of one repository are."""
+    """The pull requests of one repository on its forge."""
 
     @property
     def kind(self) -> ForgeKind: ...
 
     @property
     def host(self) -> str:
-        """As it stands in messages."""
+        """The host name, for messages."""
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
-        """The open request of a branch, else the newest that was merged or closed.
+        """Return the open request of a branch, else the newest merged or closed one.
 
-        A request from a fork is never ours, whatever its branch is called. With `base`
-        only requests into that branch count.
+        Requests from forks are excluded, even if their branch has the same name. With `base` only requests
+        into that branch count.
         """
 
     async def create(self, draft: PullRequestDraft) -> PullRequest:
-        """Open it; one that is open already for these branches is updated in its place."""
+        """Open a request; if one is open already for these branches, update that instead."""
 
     async def update(
         self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
     ) -> PullRequest:
-        """Say it anew; labels are added, and those that people have set stay."""
+        """Replace title and body; labels are added, and labels that people have set stay."""
 
     async def state(self, number: int) -> PullRequest: ...
 
 
 def short_title(title: str) -> str:
-    """One line within the limits of all forges."""
+    """The title on one line, within the limits of all forges."""
     return truncate(" ".join(title.split()), MAX_TITLE)
 
 
@@ -93,12 +93,12 @@ def short_body(body: str) -> str:
 
 
 def choose_request(found: Iterable[PullRequest]) -> PullRequest | None:
-    """The open one, else the newest; numbers grow."""
+    """Return the open request, else the newest; forges number requests in ascending order."""
     return max(found, key=lambda one: (one.state is PullRequestState.OPEN, one.number), default=None)
 
 
 def displayable_url(text: str | None) -> str:
-    """An address from a forge, if a status may show it."""
+    """Return a URL from a forge if it is safe to show in a status, else an empty string."""
     if text is None or len(text) > MAX_URL or not text.isprintable() or " " in text:
         return ""
     return text if text.startswith(("https://", "http://")) else ""
