@@ -1,4 +1,4 @@
-"""Every verb of the command, by what it is for, each in a module that is imported only to run it."""
+"""The table of all verbs, in groups; the module of a verb is imported only when the verb runs."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ GROUPS = {
 }
 
 TESTKIT = "stoker_testkit"
-"""The package of `demo` and `testing`: a distribution of its own, which the extra `demo` installs."""
+"""The package of `demo` and `testing`: a separate distribution, which the extra `demo` installs."""
 
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 
 
 class LazyCommandGroup(click.Group):
-    """A group that knows its verbs by name and imports one only to run it."""
+    """A click group that lists its verbs from a table and imports a verb's module only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -127,13 +127,13 @@ class LazyCommandGroup(click.Group):
                 raise
             return _needs_testkit(cmd_name, verb.summary)
         command = getattr(module, verb.command)
-        assert isinstance(command, click.Command)  # noqa: S101 - a wrong entry in VERBS is our own mistake
+        assert isinstance(command, click.Command)  # noqa: S101 - a wrong entry in VERBS is a bug of ours
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """`controller --mode=webhook` is the papers' way to say `webhook` (R-INJ-12)."""
+        """Accept `controller --mode=webhook` as another way to write `webhook`."""
         if args[:1] == ["controller"]:
             joined, apart = "--mode=webhook", ["--mode", "webhook"]
             at = next(
@@ -144,7 +144,7 @@ class LazyCommandGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
-            # click looks among the commands that it has in hand, and here they are imported one by one.
+            # click suggests similar names only from commands that are loaded; here none is loaded yet.
             raise click.exceptions.NoSuchCommand(error.command_name, possibilities=VERBS, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -154,7 +154,7 @@ class LazyCommandGroup(click.Group):
 
 
 def _needs_testkit(name: str, summary: str) -> click.Command:
-    """A command that takes any arguments and ends with what to install; a shell can still complete it."""
+    """Build a command that accepts any arguments and fails with what to install; shells still complete it."""
 
     def refuse() -> None:
         raise Misconfigured(

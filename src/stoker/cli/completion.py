@@ -1,6 +1,6 @@
-"""`stoker completion SHELL`: what makes a shell complete verbs and options.
+"""`stoker completion SHELL`: prints the script that makes a shell complete verbs and options.
 
-The script asks the command itself at every Tab, so it never goes stale.
+The script calls the command at every Tab, so it never goes stale.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def completion_command(context: click.Context, /, *, shell: str) -> None:
     fish: stoker completion fish | source
     """
     kind = get_completion_class(shell)
-    assert kind is not None  # noqa: S101 - the choice names those that click knows
+    assert kind is not None  # noqa: S101 - click knows every shell of the choice
     root = context.find_root()
     click.echo(kind(root.command, {}, "stoker", "_STOKER_COMPLETE").source())

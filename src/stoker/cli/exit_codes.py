@@ -1,4 +1,4 @@
-"""Exit codes, the same for every verb, and which error ends in which."""
+"""Exit codes, the same for every verb, and the mapping from errors and sync results to them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _EXIT_BY_API_REASON = {
     Reason.API_SERVER_ERROR: ExitCode.UNREACHABLE,
     Reason.TOO_MANY_REQUESTS: ExitCode.UNREACHABLE,
 }
-"""What an API server answered to a verb; a part of a process that broke with it is another matter."""
+"""Error responses of the API server; an error without a consequence (stalled, wait, retry) exits with 1."""
 
 EXIT_BY_RESULT = {
     SyncResult.DONE: ExitCode.DONE,
@@ -60,11 +60,11 @@ EXIT_BY_RESULT = {
     SyncResult.UNVERIFIED: ExitCode.UNVERIFIED,
     SyncResult.STALLED: ExitCode.STALLED,
 }
-"""What the shell sees of a pass that came to its end."""
+"""Exit code of a sync that ran to its end."""
 
 
 def exit_code(error: StokerError) -> ExitCode:
-    """What the shell sees of an error that ended a command."""
+    """Return the exit code for an error that ended a command."""
     if isinstance(error, InvalidValue | Misconfigured):
         return ExitCode.WRONG_INPUT
     if error.reason in _EXIT_BY_REASON:

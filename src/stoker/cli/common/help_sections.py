@@ -1,4 +1,4 @@
-"""Verbs whose help has sections and whose refusals are one sentence, in JSON where that was asked for."""
+"""click commands with help in sections and usage errors in one sentence, as JSON if `-o json` is given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class SectionedOption(click.Option):
-    """An option that knows under which title it is explained."""
+    """An option with the title of the help section that lists it."""
 
     def __init__(self, *args: Any, section: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -23,12 +23,12 @@ class SectionedOption(click.Option):
 
 
 class SentenceCommand(click.Command):
-    """A verb whose help has sections and whose refusals are one sentence."""
+    """A verb with help in sections; a usage error is one sentence and exits with 2."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Argument):  # click has explained those already
+            if isinstance(parameter, click.Argument):  # click lists arguments itself
                 continue
             record = parameter.get_help_record(ctx)
             if record is not None:
@@ -56,7 +56,7 @@ class SentenceCommand(click.Command):
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line that cannot be read asks for its refusal in JSON."""
+    """Return whether an invalid command line asks for JSON output."""
     pairs = zip(arguments, [*arguments[1:], ""], strict=True)
     return any(
         one in ("--output=json", "-ojson") or (one in ("--output", "-o") and two == "json")
@@ -73,7 +73,7 @@ def repeatable_option(*names: str, section: str, **how: Any) -> Callable[[F], F]
 
 
 def combine_options(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
-    """All of them as one decorator, explained in this order."""
+    """Return one decorator that adds all options; the help lists them in this order."""
 
     def decorate(function: F) -> F:
         for one in reversed(options):
@@ -84,6 +84,6 @@ def combine_options(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
 
 
 def flags_given(context: click.Context, names: Mapping[str, str]) -> list[str]:
-    """Those of the parameters (name to flag) that the command line names."""
+    """Return the flags (values of `names`, by parameter name) set on the command line or by a variable."""
     by_hand = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
     return [flag for name, flag in names.items() if context.get_parameter_source(name) in by_hand]

@@ -1,4 +1,4 @@
-"""The options by which a verb means a resource in a cluster."""
+"""The options that select a cluster and a resource in it, and the client that they lead to."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ RESOURCE_OPTIONS = (
 
 
 class ClusterResourceOptions(NamedTuple):
-    """Which resource, and how to get there."""
+    """Which resource, and how to reach its cluster."""
 
     namespace: str
-    """Empty: the one of the context, which `settled` finds out."""
+    """Empty: the namespace of the context, which `settled` fills in."""
     name: str
     kind: str | None = None
     kubeconfig: Path | None = None
     context: str | None = None
     config: ClusterConfig | None = None
-    """What the kubeconfig says, once it was read."""
+    """The kubeconfig's content, once it was read."""
 
     @classmethod
     def taken_from(cls, options: dict[str, Any], namespace: str, name: str) -> ClusterResourceOptions:
@@ -57,7 +57,7 @@ class ClusterResourceOptions(NamedTuple):
         return cls(namespace, name, kind, kubeconfig, cluster)
 
     def settled(self) -> ClusterResourceOptions:
-        """With the kubeconfig read, and the namespace that it says where nobody named one, as for kubectl."""
+        """The same with the kubeconfig read; the namespace defaults to the context's, as for kubectl."""
         from stoker.kube.config.config import load_config  # noqa: PLC0415 - --help needs none of it
 
         config = load_config(self.kubeconfig, self.context)
@@ -68,7 +68,7 @@ class ClusterResourceOptions(NamedTuple):
         return ResourceName(self.namespace, self.name, self.kind)
 
     def client(self) -> KubeClient:
-        """For an `async with`."""
+        """A client for an `async with`."""
         from stoker.kube.client.client import KubeClient  # noqa: PLC0415 - --help needs none of it
         from stoker.kube.config.config import load_config  # noqa: PLC0415
 

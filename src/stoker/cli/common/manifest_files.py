@@ -1,4 +1,4 @@
-"""Files of manifests that a command was given: their bytes, and resources that name no namespace."""
+"""Reads manifest files given on the command line, and fills in a missing namespace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=CustomResource)
 
 
 def read_bounded(name: str) -> bytes:
-    """At most one byte more than may be; whoever reads it refuses that."""
+    """Return at most one byte more than the limit, so that the caller can refuse a larger file."""
     try:
         if name == STDIN:
             return sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -28,7 +28,7 @@ def read_bounded(name: str) -> bytes:
 
 
 def with_namespace(resource: R, namespace: str) -> R:
-    """In this namespace, unless it says another."""
+    """The resource in this namespace, unless it names its own."""
     if resource.metadata.namespace:
         return resource
     meta = msgspec.structs.replace(resource.metadata, namespace=namespace)

@@ -1,4 +1,4 @@
-"""Values of options that have a form of their own, read once; a refusal names the option."""
+"""Parsers for option values with a syntax of their own; an error names the option."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def parse_mapping(flag: str, text: str, kind: MappingKind) -> FileMapping:
         raise InvalidValue(f"{flag} {text!r} is not of the form SRC:DST; write '.' for a root")
     if ":" in destination:
         raise InvalidValue(f"{flag} {text!r} has more than one ':'; write SRC:DST, with no ':' in DST")
-    # Who names a source on the command line means one that is there.
+    # A source that the user names on the command line must exist.
     return FileMapping(source, destination, kind, MissingSourcePolicy.FAIL)
 
 
 def parse_pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
-    """NAME=VALUE, each name once: of two, one would be lost in silence."""
+    """Parse NAME=VALUE; a name given twice is an error, because one value would be lost silently."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -95,7 +95,7 @@ def parse_proxy(text: str) -> str:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Names with commas between."""
+    """Split names at commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 

@@ -1,8 +1,7 @@
 """The options that several verbs share, in the sections in which their help shows them.
 
-A verb takes all of them as one `SharedOptionValues`, exactly as they were written;
-`stoker.cli.sync.sync_request`
-turns that into an order.
+A verb takes all of them as one `SharedOptionValues`, exactly as the user wrote them;
+`stoker.cli.sync.sync_request` turns that into a `SyncRequest`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
 
 STDIN = "-"
-"""The name of a file that is standard input."""
+"""The file name that means standard input."""
 API_KEY = "IGNITION_API_KEY"
-"""The variable that may hold a gateway's key where no file does."""
+"""The environment variable with the gateway's API key, used if no file is given."""
 
 
 class SharedOptionValues(NamedTuple):
-    """What the shared options hold, unread."""
+    """The values of the shared options, not parsed yet."""
 
     repo: str | None = None
     ref: str | None = None
@@ -72,12 +71,12 @@ class SharedOptionValues(NamedTuple):
 
     @classmethod
     def taken_from(cls, options: dict[str, Any]) -> SharedOptionValues:
-        """Take what is ours out of what click hands to a verb."""
+        """Remove the shared options from the values that click passes to a verb, and return them."""
         mine = {name: options.pop(name) for name in cls._fields if name in options}
         return cls(**mine)
 
     def refuse_folder(self) -> None:
-        """For a verb that was told to mean a resource in a cluster."""
+        """Raise if options of a data folder are given to a verb that acts on a resource (`--name`)."""
         for flag, value in {"--repo": self.repo, "-f": self.manifests, "--data-dir": self.data_dir}.items():
             if value:
                 raise InvalidValue(

@@ -1,8 +1,8 @@
-"""What a verb says: the report on standard output, everything else on standard error.
+"""Output of a verb: the report on standard output, everything else on standard error.
 
-With `--output json` standard output holds exactly one object, also when a command
-fails; warnings never stand there. Nothing that came from outside can steer a
-terminal: what is not printable is escaped.
+With `--output json` standard output holds exactly one object, also when a command fails; warnings never
+appear there. Characters that are not printable are escaped, so that text from outside cannot send control
+sequences to a terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def show_object(value: Mapping[str, object]) -> None:
-    """One object, on one line."""
+    """Print one JSON object on one line."""
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
@@ -30,7 +30,7 @@ def show_lines(lines: Iterable[str]) -> None:
 
 
 def show_error(verb: str, error: StokerError, output: str) -> None:
-    """One sentence, with the word to look up in docs/troubleshooting.md."""
+    """Print one sentence with the reason to look up in docs/troubleshooting.md."""
     if output == "json":
         show_object({"reason": error.reason.value, "message": error.message})
     else:

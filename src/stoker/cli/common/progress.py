@@ -1,8 +1,8 @@
-"""A progress bar for a person who waits; nothing in a pipe, nothing for what is done at once.
+"""A progress bar for a person at a terminal; none in a pipe, and none for work that ends at once.
 
-The keeper tells, also from a worker thread, how far it is. The bar appears on standard
-error after half a second, whether or not there is news by then: the longest wait is
-the one for a server. The library that draws it is loaded only then.
+The sync reports its progress, also from a worker thread. The bar appears on standard error after half a
+second, even if no progress was reported by then, because the longest wait is for a server. The library that
+draws it is loaded only then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROGRESS_DELAY_SECONDS = 0.5
 
 
 class ProgressBar:
-    """Callable as `bar(step, done, total)`; a total of 0 is one that nobody knows."""
+    """Callable as `bar(step, done, total)`; a total of 0 means unknown."""
 
     def __init__(self, *, wanted: bool | None = None, patience: float = PROGRESS_DELAY_SECONDS) -> None:
         self._wanted = sys.stderr.isatty() if wanted is None else wanted
@@ -70,12 +70,12 @@ class ProgressBar:
         if not step:
             return
         if step not in self._steps:
-            for before in self._steps.values():  # what nobody knew the length of is over now
+            for before in self._steps.values():  # steps of unknown length are complete once the next begins
                 bar.update(before, total=1, completed=1)
             self._steps[step] = bar.add_task(step, total=total or None)
         bar.update(self._steps[step], completed=done, total=total or None)
 
 
 def _preload_logging() -> None:
-    """rich is hidden while that module loads, perhaps in another thread; importing it waits for its end."""
+    """Wait until that module is loaded, perhaps by another thread: it hides `rich` while it loads."""
     import stoker.telemetry.structlog_light  # noqa: F401, PLC0415

@@ -1,4 +1,4 @@
-"""Runs a verb's coroutine to its end; a request to stop lets it tidy up behind itself first."""
+"""Runs a verb's coroutine to its end; SIGTERM and SIGINT cancel it, so that it can clean up first."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[object, object, T]) -> T:
-    """What it returns. SIGTERM and SIGINT cancel it, and the command ends as the shell expects."""
+    """Return the coroutine's result. SIGTERM and SIGINT cancel it and exit with 128 plus the signal."""
 
-    # Not what the task returns: asyncio spells that out, all of it, on its way to giving SIGINT back.
+    # The task itself returns None: before asyncio restores SIGINT it formats the task with its whole result.
     returned: list[T] = []
 
     async def until_told_to_stop() -> None:
@@ -33,13 +33,13 @@ def run(work: Coroutine[object, object, T]) -> T:
         asyncio.run(until_told_to_stop())
     except asyncio.CancelledError:
         raise SystemExit(128 + signal.SIGTERM) from None
-    except KeyboardInterrupt:  # 1, with which click would end it, is for what was done in part
+    except KeyboardInterrupt:  # click would exit with 1, which here means a partial result
         raise SystemExit(128 + signal.SIGINT) from None
     return returned[0]
 
 
 def exit_with_result(context: click.Context, verb: str, output: str, work: Callable[[], int]) -> None:
-    """End the command with what the work returns, or with the sentence and code of its error."""
+    """Exit with the code that `work` returns, or print its error and exit with the error's code."""
     try:
         _require_posix(verb)
         code = work()
@@ -47,7 +47,7 @@ def exit_with_result(context: click.Context, verb: str, output: str, work: Calla
         show_error(verb, error, output)
         code = exit_code(error)
     except OSError as error:
-        # Whatever the boundaries did not foresee: still a sentence, and still not a success.
+        # An OSError that no module translated: still one sentence, and still not a success.
         show_error(
             verb, Misconfigured(f"{error.filename or 'the system'}: {error.strerror or error}"), output
         )
