@@ -1,4 +1,4 @@
-"""`stoker agent`: run the sidecar beside one gateway until it is told to stop."""
+"""`stoker agent`: runs the sidecar beside one gateway until SIGTERM."""
 
 from __future__ import annotations
 
@@ -111,6 +111,6 @@ def _shipper(address: str, facility: str, authority: str) -> LogShipper | None:
     try:
         return audit_export.shipper_for(given)
     except StokerError as error:
-        # The records stand in the log and in the file; a typo must not keep a gateway from its files.
+        # Audit records are also in the log and in the file; a typo here must not stop the gateway's sync.
         get_logger(__name__).error("audit.unavailable", error=error.message)
         return None

@@ -1,7 +1,6 @@
-"""Variables that every agent gets, judged at the start of whoever hands them out.
+"""Checks the environment variables of all agents when the controller or the webhook starts.
 
-A typo that only agents find out would be told in a thousand pods, and by then the rollout
-that brought it is over.
+Without this check a typo would fail in every agent pod, and only after the rollout that introduced it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from stoker.domain.injection import parse_environment
 
 
 def agent_environment(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """`NAME=VALUE` of `--agent-env`, refused here if agents could make nothing of it."""
+    """Parse `NAME=VALUE` of `--agent-env`; raises for values that agents could not parse."""
     from stoker.agent.audit.audit_export import check_export_settings  # noqa: PLC0415 - --help needs none of it
     from stoker.cli.run.options import check_agent_egress  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`stoker controller`: run the operator's controller until it is told to stop."""
+"""`stoker controller`: runs the operator's controller until SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the options of `stoker controller` mean: its settings, and what other rooms hand in."""
+"""Turns the options of `stoker controller` into its settings, and wires in parts of other packages."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def controller_settings(config: ClusterConfig, home: str, options: Mapping[str, 
 
 
 async def remove_finalizers(settings: ControllerOptions) -> None:
-    """Take our finalizer off every resource, before the release goes."""
+    """Remove our finalizer from every resource before the release is uninstalled."""
     clock = SystemClock()
     async with KubeClient(settings.config, clock=clock, user_agent="stoker-controller") as client:
         await UninstallCleanup(
@@ -94,7 +94,7 @@ def controller_seams(settings: ControllerOptions, options: Mapping[str, Any]) ->
 
 
 def _installation(settings: ControllerOptions, options: Mapping[str, Any]) -> AgentInstallation | None:
-    """As the injector knows it; without the image that it takes nobody can tell."""
+    """The agent installation as the injector configures it; None if the agent's image is not given."""
     if not options["agent_image"]:
         return None
     size = options["repo_size"]
@@ -110,7 +110,7 @@ def _installation(settings: ControllerOptions, options: Mapping[str, Any]) -> Ag
 
 
 def _sidecar_builder(installation: AgentInstallation) -> SidecarDigest:
-    """What the injector would make."""
+    """Return a function that computes the digest of the sidecar that the injector would build."""
 
     def digest(intent: ResourceIntent, image: str) -> str:
         return build_sidecar(intent, installation, image).digest
@@ -121,7 +121,7 @@ def _sidecar_builder(installation: AgentInstallation) -> SidecarDigest:
 def _fetcher_builder(
     settings: ControllerOptions, installation: AgentInstallation | None, pull_secrets: Sequence[str]
 ) -> Callable[[ControllerInformers, KubeClient], VolumeFetcher] | None:
-    """What fills shared volumes."""
+    """Return what builds the fetchers of shared volumes; None if those are off."""
     if not settings.shared_volumes:
         return None
     if installation is None:

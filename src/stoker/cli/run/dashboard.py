@@ -1,4 +1,4 @@
-"""The dashboard's options of programs in a cluster, and the part of a process that serves it."""
+"""The dashboard's options for processes in a cluster, and the process part that serves it."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def dashboard_options(command: F) -> F:
 def dashboard_parts(
     options: Mapping[str, Any], home: str, namespaces: Collection[str], *, rules: bool = False
 ) -> Callable[[KubeClient, Clock, Metrics], Sequence[ProcessPart]]:
-    """The part that serves it; none where it is off."""
-    from stoker.telemetry.probes import parse_address  # noqa: PLC0415 - an HTTP stack, for those who serve
+    """Return what builds the part that serves the dashboard; it builds none if the dashboard is off."""
+    from stoker.telemetry.probes import parse_address  # noqa: PLC0415 - loads an HTTP stack
 
     if parse_address(options["dashboard_bind_address"]) is None:
         return lambda client, clock, metrics: ()

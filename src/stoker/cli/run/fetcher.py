@@ -1,4 +1,4 @@
-"""`stoker fetcher`: keep the mirror of one resource on a shared volume until it is told to stop."""
+"""`stoker fetcher`: keeps the mirror of one resource on a shared volume until SIGTERM."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fetcher_command(
 
     configure_logging(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     enforce_egress(egress_allow, egress_cluster_range, os.environ.get("POD_NAMESPACE", ""))
-    os.umask(0o022)  # gateways run under other users, and all of them read the volume
+    os.umask(0o022)  # gateways run as other users, and all of them read the volume
     places = AgentPaths(root.absolute())
     settings = FetcherOptions(
         config=load_config(kubeconfig, context, account=places.account),

@@ -1,4 +1,4 @@
-"""Options that programs of the operator share: their API server, their log, and what they connect to."""
+"""Options that the operator's processes share: API server, log, and allowed egress."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ ALLOWED, RANGES = "STOKER_EGRESS_ALLOW", "STOKER_EGRESS_CLUSTER_RANGES"
 
 
 def egress_options(command: F) -> F:
-    """`--egress-allow` and `--egress-cluster-range`: what addresses the process connects to."""
+    """`--egress-allow` and `--egress-cluster-range`: the addresses that the process may connect to."""
     for option in reversed(_EGRESS):
         command = option(command)
     return command
 
 
 def enforce_egress(allowed: Sequence[str], ranges: Sequence[str], namespace: str = "") -> None:
-    """Check every address from now on, as these options and the variables of the process say.
+    """Check every outgoing connection from now on against these options and the environment.
 
-    Services of `namespace` may be called: an agent's own.
+    Services of `namespace` are allowed: an agent may call those of its own namespace.
     """
     from stoker.http_client import egress  # noqa: PLC0415 - --help needs nothing of it
 
@@ -64,7 +64,7 @@ def enforce_egress(allowed: Sequence[str], ranges: Sequence[str], namespace: str
 
 
 def check_agent_egress(environment: Mapping[str, str]) -> None:
-    """Raise if an agent could not read its variables."""
+    """Raise if an agent could not parse these variables."""
     _egress_policy((), (), environment)
 
 

@@ -1,7 +1,7 @@
-"""The receiver of webhooks, put beside the controller: the only place where both rooms are known.
+"""Runs the webhook receiver beside the controller; the only module that knows both packages.
 
-What the controller watches fills the receiver's index and its keyring; what the
-receiver writes are annotations, which the controller sees like any other change.
+The controller's informers fill the receiver's index and its keyring. The receiver writes only annotations,
+which the controller sees like any other change.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from stoker.webhooks.receiver.receiver import ReceiverOptions, WebhookReceiver
 
 @dataclass(frozen=True, slots=True)
 class ReceiverFlags:
-    """What a command line says about webhooks."""
+    """The values of the receiver's options."""
 
     settings: ReceiverOptions
     defaults: IgnitionSyncBaseSpec
     key_file: Path | None = None
-    """The operator's own key, which opens every resource; read anew for each request."""
+    """The operator's own key, which is valid for every resource; read again for each request."""
     cert_dir: Path | None = None
-    """A folder with tls.crt and tls.key, which may be renewed; without it the receiver speaks plain HTTP."""
+    """A folder with tls.crt and tls.key, which may be renewed; without it the receiver serves plain HTTP."""
 
     def operator_keys(self) -> CallerKeys:
         if self.key_file is None:
@@ -57,7 +57,7 @@ class ReceiverFlags:
 def receiver_for(
     calls: ReceiverFlags,
 ) -> Callable[[KubeClient, ControllerInformers, Metrics], AbstractAsyncContextManager[object]]:
-    """Makes the receiver of a replica."""
+    """Return a context manager factory that serves the receiver of one replica."""
 
     @asynccontextmanager
     async def serve(

@@ -1,4 +1,4 @@
-"""`stoker reverser`: write the state of the cluster to git, as it changes."""
+"""`stoker reverser`: writes the state of the cluster to git as it changes, until SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `stoker reverser` that are about authors, and what they mean."""
+"""The options of `stoker reverser` for the authors of commits, and the settings that they become."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stoker.reverser.process import ReverserExtensions, ReverserRuntime
     from stoker.reverser.selection.selection import Selection
 
-CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - where the papers mount it
+CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - the usual mount path of operators
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _OPTIONS = (
@@ -94,7 +94,7 @@ def author_options(command: CommandT) -> CommandT:
 
 
 def author_seams(options: Mapping[str, Any], home: str) -> ReverserExtensions:
-    """What tells authors: the API server, or nobody."""
+    """Author capture through the admission webhook, or no author source if that is off."""
     from stoker.reverser.process import ReverserExtensions  # noqa: PLC0415 - --help needs no HTTP stack
 
     if not options["enable_author_webhook"]:
@@ -109,7 +109,7 @@ def author_seams(options: Mapping[str, Any], home: str) -> ReverserExtensions:
 
 
 class _DeferredAuthorCapture:
-    """Author capture, which can be built only when there is a client."""
+    """Author capture whose parts are built only once the process has its client."""
 
     def __init__(self, settings: AuthorCaptureOptions) -> None:
         from stoker.reverser.authors.attribution import AuthorAttribution  # noqa: PLC0415
@@ -164,7 +164,7 @@ def _settings(options: Mapping[str, Any], home: str) -> AuthorCaptureOptions:
 
 
 def _names(text: str, home: str) -> tuple[str, ...]:
-    """A Service of our own namespace is written without it."""
+    """Server names of the certificate; a bare Service name gets our own namespace."""
     return tuple(
         each if "." in each or ":" in each else f"{each}.{home}.svc"
         for each in option_types.parse_names(text)

@@ -1,4 +1,4 @@
-"""What the options of `stoker reverser` mean."""
+"""Turns the options of `stoker reverser` into its settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reverser_settings(config: ClusterConfig, home: str, options: Mapping[str, An
     return ReverserOptions(
         config=config,
         namespace=home,
-        # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
+        # The volume's root belongs to the node, even if we may write to it; our own folder is below it.
         work_dir=options["work_dir"] / "reverser",
         namespaces=option_types.parse_names(options["watch_namespaces"]),
         identity=options["identity"],
@@ -57,7 +57,7 @@ def reverser_settings(config: ClusterConfig, home: str, options: Mapping[str, An
 def with_dashboard(
     seams: ReverserExtensions, settings: ReverserOptions, options: Mapping[str, Any]
 ) -> ReverserExtensions:
-    """The same with a dashboard beside them, where one is wanted."""
+    """The same extensions plus the dashboard, if it is on."""
     home = options["dashboard_stop_namespace"] or settings.namespace
     beside = dashboard_parts(options, home, settings.namespaces, rules=True)
 
@@ -82,11 +82,11 @@ def _bytes(options: Mapping[str, Any], name: str) -> int:
 
 
 def _wait(options: Mapping[str, Any]) -> float:
-    """How long a change waits for others; nothing is at once."""
+    """How long a change waits for others before a commit; 0 commits at once."""
     text = str(options["batch_max_wait"])
     return 0.0 if text.strip() in ("0", "0s") else _seconds(options, "batch_max_wait")
 
 
 def _address(text: str) -> str:
-    """A port alone is one of every interface."""
+    """A bare port number means that port on every interface."""
     return f":{text}" if text.isdecimal() and text != "0" else text

@@ -1,4 +1,4 @@
-"""`stoker webhook`: answer the API server's questions about pods and resources until told to stop."""
+"""`stoker webhook`: answers admission requests for pods and resources until SIGTERM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stoker.domain.intent.source import SecretKey
     from stoker.http_server.tls.setup import SelfSignedCertificates
 
-CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - where the papers mount it
+CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - the usual mount path of operators
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
 _SECRET_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([-._a-zA-Z0-9]+)")
 
@@ -200,7 +200,7 @@ def _our_crds() -> tuple[str, ...]:
 
 
 def _parse_selector(text: str) -> dict[str, str | None]:
-    """`app=ignition,tier`: labels with a value, or with any."""
+    """Parse `app=ignition,tier`: labels with a required value, or with any value."""
     found: dict[str, str | None] = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, equals, value = part.partition("=")
