@@ -1,9 +1,8 @@
-"""What a resource may ask for that only a cluster does.
+"""Finds fields of a resource that only have an effect in a cluster, for `stoker sync -f`.
 
-A field is never ignored in silence. What stands between a commit and a gateway is
-refused, because going on would walk around it; everything else is named in a
-warning. What is looked at is what somebody wrote: a default asks for nothing. Each
-line goes away together with the code that serves it.
+No field is ignored silently. A gate between a commit and a gateway is refused, because continuing would
+bypass it; every other field is named in a warning. Only fields that the user wrote count, not defaults. Once
+standalone sync supports a field, its entry here is removed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _UNSET_VALUES: tuple[object, ...] = (None, False, "", [], {})
 
 
 class ClusterOnlyField(NamedTuple):
-    """A path in a spec, the values with which it asks for nothing, and what holds instead."""
+    """A path in a spec, its values without effect, and what happens instead of the field's effect."""
 
     path: str
     harmless: tuple[object, ...] = ()
@@ -67,7 +66,7 @@ ANNOTATIONS = (
 
 
 def refuse_cluster_gates(spec: SpecTree) -> None:
-    """What stands between a commit and a gateway must not be walked around."""
+    """Raise for a gate such as `approval.required`: syncing without it would bypass it."""
     for field in _set_fields(GATES, spec):
         raise Misconfigured(
             f"spec.{field.path} holds changes back, and without a cluster nothing does that yet; "
@@ -79,7 +78,7 @@ def refuse_cluster_gates(spec: SpecTree) -> None:
 def ignored_field_notices(
     spec: SpecTree, profile: SpecTree, pod: Mapping[str, str], resource: Mapping[str, str]
 ) -> Iterator[Notice]:
-    """One notice for each; `pod` and `resource` are annotations by their key, without a prefix."""
+    """One notice for each field; `pod` and `resource` are annotations by key, without prefix."""
     for field in _set_fields(CLUSTER_ONLY_FIELDS, spec):
         yield _ignored_field_notice(f"spec.{field.path}", field)
     for field in _set_fields(CLUSTER_ONLY_PROFILE_FIELDS, profile):

@@ -1,9 +1,8 @@
-"""`stoker dev watch`: edits of a working copy reach a gateway as they are saved.
+"""`stoker dev watch`: copies the saved files of a working copy to a gateway.
 
-No commit is made and git is not asked: the files lie in a folder, and what is saved
-there is copied to the data folder, only what changed and with all the guards of a
-sync, then the gateway is asked to load it. What goes wrong is said at once; the watch
-goes on.
+No commit is made and git is not used: the source is a folder. When a file is saved, the changed files are
+copied to the data folder, with all the guards of a sync, and the gateway is asked to load them. Errors are
+printed at once, and the watch continues.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def dev_watch_command(
 def dev_order(
     given: SharedOptionValues, watch_path: str | None, deployment_mode: str | None, api_key: str | None
 ) -> tuple[SyncRequest, RelPath]:
-    """What is kept, and the part of the working copy that it comes from."""
+    """Return the sync request, and the part of the working copy that is its source."""
     from stoker.cli.sync.job import build_sync_job, mappings_of  # noqa: PLC0415
     from stoker.cli.sync.sync_request import SyncRequest, complete_order  # noqa: PLC0415
     from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
@@ -121,7 +120,7 @@ def folder_of(given: SharedOptionValues) -> Path:
 
 
 def service_mappings(service: RelPath, deployment_mode: str | None) -> tuple[FileMapping, ...]:
-    """The layout of a service: its projects, its core collection, and over that its deployment mode."""
+    """Mappings of a service: its projects, its core collection, and its deployment mode on top of that."""
     core = "config/resources/core"
     mappings = [
         FileMapping(service.joined("projects"), "projects", service_path=service),
@@ -145,7 +144,7 @@ async def _watch(order: SyncRequest, root: Path, below: RelPath, output: str) ->
     async with ConfiguredSync(order, reader=FolderSource(root, below=below)) as kept:
 
         async def assign() -> SyncAssignment:
-            # One walk at the start; from then on only what is saved here is looked at.
+            # One full walk at the start; after that only paths reported by the file watch are compared.
             return SyncAssignment(kept, math.inf, DriftPolicy(DriftMode.RESTORE, math.inf))
 
         watcher = SyncLoop(assign, told=_show_copied if output == "text" else _show_object)
@@ -171,11 +170,11 @@ async def _nudge(notices: FolderWatch, watcher: SyncLoop) -> None:
 
 
 def _show_copied(report: SyncReport) -> None:
-    """What was copied; a working copy has no commit to name."""
+    """Print what was copied; a working copy has no commit to name."""
     *lines, summary = report.lines()
     show_lines([*lines, summary.removeprefix(f"{report.ref} is at {report.commit.short}: ")])
 
 
 def _show_object(report: SyncReport) -> None:
-    """The same for a program."""
+    """Print the same as a JSON object."""
     show_object({name: value for name, value in report.as_json().items() if name not in ("commit", "ref")})

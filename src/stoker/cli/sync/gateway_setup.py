@@ -1,4 +1,4 @@
-"""Opens the gateway that a sync was asked for; `stoker.ignition.sync.gateway_hook` acts around each sync."""
+"""Opens the gateway of a sync request; `stoker.ignition.sync.gateway_hook` then acts around each sync."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stoker.ignition.sync.scans import ResponseObserver
 
 
 def open_attendant(order: SyncRequest, answered: ResponseObserver | None = None) -> GatewayHook | None:
-    """None where only files are cared for."""
+    """Return the hook for the request's gateway, or None if the request names none."""
     access = order.access
     if access is None or not order.host:
         return None

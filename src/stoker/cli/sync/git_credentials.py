@@ -1,4 +1,4 @@
-"""What opens the repository of an order and whose signatures count, read from files at each use."""
+"""Credentials and trusted signing keys of a sync request, read from files at each use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def access_reader(order: SyncRequest, *, pushes: bool = False) -> RepoAccessReader:
-    """Reads the files of the order's login whenever git is to be let in; `pushes`: also to write."""
+    """Return a reader of the request's login files, called at each git operation; `pushes`: also to write."""
     return credentials.access_reader(
         order.job.source,
         order.secrets,
@@ -24,5 +24,5 @@ def access_reader(order: SyncRequest, *, pushes: bool = False) -> RepoAccessRead
 
 
 def keys_reader(order: SyncRequest) -> TrustedKeysReader:
-    """Reads the keys whose signatures count, at each use."""
+    """Return a reader of the trusted signing keys, called at each use."""
     return credentials.keys_reader(order.job.source, order.secrets)

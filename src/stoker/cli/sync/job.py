@@ -1,4 +1,4 @@
-"""What flags say about files, as the job of a keeper: which of them, from where to where, and how on disk."""
+"""Builds the `SyncJob` from file options: what to sync, from where to where, and how to write it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stoker.domain.refs import GitRef, SourceUrl
 def data_dir_of(given: SharedOptionValues) -> Path:
     if given.data_dir is None:
         raise InvalidValue("--data-dir is missing: it says which folder to work on")
-    with suppress(OSError):  # whoever opens it says why that fails
+    with suppress(OSError):  # the code that opens the folder reports why that fails
         if not stat.S_ISDIR(given.data_dir.stat().st_mode):
             raise Misconfigured(f"--data-dir {given.data_dir} is not a folder")
     return given.data_dir
@@ -41,7 +41,7 @@ def mappings_of(given: SharedOptionValues) -> tuple[FileMapping, ...]:
 
 
 def files_intent(given: SharedOptionValues, before: FilesIntent) -> FilesIntent:
-    """What the flags say about files, over what is known already."""
+    """Return `before` with the file options applied over it."""
     patterns = tuple(dict.fromkeys((*before.excludes.patterns, *given.excludes)))
     return before._replace(
         excludes=ExcludePolicy(patterns, before.excludes.mandatory),
@@ -52,7 +52,7 @@ def files_intent(given: SharedOptionValues, before: FilesIntent) -> FilesIntent:
 def build_sync_job(
     given: SharedOptionValues, source: SourceIntent, files: FilesIntent, known: TemplateValues
 ) -> SyncJob:
-    """The job, with what the flags say over what is known already."""
+    """Return the job; options override the source, files and template values that are already known."""
     if given.repo is not None:
         source = source._replace(url=SourceUrl(given.repo))
     if given.ref is not None:

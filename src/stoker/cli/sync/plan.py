@@ -1,9 +1,8 @@
-"""`stoker plan`: what a sync would do, without a trace on disk.
+"""`stoker plan`: shows what a sync would do, and writes nothing to disk.
 
-Takes what `stoker sync` takes. With `--name` it is about a resource in a cluster instead:
-the plans that its gateways have reported and that wait. Exit codes as for `stoker sync`;
-with `--exit-code` a plan that has something to do ends with 10, as `git diff --exit-code`
-would tell.
+Takes the options of `stoker sync`. With `--name` it shows the plans of a resource in a cluster instead: those
+that its gateways have reported and that wait for approval. Exit codes as for `stoker sync`; with
+`--exit-code` a plan with changes exits with 10, like `git diff --exit-code`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Resources from disk: which of them is meant, and what it means for this one gateway.
+"""Builds a sync request from resources in files: picks the resource, and resolves it for this gateway.
 
-The same types and adapters as in a cluster, and the same sentences when something is
-wrong. What a pod would carry is written down by hand (`--annotation`, `--label`,
-`--gateway-name`). Where several resources or profiles could be meant, none is
-guessed: they are listed.
+Uses the same types and adapters as in a cluster, with the same error messages. Options provide what a pod
+would carry (`--annotation`, `--label`, `--gateway-name`). If several resources or profiles match, none is
+guessed: the error lists them.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def order_from_resource(given: SharedOptionValues) -> SyncRequest:
         access=None if intent.policies.access.files_only else intent.policies.access,
         files_only="spec.gateway.filesOnly" if intent.policies.access.files_only else "",
         ignition=intent.policies.ignition,
-        # Where claims are mounted only a cluster knows.
+        # The mount path of a claim is known only in a cluster.
         snapshots=replace(intent.policies.snapshots, claim_name=""),
         auto_rollback=whole.deployment.auto_rollback,
         rollback=_rollback_for_gateway(whole.rollback, intent.gateway),
@@ -105,7 +104,7 @@ def order_from_resource(given: SharedOptionValues) -> SyncRequest:
 
 
 def read_files(names: Sequence[str], namespace: str) -> LoadedManifests:
-    """Everything in the files, in their order."""
+    """Read all resources of the files, in their order."""
     if names.count(STDIN) > 1:
         raise InvalidValue("standard input can be read once: -f - is given twice")
     every = [
@@ -131,7 +130,7 @@ def _file_title(name: str) -> str:
 
 
 def _annotations(given: SharedOptionValues) -> dict[str, str]:
-    """With the prefix that a pod's would have; a bare key is one of ours."""
+    """Annotations with the prefix that a pod's would have; a bare key gets our prefix."""
     found: dict[str, str] = {}
     for name, value in option_types.parse_pairs("--annotation", given.annotations).items():
         found[name if "/" in name else PREFIX + name] = value
@@ -171,7 +170,11 @@ def _choose_main_resource(
 def _build_pod_facts(
     given: SharedOptionValues, main: CustomResource, found: LoadedManifests, annotations: dict[str, str]
 ) -> PodFacts:
-    """The pod that the gateway would have. A profile that is alone, or has its name, is its profile."""
+    """Build the pod that the gateway would have.
+
+    Unless an annotation names a profile or a service path, a profile applies if it is the only profile or
+    has the gateway's name.
+    """
     names = [one.metadata.name for one in found.profiles if one.metadata.namespace == main.metadata.namespace]
     says = {
         _annotation_value(annotations, key)
@@ -223,7 +226,7 @@ def _webhook_keys(receiver: ReceiverPolicy) -> tuple[SecretKey, ...]:
 
 
 def _rollback_for_gateway(asked: RollbackTarget, gateway: str) -> RollbackTarget | None:
-    """A snapshot is one gateway's, and no business of the others."""
+    """Return the rollback if it applies here; a snapshot belongs to one gateway, others ignore it."""
     mine = bool(asked.to_snapshot) and belongs_to(gateway, asked.to_snapshot)
     return asked if asked.to_commit or mine else None
 
@@ -235,7 +238,7 @@ def _standalone_drift_policy(wanted: DriftPolicy) -> DriftPolicy:
 def _ineffective_setting_notices(
     main: CustomResource, pod: PodFacts, around: IntentContext, spec: SpecTree
 ) -> Iterator[Notice]:
-    """Everything that was written and has no effect here, each by its name."""
+    """One notice for each setting that the user wrote and that has no effect here."""
     profile = around.profiles.get(_annotation_value(dict(pod.annotations), PodAnnotationKey.SYNC_PROFILE))
     said = {
         str(key): value

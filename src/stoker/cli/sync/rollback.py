@@ -1,8 +1,8 @@
-"""`stoker rollback`: go back to a snapshot or a commit, and stay there until somebody releases it.
+"""`stoker rollback`: goes back to a snapshot or a commit, and stays there until the user releases it.
 
-Without a cluster it works on a data folder: what `stoker sync` takes, `stoker rollback`
-takes too, and for a snapshot the folder alone is enough. With `--name` it writes
-`spec.rollback` of a resource, and the agents go back. Exit codes as for `stoker sync`.
+Without a cluster it works on a data folder and takes the options of `stoker sync`; for a snapshot
+`--data-dir` alone is enough. With `--name` it writes `spec.rollback` of a resource, and the agents roll back.
+Exit codes as for `stoker sync`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def rollback_command(
 async def _request_rollback(
     place: in_cluster.ClusterResourceOptions, to: str | None, *, replace: bool
 ) -> str:
-    from stoker.fleet.rollback import request_rollback  # noqa: PLC0415 - a client of the API, for those with one
+    from stoker.fleet.rollback import request_rollback  # noqa: PLC0415 - loads an API client, for --name only
 
     async with place.client() as client:
         return await request_rollback(client, place.named, to, replace=replace)
@@ -119,7 +119,7 @@ def _roll_back_folder(given: SharedOptionValues, to: str | None, *, release: boo
 
 
 def _build_order(given: SharedOptionValues, *, needs_source: bool) -> SyncRequest:
-    """What `stoker sync` would do, or, where no source is said and none is needed, the folder alone."""
+    """Return the request of `stoker sync`, or, if no source is given or needed, of the folder alone."""
     from stoker.cli.sync.job import build_sync_job, data_dir_of  # noqa: PLC0415
     from stoker.cli.sync.sync_request import build_order, complete_order  # noqa: PLC0415
 
@@ -133,14 +133,14 @@ def _build_order(given: SharedOptionValues, *, needs_source: bool) -> SyncReques
 
     nowhere = SourceIntent(
         RepoUrl("https://nowhere.invalid/none.git"), GitRef("HEAD")
-    )  # nobody asks it anything
+    )  # a placeholder that is never fetched
     job = build_sync_job(given, nowhere, FilesIntent(()), TemplateValues())
     gateway = given.gateway_name or _only_gateway(data_dir_of(given)) or "standalone"
     return complete_order(given, SyncRequest(job, gateway=gateway, goes_back=True))
 
 
 def _only_gateway(data_dir: Path) -> str:
-    """Whose snapshots lie in the folder, where it is one alone."""
+    """The gateway whose snapshots are in the folder, if it is only one."""
     from stoker.agent.rollback.storage import SNAPSHOTS  # noqa: PLC0415
     from stoker.engine.layout.protected_paths import STATE  # noqa: PLC0415
 
@@ -157,7 +157,10 @@ async def roll_back(
     nudged_by: Callable[[], str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[ConfiguredSync, SyncReport]:
-    """Be at a snapshot or a commit, and stay there; with who did it, for what else there is to say."""
+    """Sync the folder to a snapshot or a commit and pin it there.
+
+    Returns the `ConfiguredSync` too, so that the caller can print its warnings.
+    """
     from stoker.agent.rollback.state import HAND  # noqa: PLC0415
     from stoker.cli.sync.sync_setup import ConfiguredSync  # noqa: PLC0415
     from stoker.domain.refs import CommitId  # noqa: PLC0415
@@ -167,7 +170,7 @@ async def roll_back(
         async with ConfiguredSync(order, nudged_by=nudged_by, progress=progress) as kept:
             return kept, await kept.go_back(to, HAND)
     commit = CommitId(to)
-    source = order.job.source._replace(allow_rewrite=True)  # going back is what somebody asked for
+    source = order.job.source._replace(allow_rewrite=True)  # the user asks for an older commit
     order = order._replace(job=order.job._replace(source=source))
     async with ConfiguredSync(order, nudged_by=nudged_by, progress=progress) as kept:
         report = await kept.go_to(commit)

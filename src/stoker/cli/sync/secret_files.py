@@ -1,10 +1,9 @@
-"""Secrets as files of this machine, read anew each time one is needed.
+"""Secrets as files of this machine, read again at each use.
 
-A resource names Secrets of a cluster; here each of their keys is a file, named on
-the command line (`--secret NAME/KEY=FILE`) or lying in a folder as a mounted Secret
-would (`--secrets-dir`, NAME/KEY). Files that a flag names (`--token-file`) are looked
-up in the same way, under the flag's own name. Nothing is kept: whoever renews a
-credential replaces a file, and the next use has it.
+A resource names Secrets of a cluster. Here each key of a Secret is a file, which is named on the command line
+(`--secret NAME/KEY=FILE`) or is in a folder laid out like mounted Secrets (`--secrets-dir`, NAME/KEY). Files
+that an option names (`--token-file`) are looked up in the same way, under the name of the option. Nothing is
+cached: a credential is renewed by replacing its file, and the next use reads the new one.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ MAX_BYTES = 1 << 20
 
 
 class SecretFiles(NamedTuple):
-    """Where each key of each Secret lies."""
+    """The files of the keys of Secrets."""
 
     folder: Path | None = None
     named: Mapping[SecretKey, Path] = MappingProxyType({})
     held: Mapping[SecretKey, Secret] = MappingProxyType({})
-    """Those that came without a file, by a variable or, against advice, by an argument."""
+    """Values without a file: from an environment variable or, against advice, from an argument."""
 
     @classmethod
     def given(cls, texts: Sequence[str], folder: Path | None) -> SecretFiles:
@@ -37,7 +36,7 @@ class SecretFiles(NamedTuple):
         return cls(folder, dict(_parse_secret_file(text) for text in texts))
 
     def flag(self, name: str, path: Path | None) -> tuple[SecretFiles, SecretKey | None]:
-        """The same with the file of a flag, and the key under which it is found."""
+        """Return the same with the file of an option added, and the key under which it is found."""
         if path is None:
             return self, None
         key = SecretKey(name, "")
@@ -72,7 +71,7 @@ class SecretFiles(NamedTuple):
         return content
 
     def line(self, wanted: SecretKey) -> Secret:
-        """A token, a password or a name: one line of text, without the white space around it."""
+        """Return a token, a password or a name: one line of text, stripped of white space."""
         value = Secret(self.read(wanted).strip())
         if not value.is_one_line:
             path = self._path(wanted)
@@ -80,8 +79,8 @@ class SecretFiles(NamedTuple):
         return value
 
     def api_key(self, wanted: SecretKey) -> Secret:
-        """A gateway's key, if it is of the form that a gateway accepts."""
-        from stoker.ignition.client.api_key import check_api_key  # noqa: PLC0415 - only who asks a gateway needs it
+        """Return a gateway's API key; raises if it does not have the form that gateways accept."""
+        from stoker.ignition.client.api_key import check_api_key  # noqa: PLC0415 - needed with a gateway only
 
         return check_api_key(self.line(wanted), f"the API key of {wanted.name}")
 

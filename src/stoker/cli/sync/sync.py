@@ -1,10 +1,9 @@
-"""`stoker sync`: bring a data folder to what a ref of a repository says, once or for ever.
+"""`stoker sync`: syncs a data folder to a ref of a repository, once or continuously (`--watch`).
 
-Exit codes: 0 done, 1 done in part, 2 wrong input, 3 held back by a guard, 4 the
-source or the gateway cannot be reached or refuses the login, and nothing was written, 5
-files in place and not verified by the gateway. The report
-goes to standard output, errors to standard error; with `--output json` both are one
-JSON object on standard output.
+Exit codes: 0 done, 1 done in part, 2 wrong input, 3 held back by a guard, 4 the source or the gateway cannot
+be reached or refuses the login, and nothing was written, 5 files written but not verified by the gateway. The
+report goes to standard output, errors to standard error; with `--output json` both are one JSON object on
+standard output.
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ def sync_command(
             return sync_once(given, dry_run=dry_run, output=output)
         if dry_run:
             raise InvalidValue("--dry-run is for one look; without --watch, or as stoker plan")
-        from stoker.cli.watch.watch import watch_order  # noqa: PLC0415 - an HTTP stack, for those who stay
+        from stoker.cli.watch.watch import watch_order  # noqa: PLC0415 - loads an HTTP stack
 
         return watch_order(given, rest, output)
 
@@ -202,9 +201,10 @@ async def _run_sync(order: SyncRequest, *, walk: bool, dry_run: bool) -> SyncRep
 
 
 def show_report(report: SyncReport, output: str, where: str = "", files_only: str = "") -> int:
-    """The report, and the exit code that sums it up.
+    """Print the report and return its exit code.
 
-    `where` the folder is now, if not at its ref; `files_only` is why the gateway was not asked.
+    `where` names the folder's position if it is not at its ref; `files_only` is the option or field that kept
+    the gateway from being asked.
     """
     if output == "json":
         show_object(report.as_json())

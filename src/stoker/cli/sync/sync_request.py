@@ -1,8 +1,8 @@
-"""What a command line asks for, wherever it said it: in flags, or in a resource and flags beside it.
+"""Builds the `SyncRequest` of a command line, from options alone or from a resource file and options.
 
-`build_order` reads the options once and checks everything that can be checked without
-the network and without the data folder; `stoker.cli.sync.resources` does the part that
-needs the custom resources. The verbs carry the outcome out and ask nothing twice.
+`build_order` reads the options once and checks everything that can be checked without the network and without
+the data folder; `stoker.cli.sync.resources` does the part that needs custom resources. The verbs then act on
+the request and parse no options themselves.
 """
 
 from __future__ import annotations
@@ -47,56 +47,56 @@ if TYPE_CHECKING:
 
 
 class SyncRequest(NamedTuple):
-    """One data folder, what it is to be kept at, and how."""
+    """One data folder, the source to sync it to, and all policies for that."""
 
     job: SyncJob
     secrets: SecretFiles = SecretFiles()
     username: str = ""
-    """The user name beside a token; empty for the usual one."""
+    """The user name beside a token; empty for the default user name."""
     require_known_hosts: bool = False
     namespace: str = ""
     resource: str = ""
     owner: ResourceIdentity | None = None
-    """The resource with its kind, where there is one."""
+    """The resource and its kind, if the request comes from a resource."""
     gateway: str = "standalone"
     drift: DriftPolicy | None = None
-    """What a resource says of it; None where none was asked, and drift is restored."""
+    """The drift policy of the resource; None without a resource, and then drift is restored."""
     polling: PollingPolicy | None = None
     webhook_keys: tuple[SecretKey, ...] = ()
     webhook_port: int = 8443
     host: str = ""
-    """Where the gateway answers; with nothing, files are all that is cared for."""
+    """The gateway's address; empty: only files are written."""
     access: GatewayAccessPolicy | None = None
     files_only: str = ""
-    """The flag or field by which the gateway is not asked; empty where it is, or where no flag names one."""
+    """The option or field that keeps the gateway from being asked; empty if it is asked or not configured."""
     ignition: IgnitionPolicy | None = None
-    """How the gateway is to be treated; None: as the defaults say."""
+    """How the gateway loads changes; None: the defaults."""
     snapshots: SnapshotPolicy | None = None
-    """The copies before each sync; None: nobody asked for any."""
+    """Snapshots before each sync; None: none are taken."""
     auto_rollback: tuple[RollbackTrigger, ...] = ()
     rollback: RollbackTarget | None = None
-    """Where the resource wants the folder to stay; None: nowhere."""
+    """The rollback that the resource asks for; None: no rollback."""
     goes_back: bool = False
-    """Somebody goes back by hand."""
+    """The user rolls back on the command line or the dashboard."""
     released_commits: tuple[str, ...] = ()
     windows: tuple[MaintenanceWindowPolicy, ...] = ()
     validation: ValidationPolicy | None = None
-    """Who is asked before a change; None: nobody."""
+    """Validation before a change; None: no validation."""
     approved_plans: tuple[PlanApproval, ...] = ()
     approval_must_match: bool = False
-    """The plan was approved by flag, for this run alone: it is an error if there is another plan."""
+    """The plan was approved with `--approve-plan`, for this run only; a different plan is an error."""
     paused: bool = False
     dry_run: bool = False
     notices: tuple[Notice, ...] = ()
 
     @property
     def pinned_at(self) -> str:
-        """The snapshot of this gateway that the resource wants it to be at."""
+        """The snapshot of this gateway that the resource's rollback names, or empty."""
         return self.rollback.to_snapshot if self.rollback is not None else ""
 
 
 def build_order(given: SharedOptionValues) -> SyncRequest:
-    """Everything as one value; raises for the first thing that is wrong with it."""
+    """Return everything as one value; raises for the first error in the options."""
     if given.manifests:
         from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
 
@@ -107,7 +107,7 @@ def build_order(given: SharedOptionValues) -> SyncRequest:
 
 
 def complete_order(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
-    """The order with the login, the trust and the gateway that flags name, and with all secrets at hand."""
+    """Return the request with login, trust and gateway from options; raises if a secret cannot be read."""
     order = _with_login(given, _with_trust(given, _with_gateway(given, order)))
     _require_secrets(order)
     return order
@@ -134,7 +134,7 @@ def _order_from_flags(given: SharedOptionValues) -> SyncRequest:
 
 
 def _with_login(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
-    """A login by flag replaces the whole one of a resource; half of each would open nothing."""
+    """A login by option replaces a resource's login as a whole; a mix of both would not work."""
     app = (given.github_app_id, given.github_installation_id, given.github_key_file)
     ways = {
         "--token-file": given.token_file is not None,
@@ -234,7 +234,7 @@ def _with_gateway(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
 def _with_gateway_secrets(
     given: SharedOptionValues, order: SyncRequest, key: SecretKey | None, ca: SecretKey | None
 ) -> SyncRequest:
-    from stoker.domain.intent.policies import GatewayAccessPolicy  # noqa: PLC0415 - only who scans needs it
+    from stoker.domain.intent.policies import GatewayAccessPolicy  # noqa: PLC0415 - for gateways only
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415
     from stoker.ignition.client.api_key import check_header_name  # noqa: PLC0415
 
@@ -262,7 +262,7 @@ def _with_gateway_secrets(
 
 
 def _require_secrets(order: SyncRequest) -> None:
-    """All of them are there now; each is read again when it is used."""
+    """Raise unless all secrets can be read now; each is read again when it is used."""
     source = order.job.source
     wanted = [
         source.auth.secret,

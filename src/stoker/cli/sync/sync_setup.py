@@ -1,7 +1,7 @@
-"""A keeper for an order: the login, the keys, the gateway and the progress bar wired to it.
+"""Connects a sync request to the agent's sync: login, keys, gateway hooks, rollback and progress bar.
 
-The one place in which the command line meets the agent's pass. Verbs ask a `ConfiguredSync`
-for a pass, a plan or the drift, and get values back.
+This is the only module where the command line meets `stoker.agent.sync`. Verbs call a `ConfiguredSync` for a
+sync, a plan or the drift, and get values back.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SyncProgress = Callable[[str, int, int], None]
 
 
 class ConfiguredSync:
-    """One data folder with everything that a pass over it needs."""
+    """One data folder with everything that a sync of it needs."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class ConfiguredSync:
         answered: Callable[[float], None] | None = None,
         shipper: LogShipper | None = None,
     ) -> None:
-        """`answered` hears how long a gateway took to answer each request for a scan.
+        """`answered` receives the seconds that a gateway took to answer each scan request.
 
-        `shipper` takes audit records to a log server and belongs to who gives it; without one
-        it is made here, if the environment names a server.
+        `shipper` sends audit records to a log server; its owner closes it. Without it one is made and closed
+        here, if the environment names a server.
         """
         self.order = order
         self._clock = clock if clock is not None else SystemClock()
@@ -81,7 +81,7 @@ class ConfiguredSync:
         self._tended = FolderAndGatewaySync(keeper, self._attendant, self.undoing)
 
     async def sync(self, *, walk: bool = True, dry_run: bool = False, diff: bool = False) -> SyncReport:
-        """One pass; any of the approved plans may be the one that it comes to."""
+        """Run one sync; its plan may match any of the approved plans."""
         if self.undoing is not None and self.order.pinned_at and not (dry_run or self.order.dry_run):
             return await self.go_back(self.order.pinned_at)
         back = self.order.rollback.to_commit if self.order.rollback is not None else None
@@ -101,7 +101,7 @@ class ConfiguredSync:
         )
 
     async def go_to(self, commit: CommitId) -> SyncReport:
-        """Be at a commit because somebody asked for it, whatever the ref says."""
+        """Sync to a commit that the user asked for, even if the ref is at another."""
         return await self._sync(
             SyncOptions(
                 approved=frozenset(self.order.approved_plans),
@@ -113,7 +113,7 @@ class ConfiguredSync:
         )
 
     async def go_back(self, snapshot_id: str, by: str = "") -> SyncReport:
-        """Be at a snapshot because somebody asked for it."""
+        """Restore a snapshot and stay there, because the user or the resource asks for it."""
         if self.undoing is None:
             raise StokerError("nobody can go back to a snapshot here")
         job, trigger = self._tended.keeper.job, self._trigger()
@@ -143,21 +143,21 @@ class ConfiguredSync:
 
     @property
     def outcome(self) -> GatewayOutcome | None:
-        """What the gateway made of the last change."""
+        """What the gateway reported about the last change."""
         return self._attendant.outcome if self._attendant is not None else None
 
     @property
     def ledger(self) -> Ledger | None:
-        """What was written, as far as it has been read."""
+        """The ledger of written files, if it was read already."""
         return self._tended.keeper.ledger
 
     def paused(self) -> None:
-        """Nothing is followed until somebody says otherwise."""
+        """Record in the audit log that the sync is paused."""
         self._audited.paused(ref=str(self.order.job.source.ref))
 
     @property
     def _audited(self) -> AuditLog:
-        """Who writes down what was done; made when there is something to write."""
+        """The audit log, created when there is a first record to write."""
         if self._audit is None:
             from stoker.agent.audit.audit_log import AuditLog  # noqa: PLC0415 - mostly nothing happens
 
@@ -171,10 +171,10 @@ class ConfiguredSync:
         return self._audit
 
     def _told(self) -> tuple[SyncHook, ...]:
-        """Who stays has a log, which tells of the steps of a change."""
+        """Hooks that log the steps of a change; only a watching process has a log."""
         if self._nudged_by is None:
             return ()
-        from stoker.agent.loop.change_log_lines import ChangeLogHook  # noqa: PLC0415 - one sync alone has no log
+        from stoker.agent.loop.change_log_lines import ChangeLogHook  # noqa: PLC0415 - for --watch only
 
         return (
             ChangeLogHook(self._clock, mappings=len(self.order.job.files.mappings), source=self._trigger),
@@ -183,7 +183,7 @@ class ConfiguredSync:
     def _trigger(self) -> str:
         if self._nudged_by is None:
             return "manual"
-        from stoker.agent.audit.audit_log import trigger_of  # noqa: PLC0415 - for those who stay
+        from stoker.agent.audit.audit_log import trigger_of  # noqa: PLC0415 - for --watch only
 
         return trigger_of(self._nudged_by())
 
@@ -191,7 +191,7 @@ class ConfiguredSync:
         return await self._tended.verify()
 
     def show_warnings(self, verb: str) -> None:
-        """What the last pass met at the gateway and went on all the same."""
+        """Print the gateway's warnings of the last sync, which did not stop it."""
         for warning in self._attendant.outcome.warnings if self._attendant is not None else ():
             print_to_stderr(f"stoker {verb}: warning: {warning}")
 
@@ -210,20 +210,20 @@ class ConfiguredSync:
 
 
 def claim_data_folder(order: SyncRequest, command: str) -> WriterClaim:
-    """The claim of this process on the data folder; raises where another process holds it."""
+    """Claim the data folder for this process; raises if another process holds it."""
     from stoker.fs.writer_claim import WriterClaim  # noqa: PLC0415 - a plan writes nothing
 
     return WriterClaim.taken(order.job.data_dir, command, str(order.job.source.ref))
 
 
 def open_snapshots(order: SyncRequest, clock: Clock | None = None) -> FolderRollback | None:
-    """Who knows the snapshots of a folder and lets go of them; its gateway is not asked anything."""
+    """Open the folder's snapshots, to list them or to release a rollback, without contacting the gateway."""
     clock = clock if clock is not None else SystemClock()
     return _open_rollback(order._replace(goes_back=True), None, None, None, clock)
 
 
 def list_snapshots(order: SyncRequest) -> list[Snapshot]:
-    """All there are, wherever they lie; for a thread."""
+    """All snapshots of all stores; blocks, so call it in a thread."""
     undoing = open_snapshots(order)
     return [one for store in undoing.stores() for one in store.listed()] if undoing is not None else []
 
@@ -233,7 +233,7 @@ def _open_gateway(
 ) -> tuple[GatewayHook | None, NoiseFilter | None]:
     if not order.host:
         return None, None
-    from stoker.cli.sync.gateway_setup import open_attendant  # noqa: PLC0415 - files alone need no gateway
+    from stoker.cli.sync.gateway_setup import open_attendant  # noqa: PLC0415 - not needed for files only
     from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415
 
     return open_attendant(order, answered), ResourceNoise()
@@ -246,8 +246,8 @@ def _open_rollback(
     noise: NoiseFilter | None,
     clock: Clock,
 ) -> FolderRollback | None:
-    """Who takes copies and changes back; None where nothing asks for it."""
-    from stoker.agent.rollback.setup import open_rollback  # noqa: PLC0415 - beside the pass itself
+    """Open snapshots and rollback for the folder; None if neither is configured nor requested."""
+    from stoker.agent.rollback.setup import open_rollback  # noqa: PLC0415 - not needed by the sync itself
 
     return open_rollback(
         order.snapshots,
@@ -267,21 +267,21 @@ def _open_rollback(
 def _sync_hooks(
     order: SyncRequest, undoing: FolderRollback | None, at_gateway: SyncHook | None, clock: Clock
 ) -> tuple[SyncHook, ...]:
-    """Around each change: what a resource asks for, then the gateway."""
+    """The hooks around each change: validation of the resource, then snapshots, then the gateway."""
     copying = undoing.hooks if undoing is not None else ()
     mine = copying if at_gateway is None else (*copying, at_gateway)
     if order.validation is None:
         return mine
-    from stoker.agent.gates.setup import gates_for  # noqa: PLC0415 - flags alone ask for none
+    from stoker.agent.gates.setup import gates_for  # noqa: PLC0415 - options alone configure no validation
 
     return (*gates_for(order.validation, order.job.data_dir, _gateway_identity(order), clock), *mine)
 
 
 def _files_only(order: SyncRequest) -> FilesOnlyHook | None:
-    """Leaves a scan pending and asks the gateway nothing; None where it is asked, or none is configured."""
+    """The hook that leaves a scan pending and never contacts the gateway; None unless files-only is set."""
     if not order.files_only:
         return None
-    from stoker.ignition.sync.files_only import FilesOnlyHook  # noqa: PLC0415 - few sites ask for it
+    from stoker.ignition.sync.files_only import FilesOnlyHook  # noqa: PLC0415 - rarely used
 
     return FilesOnlyHook(order.job.data_dir / STATE, order.ignition)
 
@@ -304,10 +304,10 @@ def _build_keeper(
 
 
 def audit_shipper() -> LogShipper | None:
-    """Who sends audit records to a log server, where the environment names one."""
+    """Return what sends audit records to a log server, if the environment names one."""
     if not os.environ.get("STOKER_AUDIT_SYSLOG"):
         return None
-    from stoker.agent.audit.audit_export import shipper_for  # noqa: PLC0415 - few sites have one
+    from stoker.agent.audit.audit_export import shipper_for  # noqa: PLC0415 - rarely used
 
     return shipper_for(os.environ)
 

@@ -1,11 +1,10 @@
-"""`stoker verify`: what in a data folder is not as the last sync left it.
+"""`stoker verify`: finds what in a data folder differs from the last sync.
 
-Asks nobody: the ledger in the folder says what was written. What a gateway does to its
-own `resource.json` and thumbnails all day is no change; to tell that, the contents of the
-last sync are looked for in the mirrors of this machine, and where they are gone it is told
-after all. With a resource (`-f`) its `drift.ignore` counts, as in a sync. Exit codes: 0 all
-as it was, 10 something was changed, deleted or put there by others, 3 there never was a
-sync, 2 wrong input.
+It contacts no server: the ledger in the folder records what was written. A gateway keeps rewriting its own
+`resource.json` files and thumbnails, which is not drift. To recognize such noise, the contents of the last
+sync are read from the mirrors on this machine; without a mirror the files are reported as changed. With a
+resource (`-f`) its `drift.ignore` applies, as in a sync. Exit codes: 0 no difference, 10 files were changed,
+deleted or added by others, 3 there never was a sync, 2 wrong input.
 """
 
 from __future__ import annotations
@@ -66,11 +65,11 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
 
 
 def _ignored_drift(given: SharedOptionValues) -> DriftIgnoreRules:
-    """What the resource says is nobody's drift; without one, nothing is."""
+    """The drift that the resource ignores; nothing without a resource."""
     from stoker.engine.plan.drift_ignore import NO_DRIFT_IGNORED, DriftIgnoreRules  # noqa: PLC0415 - --help needs none of it
 
     if not given.manifests:
         return NO_DRIFT_IGNORED
-    from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
+    from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - options alone need no YAML
 
     return DriftIgnoreRules(order_from_resource(given).job.ignore)
