@@ -1,9 +1,9 @@
-"""The dashboard of `stoker sync --watch`: its parts, wired to the watcher and to the order of now.
+"""The dashboard of `stoker sync --watch`, connected to the sync loop and to the current request.
 
-Keeping a gateway's files comes first: where the address is taken, the certificate is not
-there or the folder cannot hold the token, the watch goes on and the page is tried again
-every 30 s. What people said on a page before this start (stop, pause) holds with and
-without one. The token is shown to a terminal alone; a log gets the name of its file.
+Syncing the gateway's files has priority: if the address is in use, the certificate is missing or the token
+cannot be written to the folder, the loop continues and the dashboard is retried every 30 s. Stop and pause
+from an earlier run's dashboard stay in effect with and without a dashboard. The token is printed only to a
+terminal; the log gets the name of its file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ListenAddress, parse_address
 
 KIND = "Folder"
-"""What a folder is called that flags describe, and no resource."""
+"""The kind shown for a folder that options describe, without a resource."""
 
 log = get_logger(__name__)
 
@@ -57,7 +57,7 @@ log = get_logger(__name__)
 async def serve_dashboard(
     orders: RequestReloader, settings: WatchOptions, watcher: SyncLoop, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[None]:
-    """Serve the page while the watcher runs."""
+    """Serve the dashboard while the sync loop runs."""
     data_dir = orders.order.job.data_dir
     ways = _RollbackActions(orders)
     stage = StandaloneDashboard(
@@ -92,7 +92,7 @@ async def _serve_page(
     meter: DashboardMetrics,
     clock: Clock,
 ) -> None:
-    """Open the page, and keep it open until cancelled."""
+    """Open the dashboard's server, and keep it open until cancelled."""
     gate, file, own = _token_gate(orders, settings)
     async with AsyncExitStack() as parts:
         tls = await parts.enter_async_context(server_tls_context(settings.dashboard_cert_dir, clock))
@@ -109,7 +109,7 @@ async def _serve_page(
             meter=meter,
         )
         await parts.enter_async_context(server)
-        if own is not None:  # only now: where the port is taken, so may be the folder with its token
+        if own is not None:  # only now: the process that holds the port may own this folder's token file, too
             own.write()
             parts.callback(_remove_own_token, own)
         _print_address(address, server.port or 0, "http" if tls is None else "https", file, own)
@@ -141,7 +141,7 @@ def _apply_page_requests(
 
 
 def _token_gate(orders: RequestReloader, settings: WatchOptions) -> tuple[LocalAuth, Path, LocalToken | None]:
-    """The gate, where its token lies, and the token itself where nobody else chose it."""
+    """Return the authenticator, the token's file, and the token itself if it was generated here."""
     file = settings.dashboard_token_file
     if file is not None:
         return LocalAuth(partial(read_token, orders, file)), file, None
@@ -150,7 +150,7 @@ def _token_gate(orders: RequestReloader, settings: WatchOptions) -> tuple[LocalA
 
 
 def read_token(orders: RequestReloader, file: Path) -> Secret:
-    """The token of a file; raises for one that could be guessed."""
+    """Read the token of a file; raises if it is too short."""
     return check_token_length(orders.order.secrets.line(DASHBOARD_TOKEN), file)
 
 
@@ -186,7 +186,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class _RollbackActions:
-    """`stoker rollback`, for the order of now."""
+    """The actions of `stoker rollback`, for the current request."""
 
     def __init__(self, orders: RequestReloader) -> None:
         self._orders = orders

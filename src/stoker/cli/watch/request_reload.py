@@ -1,7 +1,7 @@
-"""The order of now: what flags and files say, read again when a file was edited.
+"""The current `SyncRequest` of a watch: built from options and files, rebuilt when a file was edited.
 
-The watcher asks here before each pass what it is to keep. A broken edit changes nothing,
-and is told.
+The sync loop calls `assign` before each sync. A file with an error changes nothing: the error is logged and
+the previous request stays in effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = get_logger(__name__)
 
 
 class RequestReloader:
-    """The order of now, and who keeps it."""
+    """The current request, and the `ConfiguredSync` that runs it."""
 
     def __init__(self, given: SharedOptionValues, settings: WatchOptions, *, reader: Any = None) -> None:
         self._given = given
@@ -37,27 +37,27 @@ class RequestReloader:
         self._forced = False
         self._kept: ConfiguredSync | None = None
         self.nudged_by: Callable[[], str] = str
-        """What made the watcher look, while it does."""
+        """Returns what triggered the current sync."""
         self.answered: Callable[[float], None] | None = None
-        """Hears how long the gateway took to answer each request for a scan."""
+        """Receives the seconds that the gateway took to answer each scan request."""
         self.shown: Callable[[SyncAssignment, ConfiguredSync], SyncAssignment] | None = None
-        """Changes what the watcher does next by what people want of it."""
+        """Applies the dashboard's requests, such as pause, to the next assignment."""
         self._renewed = False
         self._claim: WriterClaim | None = None
         self.order = settings.over(build_order(given))
         self.shipper = audit_shipper()
-        """One for all keepers: what it counts is not forgotten when a file is read again."""
+        """Shared by all `ConfiguredSync` objects, so that its counters survive a reload."""
 
     @property
     def changed(self) -> bool:
         return self._stamps() != self._seen
 
     def force(self) -> None:
-        """Read again before the next pass, whatever the files' dates say."""
+        """Reload before the next sync, even if the files' timestamps are unchanged."""
         self._forced = STDIN not in self._given.manifests
 
     def claim(self) -> None:
-        """Be the one process that keeps the folder; raises where another one does."""
+        """Claim the folder for this process; raises if another process holds it."""
         if self._claim is None:
             self._claim = claim_data_folder(self.order, "stoker sync --watch")
         self._claim.follow(str(self.order.job.source.ref))
@@ -91,14 +91,14 @@ class RequestReloader:
         return now
 
     def renew(self) -> None:
-        """Remember nothing of the folder in the next pass: somebody else was at work there."""
+        """Drop all cached state of the folder before the next sync, because another writer changed it."""
         self._renewed = True
 
     def webhook_secrets(self) -> list[Secret]:
         return [self.order.secrets.line(key) for key in self.order.webhook_keys]
 
     async def stop(self) -> None:
-        """End it all, and let another process keep the folder."""
+        """Close everything, and release the folder for other processes."""
         await self.aclose()
         if self._claim is not None:
             self._claim.release()
@@ -121,7 +121,7 @@ class RequestReloader:
             self.order = fresh
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """What tells that a file was edited; standard input cannot be."""
+        """Stat data that changes when a file is edited; standard input has none."""
         return tuple(_stat_stamp(Path(name)) for name in self._given.manifests if name != STDIN)
 
 

@@ -1,4 +1,4 @@
-"""The options that only mean something while watching, and what they change of an order."""
+"""The options that apply only to `--watch`, and how they change a sync request."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from stoker.telemetry.probes import parse_address
 
 POLL_SECONDS = 30.0
 DEFAULT_DASHBOARD_ADDRESS = "127.0.0.1:8090"
-"""Where the dashboard is, if nobody says otherwise and nobody else is there."""
+"""The dashboard's default address."""
 DASHBOARD_TOKEN = SecretKey("--dashboard-token-file", "")
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """They are read once; an order that is read again gets the same."""
+    """Parsed once; every reloaded request gets the same options."""
 
     health_address: str
     metrics_address: str
     webhook_address: str | None = None
     webhook_secret_file: Path | None = None
     dashboard_address: str | None = None
-    """None: the usual one, if it is free."""
+    """None: the default address, if it is free."""
     dashboard_token_file: Path | None = None
     dashboard_cert_dir: Path | None = None
     dashboard_hosts: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class WatchOptions:
         )
 
     def over(self, order: SyncRequest) -> SyncRequest:
-        """The order with what these settings change of it."""
+        """Return the request with these options applied."""
         secrets, key = order.secrets.flag("--webhook-secret-file", self.webhook_secret_file)
         if key is not None:
             secrets.line(key)

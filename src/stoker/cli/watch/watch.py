@@ -1,9 +1,8 @@
-"""`stoker sync --watch`: the watcher, and all that lives beside it.
+"""`stoker sync --watch`: runs the sync loop and the servers beside it.
 
-Health, metrics and, where there is a secret, a webhook are served beside it; signals
-nudge and stop it; a file given with -f is read again when it changes. All parts live
-in one event loop and end together. SIGTERM and SIGINT let the pass that runs finish;
-the second one does not.
+Beside the loop run health, metrics, the dashboard and, if a secret is configured, a webhook. Signals trigger
+and stop the loop; a file given with -f is read again when it changes. All parts run in one event loop and end
+together. The first SIGTERM or SIGINT lets the running sync finish; the second cancels it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ FILE_LOOK = 2.0
 
 
 def watch_order(given: SharedOptionValues, options: Mapping[str, Any], output: str) -> int:
-    """Run until a signal; everything that can be wrong at first is refused before anything listens."""
+    """Run until a signal; errors that are known at the start are raised before any server listens."""
     if given.approve_plan:
         raise InvalidValue(
             "--approve-plan is for one sync: give it without --watch, or approve the plan on the dashboard"
@@ -49,7 +48,7 @@ def watch_order(given: SharedOptionValues, options: Mapping[str, Any], output: s
             "--webhook-address needs --webhook-secret-file: nobody is believed without a secret"
         )
     if settings.dashboard_token_file is not None:
-        from stoker.cli.watch.dashboard import read_token  # noqa: PLC0415 - for those who look
+        from stoker.cli.watch.dashboard import read_token  # noqa: PLC0415 - needed with a dashboard only
 
         read_token(orders, settings.dashboard_token_file)
     try:
@@ -57,7 +56,7 @@ def watch_order(given: SharedOptionValues, options: Mapping[str, Any], output: s
     except Wait:
         raise
     except StokerError:
-        pass  # the watcher says what is wrong with the folder, and tries again
+        pass  # the loop reports the folder's problem and retries
     show_notices("sync", orders.order.notices)
     told = (lambda report: show_object(report.as_json())) if output == "json" else None
     asyncio.run(watch(orders, settings, told))
@@ -101,7 +100,7 @@ async def watch(
         if parse_address(settings.dashboard_address or DEFAULT_DASHBOARD_ADDRESS) is not None or _is_held(
             order
         ):
-            from stoker.cli.watch.dashboard import serve_dashboard  # noqa: PLC0415 - for those who look
+            from stoker.cli.watch.dashboard import serve_dashboard  # noqa: PLC0415 - loaded only if needed
 
             await parts.enter_async_context(serve_dashboard(orders, settings, watcher, clock, metrics))
         looking = asyncio.create_task(_watch_files(orders, watcher))
@@ -113,7 +112,7 @@ async def watch(
 
 
 def _is_held(order: SyncRequest) -> bool:
-    """Whether somebody stopped or paused it on a page that it had before; that holds without a page."""
+    """Return whether a user stopped or paused it on an earlier dashboard; that holds without one, too."""
     from stoker.dashboard.standalone.pending_actions import NOTES  # noqa: PLC0415
 
     return any((order.job.data_dir / STATE / name).exists() for name in NOTES)
