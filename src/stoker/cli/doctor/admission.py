@@ -1,9 +1,9 @@
-"""Whether the API server reaches our webhook and believes it.
+"""Checks that the API server reaches our admission webhook and trusts its certificate.
 
-Its configurations, its endpoints, its certificate. The last check is the one that counts:
-the API server itself is made to ask, by a dry run of a resource that names somebody else
-as its approver. The webhook refuses that, and who is refused by it has reached it. The
-checks before it say what is wrong where it does not.
+The checks look at the webhook configurations, the endpoints and the certificate. The last check is decisive:
+a dry run creates a resource that names another user as its approver, so that the API server calls the
+webhook. The webhook must refuse that, and its refusal proves that the API server reached it. If it is not
+reached, the earlier checks show why.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OWN_WEBHOOK_DOMAINS = (".stoker.io", ".configbutler.ai")
 EXPECTED_WEBHOOKS = {"/inject": "MutatingWebhookConfiguration", "/validate": "ValidatingWebhookConfiguration"}
 MAX_ADDRESSES = 3
 EXPIRY_WARNING_SHARE = 1 / 6
-"""Certificates are renewed when two thirds of their life are over; at this share somebody should have."""
+"""Certificates are renewed after two thirds of their life; with less than this share left it is overdue."""
 _FORGED_USER = "nobody:stoker-doctor"
 _DENIED = re.compile(r'admission webhook "(?P<name>[^"]+)" denied')
 
@@ -123,7 +123,7 @@ async def _check_endpoints(case: Examination) -> Finding | None:
 
 
 async def _check_certificate(case: Examination) -> Finding | None:
-    """What is served, held against what the API server was told; from here, where that can be reached."""
+    """Verify the served certificate against the caBundle, if the webhook can be reached from here."""
     if not case.webhooks:
         return None
     left: list[float] = []
@@ -155,7 +155,7 @@ async def _check_certificate(case: Examination) -> Finding | None:
 
 
 async def _check_admission(case: Examination) -> Finding:
-    """Let the API server ask: it resolves the Service, and believes the certificate or not."""
+    """Make the API server call the webhook: it resolves the Service and verifies the certificate."""
     namespace = case.place.namespace
     try:
         await case.client.raw(
@@ -177,7 +177,7 @@ async def _check_admission(case: Examination) -> Finding:
 
 
 def refused_finding(error: ApiError, namespace: str) -> Finding:
-    """Who refused it is named by the API server; what somebody says of himself does not count."""
+    """Finding for a refused request; only the webhook name in the API server's message proves who refused."""
     denied = _DENIED.search(error.message)
     if denied is not None and denied["name"].endswith(".stoker.io"):
         said = f"the API server asks the webhook about resources in namespace {namespace}, and believes it"
@@ -211,7 +211,7 @@ ADMISSION: DoctorChain = (
 
 
 def _forged_resource() -> dict[str, Any]:
-    """What no webhook of ours lets through: an approval in the name of somebody else."""
+    """A resource that our webhook never accepts: its approver is another user."""
     return {
         "apiVersion": "stoker.io/v1alpha1",
         "kind": "Stoker",
@@ -240,7 +240,7 @@ def _services(case: Examination) -> list[WebhookService]:
 
 
 def _distinct_webhooks(webhooks: Sequence[RegisteredWebhook]) -> list[RegisteredWebhook]:
-    """Those that lead to different places or trust differently; the rest would only say it again."""
+    """Webhooks with different targets or caBundles; checking the others would repeat the same finding."""
     found: dict[object, RegisteredWebhook] = {}
     for one in webhooks:
         service = one.config.service
@@ -256,7 +256,7 @@ def _distinct_webhooks(webhooks: Sequence[RegisteredWebhook]) -> list[Registered
 async def _webhook_addresses(
     case: Examination, config: WebhookClientConfig
 ) -> tuple[str, list[tuple[str, int]]]:
-    """The name that the API server asks for, and the addresses behind it."""
+    """Return the server name that the API server verifies, and the addresses behind it."""
     if config.service is None:
         parts = urlsplit(config.url or "")
         return parts.hostname or "", [(parts.hostname or "", parts.port or 443)]

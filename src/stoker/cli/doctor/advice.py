@@ -1,6 +1,6 @@
-"""How to mend what is wrong in a cluster: a command to type, or a sentence that says what to do.
+"""How to fix what is wrong in a cluster: a command to run, or a sentence.
 
-Only where the reason alone tells it; a check that knows more says more.
+Covers only what follows from the reason alone; a check that knows more gives its own advice.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def advice_for(reason: Reason) -> str:
 
 
 def troubleshooting_hint(reason: Reason) -> str:
-    """Where nobody knows more."""
+    """The fallback if there is no better advice."""
     return f"docs/troubleshooting.md explains {reason}."
 
 
 def login_advice(reason: Reason, auth: GitAuthPolicy) -> str:
-    """What a repository, or the forge before it, did not take; nothing where it is not about the login."""
+    """Advice for a login that a repository or its forge refused; empty if the login is not the cause."""
     if reason not in (Reason.SOURCE_AUTH_FAILED, Reason.INVALID_VALUE) or auth.secret is None:
         return ""
     where = f"key {auth.secret.key!r} of Secret {auth.secret.name!r}"
@@ -65,7 +65,7 @@ def login_advice(reason: Reason, auth: GitAuthPolicy) -> str:
 
 
 def gateway_advice(reason: Reason, message: str, *, key: str, tls: bool) -> str:
-    """What an agent could not do at its gateway; `key` names where the API key stands."""
+    """Advice for an agent's error at its gateway; `key` names where the API key is stored."""
     if reason is Reason.TOKEN_MALFORMED:
         return api_key_advice(key)
     if reason is Reason.CERTIFICATE_NOT_TRUSTED:

@@ -1,6 +1,6 @@
-"""The ground that everything stands on: the API server, its version, and our kinds in it.
+"""Checks the API server: connection, version, our CRDs and their conversion.
 
-The first chain of a cluster; where something is wrong here nothing else is looked at.
+This is the first chain for a cluster; if it finds something wrong, no other chain runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import CRDS
 
 OLDEST = (1, 30)
-"""The oldest minor version whose API has all that admission needs; the chart says the same."""
+"""The oldest minor version whose API has all that admission needs; the chart requires the same."""
 _APPLY = f"Install the kinds of this version: {INSTALL}"
 
 
@@ -50,7 +50,7 @@ class _ServedKind(msgspec.Struct, frozen=True):
 
 
 class _ServedGroup(msgspec.Struct, frozen=True):
-    """What a group serves, as discovery tells it."""
+    """The kinds of an API group, from discovery."""
 
     resources: tuple[_ServedKind, ...] = ()
 
@@ -76,16 +76,16 @@ class _CrdSpec(msgspec.Struct, frozen=True):
 
 
 class _CrdDefinition(msgspec.Struct, frozen=True):
-    """A CRD as the server has it."""
+    """A CRD as the API server returns it."""
 
     spec: _CrdSpec = _CrdSpec()
 
 
 class SchemaDifference(NamedTuple):
-    """How a schema of the server differs from ours."""
+    """How a schema of the API server differs from ours."""
 
     lacking: tuple[str, ...]
-    """Fields that it does not know: it would drop them in silence."""
+    """Fields that the API server does not know and would drop silently."""
     unknown: tuple[str, ...]
     """Fields that this command does not know."""
 
@@ -118,7 +118,7 @@ async def _check_version(case: Examination) -> Finding:
 
 
 async def _check_kinds(case: Examination) -> Finding:
-    """By discovery, which everybody may read who may log in."""
+    """Check by discovery, which every authenticated user may read."""
     served: set[str] = set()
     for group in dict.fromkeys(kind.group for kind in KINDS):
         version = next(kind.version for kind in KINDS if kind.group == group)
@@ -155,7 +155,7 @@ async def _check_schemas(case: Examination) -> Finding:
 
 
 async def _check_conversion(case: Examination) -> Finding:
-    """With one version nothing is converted, and a webhook that is named must be right all the same."""
+    """Check conversion webhooks; with one version nothing is converted, but a named webhook must be right."""
     called: list[str] = []
     for kind in KINDS:
         conversion = (await _definition(case, kind)).spec.conversion
@@ -186,14 +186,14 @@ API_SERVER_CHECKS: DoctorChain = (
 
 
 def unreachable_finding(error: Misconfigured) -> Finding:
-    """There is no cluster to ask: the kubeconfig is missing or wrong."""
+    """Finding for a missing or wrong kubeconfig."""
     return replace(error_finding("api server", error), of_input=True)
 
 
 def schema_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> SchemaDifference:
-    """Which fields only one of two schemas knows; what is only said otherwise does not count. Pure."""
+    """Return the fields that only one of two schemas has; other differences do not count. Pure."""
     mine, other = set(_fields(ours)), set(_fields(theirs))
-    # Of a block that one side does not know at all the block alone is named.
+    # If one side lacks a whole block, only the block is named.
     return SchemaDifference(_topmost_paths(mine - other), _topmost_paths(other - mine))
 
 
@@ -227,7 +227,7 @@ async def _server_version(case: Examination) -> _ServerVersion:
 
 
 def _clock_skew(case: Examination, date: str) -> timedelta:
-    """The clock here need not be right; a server that does not say its time is taken to have ours."""
+    """How far the API server's clock is ahead of the local one; zero if its response has no valid date."""
     try:
         said = parsedate_to_datetime(date)
     except ValueError:

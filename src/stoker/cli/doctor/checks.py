@@ -1,8 +1,8 @@
-"""What is examined, and what earlier checks learned of it; one chain of checks after another.
+"""The state of an examination, and how a chain of checks runs.
 
-A check looks at one thing and makes one finding, or none where the thing is not there to
-be looked at. The first thing that is wrong ends its chain, because what comes after it
-would only repeat it. What whoever asks may not see is said to be unseen, and never wrong.
+A check looks at one thing and returns one finding, or None if the thing does not exist. The first wrong
+finding ends its chain, because later checks would only repeat it. What the user has no right to read is
+reported as not checked, never as wrong.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WebhookService(msgspec.Struct, frozen=True):
 
 
 class WebhookClientConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the API server finds a webhook, and whom it trusts there."""
+    """The address of a webhook, and the CA bundle that the API server trusts for it."""
 
     url: str | None = None
     service: WebhookService | None = None
@@ -48,29 +48,29 @@ class WebhookClientConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisteredWebhook(NamedTuple):
-    """One place in the cluster that names us as a webhook."""
+    """One webhook entry in the cluster that points to us."""
 
     name: str
-    """As a person finds it: the kind and the name of the object, and which of its webhooks."""
+    """For users: kind and name of the object, and which of its webhooks."""
     config: WebhookClientConfig
 
 
 class OperatorInstallation(NamedTuple):
-    """The installation, as its Deployment tells of it; where that cannot be seen, the namespace alone."""
+    """The installation, read from its Deployment; only the namespace if that cannot be read."""
 
     namespace: str
     account: str = ""
-    """The service account of the controller; empty: not known."""
+    """The controller's service account; empty: not known."""
     watched: tuple[str, ...] = ()
-    """Namespaces that it works on; none named means all."""
+    """Namespaces that the controller watches; empty means all."""
     labels: str = ""
-    """The selector of the resources that it works on; empty means all."""
+    """The label selector of the resources that it reconciles; empty means all."""
     shards: int = 0
-    """How many controllers divide the namespaces; 0: not known."""
+    """The number of shards that divide the namespaces; 0: not known."""
     shared_volumes: bool = False
     require_known_hosts: bool = False
     defaults: str = ""
-    """The ConfigMap with what resources leave out."""
+    """The ConfigMap with the defaults for resources."""
     admission: bool = False
     """Whether the webhook is installed."""
 
@@ -80,7 +80,7 @@ class OperatorInstallation(NamedTuple):
 
 @dataclass(slots=True)
 class ExaminedResource:
-    """The resource that is asked about, and what hangs on it."""
+    """The resource that is examined, with its intent and its gateways."""
 
     key: ResourceKey
     status: SyncStatus
@@ -88,30 +88,30 @@ class ExaminedResource:
     intent: ResourceIntent
     fleet: GatewayFleet = field(default_factory=GatewayFleet)
     unread: bool = False
-    """Some of its Secrets may not be looked at by whoever asks."""
+    """The user has no right to read some of its Secrets."""
 
 
 @dataclass(slots=True)
 class Examination:
-    """One examination."""
+    """The state of one examination: inputs, and what earlier checks found out."""
 
     client: KubeClient
     place: ClusterResourceOptions
     home: str = ""
-    """The operator's namespace, where somebody said it."""
+    """The operator's namespace, if the user named it."""
     clock: Clock = field(default_factory=SystemClock)
     ahead: timedelta = timedelta()
-    """How far the API server's clock is ahead of the one here; what the cluster wrote is held against it."""
+    """How far the API server's clock is ahead of ours; timestamps of the cluster are compared to it."""
     definitions: dict[str, object] = field(default_factory=dict)
-    """CRDs that were read already, by name."""
+    """CRDs that were already read, by name."""
     operator: OperatorInstallation | None = None
     webhooks: list[RegisteredWebhook] = field(default_factory=list)
     subject: ExaminedResource | None = None
     wrong: set[str] = field(default_factory=set)
-    """The checks that found something wrong."""
+    """The names of checks with a wrong finding."""
 
     def now(self) -> datetime:
-        """The time as the cluster has it."""
+        """The current time of the cluster's clock."""
         return self.clock.now() + self.ahead
 
 
@@ -120,7 +120,7 @@ DoctorChain = Sequence[tuple[str, DoctorCheck]]
 
 
 async def run_chain(chain: DoctorChain, case: Examination) -> AsyncIterator[Finding]:
-    """Finding after finding, up to the first that is wrong."""
+    """Yield findings up to the first wrong one."""
     for name, look in chain:
         try:
             finding = await look(case)
@@ -137,7 +137,7 @@ async def run_chain(chain: DoctorChain, case: Examination) -> AsyncIterator[Find
 
 
 def forbidden_finding(check: str, error: Forbidden) -> Finding:
-    """What whoever asks may not look at."""
+    """Finding for something that the user has no right to read."""
     mend = "Ask somebody who may, or have this right granted to you; nothing is known to be wrong."
     return Finding(check, FindingStatus.UNTRIED, f"not looked at: {error.message}", mend, error.reason)
 
@@ -161,6 +161,6 @@ def passed_finding(check: str, said: str) -> Finding:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first few, and how many there are besides."""
+    """The first few names, and how many more there are."""
     more = len(names) - MAX_NAMES
     return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,8 +1,7 @@
-"""All chains of a cluster in the order in which things go wrong, and then those of a resource.
+"""All chains of checks for a cluster, in the order in which things go wrong, then those for a resource.
 
-Where the ground does not hold, or nobody is installed, nothing else is looked at. After
-that admission, the controller and a resource are chains of their own: one that is broken
-does not hide what is wrong with another.
+If the API server's chain fails or no operator is installed, no other chain runs. After that admission, the
+controller and a resource are separate chains: a broken one does not hide what is wrong with another.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from stoker.domain.findings import Finding
 
 
 class DoctorStage(NamedTuple):
-    """A chain, and when it is followed."""
+    """A chain of checks, and the condition under which it runs."""
 
     chain: DoctorChain
     wanted: Callable[[Examination], bool] = lambda _: True
 
 
 def _is_installed(case: Examination) -> bool:
-    """Whether there is a cluster with something installed in it."""
+    """Return whether the API server works and an operator was found."""
     return case.wrong.isdisjoint(name for name, _ in (*API_SERVER_CHECKS, *FINDING))
 
 
 def _is_resource_known(case: Examination) -> bool:
-    """Whether the resource was found and understood."""
+    """Return whether the resource was found and is valid."""
     return case.subject is not None
 
 
 def _is_unexplained(case: Examination) -> bool:
-    """Whether nothing was found that the controller would only repeat."""
+    """Return whether no check found a problem that the controller's Ready condition would only repeat."""
     return _is_resource_known(case) and case.wrong.isdisjoint(
         name for name, _ in (*RESOURCE, *SOURCE, *GATEWAYS)
     )
@@ -59,7 +58,7 @@ STAGES = (
 
 
 async def examine_cluster(place: ClusterResourceOptions, home: str) -> AsyncIterator[Finding]:
-    """Finding after finding; `home` is the operator's namespace, where somebody said it."""
+    """Yield finding after finding; `home` is the operator's namespace, if the user named it."""
     try:
         place = place.settled()
         client = place.client()

@@ -1,8 +1,8 @@
-"""`stoker doctor`: what is wrong with a cluster, a resource in it or a gateway, and how it is mended.
+"""`stoker doctor`: finds what is wrong with a cluster, a resource in it or a gateway, and how to fix it.
 
-Looks at one thing after the other, in the order in which they go wrong, and stops at
-the first of a chain that is. Changes nothing. Exit codes: 0 all well, 2 wrong input, 4 the
-cluster cannot be reached or does not let us, 5 something is wrong.
+Runs checks in the order in which things go wrong, and ends each chain at its first wrong finding. Changes
+nothing. Exit codes: 0 nothing wrong, 2 wrong input, 4 the cluster cannot be reached or denies access,
+5 something is wrong.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _UNREACHABLE = (Reason.UNREACHABLE, Reason.UNAUTHORIZED, Reason.API_SERVER_ERROR
 
 
 class DoctorOptions(NamedTuple):
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     given: SharedOptionValues
     try_scan: bool
@@ -171,7 +171,7 @@ async def _gateway_findings(wanted: DoctorOptions) -> AsyncIterator[Finding]:
 
 
 def _api_key_reader(given: SharedOptionValues) -> ApiKeyReader:
-    """Read when its turn comes: all that stands before it can be looked at without one."""
+    """Return a reader of the API key; it is read late, because earlier checks work without it."""
     from stoker.ignition.client.api_key import api_key_file, check_api_key  # noqa: PLC0415
 
     if given.api_key_file is not None:

@@ -1,7 +1,7 @@
-"""The gateways of one resource: that there are any, with agents that live, report and reach their gateway.
+"""Checks the gateways of one resource: that they exist, and that their agents run, report and reach them.
 
-What an agent says of its gateway's API is taken from its report: nobody but the agent
-reaches that port, and the doctor does not ask for a way in.
+The state of a gateway's API is read from its agent's report: only the agent reaches that port, and the doctor
+does not need access to it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def _check_injection(case: Examination) -> Finding:
 
 
 async def _check_agent_permissions(case: Examination) -> Finding:
-    """What the controller's Role gives to the accounts of the pods."""
+    """Check the rights that the controller's Role grants to the service accounts of the pods."""
     subject = subject_of(case)
     namespace, name = subject.key.object
     wanted = (
@@ -135,7 +135,7 @@ async def _check_reports(case: Examination) -> Finding:
 
 
 async def _check_gateway_api(case: Examination) -> Finding:
-    """What agents say of their gateways' API: each part of the set-up has a reason of its own."""
+    """Check what agents report about their gateways' API; each part of the setup has its own reason."""
     subject = subject_of(case)
     noted: list[str] = []
     for one in subject.fleet.gateways:
@@ -171,7 +171,7 @@ def _failed_report_finding(
 
 
 async def _check_ready(case: Examination) -> Finding:
-    """What the controller makes of all that; last, because everything before it says more."""
+    """Check the Ready condition; last, because all earlier checks are more specific."""
     subject = subject_of(case)
     found = conditions.find_condition(subject.status.conditions or (), ConditionType.READY)
     if found is None:
@@ -199,7 +199,7 @@ VERDICT: DoctorChain = (("ready", _check_ready),)
 
 
 async def _resource_pods(case: Examination, subject: ExaminedResource) -> list[CachedPod]:
-    """Those that belong to the resource, as the controller counts them."""
+    """The pods that the controller counts as the resource's gateways."""
     namespace, name = subject.key.object
     found: list[CachedPod] = []
     async for page in case.client.pages(PODS, namespace):

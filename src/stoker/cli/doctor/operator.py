@@ -1,8 +1,8 @@
-"""The operator itself: where it runs, whether somebody leads, what it may do, and whether all is held still.
+"""Checks the operator: where it runs, whether a controller leads, its rights, and the emergency stop.
 
-Where it runs is told by its Deployment or, where that may not be seen, by its Leases. A
-Lease that looks old is watched for as long as it stands before its holder is called dead:
-the clock that wrote it need not be right.
+Its namespace is found by its Deployment or, without the right to read that, by its Leases. A Lease that looks
+old is watched for its whole duration before its holder is reported as dead, because the clock that wrote its
+time may be wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from stoker.kube.client.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
 from stoker.kube.leader.lease import Lease
 
 FRESH_SECONDS = 60.0
-"""A Lease that was renewed within so long has a living holder, however the clocks differ."""
+"""A Lease that was renewed within this time has a live holder, even if the clocks differ."""
 POLL_SECONDS = 1.0
 PART = "app.kubernetes.io/part-of=stoker"
 COMPONENT = "app.kubernetes.io/component"
@@ -83,7 +83,7 @@ class _OperatorConfigMap(msgspec.Struct, frozen=True):
 
 
 async def _check_installation(case: Examination) -> Finding:
-    """The installation that is meant; what is not known of it is left out of later checks."""
+    """Find the installation; later checks skip what is not known about it."""
     try:
         found = await _operators_by_deployment(case)
     except Forbidden:
@@ -125,7 +125,7 @@ async def _check_leader(case: Examination) -> Finding:
 
 
 async def _leader_problem(case: Examination, home: str, index: int, lease: Lease | None) -> str:
-    """Why nobody can be working; empty if somebody is."""
+    """Return why no controller can be working, or an empty string if one is."""
     if lease is None:
         return "is not there, so nobody leads"
     if not lease.holder:
@@ -147,7 +147,7 @@ async def _leader_problem(case: Examination, home: str, index: int, lease: Lease
 
 
 async def _check_controller_permissions(case: Examination) -> Finding:
-    """What the controller may do where it works, and at home."""
+    """Check the controller's rights in the namespaces that it watches, and in its own."""
     operator = _operator_of(case)
     if not operator.account:
         said = "not looked at: the controller's service account is told by its Deployment, which is not seen"

@@ -1,7 +1,7 @@
-"""What the operator and its agents must be allowed to do, and whether the API server says that they are.
+"""The rights that the operator and its agents need, and whether the API server grants them.
 
-The lists are held against the chart's roles by a test, so that neither can drift from
-the other. Each right is one question (SubjectAccessReview), which changes nothing.
+A test compares these lists to the chart's roles, so that they cannot diverge. Each right is checked with one
+SubjectAccessReview, which changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 class RequiredPermission(NamedTuple):
-    """One right."""
+    """One right: a verb on a resource."""
 
     verb: str
     group: str
@@ -57,7 +57,7 @@ CONTROLLER: tuple[RequiredPermission, ...] = (
     *needs("get list watch create update", _RBAC, "roles", "rolebindings"),
     *needs("create patch", "", "events"),
 )
-"""In every namespace that is worked on."""
+"""Needed in every watched namespace."""
 
 SHARED_VOLUMES: tuple[RequiredPermission, ...] = (
     *needs("patch delete", _RBAC, "roles", "rolebindings"),
@@ -65,11 +65,11 @@ SHARED_VOLUMES: tuple[RequiredPermission, ...] = (
     *needs("get create patch delete", "apps", "deployments"),
     *needs("create patch delete", "", "serviceaccounts"),
 )
-"""Besides, where resources may ask for a volume."""
+"""Needed in addition if resources may use shared volumes."""
 
 
 def home_needs(shards: int) -> tuple[RequiredPermission, ...]:
-    """In the operator's own namespace: who leads, and whether all is paused."""
+    """Needed in the operator's own namespace: leader election, and the pause ConfigMap."""
     return (
         *(one for index in range(shards) for one in needs("get update", *_LEASES, name=lease_name(index))),
         *needs("list create", *_LEASES),
@@ -96,7 +96,7 @@ async def missing_permissions(
     *,
     where: str | None,
 ) -> list[RequiredPermission]:
-    """Those that a service account of a namespace does not have in `where`; None: in all namespaces."""
+    """Return the rights that a service account lacks in namespace `where`; None: in all namespaces."""
     turns = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
     asked = list(wanted)
 
@@ -123,7 +123,7 @@ def _access_review(
     }
     spec = {
         "user": f"system:serviceaccount:{namespace}:{account}",
-        # The API server takes the groups as they are told, and asks nobody for them.
+        # The API server uses the groups of the request as they are and does not look them up.
         "groups": _groups(namespace),
         "resourceAttributes": {name: value for name, value in about.items() if value},
     }

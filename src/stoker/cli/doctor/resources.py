@@ -1,7 +1,7 @@
-"""One resource: that it is there, that the controller works on it, and that it is understood.
+"""Checks one resource: that it exists, that the controller reconciles it, and that its spec is valid.
 
-It is read as the controller reads it: with its base, and with the defaults of the
-installation where those may be seen.
+It is read as the controller reads it: with its base, and with the installation's defaults if the user may
+read those.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _check_resource(case: Examination) -> Finding:
 
 
 async def _is_selected(case: Examination, labels: str, key: ResourceKey) -> bool:
-    """By the API server's own judgement of the selector, where it may be asked for a list."""
+    """Let the API server evaluate the selector, if the user may list the kind."""
     if not labels:
         return True
     named = f"metadata.name={key.object.name}"
@@ -118,11 +118,11 @@ async def _read_base(client: KubeClient, model: Model) -> IgnitionSyncBase | Non
     try:
         return await client.get(rest_resource(BASES), wanted.name, wanted.namespace, into=IgnitionSyncBase)
     except NotFound:
-        return None  # settling says so, in words
+        return None  # resolving the spec reports the missing base
 
 
 async def _read_defaults(case: Examination) -> IgnitionSyncBaseSpec:
-    """What the installation says for resources that leave something out, where it may be seen."""
+    """The installation's defaults for resources, if the user may read them."""
     operator = case.operator
     if operator is None or not operator.defaults:
         return NO_DEFAULTS

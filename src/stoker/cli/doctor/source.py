@@ -1,9 +1,8 @@
-"""What a resource delivers: that its Secrets are there, and that they open its repository.
+"""Checks the source of a resource: that its Secrets exist, and that they grant access to its repository.
 
-Of a Secret nothing but the names of its keys is ever told. Its values are read where the
-controller would read them, for a login and for the form of a gateway's key, and kept no
-longer than that. A GitHub App logs in as it does for the controller: with a token that is
-made for this look and kept nowhere.
+Only the names of a Secret's keys are ever shown. Its values are read where the controller would read them,
+for a login and to check the form of a gateway's key, and are not kept. A GitHub App logs in as for the
+controller: with a token that is created for this check and not stored.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _EMPTY = b'""'
 
 
 class _SecretKeys(msgspec.Struct, frozen=True):
-    """The keys of a Secret; what stands under them is not even decoded."""
+    """The keys of a Secret; their values are not even decoded."""
 
     data: dict[str, msgspec.Raw] = {}
 
@@ -83,7 +82,7 @@ async def _check_secrets(case: Examination) -> Finding:
 
 
 async def _check_api_key(case: Examination) -> Finding | None:
-    """The commonest mistake: a key without its name, or with Bearer before it."""
+    """Check for the most common mistake: a key without its name, or with Bearer before it."""
     subject = subject_of(case)
     wanted = subject.intent.policies.access.api_key
     if wanted is None or subject.unread:
@@ -113,7 +112,7 @@ async def _check_known_hosts(case: Examination) -> Finding | None:
 
 
 async def _check_repository(case: Examination) -> Finding:
-    """The repository as it is reached from here; what the controller says counts where nobody can ask."""
+    """Check the repository from here; the controller's condition counts if it cannot be checked from here."""
     subject = subject_of(case)
     source = subject.intent.source
     said_by = conditions.find_condition(subject.status.conditions or (), ConditionType.REPO_CLONED)
@@ -135,7 +134,11 @@ async def _check_repository(case: Examination) -> Finding:
 
 
 def _unreachable_repository(error: StokerError, said_by: Condition | None) -> Finding:
-    """Whoever asks need not stand where the controller does: a repository of the cluster is not wrong."""
+    """Finding for a repository that only this machine may fail to reach.
+
+    The command may run outside of the cluster, from where a repository inside of it is unreachable. So the
+    controller's condition decides.
+    """
     if said_by is not None and said_by.status == "False":
         return _repository_failure(said_by)
     said = f"{error.message}, from here; {_controller_remark(said_by)}"
@@ -167,7 +170,7 @@ async def _resolve_ref(case: Examination, source: SourceIntent) -> str:
     try:
         async with deadline(case.clock, GIT_SECONDS):
             if source.url.is_artifact:
-                from stoker.artifacts.origin import open_origin  # noqa: PLC0415 - most follow repositories
+                from stoker.artifacts.origin import open_origin  # noqa: PLC0415 - most sources are git
 
                 async def credentials() -> ArtifactCredentials:
                     return credentials_of(await access())

@@ -1,8 +1,8 @@
-"""The certificate that somebody serves, seen by a handshake and nothing after it.
+"""Reads the certificate of a webhook server with a TLS handshake; no request is sent.
 
-It is verified as the API server would: by the bundle that it was given for this webhook
-alone, and for the name under which it calls. What cannot be reached from here is not
-wrong: outside of a cluster no pod can be.
+It is verified as the API server would: only by the CA bundle of this webhook, and for the server name that
+the API server uses. A server that cannot be reached from here is not wrong: pods are not reachable from
+outside of a cluster.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ CONNECT_SECONDS = 3.0
 
 
 class HandshakeUnreachable(StokerError):
-    """Nobody can be reached there from here."""
+    """No server can be reached at this address from here."""
 
 
 class CertificateUntrusted(StokerError):
-    """What is served is not what the bundle vouches for."""
+    """The CA bundle does not verify the served certificate."""
 
 
 class CertificateValidity(NamedTuple):
-    """The life of a certificate."""
+    """When a certificate becomes valid and when it expires."""
 
     begins: datetime
     ends: datetime
 
 
 async def read_certificate(host: str, port: int, name: str, bundle: str) -> CertificateValidity:
-    """When the certificate there ends; raises where it is not there or not trusted."""
+    """Return the validity of the served certificate; raises if it cannot be read or is not trusted."""
     context = _tls_context(bundle)
     try:
-        # wait_for and not asyncio.timeout: the latter misjudges in Python 3.11.2.
+        # wait_for instead of asyncio.timeout, which is unreliable in Python 3.11.2.
         opening = asyncio.open_connection(host, port, ssl=context, server_hostname=name)
         _, writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
     except TimeoutError:
@@ -56,7 +56,7 @@ async def read_certificate(host: str, port: int, name: str, bundle: str) -> Cert
 
 def _tls_context(bundle: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Go trusts whatever stands in the bundle; OpenSSL by itself wants the root of the chain there.
+    # Go trusts every certificate in the bundle; OpenSSL by default needs the root of the chain there.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii"))
