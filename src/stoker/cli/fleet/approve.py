@@ -1,9 +1,9 @@
-"""`stoker approve`: agree, in one's own name, to what a resource in a cluster waits with.
+"""`stoker approve`: approves, in the user's own name, what a resource in a cluster waits with.
 
 For a Stoker or an IgnitionSync that is a plan, for a GitDestination (`--kind GitDestination`) the deletions
-that the reverser holds. It writes the annotations that `kubectl annotate` would, bound to the plan:
-who it is says the API server, and the admission webhook checks both. Exit codes: 0 done, 2 wrong input,
-3 there is nothing to approve or something else waits, 4 the cluster cannot be reached or does not let us.
+that the reverser holds. It writes the annotations that `kubectl annotate` would, bound to the plan. The API
+server reports the user's name, and the admission webhook checks both. Exit codes: 0 done, 2 wrong input,
+3 nothing waits for approval or another plan does, 4 the cluster cannot be reached or denies access.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`stoker history` and `stoker diff`: what gateways have been through, as the status tells.
+"""`stoker history` and `stoker diff`: the past syncs of gateways, as the status reports them.
 
-The status remembers the last ten syncs of each gateway and the first twenty paths of each.
-Exit codes: 0 told, 2 wrong input, 4 the cluster cannot be reached or does not let us.
+The status holds the last ten syncs of each gateway and the first twenty paths of each sync.
+Exit codes: 0 done, 2 wrong input, 4 the cluster cannot be reached or denies access.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What gateways have been through, for a terminal: their last syncs, and what one of them changed."""
+"""Text output of `stoker history` and `stoker diff`: a table of syncs, and the changes of one sync."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def history_lines(found: Sequence[HistoryRow], now: datetime) -> Iterator[str]:
 
 
 def diff_lines(past: HistoryRow) -> Iterator[str]:
-    """What a sync changed, as far as the status keeps it: counts, and the first paths."""
+    """Lines for what a sync changed, as far as the status has it: counts, and the first paths."""
     diff = past.entry.diff
     if diff is None:
         yield f"{past.gateway}: nothing is known of what this sync changed"

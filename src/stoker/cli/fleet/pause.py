@@ -1,9 +1,8 @@
-"""`stoker pause` and `stoker resume`: hold one resource still, or all of them, and let go again.
+"""`stoker pause` and `stoker resume`: pause and resume one resource, or all of them.
 
-One resource is held by its field `spec.paused`; all of them by the map that the controller
-watches, the emergency stop. Either is what `kubectl` would write, in the name of whoever
-runs the command. Exit codes: 0 done, 2 wrong input, 4 the cluster cannot be reached or does
-not let us.
+One resource is paused by its field `spec.paused`; all of them by the pause ConfigMap that the controller
+watches (the emergency stop). The command writes what `kubectl` would, as the user of the kubeconfig. Exit
+codes: 0 done, 2 wrong input, 4 the cluster cannot be reached or denies access.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a resource in a cluster waits with, told in lines, and what to do next."""
+"""Text output for the waiting plans of a resource, with the command that approves them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def read_waiting_plans(place: ClusterResourceOptions) -> PendingPlans:
 
 
 def waiting_plan_lines(waiting: PendingPlans) -> Iterator[str]:
-    """For people, and what to do next."""
+    """Lines for each waiting plan, and the command to run next."""
     for one in waiting.gateways:
         plan = one.pending_plan
         if plan is not None:

@@ -1,7 +1,7 @@
-"""`stoker status`: how the resources of a cluster stand, or the gateways of one of them.
+"""`stoker status`: shows the status of resources in a cluster, or of the gateways of one resource.
 
-Exit codes: 0 told (also where something is not ready, unless `--exit-code` asks for 10),
-2 wrong input, 4 the cluster cannot be reached or does not let us.
+Exit codes: 0 done (also if a resource is not ready, unless `--exit-code` asks for 10), 2 wrong input,
+4 the cluster cannot be reached or denies access.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def status_command(
 async def _poll_status(
     place: in_cluster.ClusterResourceOptions, scope: ResourceScope, *, stay: bool, output: str
 ) -> list[ResourceStatus]:
-    """Shown once, or for ever whenever something is different; what was seen last.
+    """Print the statuses once, or with `stay` again at each change; return those read last.
 
-    Whoever watches is told once that the cluster does not answer, and goes on watching: it does again.
+    With `stay` an unreachable cluster is reported once and polling continues, because it may come back.
     """
     import asyncio  # noqa: PLC0415 - --help needs none of it
 

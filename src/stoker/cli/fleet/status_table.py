@@ -1,4 +1,4 @@
-"""How resources stand, for a terminal: one row for each, or one for each gateway of one of them."""
+"""Text output of `stoker status`: one row per resource, or one row per gateway of a resource."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fleet_lines(standings: Sequence[ResourceStatus], now: datetime) -> Iterator[
 
 
 def resource_lines(standing: ResourceStatus, now: datetime) -> Iterator[str]:
-    """One resource: what it says of itself, and one row for each of its gateways."""
+    """One resource: its Ready condition, and one row for each of its gateways."""
     ready, reason, message = standing.verdict()
     commit = (standing.status.last_sync_commit or "no commit yet")[:SHORT]
     whose = f"{standing.kind} {standing.namespace}/{standing.name}"
