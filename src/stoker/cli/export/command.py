@@ -1,9 +1,8 @@
-"""`stoker export`: what a cluster holds, written once to a folder or a repository.
+"""`stoker export`: writes the selected objects of a cluster to a folder or a repository, once.
 
-It needs a kubeconfig and the right to list; nothing has to be installed in the cluster.
-Exit codes: 0 done, 1 done in part (a kind that may not be listed, a file that cannot be
-written; the report names it), 2 wrong input, 3 held back, 4 the cluster or the repository
-cannot be reached or does not let us in.
+It needs a kubeconfig and the right to list; nothing has to be installed in the cluster. Exit codes: 0 done,
+1 done in part (a kind that may not be listed, a file that cannot be written; the report names it), 2 wrong
+input, 3 held back, 4 the cluster or the repository cannot be reached or denies access.
 """
 
 from __future__ import annotations
@@ -221,7 +220,7 @@ async def _export_to_branch(
 
 
 def _access(url: RepoUrl, branch: str, given: SharedOptionValues) -> tuple[Any, Path]:
-    """The login of the flags, as for `stoker sync`, and where mirrors are kept."""
+    """Return the login of the options, as for `stoker sync`, and the folder for mirrors."""
     from stoker.agent.sync.jobs import SyncJob  # noqa: PLC0415
     from stoker.cli.sync.git_credentials import access_reader  # noqa: PLC0415
     from stoker.cli.sync.job import cache_dir_of  # noqa: PLC0415

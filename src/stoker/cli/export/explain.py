@@ -27,7 +27,7 @@ class _ExplainedObject(NamedTuple):
 
 
 async def explain_objects(config: ClusterConfig, job: ExportJob, named: Sequence[str], output: str) -> int:
-    """Say it on standard output; the exit code that sums it up."""
+    """Print the explanation on standard output; return the exit code."""
     async with KubeClient(config, user_agent="stoker-export") as client:
         with ProgressBar() as bar:
             bar("asking what is served", 0, 0)
@@ -96,7 +96,7 @@ async def _explain_one(
 
 
 def _find_kind(catalog: KindCatalog, word: str) -> ApiResource:
-    """The kind that is meant, by its plural, singular, short or CamelCase name, with or without its group."""
+    """Find a kind by its plural, singular, short or CamelCase name, with or without its group."""
     name, dot, group = word.partition(".")
     fitting = [
         each.resource
@@ -108,7 +108,7 @@ def _find_kind(catalog: KindCatalog, word: str) -> ApiResource:
     ]
     if not fitting:
         raise InvalidValue(f"the cluster serves no kind {word!r}")
-    # As kubectl: the core group before others.
+    # Like kubectl, prefer the core group.
     return min(fitting, key=lambda each: each.group)
 
 

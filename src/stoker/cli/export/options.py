@@ -1,9 +1,9 @@
-"""What `stoker export` was told, read once: rules and destinations as a job, and where it writes to.
+"""Turns the options of `stoker export` into a job: rules, destinations, and where to write.
 
-Rules come from files of `WatchRule` and `ClusterWatchRule` manifests, or are the preset. A
-`GitDestination` in the files says what it says in a cluster: its folder, its policy and its
-recipients. What goes to no destination of the files has those of the flags; of them, who
-says nothing about Secrets gets `Redact`, because what lies in a folder is soon pushed.
+Rules come from files with `WatchRule` and `ClusterWatchRule` manifests, or are the preset. A `GitDestination`
+in the files has the same effect as in a cluster: its folder, its policy and its recipients apply. Objects
+without a destination in the files use those of the options. There the Secret policy defaults to `Redact`,
+because a folder is easily pushed to a repository later.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from stoker.reverser.selection.preset import excluded_kinds
 from stoker.reverser.selection.rules import DestinationRef, SelectionRule, preset_rules, resource_rules
 
 EXPORT_DESTINATION = DestinationRef("", "the export")
-"""The destination of whatever goes to none of the files."""
+"""The destination of objects that no GitDestination of the files receives."""
 
 
 class ExportOptions(NamedTuple):
-    """The options as they were written."""
+    """The options as the user wrote them."""
 
     rules: tuple[str, ...] = ()
     preset: bool = False
@@ -55,14 +55,14 @@ class ExportOptions(NamedTuple):
 
 
 class ExportRequest(NamedTuple):
-    """The job, and what is to be said before it is done."""
+    """The job, and warnings to print before it runs."""
 
     job: ExportJob
     warnings: tuple[str, ...]
 
 
 def build_export_job(wanted: ExportOptions, home: str) -> ExportRequest:
-    """Everything as one value; `home` is the namespace of what names none."""
+    """Return the job as one value; `home` is the default namespace of manifests."""
     if wanted.rules and wanted.preset:
         raise InvalidValue("--rules and --preset are two ways to say what is exported; give one")
     base = RelPath.clean(wanted.base_folder) if wanted.base_folder else RelPath("")
@@ -106,14 +106,14 @@ def build_export_job(wanted: ExportOptions, home: str) -> ExportRequest:
 
 
 def repository_of(to: str) -> RepoUrl | None:
-    """The repository that is meant, None if it is a folder."""
+    """The repository that `--to` names, or None if it names a folder."""
     host, colon, _ = to.partition(":")
     is_address = "://" in to or (colon and "@" in host and "/" not in host)
     return RepoUrl(to) if is_address else None
 
 
 def read_digest_keys(path: Path | None) -> DigestKeys | None:
-    """The key in a file, which is made if there is none."""
+    """Read the key from a file; a missing file is created with a new key."""
     if path is None:
         return None
     try:
@@ -171,7 +171,7 @@ def _rules_from_manifests(
 def _limit_to_namespaces(
     rules: Iterable[SelectionRule], namespaces: Sequence[str]
 ) -> Iterable[SelectionRule]:
-    """The rules as far as they are about these namespaces."""
+    """The rules, limited to these namespaces."""
     chosen = sorted(set(namespaces))
     for rule in rules:
         if rule.namespace:
@@ -186,7 +186,7 @@ def _check_recipients(
     targets: dict[DestinationRef, ExplainTarget],
     recipients: dict[DestinationRef, tuple[str, ...]],
 ) -> None:
-    """Before anything is read: every destination that encrypts has somebody to encrypt to."""
+    """Raise, before anything is read, if a destination that encrypts has no recipient."""
     encrypting = [ref for ref, target in targets.items() if target.policy is SecretPolicy.ENCRYPT]
     if not encrypting:
         for flag, value in (
@@ -196,7 +196,7 @@ def _check_recipients(
             if value:
                 raise InvalidValue(f"{flag} means nothing without --secret-policy Encrypt")
         return
-    from stoker.reverser.encryption.sealer import parse_recipients  # noqa: PLC0415 - few encrypt, and it takes a library
+    from stoker.reverser.encryption.sealer import parse_recipients  # noqa: PLC0415 - loads a library
 
     for ref in encrypting:
         if not recipients.get(ref):

@@ -1,8 +1,8 @@
-"""`stoker migrate`: resources of ours out of what git-sync or the Go operator was told.
+"""`stoker migrate`: converts the configuration of git-sync or of the Go operator into our resources.
 
-Nothing in the cluster is changed: it reads one object, or a file, and writes manifests to a
-file or to standard output, with a comment for each thing that a person has to look at. Exit
-codes: 0 done, 2 wrong input, 4 the cluster cannot be reached or does not let us.
+It changes nothing in the cluster: it reads one object, or a file, and writes manifests to a file or to
+standard output, with a comment for each point that a person has to check. Exit codes: 0 done, 2 wrong input,
+4 the cluster cannot be reached or denies access.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _migrated_manifests(
     name: str | None,
     rest: dict[str, Any],
 ) -> str:
-    """The manifests, as a file."""
+    """Return the manifests as the text of one file."""
     from stoker.cli.migrate import inputs  # noqa: PLC0415 - --help needs none of it
 
     if file is not None:
@@ -92,7 +92,7 @@ def _migrated_manifests(
 
 
 def _write_new_file(place: Path, text: str) -> None:
-    """What is there already is somebody's: it is not written over."""
+    """Write a new file; an existing file belongs to the user and is never overwritten."""
     try:
         with place.open("x") as made:
             made.write(text)

@@ -1,8 +1,8 @@
-"""From a `GatewaySync`, the kind of the Go operator, to a Stoker and its SyncProfiles.
+"""Converts a `GatewaySync`, the kind of the Go operator, into a Stoker and its SyncProfiles.
 
-Its profiles live inside of it and may be called alike in two of them; ours are objects of a
-namespace. So each is called after its GatewaySync and itself, and a remark says what the pods
-have to be annotated with.
+The profiles of a GatewaySync are part of it, and two GatewaySyncs may use the same profile name; SyncProfiles
+are objects of a namespace. So each SyncProfile is named after its GatewaySync and its profile, and a remark
+lists the annotations that the pods need.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STEP = re.compile(r"(?:\\.|[^.\\])+")
 
 
 def from_gateway_sync(found: Mapping[str, Any]) -> MigrationResult:
-    """The resources, and what a person has to look at."""
+    """Return the resources, and remarks on what a person has to check."""
     metadata, spec = _block_at(found, "metadata"), _block_at(found, "spec")
     name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", "default"))
     sync = _block_at(spec, "sync")
@@ -122,7 +122,7 @@ def _profile(
     if variables:
         spec["vars"] = variables
     own = wanted.get("excludePatterns")
-    if own and own is not defaults.get("excludePatterns"):  # those of the defaults stand in the Stoker
+    if own and own is not defaults.get("excludePatterns"):  # those of the defaults are in the Stoker
         spec["excludePatterns"] = _list_at(wanted, "excludePatterns")
     for key in ("syncPeriod", "dryRun", "paused"):
         if wanted.get(key) is not None:
@@ -157,7 +157,7 @@ def _mapping(one: Any, title: str, patches: list[ManifestDict], remarks: list[st
 
 
 def _json_path(dotted: str) -> str:
-    """`a.b.0` as `.a.b[0]`; a key with a dot in it was written `a\\.b`."""
+    """Convert `a.b.0` to `.a.b[0]`; `a\\.b` is a key with a dot in it."""
     steps = [re.sub(r"\\(.)", r"\1", one) for one in _STEP.findall(dotted)]
     return "".join(
         f"[{one}]" if one.isdigit() else f".{one}" if _PLAIN_KEY.fullmatch(one) else f'.["{one}"]'

@@ -1,7 +1,7 @@
-"""From the environment of git-sync, as its ConfigMap holds it, to an IgnitionSync (R-CLI-02, C-134).
+"""Converts the environment of git-sync, as its ConfigMap holds it, into an IgnitionSync.
 
-Names of version 4 (`GITSYNC_REPO`) and 3 (`GIT_SYNC_REPO`) are known. The Secrets are not in
-such a map; those are named that the quick start makes, and a remark says so.
+Variable names of version 4 (`GITSYNC_REPO`) and 3 (`GIT_SYNC_REPO`) are supported. The ConfigMap does not
+name the Secrets; the result names those that the quick start creates, and a remark says that.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NAMES = {
     "installation": ("GITSYNC_GITHUB_APP_INSTALLATION_ID",),
     "storage class": ("STORAGE_CLASS", "STORAGE_CLASS_NAME"),
 }
-# What is about git-sync's own working folder, for which there is no use any more.
+# Settings of git-sync's own working folder, which has no counterpart here.
 _IGNORED_SETTINGS = ("ROOT", "LINK", "DEPTH", "DEST", "ONE_TIME", "GIT", "ADD_USER", "CHMOD", "PERMISSIONS")
 _DEFAULT_INTERVAL = "60s"
 _SSH = ("SSH", "SSH_KEY_FILE", "SSH_KNOWN_HOSTS", "SSH_KNOWN_HOSTS_FILE")
 
 
 def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> MigrationResult:
-    """The resource, and what a person has to look at."""
+    """Return the resource, and remarks on what a person has to check."""
     found = {what: _first_setting(settings, names) for what, names in _NAMES.items()}
     if not found["repo"]:
         raise InvalidValue("the map names no repository: it has neither GITSYNC_REPO nor GIT_SYNC_REPO")
@@ -95,18 +95,18 @@ def _first_setting(settings: Mapping[str, str], names: tuple[str, ...]) -> str:
 
 
 def is_git_sync(settings: Mapping[str, str]) -> bool:
-    """Whether a map is git-sync's: it names a repository."""
+    """Return whether a ConfigMap is git-sync's: it names a repository."""
     return bool(_first_setting(settings, _NAMES["repo"]))
 
 
 def _ref(found: Mapping[str, str]) -> str:
-    """Version 3 had a branch and, of it, a revision: HEAD unless somebody said otherwise."""
+    """The ref. Version 3 had a branch and a revision of it, which defaulted to HEAD."""
     revision = found["rev"] if found["rev"] != "HEAD" else ""
     return found["ref"] or revision or found["branch"] or "HEAD"
 
 
 def _interval(text: str) -> tuple[str, str]:
-    """The interval, and what is to be said of it. Version 3 counted seconds without a unit."""
+    """Return the interval and a remark on it, if any. Version 3 had seconds without a unit."""
     said = f"{text}s" if re.fullmatch(r"[0-9]+([.][0-9]+)?", text) else text
     try:
         seconds = parse_duration(said)

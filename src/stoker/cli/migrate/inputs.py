@@ -1,4 +1,4 @@
-"""What is to be migrated, read from a cluster or from a file."""
+"""Reads the objects to migrate from a cluster or from a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def from_gateway_sync_kind(place: ClusterResourceOptions) -> MigrationResu
 
 
 def from_file(file: str, namespace: str, name: str | None) -> list[MigrationResult]:
-    """All of git-sync's ConfigMaps and all GatewaySyncs; what else stands there concerns nobody here."""
+    """Migrate all ConfigMaps of git-sync and all GatewaySyncs of a file; other objects are ignored."""
     found = [one for document in load_documents(read_bounded(file)) for one in _objects(document)]
     syncs = [one for one in found if one.get("kind") == "GatewaySync"]
     maps = [one for one in found if one.get("kind") == "ConfigMap"]
@@ -45,19 +45,19 @@ def from_file(file: str, namespace: str, name: str | None) -> list[MigrationResu
         raise InvalidValue(f"{file} holds neither a ConfigMap nor a GatewaySync")
     if name is not None and (syncs or len(of_git_sync) > 1):
         raise InvalidValue("--name is for one ConfigMap of git-sync, and there are others in the file")
-    chosen = of_git_sync or ([] if syncs else maps[:1])  # the only one says what is missing in it
+    chosen = of_git_sync or ([] if syncs else maps[:1])  # converting it raises with what it lacks
     return [from_gateway_sync(one) for one in syncs] + [
         _migrate_config_map(one, namespace, name) for one in chosen
     ]
 
 
 def manifests_text(made: Sequence[MigrationResult]) -> str:
-    """One file, with the remarks on each in front of it."""
+    """One file, with the remarks on each result in front of it."""
     return "---\n".join(one.text() for one in made)
 
 
 def _objects(document: object) -> Iterator[dict[str, Any]]:
-    """The object, or those of a list, which is what `kubectl get` prints of several."""
+    """The object, or the items of a list, which is what `kubectl get` prints for several objects."""
     if not isinstance(document, dict):
         return
     items = document.get("items")

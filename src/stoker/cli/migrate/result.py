@@ -1,4 +1,4 @@
-"""What comes out of a migration: manifests that the API would take, and remarks on what they do not say."""
+"""The result of a migration: manifests that the API accepts, and remarks on what they leave out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SECRET = ("PASSWORD", "TOKEN", "SECRET", "PRIVATE", "CREDENTIAL")
 
 
 class MigrationResult(NamedTuple):
-    """Manifests, and what a person has to look at before they are applied."""
+    """Manifests, and what a person has to check before applying them."""
 
     manifests: tuple[ManifestDict, ...]
     remarks: tuple[str, ...]
 
     def text(self) -> str:
-        """As a file: the remarks as comments in front. What the API would refuse is refused here."""
+        """The text of a file, remarks first as comments; raises if the API would refuse a manifest."""
         documents = [
             yaml.dump(one, sort_keys=False, Dumper=yaml.CSafeDumper, width=110) for one in self.manifests
         ]
@@ -32,7 +32,7 @@ class MigrationResult(NamedTuple):
 
 
 def unused_setting_remarks(settings: Mapping[str, str], taken: Sequence[str]) -> list[str]:
-    """A remark for each setting that nothing was made of; a value that may be a secret is not repeated."""
+    """A remark for each setting without a counterpart; a value that may be a secret is not repeated."""
     return [
         f"{key} has no counterpart"
         + ("" if any(word in key.upper() for word in _SECRET) else f"; it was: {without_userinfo(value)}")
