@@ -1,9 +1,9 @@
-"""`stoker demo`: the main job, done for real on this machine.
+"""`stoker demo`: shows the product at work on this machine.
 
-Without a cluster: two gateways follow a Git repository; a push, a change by hand, a commit that
-a gateway cannot load. With `--cluster`: the whole operator on a real control plane, in both
-directions. Everything is real but the gateways, which are the test gateways of this package.
-The demo works in one temporary folder, and nothing is left running.
+Without a cluster: two gateways follow a Git repository through a push, a change by hand and a commit that a
+gateway cannot load. With `--cluster`: the whole operator on a real control plane, in both directions.
+Everything is real except the gateways, which are the test gateways of this package. The demo works in one
+temporary folder, and stops every process that it started.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _run_cluster(*, stay: bool) -> None:
 
 
 def _stay(show: Callable[[], None]) -> None:
-    """Keep everything until Ctrl-C."""
+    """Keep everything running until Ctrl-C."""
     with suppress(KeyboardInterrupt):
         title("Everything keeps running until Ctrl-C")
         show()

@@ -1,9 +1,9 @@
 """The demo with the whole operator: an empty cluster, a release of the chart, five gateways.
 
-The chart, helm, the API server and its controllers, `stoker controller`, `stoker webhook`,
-`stoker reverser` and five agents are real; what is missing is a container runtime, for which
-a kubelet without containers is used (`stoker_testkit.kubelet.process_kubelet`), and
-gateways, which are test gateways.
+The chart, helm, the API server and its controllers, `stoker controller`, `stoker webhook`, `stoker reverser`
+and five agents are real. Two things are replaced: a kubelet without containers
+(`stoker_testkit.kubelet.process_kubelet`) runs in place of a container runtime, and test gateways run in
+place of gateways.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ClusterDemo:
 
     @staticmethod
     def build() -> None:
-        """Build what is missing on this machine: an API server with its controllers, and helm."""
+        """Build what this machine lacks: an API server with its controllers, and helm."""
         if not CHART.is_dir():
             raise Misconfigured(
                 "the chart was not found: run the demo with --cluster in a clone of the repository"
@@ -220,7 +220,7 @@ class ClusterDemo:
         say(f"its project has the title {project_title!r}", about=name)
 
     def _call(self, commit: CommitId) -> None:
-        """What a forge does after a push."""
+        """Send the webhook that a forge sends after a push."""
         body = json.dumps({"ref": "refs/heads/main", "after": str(commit)}).encode()
         request = urllib.request.Request(  # noqa: S310 - the address is our own
             f"{self._release.receiver}/webhook/{NAMESPACE}/{RESOURCE}",

@@ -1,4 +1,4 @@
-"""Objects of a cluster that a reverser writes to git, and the person who changes one of them."""
+"""The reverser's part of the demo: objects that it writes to git, and a user who changes one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 90.0
 
 
 class ReverserDemo:
-    """A namespace with recipes, and the repository that they are written to."""
+    """A namespace with recipes, and the repository that the reverser writes them to."""
 
     def __init__(self, cluster: ClusterAccess, folder: Path, repository: Repository, url: str) -> None:
         self.site = ReverserSite(cluster, NAMESPACE, folder, url)
@@ -31,7 +31,7 @@ class ReverserDemo:
         self._repository = repository
 
     def describe(self, login: str = "") -> None:
-        """Who may change recipes, and where they are written; `login` is a Secret's token for git."""
+        """Create the user's rights and the reverser's resources; `login` is the git token for a Secret."""
         self._cluster.create_namespace(NAMESPACE)
         served = [self.site.path_of(kind) for kind in ("GitRepoConfig", "GitDestination", "WatchRule")]
         eventually(
@@ -53,7 +53,7 @@ class ReverserDemo:
         self.site.rule()
 
     def until_known(self, tail: Callable[[], str]) -> None:
-        """Wait until the API server asks the reverser: a change by somebody has an author in git."""
+        """Wait until the API server calls the reverser's webhook: then a change has an author in git."""
         probe, tries = self.site.map_path("probe"), count(1)
 
         def known() -> bool:
@@ -78,7 +78,7 @@ class ReverserDemo:
             raise Stalled(f"{path} was changed by {PERSON}, and git says {author}")
 
     def _write_probe(self, text: str) -> None:
-        """By the person: what the reverser's own user writes has no author."""
+        """Write as the user: changes by the reverser's own user have no author."""
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -1,4 +1,4 @@
-"""What a repository holds, as the demo shows it: whose a commit is, and the lines that it changed."""
+"""Shows the commits of a repository in the demo: their author, and the lines that they changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 90.0
 
 
 def show_commit(repository: Repository, ref: str, path: str) -> CommitId:
-    """The commit at a ref: author, subject, and what it did to one file."""
+    """Print the commit at a ref: author, subject, and its changes to one file."""
     commit = repository.tip(ref)
     author, subject = _asked(repository, "log", "-1", "--format=%an <%ae>%n%s", str(commit))[:2]
     say(f"{commit.short} by {author}", about="git")
@@ -38,7 +38,7 @@ def merge_change(repository: Repository, branch: str, path: str, told: Callable[
 
 
 def author_of(repository: Repository, path: str, branch: str = "main") -> str:
-    """Who changed a file last; nothing where there is no such file."""
+    """The author of the last change to a file; empty if there is no such file."""
     if not repository.has_branch(branch):
         return ""
     return "".join(_asked(repository, "log", "-1", "--format=%an", f"refs/heads/{branch}", "--", path))

@@ -1,7 +1,7 @@
-"""The dashboard of one of the demo's programs: its link, and what its page gets to see.
+"""The dashboard of one of the demo's processes: its link, and the data that its page receives.
 
-What the story says of a gateway is held against it: a page that shows something else
-ends the demo with an error.
+The demo compares what it prints about a gateway to the dashboard: a page that shows something else ends the
+demo with an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SYNCED = "Synced"
 
 
 class DemoDashboard:
-    """One that listens on a local port, and somebody who may come in."""
+    """A dashboard on a local port, with a token that is valid for it."""
 
     def __init__(self, port: int, token: str) -> None:
         self.address = f"127.0.0.1:{port}"
@@ -38,7 +38,7 @@ class DemoDashboard:
 
     @classmethod
     def with_token_in(cls, file: Path) -> DemoDashboard:
-        """One of a program that is told its token by a file."""
+        """The dashboard of a process that reads its token from a file."""
         token = secrets.token_urlsafe(24)
         write_private(file, token.encode())
         return cls(free_port(), token)
@@ -48,7 +48,7 @@ class DemoDashboard:
         return f"http://{self.address}/#token={self._token}"
 
     def show_gateway(self, name: str, what: str, seen: Callable[[GatewayView], bool]) -> None:
-        """Say how the page shows a gateway, as soon as it shows it so."""
+        """Wait until the dashboard shows the gateway as `seen` expects, then print that."""
 
         def fits() -> list[GatewayView]:
             gateways = [one for each in self._now().resources for one in each.gateways]
@@ -67,7 +67,7 @@ class DemoDashboard:
         self.show_gateway(name, f"at {commit[:8]}", lambda one: (one.state, one.commit) == (SYNCED, commit))
 
     def show_written(self, author: str) -> None:
-        """Say what the page shows of the last commit of an author, as soon as it does."""
+        """Wait until the dashboard shows an author's commit, then print that."""
 
         def written() -> list[str]:
             return [
@@ -86,7 +86,7 @@ class DemoDashboard:
         say(shown[0], about="dashboard")
 
     def _now(self) -> DashboardView:
-        """What the page gets; nothing while it is refused, as for a moment on a machine that is busy."""
+        """The page's data; empty while a request is refused, which happens briefly on a busy machine."""
         from stoker.dashboard.view_models import DashboardView  # noqa: PLC0415 - the rest of the demo needs none of it
 
         try:

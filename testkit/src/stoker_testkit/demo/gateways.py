@@ -1,4 +1,4 @@
-"""A test gateway as a process, and what it reports to have loaded."""
+"""A test gateway as a process, and the resources that it reports as loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class LoadedContent(msgspec.Struct, frozen=True, rename="camel"):
-    """What the gateway shows of itself to tests: digests by resource, and how its scans go."""
+    """What the test gateway reports to tests: digests by resource, and the state of its scans."""
 
     projects: dict[str, dict[str, str]]
     config: dict[str, str]
@@ -27,7 +27,7 @@ class LoadedContent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GatewayProcess:
-    """One gateway over one data folder."""
+    """One test gateway with one data folder."""
 
     def __init__(self, name: str, data_dir: Path) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class GatewayProcess:
         )
 
     def address(self) -> str:
-        """Its first line, as soon as it has printed it."""
+        """Wait for the first line of its log, which is its address."""
         return eventually(
             lambda: self._log.read_text().partition("\n")[0],
             PATIENCE_SECONDS,
@@ -56,7 +56,7 @@ class GatewayProcess:
         return urlsplit(self.address()).port or 0
 
     def loaded(self) -> dict[str, str]:
-        """The digest of each resource that it has loaded."""
+        """The digest of each loaded resource."""
         said = self._seen()
         self._scans = said.scans
         return {
@@ -69,7 +69,7 @@ class GatewayProcess:
         }
 
     def loaded_after_scan(self) -> dict[str, str]:
-        """The same once the scans that were asked for have ended."""
+        """The same once the requested scans have ended."""
 
         def ended() -> bool:
             said = self._seen()
@@ -94,7 +94,7 @@ class GatewayProcess:
 
 
 def show_loaded(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Say which resources the gateway loaded, reloaded and unloaded."""
+    """Print which resources the gateway loaded, reloaded and unloaded."""
     for path in sorted(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)
         if old != new:

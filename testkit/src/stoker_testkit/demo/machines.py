@@ -1,4 +1,4 @@
-"""A gateway on a machine of its own: a test gateway, and `stoker sync --watch` beside it."""
+"""A machine of the demo: a test gateway, and `stoker sync --watch` beside it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ spec:
 
 
 class DemoMachine:
-    """One gateway and who keeps it at its ref."""
+    """One gateway, and the process that syncs it to its ref."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class DemoMachine:
 
     @property
     def command(self) -> list[str]:
-        """What keeps it, as one types it."""
+        """The command that syncs it, as a user would type it."""
         words = ["stoker", "sync", "--watch", "-f", str(self._folder / f"{self.name}.yaml")]
         words += ["--gateway-name", self.name, "--data-dir", str(self.gateway.data_dir)]
         words += ["--secrets-dir", str(self._folder / "secrets"), "--interval", "1s"]
@@ -69,12 +69,12 @@ class DemoMachine:
         return self._folder / "dashboard-token"
 
     def open_dashboard(self) -> DemoDashboard:
-        """Have it serve one."""
+        """Make it serve a dashboard."""
         self.dashboard = DemoDashboard.with_token_in(self._token_file)
         return self.dashboard
 
     def start(self, stage: ExitStack, url: str) -> None:
-        """Start `stoker sync --watch` on a gateway that runs."""
+        """Start `stoker sync --watch` for the running gateway."""
         text = MANIFEST % {"url": url, "port": self.gateway.port(), "name": self.name}
         for source, destination in mappings(self.name):
             text += f"    - {{source: {source}, destination: {destination}}}\n"
@@ -92,7 +92,7 @@ class DemoMachine:
         )
 
     def until(self, event: str, **wanted: object) -> dict[str, Any]:
-        """Wait until it logs this, after what was waited for before."""
+        """Wait until it logs this event, after the event of the previous call."""
         return eventually(
             lambda: self._said(event, wanted),
             PATIENCE_SECONDS,

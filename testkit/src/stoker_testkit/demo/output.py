@@ -1,4 +1,4 @@
-"""Output of the demo: titles, lines with the name of what they are about, and commands that really run."""
+"""Output of the demo: titles, lines prefixed with their subject, and commands that are really run."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _GATEWAY_COLOUR = "cyan"
 
 
 def title(text: str, number: int = 0) -> None:
-    """Begin a step; the steps that do something have numbers."""
+    """Begin a step; steps that do something have numbers."""
     click.echo()
     click.secho(f"{number}. {text}" if number else text, bold=True)
 
 
 def say(text: str, *, about: str = "") -> None:
-    """Show lines, each with the name of what it is about; long ones are wrapped."""
+    """Print lines, each prefixed with its subject; long lines are wrapped."""
     for line in text.splitlines():
         if not line.strip():
             continue
@@ -48,7 +48,7 @@ def say(text: str, *, about: str = "") -> None:
 
 
 def show_command(words: Sequence[str], folder: Path) -> None:
-    """A command as one would type it, over several lines, without the demo's own folder before each path."""
+    """Print a command as a user would type it, over several lines, paths relative to the demo's folder."""
     plain = shlex.join(word.removeprefix(f"{folder}/") for word in words)
     line, *options = plain.split(" --")
     lines = [f"$ {line}"]
@@ -61,7 +61,7 @@ def show_command(words: Sequence[str], folder: Path) -> None:
 
 
 def stoker(*arguments: str, ends: int = 0) -> str:
-    """Run this very program as another process; return what it printed if it ended as expected."""
+    """Run this program in another process; return its output if it ended with the expected code."""
     done = subprocess.run(
         [*program(), *arguments], capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS
     )

@@ -1,4 +1,4 @@
-"""The demo without a cluster: a Git repository, and two gateways that `stoker sync --watch` keeps at it."""
+"""The demo without a cluster: a Git repository, and two gateways synced by `stoker sync --watch`."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class StandaloneDemo:
 
 
 def _counts(event: dict[str, Any]) -> str:
-    """The result of a sync in words, from its log line."""
+    """The result of a sync as text, from its log line."""
     counts = [f"{event[word]} {word}" for word in ("added", "modified", "deleted") if event.get(word)]
     return f"{event['ref']} at {event['commit']}: {', '.join(counts) or 'nothing to change'}"
 
