@@ -1,8 +1,7 @@
-"""Certificates made on the fly: an authority, and what it signs for servers and clients.
+"""Certificates created on the fly: an authority, and the certificates that it signs.
 
-Used by every TLS endpoint that tests and the demo run. The keys are elliptic
-(made in a millisecond) and stand only in the state folder of one run; nothing
-here is meant to protect anything that outlives it.
+Used by every TLS endpoint that tests and the demo run. The keys are elliptic (created in a millisecond) and
+are stored only in the state folder of one run. They protect nothing that outlives that run.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from stoker.http_server.tls.certificate_authority import general_name, key_usage
 
 LOCAL_NAMES = ("127.0.0.1", "localhost")
 VALID_FOR = timedelta(days=365)
-# Clocks of machines differ; a certificate that begins "now" is refused by one that is behind.
+# Clocks of machines differ; a machine whose clock is behind refuses a certificate that begins "now".
 BACKDATED = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Where a certificate and its key lie."""
+    """The files of a certificate and its key."""
 
     certificate: Path
     key: Path
@@ -51,7 +50,7 @@ class Certificate:
 
 
 class Authority:
-    """A certificate authority, new unless loaded."""
+    """A certificate authority, new unless loaded from files."""
 
     def __init__(self, name: str = "stoker testing") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -66,7 +65,7 @@ class Authority:
 
     @classmethod
     def load(cls, pair: KeyPair) -> Self:
-        """An authority that was saved, perhaps by another process."""
+        """Load an authority that was saved, perhaps by another process."""
         authority = cls.__new__(cls)
         key = serialization.load_pem_private_key(pair.key.read_bytes(), password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -85,7 +84,7 @@ class Authority:
         return Certificate(self.pem, private_pem(self._key)).save(folder, name)
 
     def server(self, names: Sequence[str] = LOCAL_NAMES, *, valid_for: timedelta = VALID_FOR) -> Certificate:
-        """For a server known under these host names and addresses; a negative time makes an expired one."""
+        """Sign for a server with these names and addresses; a negative `valid_for` means expired."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         alternatives = x509.SubjectAlternativeName([general_name(name) for name in names])
         return self._sign(subject, ExtendedKeyUsageOID.SERVER_AUTH, valid_for, alternatives)
@@ -93,7 +92,7 @@ class Authority:
     def client(
         self, user: str, groups: Sequence[str] = (), *, valid_for: timedelta = VALID_FOR
     ) -> Certificate:
-        """For a client; Kubernetes reads the user from the common name and the groups from O."""
+        """Sign for a client; Kubernetes reads the user from the common name and the groups from O."""
         subject = x509.Name(
             [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
             + [x509.NameAttribute(NameOID.COMMON_NAME, user)]
@@ -124,7 +123,7 @@ class Authority:
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey | None = None) -> bytes:
-    """A private key (a new one unless given) in the form that Go programs and OpenSSL both read."""
+    """A private key (new unless given) in the form that both Go programs and OpenSSL read."""
     return (key or ec.generate_private_key(ec.SECP256R1())).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
@@ -133,7 +132,7 @@ def private_pem(key: ec.EllipticCurvePrivateKey | None = None) -> bytes:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that nobody else may read, not even between its creation and the chmod."""
+    """Write a file that other users cannot read, not even between its creation and the chmod."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     path.write_bytes(content)

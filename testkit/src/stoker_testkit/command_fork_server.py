@@ -1,9 +1,9 @@
-"""Whole `stoker` commands as processes of their own, started quickly and told where to fail.
+"""Runs whole `stoker` commands as processes, started quickly, with failpoints set.
 
-Starting Python costs more than a small sync. So one process imports the command and
-waits; for each call it forks, and the child is the command: its own process, with its
-own arguments, output and exit code, and killed as any other. What it cannot show is the
-start-up itself; `python -m stoker_testkit.faults.failpoints` is the same from the beginning.
+Starting Python costs more than a small sync. So one process imports the command once and waits. For each call
+it forks, and the child runs the command with its own arguments, output and exit code; it can be killed like
+any process. This does not cover the start-up of a command; `python -m stoker_testkit.faults.failpoints` runs
+a command with failpoints from the start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from stoker_testkit.faults.failpoints import FailpointAction, arm
 from stoker_testkit.secret_leaks.captured_output import keep
 
-# By name: the command is above this module in the house.
+# Imported by name: the command line is in a higher layer than this module.
 _USED = (
     *("cli.main", "cli.commands"),
     *(f"cli.sync.{name}" for name in ("sync", "plan", "sync_request", "sync_setup", "resources")),
@@ -33,27 +33,27 @@ _USED = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended and what it said."""
+    """Exit code and output of a command."""
 
     code: int
-    """Negative: the signal that ended it."""
+    """Negative: the number of the signal that ended it."""
     out: str
     err: str
 
     @property
     def said(self) -> dict[str, Any]:
-        """The one object that `--output=json` prints."""
+        """The JSON object that `--output=json` prints."""
         said: dict[str, Any] = json.loads(self.out)
         return said
 
     @property
     def changed(self) -> list[str]:
-        """The paths that it says it changed."""
+        """The changed paths according to its report."""
         return [path for key in ("added", "modified", "deleted") for path in self.said[key]]
 
 
 class Commands:
-    """Starts a process for each command; one at a time."""
+    """Runs each command in a process of its own, one at a time."""
 
     def __init__(self, parent: subprocess.Popen[str], folder: Path) -> None:
         self._parent = parent
@@ -62,7 +62,7 @@ class Commands:
     @classmethod
     @contextmanager
     def ready(cls, *more: str) -> Iterator[Commands]:
-        """With `more` modules imported before the first command, so that none has to pay for them."""
+        """Start the fork server; `more` modules are imported once, so that no command has to import them."""
         command = [sys.executable, "-m", __spec__.name, *more]
         with (
             tempfile.TemporaryDirectory(prefix="stoker-commands-") as folder,
@@ -84,7 +84,7 @@ class Commands:
 
 
 def _become(arguments: list[str], failures: list[str], out: str, err: str) -> int:
-    """The command, in a child of its own."""
+    """Run the command in the forked child; return its exit code."""
     for path, fd in ((os.devnull, 0), (out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), fd)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)

@@ -1,8 +1,8 @@
-"""An event loop in a thread of its own, for servers that tests of every kind can use.
+"""An event loop in its own thread, for servers that both asynchronous and blocking tests use.
 
-The git server and the fault proxies are asynchronous inside, but a test that
-runs `kubectl` or `git` blocks its own loop or has none; here the server goes on
-serving meanwhile, and its methods are plain calls from any thread.
+The git server and the fault proxies are asynchronous inside, but a test that runs `kubectl` or `git` blocks
+its own loop or has none. Here the server keeps serving meanwhile, and its methods are plain calls from any
+thread.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ CALL_SECONDS = 30.0
 FAREWELL_SECONDS = 2.0
 
 SHUTDOWN_SECONDS = 0.1
-"""How long aiohttp may wait for requests under way when its server ends; to it, zero means for ever."""
+"""How long aiohttp waits for running requests when its server ends; to aiohttp 0 means without limit."""
 
 
 ACCEPT_TURNS = 10
 
 
 class HasFileno(Protocol):
-    """A socket, be it Python's or asyncio's wrapper of one."""
+    """A socket, either Python's or asyncio's wrapper of it."""
 
     def fileno(self) -> int: ...
 
 
 async def stop_accepting(*listeners: HasFileno) -> None:
-    """Accept no more connections, and let those just accepted become known to their server.
+    """Accept no more connections, and hand those just accepted to their server.
 
-    To be awaited before the server is closed: one whose accepting is not finished by
-    then is nobody's, and Python leaves its socket open.
+    Await this before the server is closed: a connection whose accept is not finished by then has no owner,
+    and Python leaves its socket open.
     """
     loop = asyncio.get_running_loop()
     for listener in listeners:
@@ -49,7 +49,7 @@ async def stop_accepting(*listeners: HasFileno) -> None:
 
 
 class LoopThread:
-    """Runs coroutines for others until it is stopped."""
+    """Runs coroutines for other threads until it is stopped."""
 
     def __init__(self, name: str) -> None:
         self._selector = selectors.DefaultSelector()
@@ -59,11 +59,11 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        """Run it there and return its result here."""
+        """Run a coroutine in the thread's loop and return its result to the calling thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a plain function there, so that it sees no state half changed."""
+        """Call a plain function in the loop, so that it sees no half-changed state."""
 
         async def work() -> T:
             return function(*args, **kwargs)
@@ -71,7 +71,7 @@ class LoopThread:
         return self.run(work())
 
     def stop(self) -> None:
-        """Cancel what still runs there, let connections close, and end the thread."""
+        """Cancel what still runs in the loop, let connections close, and end the thread."""
         self.run(self._finish())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS)
@@ -80,11 +80,11 @@ class LoopThread:
     async def _finish(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
-            if not task.cancelling():  # a second time would break off its cleaning up
+            if not task.cancelling():  # a second cancel would interrupt its cleanup
                 task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
-        # Ending TLS takes a few turns after the connection was closed; a loop that is gone by then
-        # leaves the socket to the garbage collector, which complains.
+        # TLS shutdown takes a few loop iterations after a connection was closed. If the loop ends before
+        # that, the garbage collector finds the socket and warns about it.
         with suppress(NeverHappened):
             await eventually_async(lambda: len(self._selector.get_map()) <= self._at_rest, FAREWELL_SECONDS)

@@ -1,8 +1,8 @@
-"""A clock whose time passes only while somebody sleeps, and then faster than real time.
+"""A clock whose monotonic time passes only during sleeps, and then faster than real time.
 
-For tests of code that waits and polls beside real servers: a sleep of ten seconds takes a fraction of
-one, and how long a request takes on a busy machine does not count, so that deadlines are kept
-and sums of sleeps are exact. `stoker_testkit.manual_clock` is for code without real servers.
+For tests of code that waits and polls beside real servers: a sleep of ten seconds takes a fraction of a
+second. The duration of a request on a busy machine does not count, so deadlines are met and sums of sleeps
+are exact. `stoker_testkit.manual_clock` is for code without real servers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 
 
 class FastClock:
-    """`speed`: how many seconds pass in a real one."""
+    """A clock for tests; `speed` is how many of its seconds pass in one real second of sleep."""
 
     def __init__(self, speed: float = 25.0) -> None:
         self.skipped = 0.0
-        """Add to it to let time pass at once."""
+        """Add seconds to it to let time pass at once."""
         self.leaps: Callable[[], bool] = lambda: False
-        """Whether sleeping takes no real time at all."""
+        """Returns whether sleeping takes no real time at all."""
         self.slept: list[float] = []
         self._speed = speed
         self._elapsed = 0.0
@@ -38,4 +38,4 @@ class FastClock:
             return
         until = self._elapsed + seconds
         await asyncio.sleep(seconds / self._speed)
-        self._elapsed = max(self._elapsed, until)  # sleeps side by side take the time of the longest
+        self._elapsed = max(self._elapsed, until)  # concurrent sleeps take as long as the longest

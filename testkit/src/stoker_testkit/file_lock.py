@@ -1,8 +1,7 @@
 """Locks between processes, held on files.
 
-The kernel releases them when their holder dies, so none is ever left behind by a
-crash. The files themselves are never removed: a lock on a removed file excludes
-nobody.
+The kernel releases a lock when its holder dies, so a crash leaves none behind. The files themselves are never
+removed: a lock on a removed file excludes no other process.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold a lock on a file, alone or with other shared holders, waiting for it."""
+    """Hold a lock on a file, exclusive or shared; waits until it is free."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
@@ -23,7 +22,7 @@ def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def try_locked(path: Path) -> Iterator[bool]:
-    """Hold a lock on a file alone if nobody else holds it, and say whether."""
+    """Take an exclusive lock on a file without waiting; yields whether it was taken."""
     with path.open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""Where a web server of the tests is reached: a port of 127.0.0.1 unless told otherwise, with or without TLS.
+"""The listening socket of a test's web server: by default a port of 127.0.0.1, with or without TLS.
 
-Opened and closed in the loop of the thread that serves (`stoker_testkit.event_loop_thread`),
-as often as somebody switches the server off and on again.
+Opened and closed in the loop of the serving thread (`stoker_testkit.event_loop_thread`), as often as a test
+switches the server off and on again.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from stoker_testkit.event_loop_thread import SHUTDOWN_SECONDS, stop_accepting
 
 
 class WebListener:
-    """One application at a time."""
+    """Serves one application at a time."""
 
     def __init__(self) -> None:
         self.port = 0
-        """The port that it was opened on last."""
+        """The port of the last `open`."""
         self._runner: web.AppRunner | None = None
         self._socket: socket.socket
 
     async def open(
         self, app: web.Application, tls: KeyPair | None = None, port: int = 0, host: str = "127.0.0.1"
     ) -> str:
-        """Serve the application, on a free port unless one is named; its address."""
+        """Serve the application, on a free port unless one is named; return its address."""
         context = None
         if tls is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -40,7 +40,7 @@ class WebListener:
         return f"{'https' if tls else 'http'}://{host}:{self.port}"
 
     async def close(self) -> bool:
-        """Answer nobody any more; False if it was closed already."""
+        """Stop serving; return False if it was closed already."""
         runner, self._runner = self._runner, None
         if runner is None:
             return False

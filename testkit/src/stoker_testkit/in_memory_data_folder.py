@@ -1,8 +1,8 @@
-"""A data folder in memory, for laws about plans: what a look finds, and what carrying out a plan does.
+"""A data folder in memory, for property tests of plans: finds differences and applies plans.
 
-It behaves as `stoker.fs` does where nothing fails, so that thousands of histories can
-be tried in the time that a disk needs for one. It is strict where a disk would fail: a
-write below something that is no folder, or onto one, is an error of the plan.
+It behaves as `stoker.fs` does when nothing fails, so that thousands of histories run in the time that a disk
+needs for one. It is strict where a disk would fail: a write below a path that is not a folder, or onto a
+folder, is an error of the plan.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stoker.engine.plan.plan import LedgerFacts, SyncPlan
 
 
 class ModelFolder:
-    """Files, and things that are none; folders are there because something is in them."""
+    """Files and other entries by path; a folder exists if something is in it."""
 
     def __init__(self, files: Mapping[str, FileVersion] | None = None) -> None:
         self.files: dict[str, FileVersion] = {}
@@ -30,14 +30,14 @@ class ModelFolder:
             self.put(path, version)
 
     def copy(self) -> ModelFolder:
-        """The same, stat data included."""
+        """A copy, including stat data."""
         twin = ModelFolder()
         twin.files, twin.others = dict(self.files), dict(self.others)
         twin._stats, twin._time = dict(self._stats), self._time
         return twin
 
     def put(self, path: str, version: FileVersion) -> None:
-        """Write a file; raises where a disk would."""
+        """Write a file; raises if a disk would."""
         above = [*RelPath.known(path).ancestors()]
         if (
             self.is_folder(path)
@@ -61,20 +61,20 @@ class ModelFolder:
     def walk(
         self, ledger: Ledger | None, managed: ManagedPaths, compared: Collection[str]
     ) -> LiveDifferences:
-        """What a walk over everything managed finds."""
+        """The differences that a walk over all managed paths finds."""
         known = ledger if ledger is not None else Ledger()
         asked = {*known.files, *known.intended, *compared}
         inside = {path for path in (*self.files, *self.others) if managed.hold(path)} | self._below(asked)
         return LiveDifferences(self._found(inside | _with_ancestors(asked), known, asked), walked=True)
 
     def look(self, ledger: Ledger, compared: Collection[str]) -> LiveDifferences:
-        """What is found at some paths, above them, and below them where a folder lies in a file's place."""
+        """The differences at some paths and their ancestors, and below a folder in the place of a file."""
         return LiveDifferences(
             self._found(_with_ancestors(compared) | self._below(compared), ledger, compared)
         )
 
     def carry_out(self, plan: SyncPlan, ledger: Ledger | None) -> Ledger:
-        """Do what a plan says, in its order, and give the ledger that comes of it."""
+        """Apply a plan in its order, and return the resulting ledger."""
         for clearing in plan.clearings:
             self.delete(clearing.path)
         for write in plan.writes:
@@ -99,7 +99,7 @@ class ModelFolder:
         )
 
     def _below(self, paths: Collection[str]) -> set[str]:
-        """Everything in folders that lie where files were asked for."""
+        """Everything inside of folders that are in the place of these files."""
         folders = tuple(f"{path}/" for path in paths)
         return {path for path in (*self.files, *self.others) if path.startswith(folders)}
 

@@ -1,10 +1,8 @@
-"""Time that a test moves by hand.
+"""A clock that a test advances by hand.
 
-`ManualClock` stands in for `stoker.domain.clock.SystemClock`: nothing passes
-until `advance`, which wakes sleepers one after the other, each at its own
-moment, so that a loop with a pause of a minute runs ten times in
-`advance(600)`. The wall clock can jump without the monotonic one, as it does on
-a machine whose time was set.
+`ManualClock` replaces `stoker.domain.clock.SystemClock`: no time passes until `advance`, which wakes sleepers
+one after the other, each at its own time. So a loop with a pause of a minute runs ten times in
+`advance(600)`. The wall clock can jump without the monotonic clock, as on a machine whose time was set.
 """
 
 from __future__ import annotations
@@ -19,16 +17,15 @@ from stoker_testkit.wait_until import eventually_async
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 SETTLE_TURNS = 50
-"""Turns of the event loop that a woken task gets before time moves on.
+"""Iterations of the event loop that a woken task gets before time moves on.
 
-Enough for code that computes and queues between two sleeps. Code that waits for
-a real socket there is not settled by turns: advance in steps, and wait for it to
-sleep again with `sleeping`.
+Enough for code that computes and queues between two sleeps. It is not enough for code that waits for a real
+socket there: advance in steps, and wait with `sleeping` until it sleeps again.
 """
 
 
 class ManualClock:
-    """A `Clock` for one event loop, standing still until it is moved."""
+    """A `Clock` for one event loop; its time changes only by `advance` and `jump`."""
 
     def __init__(self, start: datetime = START) -> None:
         self._now = start
@@ -57,11 +54,11 @@ class ManualClock:
 
     @property
     def alarms(self) -> tuple[float, ...]:
-        """The monotonic moments at which those who sleep now will wake, soonest first."""
+        """The monotonic times at which the current sleepers wake, soonest first."""
         return tuple(moment for moment, _, _ in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; whoever is due wakes in order and may sleep again before time goes on."""
+        """Let time pass; sleepers wake in order, and may sleep again before time moves on."""
         await self._settle()
         end = self._monotonic + seconds
         while self._sleepers and self._sleepers[0][0] <= end:
@@ -73,7 +70,7 @@ class ManualClock:
         self._move_to(end)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward or back; nobody's sleep is shortened by it."""
+        """Set the wall clock forward or back; sleeps are not affected."""
         self._now += timedelta(seconds=seconds)
 
     async def sleeping(self, count: int = 1, timeout: float = 10.0) -> None:

@@ -1,4 +1,4 @@
-"""How much memory a call takes, counted by the allocator and so the same on every machine."""
+"""Memory that a call takes, as counted by Python's allocator, so that it is the same on every machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Bytes that Python allocated at the most while it ran, beyond what was there before."""
+    """The peak of bytes that Python allocated during the call, beyond those allocated before."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -18,7 +18,7 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 def left_by(work: Callable[[], object]) -> int:
-    """Bytes that are still allocated after it ran."""
+    """Bytes that are still allocated after the call."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

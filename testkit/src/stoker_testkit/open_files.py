@@ -1,7 +1,7 @@
-"""Open descriptors of this process, counted by what they refer to.
+"""Open file descriptors of this process, counted by what they refer to.
 
-Other threads of a test run open and close descriptors of their own, so a count of all of
-them differs from one moment to the next.
+Other threads of a test run open and close descriptors of their own, so a total count would vary from moment
+to moment.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def open_below(folder: Path) -> int:
-    """How many descriptors refer to the folder or to something below it."""
+    """The number of descriptors that refer to the folder or to something below it."""
     prefix = str(folder.resolve())
     return sum(target == prefix or target.startswith(f"{prefix}/") for target in _targets())
 

@@ -1,10 +1,9 @@
-"""Real server processes: started with a log file, awaited, stopped, and never left behind.
+"""Server processes of tests and the demo: started with a log file, awaited, stopped, never left behind.
 
-Every server that tests and the demo run (etcd, the API server, sshd) is a
-`Process`. It dies with the program that started it, even when that program is
-killed without a chance to clean up: the kernel is asked to kill it (Linux), so
-no run leaves an orphan that holds a port or a core. A process that ends before
-it was ready is reported with the end of its own log, which says why.
+Every server that tests and the demo run (etcd, the API server, sshd) is a `Process`. It dies with the program
+that started it, even if that program is killed without a chance to clean up: on Linux the kernel kills it. So
+no run leaves an orphan that holds a port or a core. A process that ends before it was ready is reported with
+the end of its log, which contains the cause.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ TAIL_BYTES = 16 * 1024
 PORT_ATTEMPTS = 5
 
 EGRESS_ALLOW, LOOPBACK = "STOKER_EGRESS_ALLOW", "127.0.0.0/8,::1,localhost"
-"""What every process of ours may connect to unless it is told otherwise: the doubles of tests and demo."""
+"""Default egress of all our processes: only loopback, where the doubles of tests and the demo listen."""
 
 T = TypeVar("T")
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
-# The kernel ties a child to the *thread* that started it, not to the process. All
-# are started from this one thread, which lives as long as the program; otherwise a
-# server that was started in a short-lived worker thread would die with that thread.
+# PR_SET_PDEATHSIG ties a child to the *thread* that started it, not to the process. All are
+# started from this thread, which lives as long as the program; a server that was started in a
+# short-lived worker thread would be killed when that thread ends.
 _SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="process-spawner")
 
 
@@ -55,7 +54,7 @@ class ProcessFailed(StokerError):
 
 
 class PortTaken(ProcessFailed):
-    """Somebody else took the port between our looking and the server's binding; try another."""
+    """Another process took the port between our check and the server's bind; try another port."""
 
 
 class Process(Stoppable):
@@ -77,7 +76,7 @@ class Process(Stoppable):
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Process:
-        """Start it in a session of its own, so that Ctrl-C reaches us first and we stop it in order."""
+        """Start it in its own session, so that Ctrl-C reaches only us and we stop servers in order."""
         parent = os.getpid()
 
         def spawn() -> subprocess.Popen[bytes]:
@@ -108,10 +107,10 @@ class Process(Stoppable):
         return self.returncode is None
 
     def wait_ready(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Return as soon as `ready` says so; raise with the end of the log if it cannot become ready."""
+        """Return as soon as `ready` is true; raise with the end of the log if it cannot become ready."""
         deadline = time.monotonic() + timeout
         while True:
-            # The process is looked at after the answer: on a lost port the answer is somebody else's.
+            # Check the process after the answer: if it lost the port, the answer came from another server.
             answered = ready()
             self.check()
             if answered:
@@ -121,7 +120,7 @@ class Process(Stoppable):
             time.sleep(POLL_SECONDS)
 
     def wait(self, timeout: float) -> bool:
-        """Whether it ends by itself within `timeout` seconds."""
+        """Return whether it ends by itself within `timeout` seconds."""
         try:
             self._popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -134,7 +133,7 @@ class Process(Stoppable):
             raise self._failed(f"{self.name} ended with {_exit(self.returncode)}")
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
-        """Ask it to end, insist after `grace` seconds, and take its children with it."""
+        """Send SIGTERM, kill it after `grace` seconds, and kill its children with it."""
         if self.running:
             keep_metrics(self.name, self.log)
             self._signal(signal.SIGTERM)
@@ -142,15 +141,15 @@ class Process(Stoppable):
         self.kill()
 
     def kill(self) -> None:
-        """End it and everything in its session now, as a crash would."""
-        if self._cleared:  # the number of its process group may be somebody else's by now
+        """Kill it and everything in its session now, as a crash would."""
+        if self._cleared:  # the id of its process group may have been reused
             return
         self._signal(signal.SIGKILL)
         self._popen.wait()
         self._cleared = True
 
     def tail(self, lines: int = TAIL_LINES) -> str:
-        """The last lines that it logged."""
+        """The last lines of its log."""
         with self.log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
             return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
@@ -168,14 +167,14 @@ class Process(Stoppable):
 _PORTS = (12_000, 32_000)
 _GIVEN: set[int] = set()
 _RESERVED = "ports"
-"""A file in the folder of a test run. Each byte stands for a port; a lock on it reserves the port."""
+"""A file in the folder of a test run. Each byte represents a port; a lock on it reserves the port."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports for programs that must be told one: free now, and in a test run not given to another worker.
+    """Ports for programs that need a port number: free now, and not given to another worker of the test run.
 
-    They are below those that the system gives to connections: a port that was free a moment
-    ago would otherwise be taken by the next client of another test.
+    They are below the range from which the system picks ports of connections; otherwise a client of another
+    test could take the port a moment later.
     """
     found: list[int] = []
     while len(found) < count:
@@ -187,7 +186,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _reserve(port: int) -> bool:
-    """Whether no other process of the test run has been given it; outside of one there is nothing to ask."""
+    """Return whether no other process of the test run has reserved the port; True outside of a test run."""
     run = os.environ.get(RUN)
     if run is None or not Path(run).is_dir():
         return True
@@ -200,7 +199,7 @@ def _reserve(port: int) -> bool:
 
 @functools.cache
 def _reservations(run: str) -> int:
-    # Never closed: the kernel gives the locks back when the process ends.
+    # Never closed: the kernel releases the locks when the process ends.
     return os.open(Path(run, _RESERVED), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -214,12 +213,12 @@ def _is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """One such port."""
+    """One free port, as `free_ports` finds it."""
     return free_ports(1)[0]
 
 
 def on_free_ports(count: int, start: Callable[[list[int]], T]) -> T:
-    """Call `start` with free ports, and again with others when somebody took one in between."""
+    """Call `start` with free ports, and again with others if another process took one meanwhile."""
     for _ in range(PORT_ATTEMPTS - 1):
         with contextlib.suppress(PortTaken):
             return start(free_ports(count))
@@ -227,10 +226,10 @@ def on_free_ports(count: int, start: Callable[[list[int]], T]) -> T:
 
 
 def _die_with(parent: int) -> None:
-    """Runs in the child before the server's own program: ask the kernel for a kill on the parent's death."""
+    """Run in the child before the server's program: make the kernel kill it when the parent dies."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the request; nobody would send the signal any more
+        if os.getppid() != parent:  # the parent died before prctl, so the signal will never come
             os._exit(1)
 
 

@@ -1,8 +1,7 @@
-"""Telling a person at a terminal what takes so long.
+"""Shows a person at a terminal which slow step is running.
 
-One line per thing: on a terminal it counts the seconds in place, in a pipe it is
-repeated now and then, so that a log shows that the work goes on. Everything goes
-to standard error; standard output belongs to results.
+One line per step: on a terminal it counts the seconds in place; in a pipe it is repeated now and then, so
+that a log shows that the work continues. Everything goes to standard error; standard output is for results.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ PIPE_SECONDS = 30.0
 
 
 class TerminalProgress:
-    """One thing under way; `tick` as often as `interval` says, then `done` or `failed`."""
+    """One running step: call `tick` every `interval` seconds, then `done` or `failed`."""
 
     def __init__(self, what: str, stream: TextIO | None = None) -> None:
         self._what = what

@@ -1,4 +1,4 @@
-"""What runs until it is stopped, for the time of a `with`."""
+"""A base class for servers that a `with` statement stops at its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Stoppable(ABC):
-    """Stopped when the `with` ends, whatever happened in it."""
+    """Calls `stop` when the `with` block ends, also after an exception."""
 
     @abstractmethod
     def stop(self) -> None: ...

@@ -1,4 +1,4 @@
-"""`stoker testing`: doubles that people can start."""
+"""`stoker testing`: the test doubles that users can start."""
 
 from __future__ import annotations
 

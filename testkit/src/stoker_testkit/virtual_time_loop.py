@@ -1,11 +1,11 @@
-"""An event loop that does not wait: when nobody has anything to do, its time jumps to the next alarm.
+"""An event loop that never waits: when no task can run, its time jumps to the next timer.
 
-Code that sleeps, times out and renews for minutes runs in milliseconds, with its
-real order of events, and twice the same. For code that waits for timers and for
-its own tasks only; a real socket would be found silent for ever.
+Code that sleeps, times out and renews for minutes runs in milliseconds, with its real order of events, and
+with the same result each time. It is only for code that waits for timers and for its own tasks; the loop
+would never wait for a real socket.
 
-`ManualClock` is for one loop that a test moves by hand; this is for several that
-run against each other.
+`ManualClock` is for one loop that a test advances by hand; this is for several loops that run against
+each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Hasty(selectors.DefaultSelector):
-    """Instead of waiting it lets the loop's time pass."""
+    """A selector that advances the loop's time instead of waiting."""
 
     passed = 0.0
 
@@ -33,7 +33,7 @@ class _Hasty(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Begins at 0; `time()` is the sum of all that it did not wait for."""
+    """Starts at time 0; `time()` is the sum of all waits that it skipped."""
 
     def __init__(self) -> None:
         self._hasty = _Hasty()
@@ -44,20 +44,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 async def pass_time(seconds: float) -> None:
-    """Let so much of the loop's time go by; on a loop that would really wait it is a mistake."""
+    """Let this much of the loop's time pass; raises on a loop that would really wait."""
     if not isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
         raise RuntimeError("time passes at once only on a VirtualTimeLoop")
     await asyncio.sleep(seconds)
 
 
 def run(main: Coroutine[object, object, T]) -> T:
-    """Run it to its end on a loop of its own."""
+    """Run a coroutine to its end on a new virtual-time loop."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
 
 
 def in_virtual_time(test: Callable[P, Coroutine[object, object, T]]) -> Callable[P, T]:
-    """Make a coroutine function one that runs so."""
+    """Decorate a coroutine function so that it runs on a virtual-time loop."""
 
     @functools.wraps(test)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,9 +1,8 @@
 """Waits for a condition, with a deadline.
 
-Used where a test would otherwise sleep and hope: the wait ends as soon as the
-condition holds, and a condition that never holds ends in an error that says
-what was waited for. Real time only; code that takes a `Clock` is tested with
-`stoker_testkit.manual_clock.ManualClock` and needs no waiting.
+Used where a test would otherwise sleep and hope: the wait ends as soon as the condition holds, and a
+condition that never holds ends in an error that names it. Real time only; code that takes a `Clock` is tested
+with `stoker_testkit.manual_clock.ManualClock` and needs no waiting.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import TypeVar, overload
 T = TypeVar("T")
 
 BUSY = 5.0
-"""How many times as long as on a quiet machine a wait may take. A deadline finds what never happens and
-measures nothing. Callers say what a quiet machine needs."""
+"""Factor for all timeouts: callers give the time that a quiet machine needs, and a busy one needs longer.
+A deadline only detects what never happens; it measures nothing."""
 INTERVAL = 0.02
-"""Seconds between two looks: short enough not to be felt, long enough to leave the cores to others."""
+"""Seconds between two checks: short enough not to delay a test, long enough to leave the cores to others."""
 
 
 class NeverHappened(TimeoutError):
@@ -34,7 +33,7 @@ def eventually(
     *,
     interval: float = INTERVAL,
 ) -> T:
-    """The first truthy value of `condition`; what it raises is passed on at once."""
+    """Return the first truthy value of `condition`; exceptions that it raises are passed on at once."""
     timeout *= BUSY
     deadline = time.monotonic() + timeout
     while True:
@@ -69,7 +68,7 @@ async def eventually_async(
     *,
     interval: float = INTERVAL,
 ) -> T:
-    """The same without holding up the event loop; the condition may be a coroutine function."""
+    """The same without blocking the event loop; the condition may be a coroutine function."""
     timeout *= BUSY
     deadline = time.monotonic() + timeout
     while True:
