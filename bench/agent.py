@@ -29,7 +29,7 @@ from stoker.controller.cache.gateways import shards_for
 from stoker.domain.protocol import AgentMetadata, GatewayReport, SyncState
 from stoker.domain.refs import CommitId
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.environments.agent_environment import AgentPlant
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.stoppable import Stoppable
@@ -182,7 +182,7 @@ class Fleet(Stoppable):
         self._shards = shards_for(names, {})
         for shard in {0, *self._shards.values()}:
             plant.maps.prepare_status(shard)
-        plant.publish(commit, agent_spec=plant.spec(), status_shards=self._shards)
+        plant.publish(commit, agent_spec=plant.spec(gateway=FILES_ONLY), status_shards=self._shards)
         for first in range(0, len(names), BATCH):
             batch = names[first : first + BATCH]
             for name in batch:

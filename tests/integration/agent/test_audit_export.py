@@ -16,7 +16,7 @@ from stoker.domain.protocol import HistoryEntryReport
 from stoker_testkit.certificates import Authority
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.docs_checks.documented_metrics import documented, shown_on
-from stoker_testkit.environments.agent_environment import AgentPlant, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant, project
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
 from stoker_testkit.environments.sample_manifests import line_manifests
 from stoker_testkit.environments.sync_watch_environment import WatchedFolder
@@ -50,7 +50,7 @@ def test_an_agent_syncs_while_its_log_server_is_away_and_tells_it_afterwards(
 ) -> None:
     authority, [port] = Authority(), free_ports(1)
     commit = plant.commit(project("filler", 1))
-    plant.publish(commit, trigger="webhook", agent_spec=plant.spec())
+    plant.publish(commit, trigger="webhook", agent_spec=plant.spec(gateway=FILES_ONLY))
     pod = plant.pod(talks=False)
     syslog = {
         "STOKER_AUDIT_SYSLOG": f"tls://127.0.0.1:{port}",
@@ -139,7 +139,7 @@ def test_a_wrong_address_is_wrong_input_for_who_keeps_a_folder(
 def test_a_wrong_address_is_told_at_the_start_and_keeps_no_gateway_from_its_files(plant: AgentPlant) -> None:
     pod = plant.pod(talks=False)
     commit = plant.commit(project("filler", 1))
-    plant.publish(commit, agent_spec=plant.spec())
+    plant.publish(commit, agent_spec=plant.spec(gateway=FILES_ONLY))
     pod.start(plant.kubeconfig, "--audit-syslog=siem.example:514")
     plant.until_synced(pod, commit)
     (told,) = pod.said("audit.unavailable")

@@ -58,7 +58,7 @@ from stoker.ignition.content.noise import ResourceNoise
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import load_config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, SERVICE, AgentPlant, project
 from stoker_testkit.repositories.bare_repository import Repository, executable
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.sample_ignition_repository import view
@@ -770,7 +770,7 @@ def test_an_agent_sends_what_a_designer_saves_and_obeys_the_answer(plant: AgentP
     first = plant.commit(project("filler", 1))
     way_back = {"enabled": True, "watchPaths": ["projects/**"], "debounce": "100ms"}
     drift = {"mode": "restore", "interval": "30s"}
-    plant.publish(first, agent_spec=plant.spec(bidirectional=way_back, drift=drift))
+    plant.publish(first, agent_spec=plant.spec(gateway=FILES_ONLY, bidirectional=way_back, drift=drift))
     pod.start(plant.kubeconfig)
     plant.until_converged(pod, first)
     eventually(lambda: pod.said("changes.watched"), 20.0, pod.tail)

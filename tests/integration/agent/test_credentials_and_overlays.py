@@ -10,7 +10,7 @@ from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.environments.agent_environment import AgentPlant, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant, project
 from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
 from stoker_testkit.environments.controller_environment import Site
 from stoker_testkit.forges.github_app_login import GitHubAppServer
@@ -38,7 +38,7 @@ def test_it_logs_in_as_a_github_app_and_with_the_token_that_a_controller_has_mad
             "privateKeySecretRef": {"name": "app", "key": "privateKey"},
         }
         plant.publish(git_url=RepoUrl(github.url("plant.git")))
-        plant.publish(first, agent_spec=plant.spec({"auth": {"githubApp": app}}))
+        plant.publish(first, agent_spec=plant.spec({"auth": {"githubApp": app}}, gateway=FILES_ONLY))
         pod.mount("git-credentials", {"privateKey": key})
         pod.start(plant.kubeconfig)
         plant.until_converged(pod, first)
@@ -85,7 +85,7 @@ def test_a_deployment_mode_lies_over_the_core_and_changes_with_the_pod(plant: Ag
         return {**own, "config-mode.json": {}, **{f"ignition/{k}/config.json": v for k, v in mode.items()}}
 
     first = plant.commit(core(1))
-    plant.publish(first, agent_spec=plant.spec())
+    plant.publish(first, agent_spec=plant.spec(gateway=FILES_ONLY))
     pod.start(plant.kubeconfig)
     plant.until_synced(pod, first)
     assert found() == is_composed(1, b={"prod": 1})

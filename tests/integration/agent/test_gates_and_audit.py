@@ -37,7 +37,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.kube.config.config import load_config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.environments.agent_environment import AgentPlant
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.event_loop_thread import LoopThread
 from stoker_testkit.manual_clock import ManualClock
@@ -127,7 +127,9 @@ def test_a_window_holds_and_then_opens(plant: AgentPlant) -> None:
     windows = [{"cron": f"0 {opens.hour} * * *", "duration": "30m"}]
     first = plant.commit({PROJECT: project("One")})
     pod = plant.pod(talks=False, sync_period="86400")
-    plant.publish(first, agent_spec=plant.spec(maintenanceWindows=windows), trigger="webhook")
+    plant.publish(
+        first, agent_spec=plant.spec(gateway=FILES_ONLY, maintenanceWindows=windows), trigger="webhook"
+    )
     with agent_with(clock, pod, plant.kubeconfig):
         plant.until_synced(pod, first)  # the first files of a gateway wait for nobody (C-111)
         second = plant.commit({PROJECT: project("Two")})
@@ -217,7 +219,7 @@ def test_the_validation_webhook_refuses_and_nothing_changes_until_it_agrees(
     plant: AgentPlant, validator: Validator
 ) -> None:
     first = plant.commit({PROJECT: project("One")})
-    spec = plant.spec(validation={"webhook": {"url": validator.url, "timeout": "5s"}})
+    spec = plant.spec(gateway=FILES_ONLY, validation={"webhook": {"url": validator.url, "timeout": "5s"}})
     pod = plant.pod(talks=False)
     plant.publish(first, agent_spec=spec)
     pod.start(plant.kubeconfig)

@@ -12,7 +12,7 @@ import pytest
 from stoker.agent.sidecar.startup import MARKER
 from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
-from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant, check, files_of, project
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.environments.read_only_root_filesystem import WRITABLE, SealedRoot
 from stoker_testkit.wait_until import eventually
@@ -100,7 +100,7 @@ def test_an_init_container_that_is_out_of_time_lets_the_gateway_start_with_what_
     plant: AgentPlant,
 ) -> None:
     pod = plant.pod(talks=False)
-    budget = plant.spec(agent={"startupBudget": "3s"})
+    budget = plant.spec(gateway=FILES_ONLY, agent={"startupBudget": "3s"})
     first = plant.commit(project("filler", 1))
     plant.publish(first, agent_spec=budget)
     assert pod.start(plant.kubeconfig, "--initial-sync").wait(30.0), pod.tail()

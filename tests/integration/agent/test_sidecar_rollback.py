@@ -12,7 +12,7 @@ import pytest
 from stoker.agent.rollback.state import QuarantineRecord, RollbackRecords
 from stoker.domain.protocol import RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
-from stoker_testkit.environments.agent_environment import MANAGED, AgentPlant, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, MANAGED, AgentPlant, project
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.services.s3 import S3
 from stoker_testkit.wait_until import eventually
@@ -306,7 +306,10 @@ def test_without_a_gateway_copies_are_taken_all_the_same(plant: AgentPlant, enab
     pod = plant.pod(talks=False)
     for version in (1, 2):
         commit = plant.commit(project("filler", version))
-        plant.publish(commit, agent_spec=plant.spec(snapshots={"enabled": enabled}, deployment=AUTOMATIC))
+        plant.publish(
+            commit,
+            agent_spec=plant.spec(gateway=FILES_ONLY, snapshots={"enabled": enabled}, deployment=AUTOMATIC),
+        )
         if version == 1:
             pod.start(plant.kubeconfig)
         report = plant.until_synced(pod, commit)

@@ -36,6 +36,7 @@ from stoker_testkit.wait_until import eventually
 
 SERVICE = "services/filler"
 MANAGED = ("projects", "config/resources/core")
+FILES_ONLY = {"filesOnly": True}
 PATIENCE = 80.0
 """Seconds; who was away is asked again after pauses of up to 30, and left alone for 10 when it is up."""
 
@@ -102,12 +103,14 @@ class AgentPlant(Stoppable):
     def pod(
         self, name: str = "gateway-0", gateway: str = "filler", *, talks: bool = True, **annotations: str
     ) -> AgentPod:
-        """A pod; one that `talks` has a gateway on a port of its own, as soon as somebody starts it."""
-        said = {
-            "service-path": SERVICE,
-            "gateway-port": str(free_port() if talks else 0),
-            **{key.replace("_", "-"): value for key, value in annotations.items()},
-        }
+        """A pod; one that `talks` has a gateway on a port of its own once `start_gateway` starts it.
+
+        The resource of a pod that does not is without a gateway: metadata without a spec, or
+        `spec(gateway=FILES_ONLY)`.
+        """
+        port = {"gateway-port": str(free_port())} if talks else {}
+        own = {key.replace("_", "-"): value for key, value in annotations.items()}
+        said = {"service-path": SERVICE, **port, **own}
         pod = AgentPod.create(
             self.folder / name, self.namespace, name=name, gateway=gateway, annotations=said
         )
@@ -135,7 +138,7 @@ class AgentPlant(Stoppable):
 
     def until_synced(self, pod: AgentPod, commit: CommitId, key: str = "filler") -> GatewayReport:
         """Wait until the pod is reported at the commit, and its gateway, if it has one, to show it."""
-        talks = pod.annotations["stoker.io/gateway-port"] != "0"
+        talks = "stoker.io/gateway-port" in pod.annotations
         wanted = {"verified": True, "applied": True} if talks else {}
         return self.maps.until_report(
             key,
