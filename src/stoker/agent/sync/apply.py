@@ -1,10 +1,10 @@
-"""A plan, carried out with everything around it, or only rehearsed.
+"""Apply a plan together with its hooks, or only rehearse it.
 
-Contents that the local copy of the source lacks come in one request. Then they are
-staged; hooks are entered when all of them lie ready and nothing live has been
-touched, so that a gateway's scan lock is held for the renames and not for the
-download. A rehearsal reads the same contents, so that what would stop the real
-thing is known before.
+`stoker.agent.sync.run` calls this module after the guards have accepted the plan. It requests all contents
+that the local copy of the source lacks at once, then stages them. Hooks are entered only after every content
+is staged and before any live file changes, so that a gateway's scan lock is held for the renames and not for
+the download. A rehearsal reads the same contents, so that an error that would stop the real apply shows up
+earlier.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STOP_CHECK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PlanExecution:
-    """One change on its way into one data folder."""
+    """Applies or rehearses one change in one data folder."""
 
     change: SyncChange
     folder: DataFolder
@@ -45,12 +45,12 @@ class PlanExecution:
     async def out(
         self, rules: FileRules, hooks: Sequence[SyncHook], progress: StagingProgress | None
     ) -> tuple[ApplyResult, tuple[PathNote, ...]]:
-        """What came of it, and what the hooks could not verify; the caller holds the lock."""
+        """Apply the change; return the result and the hooks' notes. The caller holds the folder lock."""
         contents = await self._contents()
         return await apply_change(self.change, self.folder, self.book, contents, rules, hooks, progress)
 
     async def rehearse(self, *, diff: bool) -> tuple[str, ...]:
-        """Read what would be written; raises what would stop it. The lines that would change, if asked."""
+        """Read the contents and raise what would stop the apply; with `diff`, return the diff lines."""
         contents, writes = await self._contents(), self.change.plan.writes
         if diff:
             return await run_in_thread(lambda _: tuple(diff_lines(self.folder, self.change.plan, contents)))
@@ -75,7 +75,7 @@ async def apply_change(
     progress: StagingProgress | None = None,
     then: Callable[[], None] | None = None,
 ) -> tuple[ApplyResult, tuple[PathNote, ...]]:
-    """The change with its hooks around it, wherever its contents come from; `then` is done before `after`."""
+    """Apply the change with its hooks, whatever the contents' source; `then` runs before `after`."""
     plan = change.plan
     reach_failpoint("carry.before")
     if not plan.actions:
@@ -93,7 +93,8 @@ async def apply_change(
                 laps.lap("files.merge")
                 if not hooks:
                     return
-                # A thread knows nothing of the pass; what hooks log has to carry its id all the same.
+                # The worker thread has no logging context; without this copy, lines logged by hooks lack the
+                # id of the sync.
                 _wait_for_hooks(context.run(asyncio.run_coroutine_threadsafe, enter(), loop), stop)
 
             applied = apply_plan(
@@ -124,7 +125,7 @@ def _prefetch_blobs(contents: PlanContents, blobs: Collection[BlobId]) -> None:
 
 
 def _wait_for_hooks(entering: Future[None], stop: threading.Event) -> None:
-    """Until the hooks are entered, unless the pass is told to stop meanwhile."""
+    """Wait until the hooks are entered; raise `SyncStopped` if the sync is stopped meanwhile."""
     while not entering.done():
         wait([entering], _STOP_CHECK_SECONDS)
         if stop.is_set():

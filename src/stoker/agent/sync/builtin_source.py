@@ -1,7 +1,8 @@
-"""A source that also has the contents which the product writes itself.
+"""A source that also serves the contents that Stoker itself writes.
 
-Everything past it asks for contents by their ids and need not know that some of
-them (`stoker.engine.layout.builtin_files`) are in no repository. All else is the source's own.
+`FolderSync` wraps every source in it. Later steps ask for contents by blob id and need not know that some of
+them (`stoker.engine.layout.builtin_files`) are in no repository. Every other request goes to the wrapped
+source.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from stoker.engine.source_protocol import SourceReader
 
 @dataclass(frozen=True, slots=True)
 class BuiltinSource:
-    """A `SourceReader` in front of another one."""
+    """A `SourceReader` that wraps another one."""
 
     source: SourceReader
 
@@ -38,7 +39,7 @@ class BuiltinSource:
                 yield Blob(blob, len(content), iter((content,)))
             else:
                 yield next(asked)
-        for _ in asked:  # so that it comes to its end
+        for _ in asked:  # run the iterator to its end, so that the source can clean up
             pass
 
     async def resolve(self, ref: GitRef) -> CommitId:

@@ -1,10 +1,9 @@
-"""Contents on their way from the source to the data folder: derived, checked, streamed.
+"""Contents between the source and the data folder: derived, checked, streamed.
 
-A file that a template, a normalization or a patch shapes has a content that git
-does not have; it is made here from the one that git has, at the moment it is
-needed, and named by its own blob id. Every content is looked at once as it passes
-into staging, where nothing live has been touched yet: a Git LFS pointer or a
-`.json` that is none comes out by name, and the pass ends before its first rename.
+Git does not hold the content of a file that a template, a normalization or a patch changes. This module
+derives it from the content in git at the moment it is needed, and names it by its own blob id. Every content
+is checked once while it is written to staging, before any live file changes: a Git LFS pointer or an invalid
+`.json` file is reported by name, and the sync ends before its first rename.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from stoker.engine.transform.json_quick_check import is_surely_json
 from stoker.engine.transform.templates import MAX_BYTES
 
 MAX_SHAPED = MAX_BYTES
-"""A larger file is not templated, normalized, patched or checked: nobody writes such a one by hand."""
+"""A larger file is not templated, normalized, patched or checked: such files are not written by hand."""
 FEW = 64
-"""Up to so many JSON files a quick glance at each is cheaper than loading the parser that checks them."""
+"""Up to this many JSON files, a quick check of each is cheaper than importing the parser."""
 _MAX_NAMED = 5
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _MAX_POINTER = 1024
 
 
 class ContentDerivation(NamedTuple):
-    """How a content that git does not have comes about."""
+    """How to derive a content that git does not hold."""
 
     source: BlobId
     recipe: ContentTransform
 
 
 class LfsPointersFound(StokerError):
-    """These contents only point at content that lies elsewhere; the caller plans again without them."""
+    """Some contents are Git LFS pointers to content stored elsewhere; the caller plans again without them."""
 
     def __init__(self, blobs: frozenset[BlobId]) -> None:
         super().__init__("the repository holds Git LFS pointers")
@@ -49,7 +48,10 @@ class LfsPointersFound(StokerError):
 def derive_blob_ids(
     reader: SourceReader, wanted: Mapping[str, tuple[BlobId, ContentTransform]]
 ) -> tuple[dict[str, BlobId], dict[BlobId, ContentDerivation]]:
-    """The id of each file's content after its recipe, and how to make it again; for a worker thread."""
+    """Return the blob id of each file's transformed content, and how to derive it again.
+
+    Runs in a worker thread.
+    """
     results: dict[str, BlobId] = {}
     derived: dict[BlobId, ContentDerivation] = {}
     sources = [source for source, _ in wanted.values()]
@@ -67,7 +69,7 @@ class PlanContents:
     def __init__(
         self, reader: SourceReader, derived: Mapping[BlobId, ContentDerivation], checked: Mapping[BlobId, str]
     ) -> None:
-        """`checked` is what must be JSON, with a path to name it by."""
+        """`checked` maps each blob that must be JSON to a path for the error message."""
         self._reader = reader
         self._derived = derived
         self._checked = checked
@@ -82,7 +84,10 @@ class PlanContents:
         return cls(reader, derived, checked)
 
     def __call__(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
-        """For a worker thread. Raises after the last one if something of it must not go live."""
+        """Yield the contents; raise after the last if any of them must not go live.
+
+        Runs in a worker thread.
+        """
         sources = [self.source(blob) for blob in blobs]
         for wanted, blob in zip(blobs, self._reader.contents(sources), strict=True):
             yield self._passed(wanted, blob)
@@ -117,7 +122,7 @@ class PlanContents:
 
 @cache
 def _load_json_check() -> Callable[[bytes], str | None]:
-    from stoker.engine.transform.json_check import json_problem  # noqa: PLC0415 - a parser, for those who write much
+    from stoker.engine.transform.json_check import json_problem  # noqa: PLC0415 - a parser, only for syncs that write many files
 
     return json_problem
 

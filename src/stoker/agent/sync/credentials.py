@@ -1,7 +1,7 @@
-"""What opens the repository and whose signatures count, read at each use.
+"""Readers for the repository's credentials and for the trusted signing keys.
 
-A source names keys of Secrets; where those lie (files of this machine, mounts of a
-pod) is the business of whoever reads them. Nothing is kept between two uses.
+A source names keys of Secrets. A `SecretLookup` knows where those are stored: in files of this machine or in
+mounts of a pod. Every use reads them again; nothing is kept between two uses.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from stoker.git.signature.verify import TrustedKeys
 
 MINTED_KEY = "token"
-"""The key under which a controller puts the short-lived token of a GitHub App (C-027)."""
+"""The key under which the controller stores the short-lived token of a GitHub App."""
 
 
 class SecretLookup(Protocol):
-    """Finds a key of a Secret; raises a sentence that names it where it is not there."""
+    """Finds a key of a Secret; raises an error that names Secret and key if it is missing."""
 
     def has(self, wanted: SecretKey) -> bool: ...
 
@@ -46,9 +46,9 @@ def access_reader(
     require_known_hosts: bool = False,
     pushes: bool = False,
 ) -> RepoAccessReader:
-    """Reads the source's login whenever git is to be let in; `username` goes with a token.
+    """Return a reader of the source's login, called whenever git needs it; `username` goes with a token.
 
-    `pushes`: the token of a GitHub App may write; otherwise it only reads.
+    With `pushes`, the token of a GitHub App can write; otherwise it can only read.
     """
     app = (
         _app_access_reader(source, secrets, pushes=pushes)
@@ -70,11 +70,11 @@ def access_reader(
 
 
 def keys_reader(source: SourceIntent, secrets: SecretLookup) -> TrustedKeysReader:
-    """Reads the keys whose signatures count, at each use."""
+    """Return a reader of the trusted signing keys, called at each use."""
     policy = source.signatures
 
     async def read() -> TrustedKeys:
-        from stoker.git.signature.verify import TrustedKeys  # noqa: PLC0415 - most ask for no signatures
+        from stoker.git.signature.verify import TrustedKeys  # noqa: PLC0415 - most sources verify no signatures
 
         return TrustedKeys(
             _secret_bytes(secrets, policy.allowed_signers), _secret_bytes(secrets, policy.gpg_keys)
@@ -98,13 +98,13 @@ def _login(source: SourceIntent, secrets: SecretLookup, username: str) -> GitLog
 
 
 def _is_token_minted(source: SourceIntent, secrets: SecretLookup) -> bool:
-    """Whether somebody else has already turned the app's key into a token; then the key is not needed."""
+    """Return whether the controller already issued a token for the app; then its key is not needed."""
     secret = source.auth.secret
     return secret is not None and secret.key != MINTED_KEY and secrets.has(SecretKey(secret.name, MINTED_KEY))
 
 
 def _app_access_reader(source: SourceIntent, secrets: SecretLookup, *, pushes: bool) -> RepoAccessReader:
-    from stoker.git.auth.github_app import (  # noqa: PLC0415 - few log in this way
+    from stoker.git.auth.github_app import (  # noqa: PLC0415 - few sources use a GitHub App
         GitHubApp,
         GitHubAppTokens,
         TokenRights,

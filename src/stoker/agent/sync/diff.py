@@ -1,7 +1,6 @@
-"""A plan as a unified diff: what each file is now, and what it would be.
+"""A plan as a unified diff between the live files and the files that it would write.
 
-Only files of the plan are read, never what was refused, and only up to a size that
-a person would still read.
+It reads only files of the plan, never refused ones, and only up to a size that a person would still read.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ DiffBlobReader = Callable[[Sequence[BlobId]], Iterator[Blob]]
 
 
 def diff_lines(folder: DataFolder, plan: SyncPlan, contents: DiffBlobReader) -> Iterator[str]:
-    """The lines, file by file in the order of the plan; for a worker thread."""
-    from stoker.engine.plan.unified_diff import unified_diff  # noqa: PLC0415 - few ask for the lines
+    """Yield the diff lines, file by file in the order of the plan. Runs in a worker thread."""
+    from stoker.engine.plan.unified_diff import unified_diff  # noqa: PLC0415 - few callers want a diff
 
     blobs = contents([write.version.blob for write in plan.writes])
     for write, blob in zip(plan.writes, blobs, strict=True):

@@ -1,8 +1,7 @@
-"""Keeps one data folder at what its source says, pass by pass.
+"""Syncs one data folder with its source; shared by `stoker sync` and the agent.
 
-What `stoker sync` and the agent share. A keeper remembers between its passes what
-it would otherwise read again: the ledger, unless another process has written it
-meanwhile. The pass itself is told in `stoker.agent.sync.run`.
+A `FolderSync` keeps the ledger in memory between syncs and reads it again only if another process has written
+it meanwhile. `stoker.agent.sync.run` has the steps of a single sync.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ DriftFilter: TypeAlias = Callable[[FolderDrift, Ledger, DataFolder], Awaitable[F
 
 
 class FolderSync:
-    """One per data folder and process; never two passes at once."""
+    """Syncs one data folder. One instance per folder and process; never two syncs at once."""
 
     def __init__(
         self,
@@ -65,13 +64,13 @@ class FolderSync:
         self._ignored = DriftIgnoreRules(job.ignore)
 
     async def resolve(self) -> CommitId:
-        """The commit that the ref means now."""
+        """Return the commit that the ref points to now."""
         return await self._reader.resolve(self.job.source.ref)
 
     async def sync(self, wish: SyncOptions = FULL_SYNC) -> SyncReport:
-        """Bring the data folder to what the ref means now; raises when a guard or the source stops it."""
+        """Bring the data folder to the ref's current commit; raise when a guard or the source stops it."""
         started = self._clock.monotonic()
-        if self._unrestored:  # what waits to be restored is only found by looking
+        if self._unrestored:  # only a walk over the folder finds the drift that waits to be restored
             wish = wish._replace(walk=True)
         commit = wish.commit if wish.commit is not None else await self.resolve()
         with DataFolder.opened(self.job.data_dir) as folder, _sync_lock(folder, wish):
@@ -92,19 +91,19 @@ class FolderSync:
             report = await this.run()
         if not wish.dry_run:
             self._unrestored = report.waits is not None and bool(report.drift)
-        self._book = book  # whoever was told to forget meanwhile did so too early
+        self._book = book  # a `forget` during the sync was too early: keep the store that the sync used
         if self._visits is None:
             self._visits = (
                 CleanFolderCache()
-            )  # who comes once has no use for what is remembered for the next time
+            )  # only a second sync profits from the cache, so `stoker sync` never builds it
         return report.lasting(self._clock.monotonic() - started)
 
     async def verify(self) -> DriftCheck:
-        """What is not as the last pass left it, and means something."""
+        """Return the drift since the last sync, without differences that are noise or ignored."""
         return await verify_folder(self.job.data_dir, self._quieted, self._ignored)
 
     async def changed_contents(self) -> dict[str, str]:
-        """What every file of ours holds that is not as we left it; empty for one that is gone."""
+        """Map each changed file of the ledger to its content on disk now; empty for a missing file."""
         with DataFolder.opened(self.job.data_dir) as folder:
             ledger = self._open(folder).ledger
             if ledger is None:
@@ -122,7 +121,7 @@ class FolderSync:
 
     @property
     def ledger(self) -> Ledger | None:
-        """What we wrote, as far as this keeper has read it."""
+        """The ledger as far as this instance has read it; None before the first sync."""
         return self._book.ledger if self._book is not None else None
 
     @property
@@ -130,23 +129,24 @@ class FolderSync:
         return self._reader
 
     def add_hook(self, hook: SyncHook) -> None:
-        """One that needs the keeper itself; it comes after all others."""
+        """Add a hook that needs this instance; it runs after all others."""
         self._hooks = (*self._hooks, hook)
 
     def read(self, folder: DataFolder) -> Ledger | None:
-        """The ledger as it is now, for whoever looks at the folder between two passes."""
+        """Return the ledger as it is on disk now, for callers that look at the folder between two syncs."""
         return self._open(folder).ledger
 
     def forget(self) -> None:
-        """Let go of what can be read again; the next pass reads it."""
+        """Release the cached ledger and folder cache; the next sync reads them again."""
         self._book = self._visits = None
 
     async def _quieted(self, found: FolderDrift, ledger: Ledger, folder: DataFolder) -> FolderDrift:
         if any(self._ignored.pointers(path) for path in found.modified):
-            # What was made of a content is nowhere but in a pass; it knows all that means nothing.
+            # Transformed contents exist only during a sync, so a dry run of the ledger's commit does the
+            # comparison.
             try:
                 return (await self.sync(SyncOptions(dry_run=True, commit=CommitId(ledger.commit)))).drift
-            except StokerError:  # what cannot be compared is told
+            except StokerError:  # a file that cannot be compared is reported as drift
                 return found
         if self._noise is None:
             return found
@@ -163,10 +163,10 @@ class FolderSync:
 async def verify_folder(
     data_dir: Path, quieted: DriftFilter | None = None, ignored: DriftIgnoreRules = NO_DRIFT_IGNORED
 ) -> DriftCheck:
-    """What is not as the last pass left it: told by the folder alone, whatever it was kept at.
+    """Return the drift since the last sync, found from the folder and its ledger alone.
 
-    `quieted` takes out what means nothing; it is asked only where files differ. What is `ignored`
-    as a whole is never told.
+    `quieted` removes noise; it is called only if files differ. Paths that are `ignored` as a whole are never
+    reported.
     """
     with DataFolder.opened(data_dir) as folder:
         book = LedgerStore.load(folder)
@@ -189,5 +189,5 @@ async def verify_folder(
 
 
 def _sync_lock(folder: DataFolder, wish: SyncOptions) -> AbstractContextManager[None]:
-    """A dry run leaves no trace, so it takes no lock."""
+    """Lock the folder; a dry run writes nothing, so it takes no lock."""
     return nullcontext() if wish.dry_run else lock_folder(folder)

@@ -1,4 +1,4 @@
-"""Which gateway a gate, a report or an audit line is about."""
+"""Names the gateway that a gate, a report or an audit record is about."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class GatewayRef(NamedTuple):
-    """Its name, and whose it is; without a cluster there may be no resource, and there is no pod."""
+    """A gateway and its owner; without a cluster `resource` may be empty and `pod` always is."""
 
     name: str
     namespace: str = ""

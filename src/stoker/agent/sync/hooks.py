@@ -1,8 +1,8 @@
-"""What others want to do around a change: the gateway's scan, a user's scripts.
+"""The protocol of sync hooks: the gateway's scan, a user's scripts, snapshots, log lines.
 
-A hook stands around the moment in which live files change, and only that: a pass
-that finds nothing to do calls none. The papers' `PreSyncHook` is the first half of
-`around`, their `PostSyncHook` is `after`. The engine knows none of them.
+A hook runs only around the moment in which live files change; a sync without changes calls none. The first
+half of `around` is a pre-sync hook, `after` is a post-sync hook. `stoker.agent.sync.apply` calls them; the
+engine knows none of them.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from stoker.fs.apply_plan import ApplyResult
 
 @dataclass(frozen=True, slots=True)
 class SyncChange:
-    """What is about to happen, or has: the plan, and where it comes from."""
+    """A change that is about to be applied, or has been: the plan and the commit it comes from."""
 
     commit: CommitId
     ref: GitRef
     plan: SyncPlan
     initial: bool
-    """The first sync of this data folder: the gateway has seen none of it."""
+    """The first sync of this data folder: the gateway has not loaded any of these files."""
     before: Ledger | None = None
-    """What we had written until now; it goes on as the change does."""
+    """The ledger before the change; applying the change updates it in place."""
 
 
 class SyncHook(Protocol):
     async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
-        """Asked before anything is staged: places that must stay as they are; raising stops the pass."""
+        """Return paths that must stay as they are. Called before staging; raising stops the sync."""
         ...
 
     def around(self, change: SyncChange) -> AbstractAsyncContextManager[None]:
-        """Entered after every guard and before the first live change; raising keeps everything as it is."""
+        """Entered after every guard and before the first live change; raising leaves all files unchanged."""
         ...
 
     async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
-        """Called when the files are in place; what it returns is told as not verified."""
+        """Called when the files are in place; the report lists the returned notes as not verified."""
         ...
 
 
 class NoiseFilter(Protocol):
-    """Knows which differences mean nothing."""
+    """Knows which differences between two versions of a resource are meaningless."""
 
     def doubtful(self, paths: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-        """By folder, if nothing else changed in it: the changed paths that might mean nothing."""
+        """Group by folder the changed paths that may be noise, for folders in which nothing else changed."""
         ...
 
     def means_nothing(self, name: str, before: bytes | None, after: bytes | None) -> bool:
-        """Of one file of such a folder; all of them have to agree."""
+        """Return whether one file's difference is noise; a folder is noise only if all of its files are."""
         ...

@@ -1,4 +1,4 @@
-"""What one data folder is to be kept at, and how a pass is to go about it, as values."""
+"""The parameters of a sync as values: what to sync into which folder, and how."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SyncJob(NamedTuple):
-    """Where the files come from, which of them go where, and whose they are on disk."""
+    """The source, the files to take from it, the folder to write to, and the owner of the files on disk."""
 
     source: SourceIntent
     files: FilesIntent
@@ -27,40 +27,43 @@ class SyncJob(NamedTuple):
     data_dir: Path
     cache_dir: Path
     hooks: tuple[Path, ...] = ()
-    """Folders in which `pre-sync.sh` and `post-sync.sh` are looked for."""
+    """Folders searched for `pre-sync.sh` and `post-sync.sh`."""
     owner: tuple[int, int] | None = None
-    """User and group of what is written; None takes the data folder's own, where we may."""
+    """User and group of written files; None takes the data folder's, if the process has permission."""
     umask: int = 0
     binaries: BinaryPolicy = BinaryPolicy.ALLOW
     module_order: tuple[str, ...] = ()
-    """Names of files of modules, as somebody listed them; what they need goes in before them all the same."""
+    """File names of modules in the order the user listed; a dependency is still installed first."""
     ignore: tuple[DriftIgnorePolicy, ...] = ()
     """Differences on disk that are not drift."""
 
 
 class SyncOptions(NamedTuple):
-    """How one pass is to go about it."""
+    """Options of one sync."""
 
     walk: bool = True
-    """Look at every managed file; otherwise the ledger is trusted for what the source did not change."""
+    """Look at every managed file; otherwise trust the ledger for files that the source did not change."""
     dry_run: bool = False
     diff: bool = False
-    """Of a dry run: tell line by line what would change."""
+    """For a dry run: report the changes line by line."""
     approved: frozenset[PlanApproval] = frozenset()
-    """Plans that a person has seen and wants; each approval counts once."""
+    """Plans that a person has reviewed and approved; each approval counts once."""
     approval_must_match: bool = False
-    """The approval was given for this sync alone: it is an error if the plan is another one."""
+    """The approval is for this sync alone: a different plan is an error."""
     commit: CommitId | None = None
-    """The commit that somebody has resolved already; otherwise what the ref means now."""
+    """A commit that the caller has already resolved; None means the ref's current commit."""
     first_contact: bool = False
-    """Delete nothing without approval although there is a ledger: the gateway's first boot came between."""
+    """Delete nothing without approval although a ledger exists: the gateway's first boot came in between."""
     made_by_boot: Mapping[str, str] = MappingProxyType({})
-    """On first contact with a ledger: what the gateway's first boot changed. Other differences stay."""
+    """On first contact with a ledger: contents changed by the gateway's first boot.
+
+    Other differences stay.
+    """
     released: frozenset[str] = frozenset()
-    """Commits that may be tried again although they were taken back."""
+    """Commits that may be tried again although they were rolled back."""
     goes_back: bool = False
-    """Somebody chose an earlier commit: what was taken back stays so."""
+    """A person chose an earlier commit, so commits that were rolled back stay blocked."""
     waits: SyncWait | None = None
-    """Why nothing may be changed now: what would be is only planned. Not before the first files (C-111)."""
+    """Why no change is allowed now: the sync only plans. Ignored by the first sync of a folder."""
     only: str = ""
-    """The digest of the one plan that somebody approved: another one is shown and not carried out."""
+    """The digest of the only approved plan: a different plan is reported and not applied."""

@@ -1,10 +1,10 @@
-"""Files of modules in the order in which they go in: what others need comes first.
+"""Sorts the module files of a plan so that a module's dependencies are installed before it.
 
-A gateway loads modules when it starts and at no other time, and it is restarted once,
-when all of them are in place. The order is for the one that starts by itself in between:
-it never finds a module without the one that it needs. Which that is says each file of
-itself (`stoker.ignition.content.module_file`); the rest goes by what a person listed, then by
-name. Everything else in a plan keeps its place.
+A gateway loads modules only when it starts, and the agent restarts it once, when all modules are in place.
+The order protects a gateway that restarts on its own in between: it never loads a module without its
+dependency. Each module file declares its dependencies (`stoker.ignition.content.module_file`). Modules
+without a dependency between them follow the user's list, then their names. All other writes of a plan keep
+their position.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _MAX_IN_MEMORY_BYTES = 4 << 20
 async def sort_modules(
     plan: SyncPlan, listed: Sequence[str], reader: SourceReader, made: Mapping[BlobId, object]
 ) -> SyncPlan:
-    """The plan with its modules in order; `made` are contents that the source does not have as such."""
+    """Return the plan with its modules in order; `made` are contents that the source does not hold."""
     if sum(write.path.startswith(_FOLDER) for write in plan.writes) < 2:
         return plan
     from stoker.ignition.content.modules import install_order  # noqa: PLC0415
-    from stoker.ignition.content.projects import is_module  # noqa: PLC0415 - few commits bring modules
+    from stoker.ignition.content.projects import is_module  # noqa: PLC0415 - few commits contain modules
 
     modules = {str(write.path): write for write in plan.writes if is_module(write.path)}
     if len(modules) < 2:
@@ -66,7 +66,7 @@ def _read_module(blob: Blob) -> ModuleFile:
     with (
         suppress(OSError),
         tempfile.SpooledTemporaryFile(_MAX_IN_MEMORY_BYTES) as file,
-    ):  # it may find no room
+    ):  # OSError: the temporary folder may be full
         for chunk in blob.chunks:
             file.write(chunk)
         return read_module(file)

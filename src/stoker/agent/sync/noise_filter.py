@@ -1,11 +1,10 @@
-"""Differences that mean nothing: neither written nor told.
+"""Removes differences that mean nothing from plans and from drift.
 
-A gateway writes who touched a resource last into its `resource.json` and draws a
-thumbnail whenever a view is opened. Whether such a difference means something can
-only be told from the contents of both sides, so it is asked here, between planning
-and applying, and only of files that could be meant (`stoker.ignition.content.noise` knows
-which). Whatever cannot be read or found counts as a difference, and so does everything
-in a folder in which an earlier pass did not come to its end.
+A gateway writes the last editor of a resource into its `resource.json` and draws a thumbnail whenever a view
+is opened. Only the contents of both sides show whether such a difference matters. So this module compares
+them between planning and applying, and only for files that can be noise (`stoker.ignition.content.noise`
+knows which). A file that is missing or cannot be read counts as a difference, and so does every file of a
+folder in which an earlier sync was interrupted.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MAX_COMPARED_BYTES = 1 << 20
 
 
 class NoiseContext(NamedTuple):
-    """Where a plan was made: what lies on disk, what we wrote, and who has the contents of both sides."""
+    """What the comparison needs: the live differences, the ledger, and readers for both sides."""
 
     live: LiveDifferences
     ledger: Ledger
@@ -44,7 +43,7 @@ class NoiseContext(NamedTuple):
 
 
 async def without_ignored(plan: SyncPlan, ignored: DriftIgnoreRules, around: NoiseContext) -> SyncPlan:
-    """The plan without restoring files in which only values differ that are nobody's drift."""
+    """Return the plan without restoring files that differ only in values that drift rules ignore."""
     pointers = {
         write.path: found
         for write in plan.writes
@@ -73,13 +72,13 @@ async def without_ignored(plan: SyncPlan, ignored: DriftIgnoreRules, around: Noi
 
 
 async def without_noise(plan: SyncPlan, noise: NoiseFilter, around: NoiseContext) -> SyncPlan:
-    """The plan without writes that would change nothing that matters."""
+    """Return the plan without writes that would change only noise."""
     live, ledger, folder, reader, derived = around
     others = [*(one.path for one in plan.removals), *(one.path for one in plan.modes)]
     fresh = [write.path for write in plan.writes if not write.replaces]
     replaced = {str(write.path): write for write in plan.writes if write.replaces}
     groups = noise.doubtful([*replaced, *others, *fresh])
-    # Where a pass broke off, the data may be new already and only what announces it be missing.
+    # After an interrupted sync the data may already be new while the file that announces it is still missing.
     broken_off = {above for path in ledger.intended for above in RelPath.known(path).ancestors()}
     doubtful = {
         place: [replaced[path] for path in paths]
@@ -111,7 +110,7 @@ async def without_noise(plan: SyncPlan, noise: NoiseFilter, around: NoiseContext
 
 
 class EarlierContents(Protocol):
-    """Who has the contents of an earlier pass: the source, or what is left of it."""
+    """Serves the contents of an earlier sync: the source, or its local copy."""
 
     def held(self) -> AbstractAsyncContextManager[None]: ...
 
@@ -123,7 +122,7 @@ class EarlierContents(Protocol):
 async def drift_without_noise(
     drift: FolderDrift, noise: NoiseFilter, *, ledger: Ledger, folder: DataFolder, reader: EarlierContents
 ) -> FolderDrift:
-    """The drift without what the gateway does to its own resources all day."""
+    """Return the drift without the edits that a gateway routinely makes to its own resources."""
     groups = noise.doubtful([path for paths in drift.kinds.values() for path in paths])
     wanted = {
         path: version.blob
@@ -141,7 +140,7 @@ async def drift_without_noise(
         async with reader.held():
             await reader.complete(frozenset(wanted.values()))
             silent = await run_in_thread(lambda _: frozenset(_unchanged_paths(wanted, reader, folder, same)))
-    except StokerError:  # what cannot be compared is told
+    except StokerError:  # a file that cannot be compared is reported as drift
         return drift
     quiet = {path for paths in groups.values() if silent.issuperset(paths) for path in paths}
     return replace(drift, modified=tuple(path for path in drift.modified if path not in quiet))
@@ -155,7 +154,7 @@ async def drift_without_ignored(
     folder: DataFolder,
     reader: EarlierContents,
 ) -> FolderDrift:
-    """The drift without files in which only values differ that are nobody's drift."""
+    """Return the drift without files that differ only in values that drift rules ignore."""
     wanted = {
         path: version.blob
         for path in drift.modified
@@ -171,13 +170,13 @@ async def drift_without_ignored(
         async with reader.held():
             await reader.complete(frozenset(wanted.values()))
             quiet = await run_in_thread(lambda _: frozenset(_unchanged_paths(wanted, reader, folder, same)))
-    except StokerError:  # what cannot be compared is told
+    except StokerError:  # a file that cannot be compared is reported as drift
         return drift
     return replace(drift, modified=tuple(path for path in drift.modified if path not in quiet))
 
 
 def live_stat_stamps(writes: Iterable[WriteFile], live: LiveDifferences, ledger: Ledger) -> dict[str, bytes]:
-    """How each file lies there now; those whose mode would change as well are left out."""
+    """Return the current stat data of each file; leaves out files whose mode would change as well."""
     found: dict[str, bytes] = {}
     for write in writes:
         there = live.at(write.path, ledger)
@@ -195,7 +194,7 @@ def _equivalent_paths(
     folder: DataFolder,
     same: Callable[[RelPath, bytes, bytes], bool],
 ) -> Iterable[str]:
-    """Paths at which what lies there means the same as what would be written."""
+    """Yield paths whose live content is equivalent to the content that would be written."""
     blobs = contents([write.version.blob for write in writes])
     for write, blob in zip(writes, blobs, strict=True):
         after = b"".join(blob.chunks)

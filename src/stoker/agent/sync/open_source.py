@@ -1,4 +1,4 @@
-"""A keeper whose source is a repository, a registry or a bucket, put together from a job and a login."""
+"""Builds a `FolderSync` for a git repository, an OCI registry or an S3 bucket from a job and credentials."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def open_keeper(
     progress: StagingProgress | None = None,
     shared: Path | None = None,
 ) -> FolderSync:
-    """Raises at once if the job cannot be done; `shared` is a mirror that somebody else keeps."""
+    """Return the `FolderSync`; raise at once if the job is invalid.
+
+    `shared` is a mirror that the fetcher maintains.
+    """
     clock = clock if clock is not None else SystemClock()
     if access is None:
         if job.source.auth.kind is not GitAuthKind.NONE:
@@ -57,7 +60,10 @@ def open_keeper(
 def _open_artifact_source(
     remote: Remote, access: RepoAccessReader, cache: Path, clock: Clock, rules: CommitRules
 ) -> SourceReader:
-    """A registry or a bucket; whoever follows a repository loads nothing of it."""
+    """Open a registry or a bucket.
+
+    The imports are local, so that an agent of a git repository does not load this code.
+    """
     from stoker.artifacts.origin import open_origin  # noqa: PLC0415
     from stoker.git.source.artifact import ArtifactSource  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""How a pass ended, as one word: for metrics, log lines and exit codes alike."""
+"""The result of a sync as one word, shared by metrics, log lines and exit codes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from stoker.domain.reasons import Reason
 class SyncResult(StrEnum):
     DONE = "done"
     HELD = "held"
-    """Done, but for places in which somebody works; they follow when they are free."""
+    """Applied except for held paths, such as a resource that is open in a Designer; they follow when free."""
     WAITING = "waiting"
-    """Planned, and nothing of it done before its time has come."""
+    """Planned and not applied: no maintenance window is open."""
     PARTIAL = "partial"
     UNVERIFIED = "unverified"
     STALLED = "stalled"
@@ -26,12 +26,12 @@ class SyncWait(NamedTuple):
 
     reason: Reason
     until: datetime | None = None
-    """When it can be; None where nobody knows."""
+    """When it can be made; None if unknown."""
 
     @property
     def when(self) -> str:
-        """As in a status; empty where nobody knows."""
-        from stoker.domain.clock import rfc3339  # noqa: PLC0415 - few wait
+        """`until` as an RFC 3339 string for a status; empty if unknown."""
+        from stoker.domain.clock import rfc3339  # noqa: PLC0415 - few syncs wait
 
         return rfc3339(self.until) if self.until is not None else ""
 

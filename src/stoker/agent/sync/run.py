@@ -1,15 +1,13 @@
-"""One pass from a source to one data folder: observe, plan, apply, report.
+"""The steps of one sync from a source to one data folder: observe, plan, apply, report.
 
-It holds no algorithm. Each step is a verb of another room: the source fetches and
-reads, the engine maps, guards and plans, fs scans and applies. Nothing live is
-touched before every guard has let the plan pass, and a dry run ends there.
+This module holds no algorithm. The source fetches and reads, the engine maps, guards and plans, fs scans and
+applies. No live file changes before every guard has accepted the plan; a dry run ends there.
 
-What a pass costs follows from what there is to do. The ledger says at which commit
-and with which settings the folder is. If both are still so, nothing is asked of the
-source, and a walk over the folder is made only if drift is to be found. If the
-commit moved, what changed between the two is mapped and nothing else. Everything is
-mapped anew when the settings changed, when something was left undone, and whenever
-the short way cannot be sure to end where the long one would.
+The cost of a sync depends on the work to do. The ledger records the commit and the settings of the folder. If
+both are current, the sync does not contact the source, and it walks the folder only to find drift. If only
+the commit moved, it maps the changes between the two commits and nothing else. It maps all files again when
+the settings changed, when an earlier sync was incomplete, and whenever mapping only the changes might not
+give the same result.
 """
 
 from __future__ import annotations
@@ -56,12 +54,12 @@ from stoker.fs.ledger_store import LedgerStore
 from stoker.fs.staging import discard_staging
 from stoker.telemetry import tracing
 
-# Only where everything is mapped is the real time asked for; what does not count for the settings needs none.
+# The settings digest does not depend on the commit time; `_all` reads the real time when it maps all files.
 _SOME_TIME = 0
 
 
 class _SyncDecision(NamedTuple):
-    """What shall happen, and what it takes."""
+    """The plan, how to derive its contents, and the report so far."""
 
     plan: SyncPlan
     derived: Mapping[BlobId, ContentDerivation]
@@ -70,7 +68,7 @@ class _SyncDecision(NamedTuple):
 
 @dataclass(slots=True)
 class SyncPass:
-    """One commit on its way into one data folder."""
+    """One sync of one commit into one data folder."""
 
     job: SyncJob
     wish: SyncOptions
@@ -83,7 +81,7 @@ class SyncPass:
     progress: StagingProgress | None = None
     noise: NoiseFilter | None = None
     pointers: frozenset[BlobId] = frozenset()
-    """Contents that only point at content elsewhere, as far as they were met; they are not delivered."""
+    """Contents found to be Git LFS pointers so far; they are not delivered."""
     ignored: DriftIgnoreRules = NO_DRIFT_IGNORED
 
     async def run(self) -> SyncReport:
@@ -96,8 +94,9 @@ class SyncPass:
             live_now = self.ignored.without(live, self._ledger or Ledger())
             if self._is_at_rest(live_now):
                 if not self.wish.dry_run:
-                    # A pass may have been killed and its commit taken back: nobody else would clear it.
-                    with suppress(OSError):  # whoever has something to stage says what is wrong there
+                    # A killed sync may have left its staging folder, and its commit may since have been
+                    # reverted; no later step would remove the folder.
+                    with suppress(OSError):  # the next sync that stages files reports the error
                         discard_staging(self.folder)
                 found = find_drift(self._ledger or Ledger(), live_now)
                 plan = self._nothing(live_now, found.extra)
@@ -113,7 +112,7 @@ class SyncPass:
             except Retry as error:
                 if error.reason is not Reason.GIT_FAILED:
                     raise
-                # A damaged copy shows before anything live is touched: build it anew, once.
+                # Damage of the local copy shows before any live file changes: rebuild the copy, once.
                 self.reader.discard()
                 return await self._bring(layout, live)
 
@@ -123,7 +122,7 @@ class SyncPass:
 
     @property
     def _approved(self) -> frozenset[str]:
-        """Digests of the plans that a person approved and that were not carried out since."""
+        """Digests of approved plans that were not applied since their approval."""
         return unused(self.wish.approved, self._ledger)
 
     def _is_current(self, layout: Layout) -> bool:
@@ -135,13 +134,13 @@ class SyncPass:
         )
 
     def _is_at_rest(self, live: LiveDifferences) -> bool:
-        """Whether nothing that was found is to be changed: it is excluded, or a file of others that stays."""
+        """Return whether no difference needs a change: each is excluded or an unmanaged file that stays."""
         ledger = self._ledger
         if ledger is None or (self._approved and ledger.awaiting_approval):
             return False
         if not ledger.files.keys().isdisjoint(live.found):
             return False
-        # On first contact a file of others is remembered as one that was there before.
+        # First contact records every unmanaged file as present before the sync, so it cannot be skipped.
         extra = find_drift(ledger, live).extra
         return not extra if self.wish.first_contact else not any(map(ledger.mirrors, extra))
 
@@ -162,7 +161,7 @@ class SyncPass:
         return Layout(self.job.files, values, TransformSet(self.job.files.transforms, values))
 
     async def _bring(self, layout: Layout, live: LiveDifferences | None) -> SyncReport:
-        """From a commit that is somewhere to files that are here."""
+        """Fetch and verify the commit, plan and apply; plan again without Git LFS pointers if any exist."""
         ref, ledger = self.job.source.ref, self._ledger
         follows = ledger is not None and ledger.ref == ref and ledger.commit
         if self.progress is not None:
@@ -179,7 +178,10 @@ class SyncPass:
                 self.pointers |= found.blobs
 
     async def _decide(self, layout: Layout, live: LiveDifferences | None) -> _SyncDecision:
-        """Observe and plan. What is desired of 100,000 files is let go of before they are written."""
+        """Observe and plan.
+
+        Returning frees the desired files, up to 100,000, before the sync writes any.
+        """
         desired = await self._changed(layout, ())
         if desired is None:
             desired = await self._all(layout)
@@ -200,7 +202,7 @@ class SyncPass:
         return _SyncDecision(plan, derived, report)
 
     async def _changed(self, layout: Layout, lost: Collection[str]) -> DesiredFiles | None:
-        """What the commit changes, and what was `lost` besides; None when all of it has to be mapped."""
+        """Map only what the commit changes, plus the `lost` files; None if all files have to be mapped."""
         ledger = self._ledger
         if ledger is None or not ledger.complete or ledger.settings != layout.settings or layout.volatile:
             return None
@@ -220,7 +222,7 @@ class SyncPass:
         return await run_in_thread(lambda _: layout.map(tree))
 
     async def _look(self, desired: DesiredFiles | None) -> LiveDifferences:
-        """What is not as the ledger says, where it matters for what is desired."""
+        """Return the differences between disk and ledger that matter for the desired files."""
         ledger = self._ledger or Ledger()
         managed = desired.managed if desired is not None else ManagedPaths()
         return await run_in_thread(
@@ -238,14 +240,14 @@ class SyncPass:
         )
 
     def _lost(self, layout: Layout, live: LiveDifferences) -> frozenset[str]:
-        """What was touched of files whose content the source does not have as such: it is made again."""
+        """Return touched files with transformed content, which has to be derived again."""
         ledger = self._ledger
         if ledger is None:
             return frozenset()
         return frozenset(path for path in live.found if path in ledger.files and layout.derives(path))
 
     async def _shaped(self, desired: DesiredFiles) -> tuple[DesiredFiles, Mapping[BlobId, ContentDerivation]]:
-        """With the ids of what templates, normalization and patches make of contents."""
+        """Return the desired files with the blob ids that templates, normalization and patches produce."""
         if not desired.recipes:
             return desired, {}
         wanted = {path: (desired.files[path].blob, recipe) for path, recipe in desired.recipes.items()}
@@ -256,7 +258,7 @@ class SyncPass:
     async def _quieted(
         self, plan: SyncPlan, live: LiveDifferences, derived: Mapping[BlobId, ContentDerivation]
     ) -> SyncPlan:
-        """Without what would change nothing that matters."""
+        """Return the plan without writes that would change nothing that matters."""
         if not plan.writes:
             return plan
         around = NoiseContext(live, self._ledger or Ledger(), self.folder, self.reader, derived)
@@ -264,7 +266,7 @@ class SyncPass:
         return plan if self.noise is None else await without_noise(plan, self.noise, around)
 
     def _drift(self, plan: SyncPlan, live: LiveDifferences) -> FolderDrift:
-        """What somebody else did; what means nothing, and therefore stays, is no part of it."""
+        """Return changes made by other writers; differences that are noise stay on disk and are not drift."""
         ledger = self._ledger
         if ledger is None or not live.walked:
             return FolderDrift()
@@ -287,7 +289,8 @@ class SyncPass:
             return await self._rehearse(carrying, report)
         if report.stalled is not None:
             raise report.stalled
-        # A ledger that cannot be read is none that never was; and what was begun is gone through with.
+        # An unreadable ledger is not a first sync, so it waits for its window. An interrupted apply is
+        # finished even outside a maintenance window.
         free = (change.initial and not self.book.trouble) or (ledger is not None and bool(ledger.intended))
         if self.wish.waits is not None and plan.actions and not free:
             await carrying.rehearse(diff=False)
@@ -296,7 +299,8 @@ class SyncPass:
             held = [place for hook in self.hooks for place in await hook.hold(change)]
             plan = plan.holding(held, self._ledger)
             report = replace(report, plan=plan)
-        # As long as all of it is held by others, the same plan comes again and needs its approval.
+        # While hooks hold every path, each sync makes the same plan again, so its approval must not be used
+        # up.
         released_by = decision.plan.digest if plan.actions else None
         plan = using(plan, self.wish.approved, ledger, released_by)
         carrying = replace(carrying, change=replace(change, plan=plan))
@@ -304,7 +308,7 @@ class SyncPass:
         return report.after(*await carrying.out(rules, self.hooks, self.progress))
 
     def _is_another(self, plan: SyncPlan) -> bool:
-        """Whether it is not the plan that was approved; what follows once it has begun needs no approval."""
+        """Return whether this is not the approved plan; syncs that continue a begun plan need no approval."""
         ledger, only = self._ledger, self.wish.only
         return bool(only) and ledger is not None and ledger.commit != self.commit and plan.digest != only
 
@@ -329,11 +333,11 @@ class SyncPass:
         return plan
 
     def _stale(self, plan: SyncPlan) -> Stalled | None:
-        """Why an approval for this sync alone does not count; None where none was given."""
+        """Return why an approval for this sync alone does not match; None if none was given."""
         return stale_approval_error(plan, self._approved) if self.wish.approval_must_match else None
 
     def _changed_by_people(self, plan: SyncPlan, live: LiveDifferences, ledger: Ledger) -> frozenset[str]:
-        """What somebody changed since the gateway's first boot, and git did not: it stays, as drift."""
+        """Return files that a person changed since the first boot and git did not: they stay, as drift."""
         return frozenset(
             path
             for path, version in [(str(one.path), one.version) for one in plan.writes]
@@ -348,9 +352,9 @@ class SyncPass:
         stalled = named_as_used(stalled, self.wish.approved) or self._stale(plan)
         if stalled is not None or self.job.binaries is BinaryPolicy.ALLOW:
             return stalled
-        from stoker.ignition.content.binaries import binary_refusal  # noqa: PLC0415 - few ask for it
+        from stoker.ignition.content.binaries import binary_refusal  # noqa: PLC0415 - few policies restrict binaries
 
-        signed = self.job.source.signatures.mode is not SignatureMode.NONE  # or it would not have come so far
+        signed = self.job.source.signatures.mode is not SignatureMode.NONE  # `vouch` has verified it
         return binary_refusal([write.path for write in plan.writes], self.job.binaries, signed=signed)
 
     def _report(self, plan: SyncPlan, found: FolderDrift) -> SyncReport:
@@ -372,7 +376,7 @@ def _plan_not_approved(plan: SyncPlan) -> Stalled:
 
 
 def _uses_commit_time(files: FilesIntent) -> bool:
-    """Whether a content may name the time of the commit, which has to be asked for."""
+    """Return whether a content may contain the commit time, which takes another request to the source."""
     texts = [files.transforms.system_name or "", *(one.value_template for one in files.transforms.fields)]
     texts += [value for patch in files.transforms.patches for _, value in patch.values]
     return any(mapping.template for mapping in files.mappings) or any(".Timestamp" in text for text in texts)

@@ -1,10 +1,9 @@
-"""`pre-sync.sh` and `post-sync.sh`: scripts that a user puts beside us, run if they are there.
+"""Runs the user's `pre-sync.sh` and `post-sync.sh`, if they exist.
 
-`pre-sync.sh` runs before the first live change; if it fails, nothing is changed.
-`post-sync.sh` runs when the files are in place; if it fails, the pass is told as
-done in part. Both get what happens in their environment and the list of changes
-on standard input, one line per action, and nothing else: no secret, no setting of
-ours. A script that somebody else could have written is refused by name.
+`pre-sync.sh` runs before the first live change; if it fails, nothing is changed. `post-sync.sh` runs when the
+files are in place; if it fails, the sync is reported as not verified. Both get the facts of the change in
+their environment and the list of changes on standard input, one line per action. They get no secret and no
+setting of the agent. A script that another user could have written is refused by name.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MAX_OUTPUT_LENGTH = 2000
 
 
 class ShellHooks:
-    """The scripts of the first folder that has them."""
+    """Runs the scripts of the first folder that has them."""
 
     def __init__(self, folders: Sequence[Path], data_dir: Path, *, timeout: float = TIMEOUT) -> None:
         self._folders = folders
@@ -42,7 +41,7 @@ class ShellHooks:
 
     @asynccontextmanager
     async def around(self, change: SyncChange) -> AsyncIterator[None]:
-        self._find(POST)  # one that is refused is refused now, not when everything is in place
+        self._find(POST)  # refuse a bad post-sync script now, not after the files are in place
         why = await self._run(PRE, change, {})
         if why is not None:
             raise Retry(f"{PRE} {why}; nothing was changed", reason=Reason.HOOK_FAILED)
@@ -57,16 +56,16 @@ class ShellHooks:
         }
         try:
             why = await self._run(POST, change, counts)
-        except Stalled as error:  # it was another one a moment ago
+        except Stalled as error:  # the script was replaced since the check in `around`
             why = error.message
         return () if why is None else (PathNote(POST, why),)
 
     async def _run(self, name: str, change: SyncChange, more: dict[str, str]) -> str | None:
-        """Why it failed; None if it went well or is not there."""
+        """Run the script; return why it failed, or None if it succeeded or does not exist."""
         script = self._find(name)
         if script is None:
             return None
-        from stoker.kube.client.deadlines import timeout_scope  # noqa: PLC0415 - few have scripts
+        from stoker.kube.client.deadlines import timeout_scope  # noqa: PLC0415 - few users have scripts
 
         try:
             process = await asyncio.create_subprocess_exec(
@@ -78,7 +77,7 @@ class ShellHooks:
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
             )
-        except OSError as error:  # mostly its first line: none, or a shell that is not there
+        except OSError as error:  # mostly a first line that is missing or names a shell that does not exist
             return f"cannot be run: {error.strerror}; does its first line name a program, as #!/bin/sh does?"
         actions = "".join(f"{action}\n" for action in change.plan.actions).encode()
         try:
@@ -101,7 +100,8 @@ class ShellHooks:
         for folder in self._folders:
             script = folder / name
             try:
-                # Links are followed: a mounted ConfigMap is made of them. The folder is an administrator's.
+                # Follow links: a mounted ConfigMap consists of them, and only an administrator can write the
+                # folder.
                 found = script.stat()
             except FileNotFoundError:
                 continue
@@ -119,7 +119,7 @@ class ShellHooks:
             "LC_ALL": "C.UTF-8",
             "STOKER_COMMIT": change.commit,
             "STOKER_REF": change.ref,
-            "STOKER_DATA_DIR": str(self._data_dir.absolute()),  # the script starts in another folder than we
+            "STOKER_DATA_DIR": str(self._data_dir.absolute()),  # absolute: the script has another cwd
             "STOKER_PLAN_DIGEST": change.plan.digest,
             "STOKER_INITIAL": "true" if change.initial else "false",
         }

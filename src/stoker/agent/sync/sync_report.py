@@ -1,4 +1,4 @@
-"""What a pass tells: one value for the terminal, for JSON and for the status of a gateway."""
+"""The report of a sync: one value for the terminal, for JSON and for a gateway's status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROJECTS = "projects/"
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What one pass did, or would do."""
+    """What one sync changed, or would change."""
 
     commit: CommitId
     ref: GitRef
@@ -27,15 +27,15 @@ class SyncReport:
     applied: ApplyResult | None = None
     """None for a dry run."""
     stalled: Stalled | None = None
-    """Of a dry run: why the plan would not be carried out."""
+    """For a dry run: why the plan would not be applied."""
     waits: SyncWait | None = None
-    """Why something that is to be done was only planned: its time has not come."""
+    """Why the changes were only planned: no maintenance window is open."""
     drift: FolderDrift = field(default_factory=FolderDrift)
-    """What somebody else had changed in the managed places, where a walk was made."""
+    """Changes by other writers in the managed paths; empty if the sync did not walk the folder."""
     diff: tuple[str, ...] = ()
-    """Of a dry run, if it was asked for: what would change, line by line."""
+    """For a dry run with `diff`: the changes line by line."""
     unverified: tuple[PathNote, ...] = ()
-    """Files are in place, and the gateway, or a user's script, does not say that they work."""
+    """Files are in place, but the gateway or a user's script did not confirm that they work."""
     trouble: tuple[PathNote, ...] = ()
     duration_seconds: float = 0.0
 
@@ -59,7 +59,7 @@ class SyncReport:
 
     @property
     def drift_left(self) -> FolderDrift:
-        """What is still as somebody else made it, after what this pass put back."""
+        """Drift that remains after the files that this sync restored."""
         if self.applied is None or not self.drift:
             return self.drift
         back = {*self.applied.added, *self.applied.modified, *self.applied.deleted}
@@ -70,7 +70,7 @@ class SyncReport:
 
     @property
     def drift_restored(self) -> tuple[str, ...]:
-        """What was changed on disk since the last pass, and this pass put back."""
+        """Paths that drifted since the last sync and that this sync restored."""
         left = {path for paths in self.drift_left.kinds.values() for path in paths}
         return tuple(
             sorted(path for paths in self.drift.kinds.values() for path in paths if path not in left)
@@ -78,7 +78,7 @@ class SyncReport:
 
     @property
     def skipped(self) -> SkippedContent:
-        """What the repository or the mappings name and the gateway does not get, excludes aside."""
+        """Content of the repository or the mappings that the gateway does not get, excluded files aside."""
         facts = self.plan.facts
         return SkippedContent.stored(facts.skipped, facts.skipped_total)
 
@@ -88,7 +88,7 @@ class SyncReport:
 
     @property
     def projects(self) -> tuple[str, ...]:
-        """The projects of which something was changed."""
+        """Names of the projects in which a file changed."""
         done = self.done
         paths = (*done.added, *done.modified, *done.deleted)
         found = {
@@ -102,7 +102,7 @@ class SyncReport:
 
     @property
     def partial(self) -> bool:
-        """Whether something that should be on disk is not."""
+        """Whether a file that should be on disk is missing there."""
         return bool(self.errors or self.plan.conflicts)
 
     @property
@@ -111,7 +111,7 @@ class SyncReport:
 
     @property
     def done(self) -> ApplyResult:
-        """What was changed; for a dry run what would be."""
+        """The changes that were made; for a dry run, the changes that would be made."""
         if self.applied is not None:
             return self.applied
         return ApplyResult(
@@ -121,7 +121,7 @@ class SyncReport:
         )
 
     def as_json(self) -> dict[str, object]:
-        """One object, whatever happened; of a dry run with the plan, action by action."""
+        """Return the report as one JSON object, whatever the result; a dry run includes the plan."""
         done = self.done
         plan = {"plan": self.plan.as_json()} if self.applied is None else {}
         return plan | {
@@ -147,7 +147,7 @@ class SyncReport:
         }
 
     def lines(self, where: str = "", files_only: str = "") -> Iterator[str]:
-        """The same for people; long lists of what was left alone are cut, numbers are not."""
+        """Yield the report for people; long lists of untouched files are cut, counts are not."""
         done = self.done
         for word, paths in (("added", done.added), ("modified", done.modified), ("deleted", done.deleted)):
             yield from (f"{word} {path}" for path in paths)
@@ -163,15 +163,16 @@ class SyncReport:
             for folder in sorted(self.plan.facts.mirrored):
                 yield f"mirror {folder}: what others put there is deleted"
         elif self.plan.orphans_kept:
-            # What was done already is no part of the plan that the next pass makes.
+            # The next plan no longer contains the actions applied now, so its digest covers only the kept
+            # files.
             left = SyncPlan(orphans_kept=self.plan.orphans_kept)
             yield f"to delete the {len(left.orphans_kept)} kept files of others, approve plan {left.digest}"
         yield self.summary(where, files_only)
 
     def summary(self, where: str = "", files_only: str = "") -> str:
-        """One line: what was done, or would be, and what was not; the digest of a plan to approve.
+        """Return one line: changes made or planned, changes left out, and the digest of a plan to approve.
 
-        `files_only` is the flag or field by which the gateway was not asked.
+        `files_only` is the flag or field because of which the agent did not contact the gateway.
         """
         done = self.done
         counts = {
@@ -202,7 +203,7 @@ class SyncReport:
 
 @dataclass(frozen=True, slots=True)
 class DriftCheck:
-    """What is not as the last sync left it."""
+    """The drift of a folder since its last sync."""
 
     commit: str
     drift: FolderDrift

@@ -1,4 +1,4 @@
-"""Work that would hold up the event loop, in a thread of its own, stopped when its task is cancelled."""
+"""Runs blocking work in a worker thread and stops it when its task is cancelled."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _M_ARENA_MAX = -8
 
 @cache
 def _tune_process() -> None:
-    """The process as it suits this work, once.
+    """Tune memory allocation and garbage collection of this process, once.
 
-    glibc gives each thread a heap of its own and never takes it back; one is enough for
-    all of them. A walk makes short-lived objects by the ten thousand and no cycles; looking
-    for those after every few hundred cost a fifth of its time.
+    glibc gives each thread its own heap and never returns it to the system; a single heap is enough for all
+    threads. A walk creates tens of thousands of short-lived objects and no reference cycles; with the default
+    threshold the cycle collector took a fifth of its time.
     """
     gc.set_threshold(max(gc.get_threshold()[0], GC_THRESHOLD))
     with suppress(AttributeError, OSError):
@@ -32,7 +32,7 @@ def _tune_process() -> None:
 
 
 async def run_in_thread(work: Callable[[threading.Event], T]) -> T:
-    """What the work returns; on cancellation wait for it to stop, for it holds descriptors."""
+    """Return the result of `work`; on cancellation wait until it stops, because it holds file descriptors."""
     _tune_process()
     stop = threading.Event()
     return await run_in_worker(lambda: work(stop), stop.set)
