@@ -1,9 +1,8 @@
-"""Log lines along the way of a change: what set it off, when all of it lay ready, what became of it.
+"""A sync hook that logs the start of a change, the end of its staging, and its result.
 
-A hook like the others (`stoker.agent.sync.hooks`), and the first of them, so that a line is
-written before a gateway or a script is asked for anything. A pass that finds nothing to
-do calls none, hence says nothing. It must never hold a place or stop a pass. How the
-pass ended as a whole is told by `stoker.agent.loop.log_dedup`.
+It is the first of the hooks (`stoker.agent.sync.hooks`), so that it logs before any other hook contacts a
+gateway or runs a script. A sync without changes calls no hook and so logs nothing here. This hook must never
+hold a path or stop a sync. `stoker.agent.loop.log_dedup` logs the result of the whole sync.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ log = get_logger(__name__)
 
 
 class ChangeLogHook:
-    """The lines of one data folder (R-OBS-30)."""
+    """Logs the changes of one data folder."""
 
     def __init__(self, clock: Clock, *, mappings: int, source: Callable[[], str]) -> None:
-        """`source` says what set a pass off, in the words of the audit."""
+        """`source` returns the trigger of the sync, in the words of the audit log."""
         self._clock = clock
         self._mappings = mappings
         self._source = source
         self._began = 0.0
 
     async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
-        """The plan stands and will be carried out; from now on contents are fetched and staged."""
+        """Log the start: the plan is accepted; fetching and staging of contents begins."""
         log.info("sync.triggered", commit=change.commit.short, ref=str(change.ref), source=self._source())
         self._began = self._clock.monotonic()
         return ()

@@ -1,11 +1,12 @@
-"""A data folder and the gateway that reads it, brought to their source together.
+"""Syncs a data folder together with the gateway that reads it.
 
-What the watcher turns, in the sidecar and in `stoker sync --watch` alike. The keeper
-has the files, the attendant has the gateway; here is what neither can know alone:
-which files the gateway shall have may depend on what it says of itself, a pass that
-changed nothing still pays what an earlier one owes it, a pass that would find the same
-places held again is not made, and one more is made over what a gateway's first boot
-has left behind.
+`stoker.agent.loop.loop` runs it, in the sidecar and in `stoker sync --watch` alike. `FolderSync` handles the
+files, the gateway hook handles the gateway. This module has the steps that need both:
+
+- the gateway's own report may decide which files it gets
+- a sync without changes still completes the gateway work that an earlier sync left pending
+- a sync that would only find the same paths held again is skipped
+- a second sync follows the gateway's first boot and handles the files that the boot created
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class GatewaySyncHook(SyncHook, Protocol):
-    """The gateway's side of a pass (`stoker.ignition.sync.gateway_hook`)."""
+    """The gateway's side of a sync (`stoker.ignition.sync.gateway_hook`)."""
 
     @property
     def needs_second_sync(self) -> bool:
@@ -42,19 +43,19 @@ class GatewaySyncHook(SyncHook, Protocol):
 
     @property
     def first_boot(self) -> FirstBoot:
-        """What is known of the gateway's first boot."""
+        """The state of the gateway's first boot."""
         ...
 
     def commissioned(self) -> None:
-        """What the first boot made has been met."""
+        """Record that the second sync has handled the files of the first boot."""
         ...
 
     async def fitting(self, files: FilesIntent, *, dry_run: bool) -> FilesIntent:
-        """Before a pass: the files without what this gateway has from elsewhere."""
+        """Before a sync: return the files without those that this gateway gets from elsewhere."""
         ...
 
     async def settle(self) -> tuple[PathNote, ...]:
-        """After a pass without changes: what is still owed, and what of it the gateway did not verify."""
+        """After a sync without changes: complete pending gateway work; return what was not verified."""
         ...
 
     async def still_held(self, held: Sequence[HeldPath]) -> bool: ...
@@ -63,7 +64,7 @@ class GatewaySyncHook(SyncHook, Protocol):
 
 
 class FolderAndGatewaySync:
-    """One keeper with its gateway, if it has one; closed by `aclose`."""
+    """A `FolderSync` with its gateway, if it has one; close it with `aclose`."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class FolderAndGatewaySync:
         self._held: tuple[SyncOptions, SyncReport] | None = None
 
     async def sync(self, wish: SyncOptions) -> SyncReport:
-        """One pass, and what the gateway makes of it; a change that it does not bear is taken back."""
+        """Sync once and complete the gateway work; roll back a change that the gateway does not tolerate."""
         undoing, job = self.undoing, self.keeper.job
         if undoing is None:
             return await self._sync(wish)
@@ -93,7 +94,7 @@ class FolderAndGatewaySync:
             report = await self._sync(wish)
         except StokerError:
             if not wish.dry_run:
-                await undoing.judge(job)  # what it is about may be the change before this one
+                await undoing.judge(job)  # the rollback trigger may concern the change before this one
             raise
         if not wish.dry_run:
             await undoing.judge(job)
@@ -102,7 +103,8 @@ class FolderAndGatewaySync:
     async def _sync(self, wish: SyncOptions) -> SyncReport:
         if self._held is not None:
             before, report = self._held
-            # Who only pins the commit can be answered from memory; without one the source has to be asked.
+            # A wish with a fixed commit can be answered from memory; without a commit the source must be
+            # resolved.
             if wish == before and wish.commit and await self._still_held(report.plan.held):
                 return report
         self._held = None
@@ -115,7 +117,7 @@ class FolderAndGatewaySync:
         try:
             report = await self.keeper.sync(wish)
         except StokerError:
-            await self._settle(wish)  # a source that is away is no reason to leave a scan undone
+            await self._settle(wish)  # an unreachable source is no reason to leave a scan undone
             raise
         if (
             second
@@ -131,9 +133,10 @@ class FolderAndGatewaySync:
         return report
 
     async def _made_by_boot(self) -> Mapping[str, str]:
-        """What the first boot changed: read from disk the moment it has ended, and remembered.
+        """Return the contents that the first boot changed.
 
-        A second sync may have to wait for days; a restart of the gateway meanwhile is no first boot.
+        They are read from disk as soon as the boot has ended, and stored. The second sync may have to wait
+        for days; a restart of the gateway meanwhile is not a first boot.
         """
         if self._attendant is None:
             return {}

@@ -1,9 +1,9 @@
-"""The local webhook: `POST /webhook` nudges the watcher, and does nothing else.
+"""The local webhook: an authenticated `POST /webhook` triggers a sync, and does nothing else.
 
-Off unless there is a secret. The body is capped before it is read and read only to
-be authenticated (`stoker.http_server.request_signatures`). What a request says is never looked at: the
-ref that is followed stands in the order, and the source itself says where it is. Who
-fails too often is not listened to for a while.
+The server is off unless there is a secret. It limits the body before reading it, and reads it only to
+authenticate the request (`stoker.http_server.request_signatures`). It never interprets the payload: the ref
+comes from the configuration and its commit from the source. After 100 failed requests within 60 seconds it
+answers 429 until the oldest failure is 60 seconds old.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WebhookSecretsReader = Callable[[], Sequence[Secret]]
 
 
 class LocalWebhookServer:
-    """Listens for the time of an `async with`."""
+    """Listens while its `async with` block runs."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class LocalWebhookServer:
 
 class _LocalWebhookHttpServer(web.Server):
     def __call__(self) -> web.RequestHandler:
-        # What is left of a refused body is not waited for.
+        # Do not wait for the rest of a refused body.
         return QuietHandler.for_connection(self, lingering_time=0.0)
 
 

@@ -1,7 +1,7 @@
-"""What a watcher has said last, so that nothing is said twice.
+"""Logs the results of a sync loop without repeating itself.
 
-A line for each change, one for each new trouble, one when it is over, and none while
-nothing happens.
+It writes one line for each change, one for each new error and one when the error is over. It writes nothing
+while nothing happens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = get_logger(__name__)
 
 
 class DriftedFiles(Protocol):
-    """What somebody else did to managed files: paths."""
+    """Paths of managed files that other writers changed."""
 
     @property
     def modified(self) -> Sequence[str]: ...
@@ -31,7 +31,7 @@ class DriftedFiles(Protocol):
 
 
 class LogDedup:
-    """What was said last, so that nothing is said twice."""
+    """Remembers the last logged state and logs only differences."""
 
     def __init__(self) -> None:
         self.commit = ""
@@ -43,11 +43,12 @@ class LogDedup:
         self._skipped: tuple[str, ...] = ()
 
     def passed(self, report: SyncReport) -> bool:
-        """Whether there was something to tell."""
+        """Log the report where it is new; return whether it was."""
         done, held = report.done, (PathNote(one.place, one.why) for one in report.plan.held)
         left = (*report.errors, *report.plan.conflicts, *report.unverified, *held)
         dry = report.applied is None
-        # A pass that only looks finds the same again and again; one that writes does not.
+        # A dry run finds the same changes again and again, so its plan digest decides; applied files do not
+        # repeat.
         happened = (report.plan.digest if dry else report.files_changed) or ""
         changed = self.commit != report.commit or (happened != self._happened if dry else bool(happened))
         if changed or left != self._left or self.trouble:

@@ -1,14 +1,12 @@
-"""The loop that keeps a data folder at its source: poll, check drift, react, rest.
+"""The sync loop of a data folder: poll, check drift, react to triggers, back off.
 
-One pass at a time. A nudge (a webhook, a signal, an edited file) ends a rest at
-once; one that comes during a pass causes exactly one more, however many there were.
-What fails is tried again with growing pauses, which have a ceiling. When told to
-stop it finishes the pass that runs, within its grace, and returns. It is silent
-while nothing happens: a line for each change, one for each new trouble, one when
-the trouble is over.
+It runs one sync at a time. A trigger (a webhook, a signal, an edited file) ends a pause at once. Any number
+of triggers during a sync cause exactly one more sync. Failures are retried with growing, bounded pauses. On
+`stop` the loop finishes the running sync within its grace period and returns. It logs through
+`stoker.agent.loop.log_dedup`: one line for each change, one for each new error, one when the error is over.
 
-It knows neither where its orders come from (`assign`) nor who listens; the standalone
-command and the sidecar both run it.
+The loop does not know where its assignments come from (`assign`) or where reports go; the standalone command
+and the sidecar both run it.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from stoker.telemetry.logs import bind_pass, get_logger
 
 GRACE = 30.0
 HOLD_CHECK_SECONDS = 5.0
-"""Seconds until it is looked again whether a held place is free."""
+"""Seconds until the loop checks again whether a held path is free."""
 JITTER = 0.1
 MAX_RETRY_SECONDS = 60.0
 MAX_PAUSE_SECONDS = 3600.0
@@ -44,7 +42,7 @@ log = get_logger(__name__)
 
 
 class SyncableFolder(Protocol):
-    """A data folder that can be brought to its source and looked at."""
+    """A data folder that can be synced and checked for drift."""
 
     async def sync(self, *, walk: bool) -> SyncReport: ...
 
@@ -52,7 +50,7 @@ class SyncableFolder(Protocol):
 
 
 class SyncMeter(Protocol):
-    """Who counts what happens."""
+    """Counts syncs, failures and drift."""
 
     def passed(self, report: SyncReport) -> None: ...
 
@@ -63,17 +61,17 @@ class SyncMeter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SyncAssignment:
-    """What is to be kept, and how; asked for before each turn, because it may have changed."""
+    """The folder to sync, and how often; requested before each iteration, because it may have changed."""
 
     kept: SyncableFolder
     interval: float = 30.0
-    """Seconds between two looks at the source; infinite: only when nudged."""
+    """Seconds between two polls of the source; infinite: sync only when triggered."""
     drift: DriftPolicy = field(default_factory=DriftPolicy)
     paused: bool = False
 
 
 class SyncLoop:
-    """Runs until `stop`."""
+    """Runs syncs until `stop`."""
 
     def __init__(
         self,
@@ -99,23 +97,23 @@ class SyncLoop:
         self._next_look = self._next_drift = self._not_before = -math.inf
         self._opens: datetime | None = None
         self.trigger = ""
-        """What the last look was for."""
+        """The trigger of the last sync."""
         self._failures = 0
         self._story = LogDedup()
         self.heartbeat = Heartbeat(self._clock, STUCK_SECONDS)
 
     def nudge(self, by: str) -> None:
-        """Look now, or as soon as the pass that runs is over."""
+        """Sync now, or as soon as the running sync is over."""
         self._nudged_by = by
         self._wake.set()
 
     def stop(self) -> None:
-        """Finish what runs, and return from `run`."""
+        """Make `run` return after the running sync."""
         self._stopping.set()
         self._wake.set()
 
     def why_not_ready(self) -> str | None:
-        """For the readiness check: the files are in place since a first pass went well."""
+        """For the readiness probe: return why no sync has succeeded yet; None once the files are in place."""
         if self._story.commit:
             return None
         return self._story.trouble or "no sync has been done yet"
@@ -129,9 +127,9 @@ class SyncLoop:
         log.info("watch.stopped")
 
     async def _turn(self) -> None:
-        """One look at what is due; every error ends here."""
+        """Do what is due; no error leaves this method."""
         nudged_by, self._nudged_by = self._nudged_by, ""
-        self._wake.clear()  # what comes from now on causes another turn
+        self._wake.clear()  # triggers from now on cause another iteration
         try:
             now = await self._assign()
             if now.paused:
@@ -143,7 +141,7 @@ class SyncLoop:
         except StokerError as error:
             self._failed(error)
         except Exception as error:
-            log.exception("sync.crashed")  # a mistake of ours must not end the keeping
+            log.exception("sync.crashed")  # a bug in Stoker must not end the loop
             self._failed(StokerError(f"{type(error).__name__}: {error}"))
         else:
             self._not_before = -math.inf
@@ -152,7 +150,7 @@ class SyncLoop:
         moment = self._clock.monotonic()
         if now.drift.mode is DriftMode.OFF:
             self._next_drift = math.inf
-        elif self._next_drift > moment + now.drift.interval:  # it was off, or more seldom, until now
+        elif self._next_drift > moment + now.drift.interval:  # off or less frequent until now
             self._next_drift = moment
         drift_is_due = moment >= self._next_drift
         restore = drift_is_due and now.drift.mode is DriftMode.RESTORE
@@ -163,9 +161,9 @@ class SyncLoop:
             with bind_pass(trigger=self.trigger):
                 try:
                     self._next_look = self._in(await self._look(now, walk=restore))
-                except StokerError as error:  # a source that is away is no reason not to look at the disk
+                except StokerError as error:  # an unreachable source is no reason to skip the drift check
                     trouble = error
-                    self._tell(error)  # here, where the line gets the id of its pass
+                    self._tell(error)  # log here, where the line gets the id of its sync
         if drift_is_due:
             if not restore or (trouble is not None and not isinstance(trouble, _RepeatSync | Wait)):
                 await self._check(now.kept)
@@ -174,7 +172,7 @@ class SyncLoop:
             raise trouble
 
     async def _check(self, kept: SyncableFolder) -> None:
-        """Look at the disk alone; where nothing was ever written, nobody can have changed it."""
+        """Check the disk for drift; a folder that was never synced has none."""
         try:
             self._drift_found(await kept.verify())
         except Stalled as error:
@@ -182,7 +180,7 @@ class SyncLoop:
                 raise
 
     async def _look(self, now: SyncAssignment, *, walk: bool) -> float:
-        """The seconds until the next look."""
+        """Sync; return the seconds until the next sync."""
         self._opens = None
         report = await now.kept.sync(walk=walk)
         self._opens = report.waits.until if report.waits is not None else None
@@ -192,7 +190,7 @@ class SyncLoop:
             self._story.drifted(report.drift)
         if self._story.passed(report) and self._told is not None:
             self._told(report)
-        if walk:  # what was found has been put back, unless it waits or is held
+        if walk:  # drift has been restored, unless it waits or is held
             self._drift_found(report.drift_left)
         if report.result not in (SyncResult.DONE, SyncResult.HELD, SyncResult.WAITING):
             raise _RepeatSync("something was left undone, which is tried again, ever more seldom")
@@ -215,23 +213,23 @@ class SyncLoop:
         self._next_look = self._not_before
 
     def _tell(self, error: StokerError) -> None:
-        """What was told already is not told again."""
+        """Log the error, unless the report of the sync was already logged."""
         if not isinstance(error, _RepeatSync):
             self._story.failed(error)
 
     def _pause(self, error: StokerError) -> float:
-        if isinstance(error, Wait):  # nothing failed, so it does not become more seldom
+        if isinstance(error, Wait):  # nothing failed, so the pause does not grow
             return min(max(self._backoff.delay(1), error.after), MAX_PAUSE_SECONDS)
         pause = self._backoff.delay(self._failures)
         after = error.after if isinstance(error, Retry) else None
         return pause if after is None else min(max(pause, after), MAX_PAUSE_SECONDS)
 
     def _in(self, interval: float) -> float:
-        """A little early by chance, so that many gateways do not ask one server all at once."""
+        """Return a time slightly before the interval ends, at random: many gateways must not poll at once."""
         return self._clock.monotonic() + interval * (1.0 - JITTER * self._random())
 
     def _until_opened(self) -> float:
-        """Seconds until a window opens that a change waits for, by the wall clock, which may be set."""
+        """Return the seconds until the awaited window opens, by the wall clock, which may be adjusted."""
         return math.inf if self._opens is None else (self._opens - self._clock.now()).total_seconds()
 
     async def _rest(self) -> None:
@@ -242,7 +240,7 @@ class SyncLoop:
             await self._first_of(self._clock.sleep(pause), self._wake.wait())
 
     async def _finished(self, work: Coroutine[object, object, None]) -> None:
-        """Let the work end; when told to stop meanwhile, only for as long as the grace lasts."""
+        """Wait for the work to end; once `stop` is called, wait at most for the grace period."""
         task = asyncio.ensure_future(work)
         try:
             await self._first_of(asyncio.shield(task), self._stopping.wait())
@@ -269,6 +267,6 @@ def _drifted_file_count(drift: DriftedFiles) -> int:
 
 
 class _RepeatSync(StokerError):
-    """A pass that was told already and has to be repeated."""
+    """An incomplete sync that was already reported and has to be repeated."""
 
     default_reason = Reason.TRANSIENT_ERROR

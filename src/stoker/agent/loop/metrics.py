@@ -1,7 +1,7 @@
-"""The metrics of what keeps one data folder (C-137): passes, files, durations, drift.
+"""The metrics of one data folder: syncs, files, durations, drift.
 
-Names that the controller has, too, mean the same here: it counts what was reported,
-once for each sync, and has no series of its own for the passes that found nothing to do.
+A metric with the same name in the controller means the same. The controller counts reported syncs, once each,
+and has no series for syncs that found nothing to do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _GATEWAY = ("namespace", "cr", "gateway")
 
 
 class SyncMetrics:
-    """Declares them once and takes reports about one gateway."""
+    """Declares the metrics and records the reports of one gateway."""
 
     def __init__(self, metrics: Metrics, clock: Clock, *, namespace: str, cr: str, gateway: str) -> None:
         self._clock = clock
