@@ -1,1 +1,1 @@
-"""The agent as a sidecar: reads what the controller wants from ConfigMaps and mounted Secrets."""
+"""The agent as a sidecar: reads the controller's desired state from ConfigMaps and mounted Secrets."""

@@ -1,8 +1,8 @@
-"""The gateway of this pod, opened for a direction.
+"""Builds the hook and client for the gateway of this pod from the desired state.
 
-It answers on the loopback address, and only where the resource names its port. A key
-that is missing or malformed, or an authority that is not mounted, is an error of the
-first question to the gateway: no file is written then.
+The gateway listens on the loopback address; the agent contacts it only if the resource names its port. A
+missing or malformed key, or a CA certificate that is not mounted, raises at the first request to the gateway;
+then no file is written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILES_ONLY_NOTE = (
 
 
 def gateway_stamp(direction: DesiredState, secrets: MountedSecrets) -> tuple[object, ...]:
-    """What differs once the gateway's key or authority is another one, or can be read at last."""
+    """Return a value that changes when the gateway's key or CA certificate changes or becomes readable."""
     access = direction.access
     if access.files_only:
         return ()
@@ -44,10 +44,10 @@ def gateway_stamp(direction: DesiredState, secrets: MountedSecrets) -> tuple[obj
 
 
 def files_only_for(direction: DesiredState) -> FilesOnlyHook | None:
-    """Leaves a scan pending and asks the gateway nothing; None where the gateway is asked."""
+    """Return a hook that only leaves a scan pending; None if the agent contacts the gateway."""
     if not direction.access.files_only:
         return None
-    from stoker.ignition.sync.files_only import FilesOnlyHook  # noqa: PLC0415 - few gateways are not asked
+    from stoker.ignition.sync.files_only import FilesOnlyHook  # noqa: PLC0415 - few gateways are not contacted
 
     return FilesOnlyHook(direction.job.data_dir / STATE, direction.intent.policies.ignition)
 
@@ -58,11 +58,11 @@ def gateway_attendant(
     clock: Clock,
     answered: Callable[[float], None] | None = None,
 ) -> GatewayHook | None:
-    """Asks the gateway around each pass; None where only files are written (`spec.gateway.filesOnly`)."""
+    """Return the hook that contacts the gateway around each sync; None with `spec.gateway.filesOnly`."""
     access = direction.access
     if access.files_only:
         return None
-    from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415 - files alone need no gateway
+    from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415 - not needed for files only
     from stoker.ignition.client.gateway import GatewayClient  # noqa: PLC0415
     from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayHookOptions  # noqa: PLC0415
 
@@ -73,7 +73,7 @@ def gateway_attendant(
         why = error
 
         def key() -> Secret:
-            raise why  # nobody whose certificate cannot be checked gets to see the key
+            raise why  # never send the key to a server whose certificate cannot be checked
 
     gateway = GatewayClient(
         GatewayAddress(HOST, access.port, access.tls),

@@ -1,9 +1,9 @@
-"""What the agent sees of the cluster: the metadata map of its resource, and the profile that its pod names.
+"""Watches the agent's metadata ConfigMap and the SyncProfile that its pod names.
 
-Each is watched by its name, so that a Role can be limited to it (C-071). Silence and
-errors are the reflector's business; while a watch is down the object is asked for at
-each turn instead, and while nothing answers, what was seen last counts: an API server
-that is away stops nothing. Only an answer that says so makes an object missing.
+Each object is watched by name, so that a Role can be limited to that name. The reflector handles timeouts and
+errors. While a watch is down, every iteration of the loop reads the object by GET instead; while no request
+succeeds, the last seen object counts. An unavailable API server stops nothing: only an answer that says so
+makes an object missing.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ T = TypeVar("T")
 SYNC_PROFILES = ApiResource("stoker.io", "v1alpha1", "syncprofiles", "SyncProfile", namespaced=True)
 
 FIRST_LOOK = 10.0
-"""How long the first turn waits for the first list."""
+"""Seconds that the first iteration waits for the first list."""
 ASK_SECONDS = 5.0
 
 log = get_logger(__name__)
 
 
 class AgentConfigMap(msgspec.Struct, frozen=True):
-    """Of a ConfigMap what is needed here."""
+    """The fields of a ConfigMap that the agent reads."""
 
     metadata: ObjectHeaderMeta = ObjectHeaderMeta()
     data: dict[str, str] | None = None
@@ -50,14 +50,14 @@ class AgentConfigMap(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WatchedValue(Generic[T]):
-    """One object as it was last seen; `value` is None where there is none."""
+    """An object as last seen; `value` is None if it does not exist."""
 
     value: T | None
     uid: str = ""
 
 
 class SingleObjectInformer(Generic[T]):
-    """One object by its name."""
+    """Watches one object by name."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class SingleObjectInformer(Generic[T]):
                 await self._task
 
     async def look(self) -> WatchedValue[T]:
-        """The object as far as it is known now; raises only if it was never seen and cannot be asked for."""
+        """Return the latest known object; raise only if it was never seen and a GET fails."""
         if not self._reflector.health.synced:
             await self._first_answer()
         health = self._reflector.health
@@ -120,7 +120,7 @@ class SingleObjectInformer(Generic[T]):
             raise
 
     async def _first_answer(self) -> None:
-        """Until the first list is in, or it is known that none is to be had at present."""
+        """Wait until the first list succeeds or fails, at most `FIRST_LOOK` seconds."""
         synced = asyncio.ensure_future(self._reflector.synced())
         failed = asyncio.ensure_future(self._failed.wait())
         try:
@@ -136,7 +136,7 @@ class SingleObjectInformer(Generic[T]):
         return WatchedValue(None) if entry is None else WatchedValue(entry.value, entry.uid)
 
     async def _ask(self) -> WatchedValue[T]:
-        """The fallback: the object itself, by GET."""
+        """Read the object by GET, as a fallback for the watch."""
         try:
             async with deadline(self._clock, ASK_SECONDS):
                 raw = await self._client.get(
@@ -169,7 +169,7 @@ class SingleObjectInformer(Generic[T]):
 
 
 class AgentInformers:
-    """The map from the start, the profile from the moment in which the pod names one."""
+    """Watches the metadata ConfigMap from the start, and a profile as soon as the pod names one."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class AgentInformers:
         clock: Clock,
         recovered: Callable[[], None] | None = None,
     ) -> None:
-        """`recovered` is told when the API server answers again after it was away."""
+        """`recovered` is called when the API server answers again after an outage."""
         self._client = client
         self._namespace = namespace
         self._changed = changed
@@ -210,7 +210,7 @@ class AgentInformers:
         return await self._metadata.look()
 
     async def profile(self, name: str) -> SyncProfile | None:
-        """The profile of that name; it is watched until another one is asked for. Empty: none is."""
+        """Return the named profile and watch it until the name changes; an empty name ends the watch."""
         if self._profile is not None and self._profile.name != name:
             await self._leave_profile()
         if not name:

@@ -1,7 +1,7 @@
 """Remembers the newest metadata ConfigMap that an agent followed, so that an earlier one is refused.
 
-The sequence number is kept on the data volume, beside the ledger: it outlives the pod. Where the volume is
-new, the first ConfigMap that is seen counts.
+The sequence number is stored on the data volume, beside the ledger, so it outlives the pod. On a new volume
+the agent accepts the first ConfigMap it sees.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MetadataOrder:
         self._highest: int | None = None
 
     def accept(self, sequence: int, *, of: str) -> None:
-        """Raise for an earlier ConfigMap than one before; otherwise remember this one."""
+        """Raise if the sequence number is lower than an accepted one; otherwise store it."""
         if self._highest is None:
             stored = self._files.read(NAME) or b""
             self._highest = int(stored) if stored.isdigit() and len(stored) <= MAX_DIGITS else 0

@@ -1,9 +1,8 @@
-"""Secrets as they are mounted into the pod, read anew at each use and kept nowhere.
+"""Reads the Secrets that are mounted into the pod, again at each use, without storing them.
 
-The git credential and the gateway's key have places of their own; every other
-Secret lies at NAME/KEY. A mount is a folder with a file for each key, or, where one
-key alone was mounted, that file. What is missing or cannot be read is named with
-Secret, key and place, and nothing but the use that needed it stops.
+The git credential and the gateway's key have their own mount paths; every other Secret is at NAME/KEY. A
+mount is a folder with a file for each key or, if only one key was mounted, that file. An error for a missing
+or unreadable key names the Secret, the key and the path, and stops only the operation that needs it.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from stoker.domain.secrets import Secret
 
 MAX_BYTES = 1 << 20
 
-# The link that the kubelet moves when a Secret changes.
+# The kubelet replaces this link when a Secret changes.
 _KUBELET_DATA_LINK = "..data"
 
 
 @dataclass(frozen=True, slots=True)
 class MountedSecrets:
-    """Where each key of each Secret lies; `git` and `gateway` are those with places of their own."""
+    """Locates each key of each Secret; `git` and `gateway` have their own mount paths."""
 
     places: AgentPaths
     git: SecretKey | None = None
@@ -59,7 +58,7 @@ class MountedSecrets:
         return content
 
     def line(self, wanted: SecretKey) -> Secret:
-        """A token, a password or a name: one line of text, without the white space around it."""
+        """Return a token, a password or a name: one line of text, stripped."""
         value = Secret(self.read(wanted).strip())
         if not value.is_one_line:
             raise Misconfigured(
@@ -68,10 +67,13 @@ class MountedSecrets:
         return value
 
     def api_key(self, wanted: SecretKey | None) -> Callable[[], Secret]:
-        """Reads a gateway's key at each request and checks its form; nobody keeps it (R-AGENT-18)."""
+        """Return a function that reads the gateway's key and checks its form.
+
+        It is called for each request, so that no client stores the key.
+        """
 
         def read() -> Secret:
-            from stoker.ignition.client.api_key import check_api_key  # noqa: PLC0415 - only who asks a gateway needs it
+            from stoker.ignition.client.api_key import check_api_key  # noqa: PLC0415 - only needed to contact a gateway
 
             if wanted is None:
                 return Secret("")
@@ -80,14 +82,14 @@ class MountedSecrets:
         return read
 
     def stamps(self) -> tuple[FileStamp | None, ...]:
-        """What differs once the kubelet has written one of the mounts anew."""
+        """Return a value that changes when the kubelet updates one of the mounts."""
         mounts = [self.places.git_credentials, self.places.api_key, self.places.metadata_key]
-        with suppress(OSError):  # a pod without other Secrets has no such folder
+        with suppress(OSError):  # a pod without other Secrets does not have this folder
             mounts += sorted(self.places.secrets.iterdir())
         return tuple(stamp_of(mount / _KUBELET_DATA_LINK) or stamp_of(mount) for mount in mounts)
 
     def stamp(self, wanted: SecretKey | None) -> FileStamp | None:
-        """The same for one key; None where it is not mounted."""
+        """Return a value that changes when this key changes; None if it is not mounted."""
         path = self._path(wanted) if wanted is not None else None
         return None if path is None else stamp_of(path)
 
@@ -99,13 +101,16 @@ class MountedSecrets:
             return
         for own, mount in ((self.git, self.places.git_credentials), (self.gateway, self.places.api_key)):
             if own is not None and wanted.name == own.name:
-                # A file in the place of the folder is the one key that was meant, and no other.
+                # A file in place of the folder holds only the key that the resource names.
                 yield mount if wanted == own and mount.is_file() else mount / wanted.key
         yield self.places.secrets / wanted.name / wanted.key
 
 
 def metadata_key(places: AgentPaths) -> Secret | None:
-    """The key that metadata must be signed with; None where none is mounted, and all is believed."""
+    """Return the key that metadata must be signed with.
+
+    None if no key is mounted; then the agent accepts unsigned metadata.
+    """
     mount = places.metadata_key
     try:
         path = (
@@ -118,4 +123,4 @@ def metadata_key(places: AgentPaths) -> Secret | None:
     except FileNotFoundError:
         return None
     except OSError:
-        return Secret("")  # it is there, so nothing may be believed unchecked
+        return Secret("")  # the mount exists, so unsigned metadata must be refused

@@ -1,11 +1,11 @@
-"""What the watcher asks before each turn: look at everything, decide, have what it takes ready.
+"""Prepares each sync of the sidecar: observe, decide, open the source and the gateway.
 
-    pod ─ metadata map ─ profile ─► direction ─► keeper and gateway ─► one turn
+    pod, metadata ConfigMap, profile ─► desired state ─► folder and gateway ─► one sync
 
-Everything is read anew and nothing is done twice: what did not change since the last
-turn is not decided again, and the keeper with its memory stays as long as what it is
-made of stays. An error on the way is told in the report and ends this turn alone;
-what lies on disk stays as it is, and the next turn looks again.
+The sync loop calls `assign` before each iteration. The assigner reads all inputs again, but decides again
+only if they changed, and keeps the opened `FolderSync` as long as its inputs stay the same. An error ends
+only this iteration and goes into the status report; files on disk stay as they are, and the next iteration
+tries again.
 """
 
 from __future__ import annotations
@@ -63,22 +63,22 @@ if TYPE_CHECKING:
     from stoker.ignition.sync.gateway_hook import GatewayHook
 
 MAP_POLL_SECONDS = 30.0
-"""Seconds until a missing map is looked for again, should nobody tell of it."""
+"""Seconds until the agent looks again for a missing metadata ConfigMap, in case no watch reports it."""
 IDLE = 3600.0
 
 
 class PreparedSync(NamedTuple):
-    """A keeper with its gateway, and what both are made of."""
+    """A folder with its gateway, and the inputs both were built from."""
 
     tended: FolderAndGatewaySync
     attendant: GatewayHook | None
     made_of: object
     capture: CaptureLoop | None = None
-    """The way back, where somebody asked for it."""
+    """Captures gateway changes, if bidirectional sync is enabled."""
 
 
 class ObservedState(NamedTuple):
-    """What a direction was decided on."""
+    """The inputs of a decision."""
 
     pod: PodFacts
     metadata: AgentMetadata
@@ -86,7 +86,7 @@ class ObservedState(NamedTuple):
 
 
 class SyncAssigner:
-    """Hands out turns."""
+    """Builds the assignment for each iteration of the sync loop."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class SyncAssigner:
         answered: Callable[[float], None] | None = None,
         export: AuditExport | None = None,
     ) -> None:
-        """`sender` is for what somebody changes on the gateway; without one nothing goes back.
+        """`sender` sends captured gateway changes; without it none are sent.
 
-        `answered` hears how long the gateway took to answer each request for a scan, `export` takes
-        the records of the audit to somewhere else.
+        `answered` receives the gateway's response time to each scan request; `export` sends audit records to
+        another system.
         """
         self._identity = identity
         self._places = places
@@ -131,7 +131,7 @@ class SyncAssigner:
         self._claim: WriterClaim | None = None
 
     async def assign(self) -> SyncAssignment:
-        """The next turn; raises, having told why, where there is none."""
+        """Return the next assignment; if there is none, report the reason and raise."""
         try:
             return await self._assign()
         except StokerError as error:
@@ -142,11 +142,11 @@ class SyncAssigner:
             raise
 
     def stamps(self) -> tuple[FileStamp | None, ...]:
-        """What differs once a file that we depend on was written anew."""
+        """Return a value that changes when a mounted file that the agent depends on changes."""
         return (*self._podinfo.stamps(), *self._secrets.stamps())
 
     async def stop(self) -> None:
-        """End it all, and let another process keep the folder."""
+        """Close everything and release the folder for another process."""
         await self.aclose()
         if self._claim is not None:
             self._claim.release()
@@ -207,14 +207,15 @@ class SyncAssigner:
         try:
             check_pod(self._identity, pod)
         except StokerError:
-            # Under its own name: the gateway's key belongs to the pod that the agent was made for.
+            # Report under the pod's own name: the gateway's status key belongs to the pod the agent was
+            # injected for.
             self._board.addressed(
                 ReportAddress(self._identity.status_map(), status_key(pod.name)), may_create=False
             )
             raise
 
     async def _told(self, pod: PodFacts) -> dict[str, str]:
-        """The data of the map, if it is there and to be believed."""
+        """Return the data of the metadata ConfigMap if it exists and its signature is valid."""
         seen = await self._observed.metadata()
         name = f"{self._identity.namespace}/{self._identity.metadata_map}"
         if seen.value is None:
@@ -226,7 +227,7 @@ class SyncAssigner:
             )
         if seen.uid != self._map_uid:
             self._map_uid = seen.uid
-            self._publisher.again()  # whoever made this map anew may have done so with ours as well
+            self._publisher.again()  # the status ConfigMap may have been recreated as well
         key = metadata_key(self._places)
         if key is not None:
             self._order.accept(check_signature(seen.value, key, of=name), of=name)
@@ -251,7 +252,7 @@ class SyncAssigner:
         return self._decided[1]
 
     async def _seed(self, direction: DesiredState) -> None:
-        """Go on with what an agent before this one reported: history, counts, the last sync."""
+        """Continue the report of an earlier agent: history, counts, the last sync."""
         if self._seeded:
             return
         self._seeded = True
@@ -260,7 +261,7 @@ class SyncAssigner:
             self._board.seed(earlier)
 
     def _claim_folder(self, direction: DesiredState) -> None:
-        """Be the one process that keeps the folder; raises where another one does."""
+        """Claim the folder for this process; raise if another process holds it."""
         ref = str(direction.job.source.ref)
         if self._claim is None:
             command = f"the agent of pod {self._identity.pod}"
@@ -321,14 +322,14 @@ class SyncAssigner:
         return self._held
 
     def _source(self) -> str:
-        """What set off the change that is being made: who goes back, who moved the ref, or our own look."""
+        """Return the trigger of the current change: a rollback request, a moved ref, or polling."""
         direction = self._decided[1] if self._decided is not None else None
         if direction is None or direction.rollback is not None:
             return MANUAL
         return (direction.trigger if direction.commit != self._board.report.synced_commit else "") or POLLING
 
     def _is_new(self) -> bool:
-        """Whether this volume never had a gateway; a new pod on an old one finds what people left."""
+        """Return whether this volume never had a gateway; an old volume may hold changes of people."""
         return self._startup.initial and not self._startup.synced_before
 
     def _gateway(self, name: str) -> GatewayRef:
@@ -354,7 +355,7 @@ class SyncAssigner:
 
 
 class _NoSync:
-    """Stands where nothing may be done; the watcher asks nothing of it while it is paused."""
+    """A placeholder for a paused loop, which never calls it."""
 
     async def sync(self, *, walk: bool) -> SyncReport:
         raise Wait("nothing is to be done", after=IDLE)
@@ -367,7 +368,7 @@ _NOTHING = _NoSync()
 
 
 def _next_sync_delay(period: float, attendant: GatewayHook | None) -> float:
-    """Sooner than the period where the gateway still has something to do."""
+    """Return the period, or less if the gateway has pending work."""
     due = attendant.settle_in if attendant is not None else None
     return period if due is None else min(period, max(1.0, due))
 
@@ -377,6 +378,6 @@ def _awaits_first_boot(attendant: GatewayHook | None) -> bool:
 
 
 def _gateway_noise() -> NoiseFilter:
-    from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415 - it knows what only a gateway does
+    from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415 - knows what a gateway does
 
     return ResourceNoise()

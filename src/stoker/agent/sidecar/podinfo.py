@@ -1,9 +1,9 @@
-"""The pod's own annotations and labels, as the kubelet keeps them in files while the pod runs.
+"""The pod's own annotations and labels, which the kubelet keeps in files while the pod runs.
 
-They change without a restart: another profile, another ref. The files are read anew
-for each pass; in between a look at their stat data, which costs next to nothing,
-tells that it is time for one. A file that is missing holds nothing, one that cannot
-be understood is refused by its line, and what was read before is not used instead.
+They change without a restart: another profile, another ref. The agent reads the files again for each sync; in
+between it compares their stat data, which costs next to nothing, to see whether a sync is due. A missing file
+counts as empty. A file that cannot be parsed is an error that names the line; earlier values are not used
+instead.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey, PodFacts
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.reasons import Reason
 
-# Kubernetes takes 256 KiB of annotations; escapes make at most ten bytes of one.
+# Kubernetes limits annotations to 256 KiB; escaping turns one byte into at most ten.
 MAX_BYTES = 4 << 20
 
 FileStamp = tuple[int, int, int]
 
 
 class PodInfo:
-    """What the downward API says about this pod."""
+    """Reads the files that the downward API writes about this pod."""
 
     def __init__(self, places: AgentPaths, identity: AgentIdentity) -> None:
         self._folder = places.podinfo
         self._identity = identity
 
     def read(self) -> PodFacts:
-        """The facts of now; the gateway's name is the injector's where the pod itself says none."""
+        """Return the current facts; without a gateway name in the pod, the injector's name counts."""
         annotations, labels = self._parsed("annotations"), self._parsed("labels")
         facts = PodFacts(
             name=self._text("name").strip() or self._identity.pod,
@@ -45,7 +45,7 @@ class PodInfo:
         return facts
 
     def stamps(self) -> tuple[FileStamp | None, ...]:
-        """What differs once the kubelet has written the files anew."""
+        """Return a value that changes when the kubelet updates the files."""
         return tuple(stamp_of(self._folder / name) for name in ("annotations", "labels"))
 
     def _parsed(self, name: str) -> dict[str, str]:
@@ -62,7 +62,7 @@ class PodInfo:
         except FileNotFoundError:
             return ""
         except OSError as error:
-            # The kubelet swaps the folder under us: the next look finds it whole.
+            # The kubelet is replacing the folder; the next read succeeds.
             raise Retry(f"{path} cannot be read: {error.strerror}", reason=Reason.TRANSIENT_ERROR) from None
         if len(content) > MAX_BYTES:
             raise InvalidValue(f"{path} is larger than {MAX_BYTES} bytes")
@@ -70,7 +70,7 @@ class PodInfo:
 
 
 def stamp_of(path: Path) -> FileStamp | None:
-    """The kubelet never edits a file: it makes a new one and moves a link, so the inode tells."""
+    """Return inode, mtime and size; the kubelet never edits a file in place, so a change has a new inode."""
     try:
         found = path.stat()
     except OSError:

@@ -1,7 +1,7 @@
-"""The backup of a redundant pair: what its primary reports, and what follows from it.
+"""The backup of a redundant pair: reads its primary's report and decides whether to sync.
 
-Gateways have no way to ask each other which commit they are at; their agents' reports
-do (C-107). The rules are `stoker.ignition.sync.redundancy`; here is where its values come from.
+Gateways cannot ask each other for their commits, so the backup's agent reads the report of the primary's
+agent. The rules are in `stoker.ignition.sync.redundancy`; this module provides their inputs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = get_logger(__name__)
 
 
 class RedundancyGate:
-    """Whether this gateway may go on, asked before each pass."""
+    """Decides before each sync whether a backup gateway may sync."""
 
     def __init__(self, identity: AgentIdentity, publisher: StatusPublisher, clock: Clock) -> None:
         self._identity = identity
@@ -45,11 +45,11 @@ class RedundancyGate:
     async def warning(
         self, direction: DesiredState, metadata: AgentMetadata, *, here: str, said: str, initial: bool
     ) -> str:
-        """What to say about going on by itself; raises `Wait` while the primary comes first."""
+        """Return the warning for a backup that syncs on its own; raise `Wait` while the primary is first."""
         policy = direction.intent.policies.ignition
         if direction.commit is None or (policy.redundancy_role is RedundancyRole.STANDALONE and not said):
             return ""
-        from stoker.ignition.sync.redundancy import (  # noqa: PLC0415 - few are pairs
+        from stoker.ignition.sync.redundancy import (  # noqa: PLC0415 - few gateways are redundant
             BackupAction,
             PrimaryHealth,
             RedundancyState,
@@ -93,7 +93,7 @@ class RedundancyGate:
         )
 
     def _count(self, primary: PrimaryReport | None, period: float) -> None:
-        """One check in half a period counts; nudges in a row are one."""
+        """Count at most one failed check per half period, so that a burst of triggers counts once."""
         now = self._clock.monotonic()
         well = primary is not None and primary.is_well(self._clock.now())
         if self._watch is not None and (well or now - self._checked_at >= period / 2):

@@ -1,10 +1,10 @@
-"""The agent as a process: everything that lives beside one gateway, put together.
+"""The agent process: builds and runs all parts of the sidecar of one gateway.
 
-    probes ─ observing ─ publishing ─ looking ─ watching
+    probes ─ informers ─ status publisher ─ file watch ─ sync loop
 
-They start in this order and end in the opposite one: the running sync is finished
-first, then the last report is written, and the probes answer until the end. Nothing
-here decides anything, and nothing runs while nothing happens but a look at a few files.
+The parts start in this order and stop in reverse: the running sync finishes first, then the publisher writes
+the last report, and the probes answer until the end. This module decides nothing. While nothing happens, only
+a check of a few files runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """What a command line and the environment say about an agent."""
+    """Options of an agent from the command line and the environment."""
 
     config: ClusterConfig
     identity: AgentIdentity
@@ -52,9 +52,9 @@ class AgentOptions:
     health_address: str = ":8082"
     metrics_address: str = ":8083"
     shipper: LogShipper | None = None
-    """Sends records of the audit to a log server."""
+    """Sends audit records to a log server."""
     only_initial: bool = False
-    """End when the gateway may start: for an init container, where sidecars are ordinary containers."""
+    """Exit when the gateway may start: for an init container, where native sidecars are not available."""
 
 
 class AgentProcess:
@@ -67,7 +67,7 @@ class AgentProcess:
         self._health = ProcessHealth()
 
     async def run(self) -> None:
-        """Keep the gateway until cancelled."""
+        """Run the agent until cancelled."""
         settings, clock, identity = self._settings, self._clock, self._settings.identity
         startup = StartupGate(settings.places, clock)
         self._hold_the_gateway(startup)
@@ -82,7 +82,7 @@ class AgentProcess:
             publisher = StatusPublisher(client, identity, clock)
 
             def changed(by: str) -> None:
-                watcher.nudge(by)  # whoever sees something new ends its rest
+                watcher.nudge(by)  # a changed object ends the loop's pause
 
             observed = AgentInformers(
                 client, identity.namespace, identity.metadata_map, changed, clock, publisher.hurry
@@ -136,7 +136,7 @@ class AgentProcess:
         shipper = self._settings.shipper
         if shipper is None:
             return None
-        from stoker.agent.audit.audit_export import exporter_for  # noqa: PLC0415 - most agents send nothing
+        from stoker.agent.audit.audit_export import exporter_for  # noqa: PLC0415 - most agents send no audit records
 
         self._metrics.collect_from(shipper.readings)
         return exporter_for(shipper, self._settings.identity.pod)
@@ -152,16 +152,17 @@ class AgentProcess:
         )
 
     def _hold_the_gateway(self, startup: StartupGate) -> None:
-        """Started and ready once the gateway may start, and from then on.
+        """Report started and ready only once the gateway may start.
 
-        Before anybody can ask: a kubelet that heard once that this has started starts the gateway.
+        Registered before the probe server listens: once the kubelet has seen a successful startup probe, it
+        starts the gateway.
         """
         self._health.started.add("initial sync", startup.why_not)
         self._health.ready.add("initial sync", startup.why_not)
 
 
 async def _watch_mounted_files(assigner: SyncAssigner, nudge: Callable[[str], None], clock: Clock) -> None:
-    """Notice what the kubelet writes anew: annotations, labels, secrets."""
+    """Trigger a sync when the kubelet updates annotations, labels or Secrets."""
     seen = assigner.stamps()
     while True:
         await clock.sleep(POLL_SECONDS)

@@ -1,9 +1,8 @@
-"""A clock that lets nobody sleep long once the process was told to end.
+"""A clock that interrupts long sleeps once the process has to end.
 
-Around a pass there are waits for a gateway that is down, or has just come up; nothing
-is being done meanwhile, and all of it is made up for by the next process. A pod that
-goes away must not spend its last seconds on them: the work that runs is finished, a long
-wait is broken off, as if the pass had been cut off there.
+Around a sync there are waits for a gateway that is down or has just started. No work happens during them, and
+the next process repeats them. A terminating pod must not spend its last seconds on them: running work
+finishes, but a long wait is cancelled as if the sync had been cut off there.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ LONGEST = 2.0
 
 
 class ShutdownClock:
-    """The time of another clock; `hurry` ends every long sleep, and with it the task that sleeps."""
+    """Another clock's time; `hurry` ends every long sleep by cancelling the sleeping task."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""One turn of the watcher at this pod's gateway: the pass, and what is said about it."""
+"""One sync of the sidecar, with its status report, audit record and startup gate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IN_PLACE = (SyncResult.DONE, SyncResult.UNVERIFIED)
 
 @dataclass(frozen=True, slots=True)
 class SyncTurn:
-    """What the watcher may do now (`stoker.agent.loop.loop.SyncableFolder`)."""
+    """The sync that the loop runs in this iteration (`stoker.agent.loop.loop.SyncableFolder`)."""
 
     direction: DesiredState
     tended: FolderAndGatewaySync
@@ -40,7 +40,7 @@ class SyncTurn:
     audit: AuditLog
 
     async def sync(self, *, walk: bool) -> SyncReport:
-        """One pass, told in the report however it ends; one to another commit is a part of its trace."""
+        """Sync once and report the result or error; a sync to a new commit joins the controller's trace."""
         if self.direction.commit == self.board.report.synced_commit:
             return await self._sync(walk=walk)
         where = {"namespace": self.board.report.namespace, "gateway": self.direction.intent.gateway}
@@ -63,7 +63,7 @@ class SyncTurn:
         try:
             planned = wish.dry_run and self.direction.gate is not Reason.DRY_RUN
             if planned and self.tended.undoing is not None:
-                await self.tended.undoing.finish(keeper.job)  # a gate holds changes, not the way back
+                await self.tended.undoing.finish(keeper.job)  # a gate holds changes, not a pending rollback
             report = await self.tended.sync(wish)
         except StokerError as error:
             self._failed(error, trigger)
@@ -84,14 +84,14 @@ class SyncTurn:
     def _tell_drift(self, report: SyncReport, *, walked: bool) -> None:
         if report.waits is not None:
             if walked:
-                self.board.drifted(report.drift)  # it waits as well, so it is told
+                self.board.drifted(report.drift)  # it waits for the window as well, so report it
         elif (walked or report.drift) and report.applied is not None and report.result in _IN_PLACE:
             self.board.drifted(report.drift_left)
 
     async def _stay(self) -> SyncReport:
-        """Be at the snapshot that somebody went back to, and nowhere else."""
+        """Stay at the snapshot that a person restored."""
         undoing, asked = self.tended.undoing, self.direction.rollback
-        if undoing is None or asked is None:  # made for who is pinned
+        if undoing is None or asked is None:  # every pinned gateway has a rollback
             raise StokerError("nobody can go back to a snapshot here")
         self._before()
         try:
@@ -124,7 +124,7 @@ class SyncTurn:
 
     @property
     def _trigger(self) -> str:
-        """Who made this change: who goes back, who moved the ref, or our own look at the disk."""
+        """The trigger of this change: a rollback request, a moved ref, or the agent's own polling."""
         if self.direction.rollback is not None:
             return MANUAL
         is_new = self.direction.commit != self.board.report.synced_commit
@@ -135,7 +135,7 @@ class SyncTurn:
             self.board.copied(self.tended.undoing.standing)
 
     async def verify(self) -> FolderDrift:
-        """What somebody else changed; nothing, where nothing was ever written."""
+        """Return the drift; empty if the folder was never synced."""
         try:
             drift = await self.tended.verify()
         except Stalled as error:
@@ -147,22 +147,23 @@ class SyncTurn:
         return drift
 
     def _before(self) -> bool:
-        """Whether this is the second sync, which meets what the gateway's first boot has made."""
+        """Return whether this is the second sync, which handles the files of the gateway's first boot."""
         if self.attendant is None:
             return False
         self.attendant.initial = self.startup.initial
         return self.attendant.needs_second_sync
 
     def _is_approved(self) -> bool:
-        """Whether somebody wants the plan that we showed; files of others are only found by looking."""
+        """Return whether the reported plan was approved; only a walk finds the unmanaged files it deletes."""
         pending = self.board.report.pending_plan
         return pending is not None and pending.digest in {one.digest for one in self.direction.approved}
 
     def _wish(self, *, walk: bool, second: bool) -> SyncOptions:
         gate = self.direction.gate
         if gate is Reason.PLAN_PENDING and not self.startup.synced_before:
-            gate = None  # gates stand before changes, not before a gateway's first files (C-111)
-        # A plan that somebody is to agree to must be the same whenever it is made: with all that was touched.
+            gate = None  # gates apply to changes, not to a gateway's first files
+        # A plan that a person approves must have the same digest each time it is made, so it includes all
+        # drift.
         asked = gate is Reason.PLAN_PENDING or bool(self.direction.only)
         walk = walk or (asked and self.direction.commit != self.board.report.synced_commit)
         return SyncOptions(
@@ -173,7 +174,7 @@ class SyncTurn:
             first_contact=second,
             released=frozenset(self.direction.intent.released_commits),
             goes_back=self.direction.rollback is not None,
-            # What the gateway's first boot has left behind belongs to its first sync.
+            # Files left by the gateway's first boot belong to its first sync, so no window applies.
             waits=None if second else self.direction.waits(self.clock.now()),
             only=self.direction.only,
         )

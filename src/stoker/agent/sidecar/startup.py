@@ -1,10 +1,9 @@
-"""The first sync of a pod, for which its gateway waits.
+"""The startup gate: the gateway of a pod starts only after the pod's first sync.
 
-Whether it has been done is written on the volume that lives as long as the pod
-(C-101): a container that is started again beside a running gateway must not take its
-next sync for one that nobody sees. The gateway is let go when the first sync is done,
-or, if that cannot be had within the startup budget, when an earlier one left files to
-start with (C-111). From that moment on nothing counts as initial any more.
+A marker on the volume that lives as long as the pod records that the first sync is done. Without it, a
+container that restarts beside a running gateway would treat its next sync as initial and skip the gateway.
+The gate opens when the first sync is done. If that does not happen within the startup budget, it opens when
+an earlier sync has left files to start with. After that no sync counts as initial.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ log = get_logger(__name__)
 
 
 class StartupGate:
-    """Whether the gateway may start, and whether it may have."""
+    """Whether the gateway may start, and so whether it may be running."""
 
     def __init__(self, places: AgentPaths, clock: Clock) -> None:
         self._marker = places.temporary / MARKER
@@ -40,14 +39,14 @@ class StartupGate:
         self._began = clock.monotonic()
         self._trouble = "no sync has been done yet"
         self.budget = INITIAL_SYNC_SECONDS
-        """What the resource says, as soon as it is known."""
+        """The startup budget in seconds; set from the resource as soon as it is known."""
         self.done = asyncio.Event()
         if self._marker.exists():
             self.done.set()
 
     @property
     def initial(self) -> bool:
-        """The gateway has not been started: nobody can be asked, and nothing has to be scanned."""
+        """Whether the gateway has not been started: it answers no requests and needs no scan."""
         return not self.done.is_set()
 
     @property
@@ -56,14 +55,14 @@ class StartupGate:
         return self._manifest.exists()
 
     def passed(self, report: SyncReport) -> None:
-        """A pass came to its end."""
+        """Record a finished sync."""
         if report.result is SyncResult.PARTIAL:
             self._trouble = "the first sync could not deliver everything"
         elif self.initial:
             self._finish("done")
 
     def stays(self) -> None:
-        """A commit was taken back: what lies there is what the gateway last bore."""
+        """Open the gate after a rollback: the files on disk are those the gateway last ran with."""
         if self.initial:
             self._finish("a commit is kept out; the gateway starts with what it had before")
 
@@ -71,13 +70,13 @@ class StartupGate:
         self._trouble = why
 
     def why_not(self) -> str | None:
-        """For the startup and the readiness probe."""
+        """For the startup and readiness probes: return why the gateway may not start; None once it may."""
         if self.initial and self._clock.monotonic() - self._began >= self.budget and self.synced_before:
             self._finish("out of time; the gateway starts with what an earlier sync left")
         return self._trouble if self.initial else None
 
     async def over(self) -> None:
-        """Wait until the gateway may start; for who is asked by no probe."""
+        """Wait until the gateway may start; for an init container, which has no probes."""
         while self.why_not() is not None:
             with suppress(TimeoutError):
                 async with deadline(self._clock, POLL_SECONDS):
@@ -90,7 +89,7 @@ class StartupGate:
             _touch(self._marker)
             reach_failpoint("startup.mark.after")
         except OSError as error:
-            # Without it a restarted container would skip one scan, which the next change makes up for.
+            # Without the marker, a restarted container skips one scan; the next change scans again.
             log.warning("startup.unmarked", path=str(self._marker), error=error.strerror)
         self.done.set()
 
