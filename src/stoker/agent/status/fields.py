@@ -27,18 +27,18 @@ from stoker.engine.plan.plan import SyncPlan
 
 MAX_LISTED = 20
 MAX_IN_HISTORY = 3
-"""Paths of an earlier sync: a report is small, and ten syncs shall fit into it."""
+"""Paths listed for an earlier sync; kept small so that ten syncs fit into a report."""
 SUCCESS = "success"
 
-# The gateway is on its way: nothing has gone wrong.
+# The gateway is still starting: nothing has failed.
 STARTING_REASONS = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
 _PROJECTS = "projects/"
 LOCKED = "held"
-"""What the attendant says of a scan lock that is as it should be."""
+"""The gateway hook's word for a scan lock that is held as intended."""
 
 
 class GatewayOutcomeFields(Protocol):
-    """What the gateway made of the last change (`stoker.ignition.sync.gateway_hook.GatewayOutcome`)."""
+    """The gateway's outcome of the last change (`stoker.ignition.sync.gateway_hook.GatewayOutcome`)."""
 
     @property
     def lock(self) -> str: ...
@@ -59,12 +59,12 @@ class GatewayOutcomeFields(Protocol):
 
 
 def report_subject(report: GatewayReport) -> tuple[str, ...]:
-    """What a report is about: with another one, nothing of before is an answer."""
+    """Return what a report is about; once it differs, the earlier status no longer applies."""
     return report.commit, report.ref, report.sync_profile_name, report.service_path
 
 
 def sync_status(report: SyncReport) -> tuple[SyncState, str, str]:
-    """Status, reason and sentence of a pass that wrote."""
+    """Return state, reason and message of a sync that wrote files."""
     if report.result is SyncResult.HELD:
         first = next((one for one in report.plan.held if _is_designer(one)), report.plan.held[0])
         names = ", ".join(sorted({one.place for one in report.plan.held if one.reason == first.reason}))
@@ -92,7 +92,7 @@ def pending_plan(plan: SyncPlan, why: str) -> PendingPlanReport:
 
 
 def orphan_deletion_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlanReport:
-    """The plan that deletes these files of others, once it is approved."""
+    """Return the plan that deletes these unmanaged files once it is approved."""
     plan = SyncPlan(orphans_kept=tuple(RelPath.known(path) for path in kept))
     return PendingPlanReport(plan.digest, Reason.ORPHANS_KEPT, str(report.commit), files_deleted=len(kept))
 
@@ -108,7 +108,7 @@ def _is_designer(held: HeldPath) -> bool:
 
 
 def sync_diff(report: SyncReport, before: str) -> DiffReport:
-    """What a pass changed, without contents."""
+    """Return what a sync changed, without contents."""
     done = report.done
     kinds = {"added": done.added, "modified": done.modified, "deleted": done.deleted}
     changes = [
@@ -139,7 +139,7 @@ def history_entry(report: SyncReport, reason: str, diff: DiffReport | None = Non
 
 
 def content_checksums(files: Mapping[str, bytes]) -> ChecksumReport:
-    """One digest over everything that was written, by path and content."""
+    """Return one digest over all written files, by path and content."""
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.encode(errors="surrogateescape") + b"\0" + files[path][STAT.size :])
@@ -147,5 +147,4 @@ def content_checksums(files: Mapping[str, bytes]) -> ChecksumReport:
 
 
 def note_lines(notes: Iterable[PathNote]) -> Iterator[str]:
-    """One line for each."""
     return (f"{note.path}: {note.why}" for note in notes)

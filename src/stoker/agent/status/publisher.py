@@ -1,11 +1,9 @@
-"""The agent's voice: its report, written under its own key of the status map.
+"""Publishes the agent's report under its own key of the status ConfigMap.
 
-A task of its own holds the newest report and nothing else, so that no sync ever
-waits for the API server. It writes by server-side apply under a field manager of its
-own, by force: no reading before, nothing to conflict with, and a new pod takes over
-from its predecessor (DECISIONS part 0, 6). Nothing is written when there is nothing new
-to say, but for a sign of life every few minutes; what fails is tried again with
-growing pauses.
+A task of its own holds only the newest report, so that no sync ever waits for the API server. It writes by
+forced server-side apply with its own field manager: it needs no read before the write, cannot conflict, and a
+new pod takes over from its predecessor. An unchanged report is not written again, except for a heartbeat
+every few minutes. Failed writes are retried with growing pauses.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from stoker.telemetry.logs import get_logger
 
 HEARTBEAT = 300.0
 SYNCING_AFTER = 1.0
-"""A pass that is over sooner is not told while it runs."""
+"""A sync that ends sooner is not reported as running."""
 WRITE_SECONDS = 10.0
 FINAL_REPORT_SECONDS = 5.0
 MAX_MANAGER_LENGTH = 128
@@ -45,7 +43,7 @@ log = get_logger(__name__)
 
 
 class StatusPublisher:
-    """Writes what it is offered."""
+    """Publishes the reports it is offered."""
 
     def __init__(
         self,
@@ -74,7 +72,7 @@ class StatusPublisher:
         self._traceparent = ""
 
     def offer(self, posting: AddressedReport) -> None:
-        """The newest report; one that was not written yet is forgotten."""
+        """Take the newest report; it replaces an earlier report that is not written yet."""
         if self._latest is None or _without_heartbeat(posting.report) != _without_heartbeat(
             self._latest.report
         ):
@@ -84,17 +82,17 @@ class StatusPublisher:
         self._wake.set()
 
     def again(self) -> None:
-        """Write the report once more although it has not changed: the map may have been made anew."""
+        """Write the report again although it has not changed: the ConfigMap may have been recreated."""
         self._written = None
         self._wake.set()
 
     def hurry(self) -> None:
-        """What could not be written may be written now."""
+        """End the backoff: write what could not be written before."""
         self._not_before = -math.inf
         self._wake.set()
 
     async def earlier(self, address: ReportAddress) -> GatewayReport | None:
-        """What an agent before this one wrote there; None where that cannot be told."""
+        """Return the report that an earlier agent wrote to this address; None if it cannot be read."""
         try:
             async with deadline(self._clock, WRITE_SECONDS):
                 found = await self._client.get(
@@ -106,7 +104,7 @@ class StatusPublisher:
             return None
 
     async def run(self) -> None:
-        """Write until stopped, and once more then."""
+        """Write reports until stopped, then write the last report once more."""
         while not self._stopping:
             await self._until_due()
             if not self._stopping and self._due() <= 0:
@@ -134,7 +132,7 @@ class StatusPublisher:
             await asyncio.gather(sleeping, waking, return_exceptions=True)
 
     def _due(self) -> float:
-        """Seconds until there is something to write."""
+        """Return the seconds until the next write."""
         now, latest = self._clock.monotonic(), self._latest
         if latest is None:
             return math.inf
@@ -160,14 +158,14 @@ class StatusPublisher:
         if self._trouble:
             log.info("status.written", map=posting.address.map, key=posting.address.key)
         self._written, self._failures, self._not_before, self._trouble = posting, 0, -math.inf, ""
-        # After the farewell nobody waits for a sign of life, and the map may be gone.
+        # After the deletion is acknowledged, no heartbeat is expected and the ConfigMap may be gone.
         gone = posting.report.terminating_ack or not posting.may_create
         self._heartbeat_at = (
             math.inf if gone else self._clock.monotonic() + HEARTBEAT * (1.0 - 0.1 * self._random())
         )
 
     def _traced(self) -> AbstractContextManager[object]:
-        """A report that was made in a trace is written in it; signs of life belong to none."""
+        """Return the span of the report's trace; a heartbeat belongs to no trace."""
         trace, self._traceparent = self._traceparent, ""
         return tracing.span("status.report", parent=trace) if trace else nullcontext()
 
@@ -179,7 +177,7 @@ class StatusPublisher:
         await self._put(address.map, {address.key: beating.json()})
 
     async def _leave(self, address: ReportAddress) -> None:
-        """Take our key out of the map that we wrote to before; whoever reads it finds us in one place."""
+        """Remove the key from the ConfigMap used before, so that readers find this gateway only once."""
         before = self._written.address if self._written is not None else None
         if before is not None and before.map != address.map and await self._is_there(before.map):
             await self._put(before.map, {})
@@ -219,7 +217,7 @@ class StatusPublisher:
 
 
 def manager_for(pod: str) -> str:
-    """The field manager of a pod's agent: short enough, and no other pod's."""
+    """Return the field manager of a pod's agent, short enough for Kubernetes and unique to the pod."""
     name = f"stoker-agent-{pod}"
     if len(name) <= MAX_MANAGER_LENGTH:
         return name

@@ -1,9 +1,8 @@
-"""Where this gateway stands, as one report that follows what happens.
+"""Builds the current report of this gateway from syncs, failures, pauses and drift.
 
-Passes, refusals, pauses and drift come in; after each the whole report is offered to
-whoever publishes it. What a pass did stays until another one does something, so that a
-pass without changes changes nothing here either. It must never raise: a sync does not
-fail because of what is said about it.
+After each event it offers the whole report to `stoker.agent.status.publisher`. The result of a sync stays
+until another sync changes something, so a sync without changes leaves the report as it is. It must never
+raise: reporting must not fail a sync.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ MAX_HISTORY = 10
 
 @dataclass(frozen=True, slots=True)
 class AddressedReport:
-    """A report, and where it goes."""
+    """A report and its address."""
 
     address: ReportAddress
     report: GatewayReport
     may_create: bool
-    """Whether the map may be made where it is missing; not when the resource may be gone."""
+    """Whether a missing ConfigMap may be created; not if the resource may already be deleted."""
 
 
 class CurrentReport:
-    """The report of now."""
+    """The current report of one gateway."""
 
     def __init__(
         self,
@@ -83,14 +82,14 @@ class CurrentReport:
         )
 
     def seed(self, earlier: GatewayReport) -> None:
-        """What an agent before this one reported, as far as it stays true."""
+        """Take over the fields of an earlier agent's report that are still true."""
         self.report = replace(self.report, **{name: getattr(earlier, name) for name in _CARRIED_FIELDS})
 
     def addressed(self, address: ReportAddress, *, may_create: bool) -> None:
         self._address, self._may_create = address, may_create
 
     def directed(self, direction: DesiredState) -> None:
-        """What is wanted from now on."""
+        """Record the desired state for the syncs that follow."""
         intent, source = direction.intent, direction.job.source
         self._address, self._may_create = direction.address, True
         self._notices = tuple(f"{one.reason}: {one.message}" for one in direction.notices)
@@ -112,22 +111,22 @@ class CurrentReport:
         if before.sync_status is SyncState.SYNCED and fields.report_subject(
             self.report
         ) != fields.report_subject(before):
-            # It was synced to something else.
+            # The gateway was synced to a different commit, ref, profile or path.
             self.report = replace(self.report, sync_status=SyncState.PENDING)
 
     def remark(self, warning: str) -> None:
-        """Something that holds for this turn beside what the intent says."""
+        """Add a warning for this iteration to the notices of the intent."""
         if warning:
             self._notices = tuple(dict.fromkeys((*self._notices, warning)))
 
     def syncing(self) -> None:
-        """A pass has begun that will change something."""
+        """Report that a sync with changes has begun."""
         self._say(replace(self.report, sync_status=SyncState.SYNCING, reason="", error_message=""))
 
     def passed(
         self, report: SyncReport, attended: fields.GatewayOutcomeFields | None, ledger: Ledger | None
     ) -> None:
-        """A pass came to its end; the ledger is that of the data folder, where something was ever written."""
+        """Report a finished sync; `ledger` is the data folder's, None if nothing was ever written."""
         said = self._gateway_said(
             replace(self.report, commit=str(report.commit), ref=str(report.ref)), attended
         )
@@ -149,7 +148,7 @@ class CurrentReport:
         self._say(said)
 
     def failed(self, error: StokerError, attended: fields.GatewayOutcomeFields | None = None) -> None:
-        """A turn ended with an error; what is on disk is as it was."""
+        """Report an error that ended an iteration; files on disk are unchanged."""
         waits = isinstance(error, Wait) or error.reason in fields.STARTING_REASONS
         status = SyncState.PENDING if waits else SyncState.ERROR
         held = (
@@ -182,7 +181,7 @@ class CurrentReport:
         self._say(said)
 
     def copied(self, standing: RollbackState) -> None:
-        """What there is to go back to; told with what comes next."""
+        """Record the snapshots and the quarantine; the next report includes them."""
         self._snapshot = standing.taken
         self.report = replace(self.report, quarantine=going_back.quarantine_report(standing.quarantine))
         if standing.kept is not None:
@@ -196,7 +195,7 @@ class CurrentReport:
     def stays(
         self, pin: RollbackPin, report: SyncReport, attended: fields.GatewayOutcomeFields | None
     ) -> None:
-        """The files are at a snapshot, and stay there while somebody wants it."""
+        """Report that the files are at a snapshot and stay there while it is requested."""
         status, reason, message = fields.sync_status(report)
         said = replace(
             self._gateway_said(self.report, attended),
@@ -221,7 +220,7 @@ class CurrentReport:
         self._say(said)
 
     def paused(self, wanted: str) -> None:
-        """Nothing is begun. What went wrong before that is as wrong as it was, and stays told."""
+        """Report the pause: no sync starts. An earlier error still exists, so it stays reported."""
         if self.report.sync_status is SyncState.ERROR:
             self._say(self.report)
             return
@@ -230,7 +229,7 @@ class CurrentReport:
         self._say(replace(self.report, sync_status=status, reason=Reason.PAUSED, error_message="", errors=()))
 
     def terminating(self) -> None:
-        """Acknowledge that the resource goes away; from now on nothing is synced (C-043)."""
+        """Acknowledge the deletion of the resource; from now on the agent syncs nothing."""
         self._say(replace(self.report, terminating_ack=True, reason=Reason.TERMINATING, error_message=""))
 
     def drifted(self, drift: DriftedFiles) -> None:
@@ -243,7 +242,7 @@ class CurrentReport:
         self._say(replace(self.report, drift=found))
 
     def changed_here(self, changes: GatewayChangesReport | None) -> None:
-        """What somebody changed on this gateway, and git does not have yet."""
+        """Report changes made on this gateway that git does not have yet."""
         if changes != self.report.changes:
             self._say(replace(self.report, changes=changes))
 
@@ -283,7 +282,8 @@ class CurrentReport:
             return replace(self._settled(said), pending_plan=None)
         what = report.stalled or report.waits
         why = what.reason if what is not None else self._gate or Reason.DRY_RUN
-        # No approval releases what the source does not give at all, though its reason is the same.
+        # An approval cannot release content that the source does not provide, although its reason is the
+        # same.
         releasable = why not in APPROVABLE_REASONS or isinstance(what, HeldPlan)
         held_for = why if releasable else self._gate or Reason.DRY_RUN
         return replace(
@@ -297,13 +297,13 @@ class CurrentReport:
         )
 
     def _settled(self, said: GatewayReport) -> GatewayReport:
-        """There is nothing to plan: it is where it shall be."""
+        """Report the gateway as synced: the plan is empty."""
         return replace(
             said, sync_status=SyncState.SYNCED, reason="", error_message="", errors=(), held_projects=()
         )
 
     def _applied(self, said: GatewayReport, report: SyncReport, ledger: Ledger | None) -> GatewayReport:
-        # While a place is held, the same report comes again and again, for the same pass.
+        # While a path is held, the loop repeats the report of the same sync.
         repeated, self._waiting = report is self._waiting, report if report.plan.held else None
         status, reason, message = fields.sync_status(report)
         whole = report.result in (SyncResult.DONE, SyncResult.UNVERIFIED)
@@ -352,7 +352,7 @@ class CurrentReport:
     def _with_entry(
         self, said: GatewayReport, entry: HistoryEntryReport, *, always: bool = False
     ) -> tuple[HistoryEntryReport, ...]:
-        """The same failure again and again is one entry."""
+        """Return the history with the entry; a repeated failure stays one entry."""
         newest = said.history[0] if said.history else None
         same = newest is not None and (newest.commit, newest.result) == (entry.commit, entry.result)
         if same and not always:
@@ -360,7 +360,7 @@ class CurrentReport:
         return (replace(entry, timestamp=rfc3339(self._clock.now())), *said.history)[:MAX_HISTORY]
 
     def _asked_back(self, request: RollbackRequest | None) -> RollbackReport | None:
-        """The outcome that a request begins with; one that was carried out is not begun again (C-119)."""
+        """Return the state of a requested rollback; a request is never started twice."""
         before = self.report.rollback
         if request is None or (before is not None and before.id == request.id):
             return before
