@@ -1,8 +1,7 @@
-"""Audit records on their way out of the machine: to a log server, by syslog.
+"""Exports audit records to a log server by syslog.
 
-The lines of the log and of `.sync-state/audit.jsonl` are there in any case; this is for
-sites that collect neither. It must never hold up a sync: `stoker.telemetry.log_shipper`
-takes a record and returns.
+Records are always in the process log and in `.sync-state/audit.jsonl`; the export is for sites that collect
+neither. It must never delay a sync: `stoker.telemetry.log_shipper` queues a record and returns.
 """
 
 from __future__ import annotations
@@ -27,35 +26,38 @@ AuditExport: TypeAlias = Callable[[Mapping[str, Any]], None]
 SYSLOG_ADDRESS_VARIABLE = "STOKER_AUDIT_SYSLOG"
 FACILITY = "STOKER_AUDIT_SYSLOG_FACILITY"
 SYSLOG_CA_VARIABLE = "STOKER_AUDIT_SYSLOG_CA"
-"""Certificates in PEM form, or the path of a file that holds them."""
+"""Certificates in PEM form, or the path of a file with them."""
 SUCCESS = "success"
 KIND = "audit"
 
 
 def shipper_for(environment: Mapping[str, str]) -> LogShipper | None:
-    """What sends, as the environment says it; None where it names no server."""
+    """Return the shipper that the environment configures; None if it names no server."""
     address = environment.get(SYSLOG_ADDRESS_VARIABLE, "").strip()
     if not address:
         return None
-    from stoker.telemetry.log_shipper import LogShipper  # noqa: PLC0415 - most agents send nothing
+    from stoker.telemetry.log_shipper import LogShipper  # noqa: PLC0415 - most agents export nothing
 
     server = SyslogAddress.parse(address, environment.get(FACILITY, "").strip() or "audit")
     if server.via is not SyslogTransport.TLS:
         return LogShipper(server)
     authority = _read_ca_bundle(environment.get(SYSLOG_CA_VARIABLE, ""))
     context = partial(_tls_context, authority)
-    context()  # what cannot be read is told at the start and not at the first record
+    context()  # report an unreadable certificate at the start, not at the first record
     return LogShipper(server, tls=context)
 
 
 def check_export_settings(environment: Mapping[str, str]) -> None:
-    """What every agent would be told, judged where a person sees it; a path is a file of the agent's own."""
+    """Check the agents' export settings in the controller, where a person sees the error.
+
+    A CA path is not checked: it names a file of the agent's own pod.
+    """
     authority = environment.get(SYSLOG_CA_VARIABLE, "")
     shipper_for({**environment, SYSLOG_CA_VARIABLE: authority if "-----BEGIN " in authority else ""})
 
 
 def exporter_for(shipper: LogShipper, host: str = "") -> AuditExport:
-    """Hands records to a shipper; `host` is what the log server knows this place by."""
+    """Return a function that hands records to the shipper; `host` identifies this agent on the log server."""
     name, process = host or socket.gethostname(), os.getpid()
 
     def export(record: Mapping[str, Any]) -> None:

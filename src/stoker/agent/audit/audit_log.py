@@ -1,10 +1,8 @@
-"""One line for each sync, refusal and pause: who asked, what changed, how it ended.
+"""The audit log: one record for each sync, refusal and pause, with trigger, changes and result.
 
-The fields are those of the papers (R-OBS-31). A line goes to the log as the event
-`audit`, to `.sync-state/audit.jsonl`, which is turned over at 10 MiB, and to whoever
-exports (`stoker.agent.audit.audit_export`). A pass that finds nothing to do is no sync, and
-the same refusal again is no second one. It must never raise: a sync does not fail
-because of what is said about it.
+A record goes to the process log as the event `audit`, to `.sync-state/audit.jsonl`, which is rotated at 10
+MiB, and to the export (`stoker.agent.audit.audit_export`). A sync without changes is not recorded, and a
+repeated refusal is recorded once. It must never raise: auditing must not fail a sync.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ WEBHOOK, POLLING, MANUAL = "webhook", "polling", "manual"
 
 
 class AuditLog:
-    """The log of one data folder."""
+    """The audit log of one data folder."""
 
     def __init__(
         self,
@@ -48,12 +46,12 @@ class AuditLog:
         self._data_dir = data_dir
         self._clock = clock
         self._aloud = aloud
-        """Whether lines go to the log of the process as well."""
+        """Whether records also go to the process log."""
         self._export = export
         self._last = ("", "")
 
     def passed(self, report: SyncReport, trigger: str, scan_result: str = "", gate: str = "") -> None:
-        """A pass came to its end; `gate` is why it only planned."""
+        """Record a finished sync; `gate` is the reason why it only planned."""
         result = _result(report, gate)
         changed = report.files_changed if report.applied is not None else 0
         if not changed and (result == SUCCESS or self._is_known(report.commit, result)):
@@ -71,7 +69,7 @@ class AuditLog:
         )
 
     def failed(self, error: StokerError, trigger: str, *, commit: str = "", ref: str = "") -> None:
-        """A pass was refused, or could not be made; who only waits was refused nothing."""
+        """Record a refused or failed sync; a sync that only waits was not refused."""
         if not isinstance(error, Wait) and not self._is_known(commit, error.reason):
             self.record(error.reason, trigger, commit=commit, ref=ref)
 
@@ -91,7 +89,7 @@ class AuditLog:
         duration: str = "0.00s",
         scan_result: str = "",
     ) -> None:
-        """One line, whatever was the last."""
+        """Write one record, even if it equals the last."""
         self._last = commit, result
         now = self._clock.now()
         line = {
@@ -122,7 +120,7 @@ class AuditLog:
             self._log("warning", "audit.unwritten", error=str(error))
 
     def _log(self, level: str, event: str, **keys: object) -> None:
-        from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - one sync alone has no log
+        from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - a single sync has no log
 
         if self._aloud:
             getattr(get_logger(__name__), level)(event, **keys)
@@ -132,7 +130,7 @@ class AuditLog:
 
 
 def trigger_of(nudged_by: str) -> str:
-    """The papers' word for what made a watcher look."""
+    """Return the audit log's word for the trigger of a sync."""
     if nudged_by == WEBHOOK:
         return WEBHOOK
     return MANUAL if nudged_by in ("signal", "file", "start", MANUAL) else POLLING
@@ -146,6 +144,6 @@ def _result(report: SyncReport, gate: str) -> str:
         return (gate or Reason.DRY_RUN) if report.plan.actions else SUCCESS
     if report.result is SyncResult.DONE:
         return SUCCESS
-    from stoker.agent.status.fields import sync_status  # noqa: PLC0415 - the words of a status, for what went wrong
+    from stoker.agent.status.fields import sync_status  # noqa: PLC0415 - only needed for failures
 
     return sync_status(report)[1]

@@ -1,9 +1,8 @@
-"""What each sync changed, as a file beside the ledger: `.sync-state/diffs/{gateway}-diff-{time}.json`.
+"""Writes a file for each sync with its changes: `.sync-state/diffs/{gateway}-diff-{time}.json`.
 
-A hook that looks at files before they are changed and after, and writes down the
-checksums of both (C-038). The ten newest stay. Of a very large change the first files
-have checksums, and the number of those without is told. It must never fail a sync: what
-cannot be read or written is a warning.
+This hook reads files before and after they change and writes the checksums of both. The ten newest files are
+kept. For a very large change only the first files have checksums, and the report counts the changes it leaves
+out. It must never fail a sync: a file that cannot be read has no checksum, and a failed write is a warning.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MAX_CHECKSUM_BYTES = 64 << 20
 
 
 class DiffFiles:
-    """A `SyncHook` that writes down what was changed."""
+    """A `SyncHook` that records the changed files."""
 
     def __init__(self, data_dir: Path, gateway: GatewayRef, clock: Clock) -> None:
         self._data_dir = data_dir
@@ -57,7 +56,7 @@ class DiffFiles:
         try:
             await run_in_thread(lambda _: self._write(change, applied))
         except (OSError, StokerError) as error:
-            from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - one sync alone has no log
+            from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - a single sync has no log
 
             get_logger(__name__).warning("diff.unwritten", error=str(error))
         return ()
@@ -101,8 +100,8 @@ class DiffFiles:
 
 
 def checksums(data_dir: Path, paths: Iterable[str]) -> dict[str, str]:
-    """Of the first files, as far as they can be read and are not too much altogether."""
-    import hashlib  # noqa: PLC0415 - only who changes something needs it
+    """Return checksums of the first readable files, up to a limit of files and bytes."""
+    import hashlib  # noqa: PLC0415 - only needed for changes
 
     found: dict[str, str] = {}
     left = MAX_CHECKSUM_BYTES
@@ -122,5 +121,5 @@ def checksums(data_dir: Path, paths: Iterable[str]) -> dict[str, str]:
 
 
 def _file_name(name: str) -> str:
-    """A gateway's name within a file's; without a cluster it may be anything."""
+    """Return the gateway's name as part of a file name; without a cluster it may hold any character."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)[:100]

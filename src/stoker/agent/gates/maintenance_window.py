@@ -1,8 +1,7 @@
-"""Whether a change may be made now, or waits for a maintenance window.
+"""Decides whether a change may be made now or waits for a maintenance window.
 
-Asked once, when a pass begins: a window that closes meanwhile cuts nothing off. The
-pass plans all the same, so that what waits is known, and whoever turns it comes back
-when the window opens.
+It is evaluated once, when a sync begins; a window that closes meanwhile interrupts nothing. The sync still
+plans, so that the waiting change is reported, and the sync loop tries again when the window opens.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def wait_for_window(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> SyncWait | None:
-    """What a change has to wait for; None: nothing."""
+    """Return what a change has to wait for; None if it may be made now."""
     if not windows:
         return None
-    from stoker.domain.maintenance_windows import is_open, next_edge  # noqa: PLC0415 - few have windows
+    from stoker.domain.maintenance_windows import is_open, next_edge  # noqa: PLC0415 - few resources have windows
 
     if is_open(windows, now):
         return None

@@ -1,4 +1,4 @@
-"""The gates and witnesses of one gateway, put together from what its resource says."""
+"""Builds the validation and diff hooks of one gateway from its resource."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ if TYPE_CHECKING:
 def gates_for(
     validation: ValidationPolicy, data_dir: Path, gateway: GatewayRef, clock: Clock
 ) -> tuple[SyncHook, ...]:
-    """What is entered first around a change: who may refuse it, and who writes down what it was."""
+    """Return the hooks that run first around a change: one that may refuse it, and one that records it."""
     asking = (ValidationHook(validation, gateway),) if validation.webhook_url else ()
     return (*asking, DiffFiles(data_dir, gateway, clock))

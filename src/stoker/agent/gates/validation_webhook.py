@@ -1,9 +1,9 @@
-"""A service of the user's own that is asked before each change, and may refuse it.
+"""Asks the user's validation webhook before each change, and stops the sync if it refuses.
 
-The first hook around a change: everything is staged and checked, nothing live has been
-touched, and nothing will be unless it agrees. It is told what would change and never
-the contents. Silence and errors are a refusal too, only that they are expected to pass;
-a refusal with a reason stalls, and is asked again ever more seldom.
+It runs as the first hook that can refuse a change: contents are staged and checked, no live file has changed,
+and none will unless the webhook allows it. The request lists the changes, never the contents. Timeouts and
+errors also refuse the change, but count as temporary. A refusal with a reason stalls the sync, which asks
+again with backoff.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 MAX_PATHS = 5000
 MAX_REASON_LENGTH = 300
 _RETRY_STATUSES = frozenset({408, 425, 429})
-"""Refusals that are about the moment and not about the change."""
+"""Statuses that concern the moment and not the change."""
 
 
 class ValidationHook:
-    """A `SyncHook` that asks."""
+    """A `SyncHook` that asks the validation webhook."""
 
     def __init__(self, validation: ValidationPolicy, gateway: GatewayRef) -> None:
         self._validation = validation
@@ -51,7 +51,7 @@ class ValidationHook:
         return ()
 
     async def _ask(self, change: SyncChange) -> None:
-        from stoker.http_client import ServiceRequest, ServiceUnreachable, send_request  # noqa: PLC0415 - few ask anybody
+        from stoker.http_client import ServiceRequest, ServiceUnreachable, send_request  # noqa: PLC0415 - few resources have a webhook
 
         request = ServiceRequest(
             self._validation.webhook_url,
@@ -70,12 +70,12 @@ class ValidationHook:
 
 
 def request_body(change: SyncChange, gateway: GatewayRef) -> dict[str, object]:
-    """What the service is told; of very many files the first, and how many there are."""
+    """Return the request; of very many files it lists the first, with the total counts."""
     plan = change.plan
     added = [write.path for write in plan.writes if not write.replaces]
     modified = [*(write.path for write in plan.writes if write.replaces), *(one.path for one in plan.modes)]
     deleted = [one.path for one in plan.removals]
-    kinds = {"deleted": deleted, "modified": modified, "added": added}  # the weightiest are never cut off
+    kinds = {"deleted": deleted, "modified": modified, "added": added}  # deletions are cut last
     files: Iterator[dict[str, str]] = chain.from_iterable(
         ({"path": str(path), "action": word} for path in paths) for word, paths in kinds.items()
     )
@@ -93,7 +93,7 @@ def request_body(change: SyncChange, gateway: GatewayRef) -> dict[str, object]:
 
 
 def check_answer(answer: ServiceResponse, host: str) -> None:
-    """Raises unless it agrees."""
+    """Raise unless the webhook allows the change."""
     if answer.status >= 500 or answer.status in _RETRY_STATUSES:
         raise Retry(
             f"the validation webhook did not agree: {host} answers {answer.status}; nothing was changed",
@@ -119,7 +119,7 @@ def check_answer(answer: ServiceResponse, host: str) -> None:
 
 
 def _parse_answer(body: bytes) -> dict[str, object] | None:
-    """None: it may be the page of a proxy that somebody must log in to."""
+    """Return the JSON object; None for other content, such as the login page of a proxy."""
     if not body.strip():
         return {}
     try:
