@@ -1,15 +1,14 @@
-"""From what the agent sees to what it does: one decision, without I/O.
+"""Decides what the agent does next from what it observes, without I/O.
 
-The pod's own facts, the metadata map and the profile give one gateway's intent,
-through the same adapters as everywhere; the map says beside it which commit, and
-whether it may be applied already. Whatever cannot be understood raises, and whoever
-asked stays at what was decided before.
+The pod's own facts, the metadata ConfigMap and the profile give one gateway's intent, through the same
+adapters as everywhere. The ConfigMap also names the commit and whether it may be applied already. Invalid
+input raises, and `stoker.agent.sidecar.next_sync` keeps the files as they are.
 
-The order in which a commit is chosen: a rollback that is asked for, the pod's own
-ref (which the agent resolves by itself), the gateway's target, the resource's commit.
+The commit is the first of: a requested rollback, the pod's own ref (which the agent resolves itself), the
+gateway's target, the resource's commit.
 
-Where a change takes an approval, the agent only plans until the controller released it by a target
-of this gateway. No annotation of the pod and no absence of the controller passes that.
+If a change requires an approval, the agent only plans until the controller has released it by a target of
+this gateway. No annotation of the pod and no outage of the controller bypasses that.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ from stoker.domain.refs import CommitId, without_userinfo
 from stoker.snapshots.ids import belongs_to
 
 NOT_YET_RETRY_SECONDS = 15.0
-"""Seconds until it is looked again whether the controller has found the commit."""
+"""Seconds until the agent checks again whether the controller has resolved the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportAddress:
-    """Where this gateway's report goes."""
+    """The ConfigMap and key of this gateway's report."""
 
     map: str
     key: str
@@ -59,18 +58,18 @@ class ReportAddress:
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """What this gateway is to be at, and how."""
+    """The state this gateway should reach, and how."""
 
     intent: GatewayIntent
     job: SyncJob
     commit: CommitId | None
-    """None: whatever the pod's own ref means now."""
+    """None: the current commit of the pod's own ref."""
     address: ReportAddress
     gate: Reason | None = None
-    """Why nothing may be written, only planned: it waits for approval, or is a dry run."""
+    """Why the agent may only plan: the change waits for approval, or it is a dry run."""
     approved: frozenset[PlanApproval] = frozenset()
     only: str = ""
-    """The digest of the one plan that may be carried out; empty: whatever the commit takes."""
+    """The digest of the only plan that may be applied; empty: any plan for the commit."""
     rollback: RollbackRequest | None = None
     paused: bool = False
     generation: int = 0
@@ -78,19 +77,19 @@ class DesiredState:
     require_known_hosts: bool = False
     notices: tuple[Notice, ...] = ()
     auto_rollback: tuple[RollbackTrigger, ...] = ()
-    """When a change is taken back by itself."""
+    """When the agent rolls a change back on its own."""
     trigger: str = ""
-    """What made the controller look at the commit."""
+    """What made the controller resolve the commit."""
     traceparent: str = ""
-    """The trace of that."""
+    """The trace of that resolution."""
     snapshot_name: str = ""
-    """What the snapshots of this gateway are called after."""
+    """The name prefix of this gateway's snapshots."""
     changes: ChangeSetReply | None = None
-    """What became of what somebody changed on this gateway."""
+    """The controller's reply to the changes captured on this gateway."""
 
     @property
     def pinned_at(self) -> str:
-        """The snapshot of this gateway that somebody wants it to be at; empty: it follows commits."""
+        """The snapshot this gateway should stay at; empty: it follows commits."""
         return self.rollback.to_snapshot if self.rollback is not None else ""
 
     @property
@@ -98,14 +97,14 @@ class DesiredState:
         return self.intent.policies.access
 
     def waits(self, now: datetime) -> SyncWait | None:
-        """Whether a change has to wait for a window; who asks to go back has waited long enough."""
+        """Return the window a change has to wait for; a requested rollback does not wait."""
         if self.rollback is not None:
             return None
         return wait_for_window(self.intent.policies.maintenance_windows, now)
 
     @property
     def keeper_key(self) -> tuple[object, ...]:
-        """What a keeper is made of: as long as it stays the same, so does the keeper."""
+        """The inputs of a `FolderSync`: it stays open as long as they are the same."""
         policies = self.intent.policies
         going_back = policies.snapshots, self.auto_rollback, self.snapshot_name, bool(self.pinned_at)
         gates = policies.validation, self.intent.gateway
@@ -113,13 +112,13 @@ class DesiredState:
 
 
 def profile_name(pod: PodFacts) -> str:
-    """The profile that the pod asks for; empty for none."""
+    """Return the profile that the pod names; empty for none."""
     annotation = pod.annotation(PodAnnotationKey.SYNC_PROFILE)
     return "" if annotation is None else object_name(annotation)
 
 
 def report_address(identity: AgentIdentity, pod: PodFacts, metadata: AgentMetadata) -> ReportAddress:
-    """The gateway's own key, or the pod's where several pods are called the same (C-035)."""
+    """Return the address with the gateway's key, or the pod's key if several pods share a gateway name."""
     by_pod = metadata.status_key_mode is StatusKeyMode.POD
     key = status_key(pod.name if by_pod else gateway_name(pod))
     return ReportAddress(identity.status_map(metadata.status_shards.get(key, 0)), key)
@@ -133,7 +132,7 @@ def build_direction(
     spec: AgentSpec,
     profile: SyncProfile | None,
 ) -> DesiredState:
-    """The decision; raises for what is missing or cannot be understood."""
+    """Return the desired state; raise for missing or invalid input."""
     settled = SettledResource(spec.resource)
     profiles = {profile.metadata.name: profile} if profile is not None else {}
     around = IntentContext(profiles, spec.cluster_name, spec.alone)
@@ -170,7 +169,7 @@ def build_direction(
 
 
 def _rollback_for_gateway(asked: RollbackRequest | None, name: str) -> RollbackRequest | None:
-    """A snapshot is one gateway's, and no business of the others."""
+    """Return the request unless it names another gateway's snapshot."""
     if asked is None or not asked.to_snapshot or belongs_to(name, asked.to_snapshot):
         return asked
     return None
@@ -197,12 +196,12 @@ def _commit(
 
 
 def _source(intent: GatewayIntent, metadata: AgentMetadata) -> SourceIntent:
-    """With the ref that the controller follows, which a webhook may have asked for in place of the spec's."""
+    """Return the source with the controller's ref, which a webhook may have set instead of the spec's."""
     source = intent.source
     if metadata.ref is not None and not intent.ref_overridden:
         source = source._replace(ref=metadata.ref)
     if metadata.rollback is not None and metadata.rollback.to_commit is not None:
-        source = source._replace(allow_rewrite=True)  # going back is what somebody asked for
+        source = source._replace(allow_rewrite=True)  # a person requested the earlier commit
     return source
 
 
@@ -212,7 +211,7 @@ def _job(places: AgentPaths, intent: GatewayIntent, source: SourceIntent) -> Syn
         files=intent.files,
         values=intent.values,
         data_dir=places.data,
-        # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
+        # The volume's root belongs to the node; the cache must be in a folder that the agent owns.
         cache_dir=places.repo / "cache",
         hooks=places.hooks,
         owner=None,
@@ -223,7 +222,7 @@ def _job(places: AgentPaths, intent: GatewayIntent, source: SourceIntent) -> Syn
 
 
 def _released_plan(target: GatewayTarget | None) -> Iterator[PlanApproval]:
-    """The plan of this gateway that the controller released after an approval."""
+    """Yield the plan that the controller released for this gateway after an approval."""
     if target is not None and target.plan:
         yield PlanApproval(target.plan, f"commit {target.commit}")
 
@@ -234,10 +233,10 @@ def _is_released(
     target: GatewayTarget | None,
     rollback: RollbackRequest | None,
 ) -> bool:
-    """Whether the controller lets this gateway change.
+    """Return whether the controller allows this gateway to change.
 
-    Where a change takes an approval, silence is no release: the controller may be away. A ref of the
-    pod's own is never released, because what is approved is the resource's commit.
+    If a change requires an approval, a missing target is no release: the controller may be down. A pod's own
+    ref is never released, because an approval is for the resource's commit.
     """
     if target is not None and target.mode is SyncMode.PLAN:
         return False

@@ -1,10 +1,9 @@
-"""The fetcher: keeps the mirror of one resource on a volume that its agents mount read-only (C-018).
+"""The fetcher: keeps the mirror of one resource on a volume that its agents mount read-only.
 
-It is told what agents are told, by the same map: where the repository is, what opens
-it, which commits are wanted. A new commit is fetched as soon as the map names it, all
-branches and tags every now and then, so that a pod's own ref is found as well. It
-writes nothing to the cluster, touches no gateway, and its credentials lie in its own
-pod and never on the volume.
+It reads the same metadata ConfigMap as the agents: the repository, its credentials, the wanted commits. It
+fetches a new commit as soon as the ConfigMap names it, and all branches and tags periodically, so that a
+pod's own ref is found as well. It writes nothing to the cluster and contacts no gateway. Its credentials are
+only in its own pod, never on the volume.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from stoker.telemetry.probes import ProbeServer
 
 BACKOFF = Backoff(base=1.0, ceiling=60.0, jitter=0.2)
 IDLE_POLL_SECONDS = 3600.0
-"""Seconds between two looks at all refs where the resource is not to be polled."""
+"""Seconds between two fetches of all refs if polling is off for the resource."""
 MAP_POLL_SECONDS = 30.0
 
 log = get_logger(__name__)
@@ -49,7 +48,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FetcherOptions:
-    """What a command line and the environment say about a fetcher."""
+    """Options of a fetcher from the command line and the environment."""
 
     config: ClusterConfig
     identity: AgentIdentity
@@ -61,7 +60,7 @@ class FetcherOptions:
 
 @dataclass(frozen=True, slots=True)
 class MirrorRequest:
-    """What the volume is to hold."""
+    """The contents that the mirror should hold."""
 
     source: SourceIntent
     ref: GitRef
@@ -71,7 +70,10 @@ class MirrorRequest:
 
 
 def read_order(data: dict[str, str], identity: AgentIdentity) -> MirrorRequest | None:
-    """What a metadata map asks for; None while nothing is to be done. Raises for what means nothing."""
+    """Return the request of a metadata ConfigMap; None while the resource is terminating.
+
+    Raises for invalid data.
+    """
     if is_terminating(data):
         return None
     metadata = AgentMetadata.parse(data)
@@ -96,7 +98,7 @@ def read_order(data: dict[str, str], identity: AgentIdentity) -> MirrorRequest |
 
 
 class FetcherProcess:
-    """One fetcher."""
+    """One fetcher process."""
 
     def __init__(self, settings: FetcherOptions, clock: Clock | None = None) -> None:
         self._settings = settings
@@ -112,7 +114,7 @@ class FetcherProcess:
         self._heartbeat = Heartbeat(self._clock, 2 * settings.upkeep.seconds)
 
     async def run(self) -> None:
-        """Keep the volume until cancelled."""
+        """Update the mirror until cancelled."""
         settings, identity = self._settings, self._settings.identity
         self._health.live.add("fetcher", self._heartbeat.check)
         self._health.started.add("mirror", lambda: self._not_done or None)
@@ -150,7 +152,7 @@ class FetcherProcess:
                     await self._wake.wait()
 
     async def _turn(self, observed: AgentInformers) -> float:
-        """One look, and a fetch where one is due; seconds until the next."""
+        """Fetch if needed; return the seconds until the next iteration."""
         try:
             order = await self._order(observed)
             if order is None:
@@ -158,7 +160,7 @@ class FetcherProcess:
             await self._fill(order)
         except StokerError as error:
             self._failures += 1
-            # A mirror that is there stays good for whoever reads; only a volume without one is not ready.
+            # An existing mirror stays usable for its readers; only a volume without a mirror is not ready.
             if self._done is None:
                 self._not_done = f"{error.reason}: {error.message}"
             log.warning("fetch.failed", reason=error.reason, error=error.message)

@@ -1,10 +1,9 @@
-"""Who this agent is, where its things lie, and whether it is where it belongs.
+"""The agent's identity, its fixed paths, and the check that it runs in the right pod.
 
-The injector says who it is by environment; nothing else is taken from there. The
-places are fixed, because a path in the environment would tell everybody in the pod
-where the secrets are (R-AGENT-07); `--root` puts a folder before all of them, for
-tests and demos. Before each pass the pod's own facts are compared with what the agent
-was injected for: one that was copied into another pod must not touch its files.
+The injector sets the identity in the environment; nothing else is read from there. The paths are fixed,
+because a path in the environment would show every process in the pod where the secrets are. `--root` prefixes
+all of them, for tests and demos. Before each sync the agent compares the pod's own facts with its identity:
+an agent that was copied into another pod must not change that pod's files.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from stoker.domain.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class AgentPaths:
-    """Everything that lies in the pod."""
+    """The agent's paths in the pod."""
 
     root: Path = Path("/")
 
     @property
     def repo(self) -> Path:
-        """Writable, dies with the pod: mirrors."""
+        """Mirrors; writable, removed with the pod."""
         return self.root / "repo"
 
     @property
     def shared_repo(self) -> Path:
-        """Where a mirror for all gateways of a resource is mounted read-only; missing where there is none."""
+        """The read-only mount of a mirror shared by all gateways of a resource; missing if there is none."""
         return self.root / "shared-repo"
 
     @property
@@ -43,12 +42,12 @@ class AgentPaths:
 
     @property
     def temporary(self) -> Path:
-        """Writable, outlives the container and dies with the pod."""
+        """Writable; outlives the container, removed with the pod."""
         return self.root / "tmp"
 
     @property
     def account(self) -> Path:
-        """The token that the injector had projected, and who the API server is."""
+        """The service account token that the injector projected, with the API server's CA certificate."""
         return self.root / "var/run/secrets/kubernetes.io/serviceaccount"
 
     @property
@@ -70,7 +69,7 @@ class AgentPaths:
 
     @property
     def snapshots(self) -> Path:
-        """A volume of their own, where the resource or the pod names one."""
+        """A volume for snapshots, if the resource or the pod names one."""
         return self.root / "snapshots"
 
     @property
@@ -84,18 +83,18 @@ class AgentPaths:
 
 @dataclass(frozen=True, slots=True)
 class AgentIdentity:
-    """Fixed at injection."""
+    """The identity that the injector gives an agent; never changes."""
 
     pod: str
     namespace: str
     resource: str
     door: SyncResourceKind = SyncResourceKind.STOKER
     gateway: str = ""
-    """What the injector called the gateway; the pod's own annotation wins over it."""
+    """The injector's name for the gateway; the pod's own annotation overrides it."""
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> AgentIdentity:
-        """What the injector set; raises `Misconfigured` for the variable that is missing or wrong."""
+        """Read the injector's variables; raise `Misconfigured` for a missing or invalid one."""
         said = {
             name: environ.get(name, "").strip()
             for name in ("POD_NAME", "POD_NAMESPACE", "CR_NAME", "CR_KIND", "GATEWAY_NAME")
@@ -129,7 +128,7 @@ class AgentIdentity:
 
 
 def check_pod(expected: AgentIdentity, found: PodFacts) -> None:
-    """Raise unless this is the pod that the agent was injected for (R-AGENT-19, C-078)."""
+    """Raise unless this is the pod that the agent was injected for."""
     if found.name != expected.pod:
         raise _wrong_pod_error(f"the pod is called {found.name!r} and POD_NAME says {expected.pod!r}")
     marks = {
