@@ -1,4 +1,4 @@
-"""Rollback: a snapshot before each change, and the way from a snapshot back to the live files.
+"""Rollback: take a snapshot before each change, and restore it after a failure or on request.
 
 snapshot_hook  takes the snapshot before files are applied
 triggers       decides whether the gateway fails because of the change

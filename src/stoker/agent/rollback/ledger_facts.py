@@ -1,8 +1,8 @@
-"""What the ledger said when a snapshot was taken, as the bytes that ride with it.
+"""Encodes the ledger's facts that are stored with a snapshot, and decodes them on restore.
 
-With them a folder that was put back is known again: its commit, its ref, its
-settings, and which of its files are not ours. Pure. What comes back is checked like
-anything from outside: who can write to a bucket must not make us touch other places.
+With them the ledger of a restored folder is known: its commit, its ref, its settings, and which of its files
+are unmanaged. No I/O. Decoded facts are checked like any outside input: a person who can write to the bucket
+must not make the agent write to other paths.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from stoker.engine.plan.plan import LedgerFacts
 from stoker.fs.journal import plain_facts, with_facts
 
 MAX_BYTES = 64 << 20
-"""More than a million paths take."""
+"""More than a million paths need."""
 
 _KINDS = {one.name: type(getattr(LedgerFacts(), one.name)) for one in fields(LedgerFacts)}
 _PATHS = ("folders", "kept", "mirrored")
 
 
 class SnapshotLedgerFacts(NamedTuple):
-    """What holds again once the files lie there again."""
+    """The ledger's facts to be set again when the snapshot's files are restored."""
 
     facts: LedgerFacts
     foreign: frozenset[str]
-    """Files of the snapshot that we had not written."""
+    """Unmanaged files of the snapshot."""
     owner: str = ""
-    """Whose gateway it is; empty where the place alone says that."""
+    """The resource that owns the gateway; empty if the storage holds only one gateway."""
 
 
 def facts_of(ledger: Ledger) -> LedgerFacts:
@@ -46,7 +46,7 @@ def encode_facts(ledger: Ledger, foreign: tuple[str, ...], owner: str = "") -> b
 
 
 def decode_facts(data: bytes, snapshot_id: str) -> SnapshotLedgerFacts:
-    """Raises for what we did not write."""
+    """Return the facts; raise for data that Stoker did not write."""
     try:
         inflating = zlib.decompressobj()
         text = inflating.decompress(data, MAX_BYTES)

@@ -1,4 +1,4 @@
-"""What went back, in the words of a report. Pure; light, because whoever keeps a gateway imports it."""
+"""Reports of a rollback. No I/O and few imports, because every agent imports this module."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from stoker.snapshots.types import Snapshot
 
 NO_COMMIT = CommitId("0" * 40)
-"""The commit of what lay there before the first sync."""
+"""The commit of files from before the first sync."""
 
 
 def pinned_report(
     pin: state.RollbackPin, done: RestoreResult | None, notes: Sequence[PathNote], ref: GitRef
 ) -> SyncReport:
-    """A turn at a folder that somebody went back with."""
+    """Return the report of a sync in a folder that stays at a snapshot."""
     commit = NO_COMMIT
     with suppress(InvalidValue):
         commit, ref = CommitId(pin.commit), GitRef(pin.ref)

@@ -1,19 +1,22 @@
-"""Putting a snapshot back: the same road as a sync, with the snapshot as the source.
+"""Restores a snapshot through the steps of a sync, with the snapshot as the source.
 
-First the snapshot is checked: its manifest, its packs, and of one that a person asked
-for every content. Then a plan against what lies there now, staging, where each content
-is checked before a live file is touched, the gateway's locks, renames, the ledger, scan
-and verification. A kill on the way leaves whole files, and whoever comes next goes on
-from the ledger.
+ 1. check the manifest and packs; for a snapshot that a person requested, check every content
+ 2. plan against the live files
+ 3. stage; each content is checked before any live file changes
+ 4. take the gateway's locks, rename, write the ledger
+ 5. scan and verify
 
-It is all or nothing: a place that may not be touched, because somebody works there or
-something else stands in the way, keeps everything as it is. What somebody changed on the
-gateway and git does not have yet is left where it is when a change is taken back by
-itself. What a person asks for goes through the deletion guard: above its limits nothing is put back
-until the plan is approved. An automatic rollback deletes only what the sync added that it takes back, so
-it does not wait. Who asks for a snapshot waits for it, unless a copy of it is taken first. Afterwards the
-ledger says what it said when the snapshot was taken, so that the folder is known; it is not called
-complete, so that the next sync compares everything once.
+A kill in between leaves whole files, and the next process continues from the ledger.
+
+A restore is all or nothing: if one path is held by a hook or blocked by a conflict, nothing changes. An
+automatic rollback leaves gateway changes that git does not have yet where they are. A restore that a person
+requested waits for them, unless a snapshot of the current files is taken first.
+
+A requested restore also passes the deletion guard: above its limits nothing is restored until the plan is
+approved. An automatic rollback deletes only files that the rolled back sync added, so it does not wait.
+
+Afterwards the ledger holds the facts of the time of the snapshot, so that the folder's commit and settings
+are known. It is not marked complete, so that the next sync compares all files once.
 """
 
 from __future__ import annotations
@@ -64,15 +67,15 @@ log = get_logger(__name__)
 
 
 class RestoreCapture(SyncHook, Protocol):
-    """What somebody changes on the gateway (`stoker.agent.bidirectional`)."""
+    """Knows the changes made on the gateway (`stoker.agent.bidirectional`)."""
 
     def beside_passes(self) -> AbstractAsyncContextManager[None]:
-        """To be asked as a hook where there is no pass."""
+        """Return a context in which its hook methods can be called outside a sync."""
         ...
 
 
 class RestoreResult(NamedTuple):
-    """What lies there now."""
+    """The restored snapshot and the change that it took."""
 
     snapshot: str
     origin: SnapshotOrigin
@@ -94,10 +97,11 @@ async def restore_snapshot(
     noise: NoiseFilter | None = None,
     approved: Collection[PlanApproval] = (),
 ) -> RestoreResult:
-    """Go back to a snapshot. `whole`: all of it, wholly checked; otherwise what a sync can have changed.
+    """Restore a snapshot.
 
-    `copied`: a hook takes a copy of what is there. Raises with everything as it was, except where the
-    volume itself fails (`Retry`).
+    With `whole`, restore and check all of it; otherwise only files that a sync can have changed. `copied`: a
+    hook takes a snapshot of the current files first. An error leaves everything as it was, unless the volume
+    itself fails (`Retry`).
     """
     opened = await run_in_thread(lambda _: snapshots.open(snapshot_id))
     manifest = opened.manifest
@@ -163,7 +167,7 @@ def _plan_restore(
     noise: NoiseFilter | None,
     stopped: StopCheck,
 ) -> SyncPlan:
-    """What it takes to have the snapshot's files again; raises where something stands in the way."""
+    """Plan the restore of the snapshot's files; raise if a path is blocked."""
     ledger = _distrust_stat_stamps(ledger, noise)
     looked_at = {*manifest.files, *ledger.files, *ledger.intended}
     live = scan_folder(
@@ -195,9 +199,10 @@ def _plan_restore(
 
 
 def _keep_deletion_safety(facts: LedgerFacts, ledger: Ledger) -> LedgerFacts:
-    """What the snapshot says, except that what may lie there by now stays as safe as it is.
+    """Return the snapshot's facts, but keep the protection of files that may have been added since.
 
-    A folder that was `owned` since, or that holds one that was, may be full of files that were welcome.
+    A folder that became `owned` since then, or contains such a folder, may be full of files that were allowed
+    there.
     """
     welcoming = ledger.folders - ledger.mirrored
     mirrored = (
@@ -213,7 +218,7 @@ def _keep_deletion_safety(facts: LedgerFacts, ledger: Ledger) -> LedgerFacts:
 def _files_changed_since(
     manifest: SnapshotManifest, said: SnapshotLedgerFacts, ledger: Ledger, live: LiveDifferences
 ) -> Mapping[str, SnapshotFile]:
-    """What of a snapshot a sync can have changed: ours, and what it took for ours or took away."""
+    """Return files that a sync can have changed: managed files, and files that it adopted or deleted."""
     folders = tuple(f"{folder}/" for folder in said.facts.folders | ledger.folders)
 
     def may_be(path: str) -> bool:
@@ -225,7 +230,7 @@ def _files_changed_since(
 
 
 def _distrust_stat_stamps(ledger: Ledger, noise: NoiseFilter | None) -> Ledger:
-    """Without trust in stamps where the ledger knows what was meant and not what lies there."""
+    """Drop the stamps of files that may hold noise: there the ledger records the intended content only."""
     if noise is None:
         return ledger
     doubtful = [path for path in ledger.files if noise.doubtful([path])]
@@ -238,7 +243,7 @@ def _without_stamp(kept: bytes) -> bytes:
 
 
 def _refuse_protected_paths(manifest: SnapshotManifest) -> None:
-    """Nobody takes copies of the gateway's own places; a snapshot that holds one is not ours."""
+    """Refuse a snapshot with the gateway's own files: Stoker never takes such a snapshot."""
     found = PROTECTED_PATHS.matching(PathBatch(manifest.files))
     if found:
         raise corrupt_snapshot(
@@ -255,7 +260,7 @@ async def _refuse_held_paths(hooks: Sequence[SyncHook], change: SyncChange) -> N
 async def _without_gateway_changes(
     capture: RestoreCapture, change: SyncChange, *, whole: bool, copied: bool
 ) -> SyncPlan:
-    """The plan without what somebody changed on the gateway; all of it where that is copied before."""
+    """Return the plan without paths changed on the gateway; the full plan if a snapshot saves them first."""
     held = await capture.hold(change)
     if not whole:
         for one in held[:_MAX_NAMED]:
@@ -278,13 +283,13 @@ def _restore_change(
     job: SyncJob, plan: SyncPlan, origin: SnapshotOrigin, ledger: Ledger | None
 ) -> SyncChange:
     commit, ref = CommitId(NO_COMMIT), job.source.ref
-    with suppress(InvalidValue):  # what was there before the first sync has neither
+    with suppress(InvalidValue):  # files from before the first sync have neither
         commit, ref = CommitId(origin.commit), GitRef(origin.ref)
     return SyncChange(commit, ref, plan, initial=False, before=ledger)
 
 
 def _set_modes(folder: DataFolder, modes: Mapping[str, int]) -> None:
-    """A file of others may have any mode; ours have it already."""
+    """Set the modes of unmanaged files, which may be any; managed files already have theirs."""
     for path, mode in modes.items():
         above, _, name = path.rpartition("/")
         with suppress(OSError), folder.entered(above) as place:

@@ -1,12 +1,12 @@
-"""Taking a change back: by itself when the gateway fails, or because somebody asks for it.
+"""Rolls changes back: automatically when the gateway fails, or on request.
 
-    before a pass    finish a way back that broke off; keep a commit out that was taken back
-    after a pass     a gateway that fails by one of the triggers, twice in a row and after its
-                     grace, gets what it had before, and the commit is put into quarantine
-    asked for        go to a snapshot, once for each request, and stay there
+    before a sync    finish an interrupted rollback; block a commit that was rolled back
+    after a sync     if the gateway fails by one of the triggers, twice in a row and after its
+                     grace period, restore the snapshot and quarantine the commit
+    on request       restore a snapshot, once for each request, and stay there
 
-The quarantine is written before the first file goes back, with the snapshot that is on
-its way: a kill in between is finished by the next pass, and never tries the commit again.
+The quarantine record, with its snapshot, is written before the first file is restored. After a kill in
+between, the next sync finishes the rollback and never tries the commit again.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from stoker.domain.refs import CommitId
 from stoker.snapshots.repository import SnapshotRepository
 from stoker.telemetry.logs import get_logger
 
-# These do not become better by waiting: the request is answered, once and for all.
+# Retrying cannot fix these, so the request is answered with them permanently.
 _PERMANENT_REASONS = frozenset({Reason.SNAPSHOT_CORRUPT, Reason.SNAPSHOT_NOT_FOUND, Reason.ROLLBACK_FAILED})
 
 log = get_logger(__name__)
 
 
 class RollbackGateway(SyncHook, Protocol):
-    """The gateway, as far as it is asked here (`stoker.ignition.sync.gateway_hook`)."""
+    """The gateway methods that rollback uses (`stoker.ignition.sync.gateway_hook`)."""
 
     @property
     def failures(self) -> object: ...
@@ -59,7 +59,7 @@ class RollbackGateway(SyncHook, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RollbackState:
-    """What there is to go back to, and what was gone back from, for the report."""
+    """The available snapshots and the quarantined commit, for the report."""
 
     taken: str = ""
     kept: AvailableSnapshots | None = None
@@ -67,7 +67,7 @@ class RollbackState:
 
 
 class FolderRollback:
-    """One data folder, its snapshots and its gateway."""
+    """Takes snapshots of one data folder and rolls it back."""
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class FolderRollback:
         files_only: SyncHook | None = None,
         noise: NoiseFilter | None = None,
     ) -> None:
-        """`files_only` is the hook of a gateway that is not asked: it leaves a scan pending."""
+        """`files_only` is the hook of a gateway that is not contacted: it leaves a scan pending."""
         self.triggers = frozenset(triggers) if attendant is not None else frozenset()
         self.capture: RestoreCapture | None = None
-        """Knows what somebody changed on the gateway, where that is sent back."""
+        """Knows changes made on the gateway, if bidirectional sync is enabled."""
         self.hooks: tuple[SyncHook, ...] = ()
-        """What a sync needs in addition; before the gateway's own."""
+        """Additional hooks of a sync; they run before the gateway's own hook."""
         self._policy = policy
         self._place = place
         self._notes = notes
@@ -116,7 +116,7 @@ class FolderRollback:
     async def before(
         self, job: SyncJob, wish: SyncOptions, resolve: Callable[[], Awaitable[CommitId]]
     ) -> None:
-        """Raise where nothing may be synced: somebody stays at a snapshot, or the commit was taken back."""
+        """Raise if nothing may be synced: the folder stays at a snapshot, or the commit was rolled back."""
         if wish.dry_run:
             return
         if self._snapshotter is not None:
@@ -134,22 +134,22 @@ class FolderRollback:
         if quarantine is not None:
             await self._keep_out(job, quarantine, wish, resolve)
         elif self.triggers and attendant is not None and attendant.failures is None and attendant.owes:
-            await attendant.settle()  # so that it is known what fails without the next change
+            await attendant.settle()  # find out what already fails before the next change
 
     async def judge(self, job: SyncJob) -> None:
-        """After a pass: take its change back, and raise, if the gateway fails because of it."""
+        """After a sync: if the gateway fails because of its change, roll it back and raise."""
         probation, attendant = self._notes.probation, self._attendant
         if probation is None:
             return
         if attendant is None:
-            self._notes.prove()  # nobody is asked any more
+            self._notes.prove()  # the agent no longer contacts the gateway
             return
         found = self._blame(probation.failing)
         if found is None:
             if not attendant.owes:
                 self._notes.prove()
             return
-        # Once may be a gateway that was slow.
+        # A single failure may be a slow gateway.
         await self._clock.sleep(attendant.settle_in or 0.0)
         await attendant.settle()
         found = self._blame(probation.failing)
@@ -170,7 +170,7 @@ class FolderRollback:
         raise Stalled(quarantine.message, reason=Reason(quarantine.reason))
 
     async def finish(self, job: SyncJob) -> None:
-        """Go on with a way back that broke off; whatever else is to be done comes after it."""
+        """Finish an interrupted rollback; it comes before all other work."""
         quarantine = self._notes.quarantine
         if quarantine is not None and not quarantine.restored:
             await self._finish(job, quarantine)
@@ -183,7 +183,7 @@ class FolderRollback:
         by: str = "",
         approved: Collection[PlanApproval] = (),
     ) -> tuple[RollbackPin, RestoreResult | None]:
-        """Be at a snapshot because somebody asked for it; what was done for that, the first time."""
+        """Restore a requested snapshot, once; return the pin and, the first time, the result."""
         pin = self._notes.pin
         if pin is not None and (pin.id, pin.by) == (request, "") and not by:
             if pin.reason:
@@ -216,7 +216,7 @@ class FolderRollback:
         by: str = "",
         approved: Collection[PlanApproval] = (),
     ) -> tuple[RollbackPin, SyncReport]:
-        """The same, with what the gateway says of it, now or still, as a report."""
+        """Restore like `go_back`; return a report with the gateway's current result."""
         started = self._clock.monotonic()
         pin, done = await self.go_back(job, request, snapshot_id, by, approved)
         notes = done.unverified if done is not None else ()
@@ -226,11 +226,11 @@ class FolderRollback:
         return pin, report.lasting(self._clock.monotonic() - started)
 
     def pin(self, commit: CommitId, ref: str) -> None:
-        """Somebody went to a commit by hand, and stays there."""
+        """Pin the folder to a commit that a person chose on the command line."""
         self._notes.keep(RollbackPin(str(commit), commit=str(commit), ref=ref, by=HAND))
 
     def release(self) -> tuple[str, ...]:
-        """Let go of whatever keeps commits out; what that was, in words."""
+        """Remove the pin and the quarantine; return messages about what was removed."""
         pin, quarantine = self._notes.pin, self._notes.quarantine
         self._notes.release()
         self._notes.lift()
@@ -240,7 +240,10 @@ class FolderRollback:
         return tuple(told)
 
     def stores(self) -> tuple[SnapshotRepository, ...]:
-        """Where snapshots may lie: as the resource says, and on the data volume; for a thread."""
+        """Return the repositories that may hold the snapshot: the resource's and the data volume's.
+
+        Runs in a worker thread.
+        """
         near = local_rollback_policy(self._policy)
         far = (near.storage, near.claim_name) != (self._policy.storage, self._policy.claim_name)
         places = [self._policy, near] if far else [self._policy]
@@ -256,18 +259,18 @@ class FolderRollback:
         trouble: Stalled | None = None
         try:
             await self.finish(job)
-        except Stalled as error:  # another commit may go forward from what there is
+        except Stalled as error:  # another commit can still be synced from here
             trouble = error
         wanted = wish.commit if wish.commit is not None else await resolve()
         if wish.goes_back:
-            return  # somebody chose the commit; the other one stays out for whoever follows the ref again
+            return  # a person chose this commit; the quarantine stays until the ref is followed again
         if quarantine.commit in wish.released or str(wanted) != quarantine.commit:
             self._notes.lift()
             return
         raise trouble or Stalled(quarantine.message, reason=Reason(quarantine.reason))
 
     async def _finish(self, job: SyncJob, quarantine: QuarantineRecord) -> None:
-        """The way back of a commit that is in quarantine already."""
+        """Restore the snapshot of a commit that is already quarantined."""
         reach_failpoint("rollback.restore.before")
         try:
             done = await self._restored(job, quarantine.snapshot, whole=False)
@@ -316,7 +319,7 @@ class FolderRollback:
             return await restore(snapshots=stores[-1])
 
     def _hooks(self, job: SyncJob, *, copied: bool) -> Sequence[SyncHook]:
-        """Those of a sync, without what judges a commit."""
+        """Return the hooks of a sync without those that judge a commit."""
         hooks: list[SyncHook] = list(self.hooks) if copied else []
         if self._at_gateway is not None:
             hooks.append(self._at_gateway)
@@ -329,7 +332,7 @@ class FolderRollback:
         return tuple(sorted(failures)) if isinstance(failures, dict) else ()
 
     def _blame(self, failing_before: Collection[str]) -> tuple[str, str] | None:
-        from stoker.agent.rollback.triggers import triggered_failure  # noqa: PLC0415 - only who has a gateway needs it
+        from stoker.agent.rollback.triggers import triggered_failure  # noqa: PLC0415 - only needed with a gateway
 
         failures = self._attendant.failures if self._attendant is not None else None
         if not isinstance(failures, dict):

@@ -1,10 +1,9 @@
-"""Which files a snapshot holds, and which of them are not ours.
+"""Selects the files of a snapshot, and which of them are unmanaged.
 
-`managed_files` is what the ledger knows and what the plan is about to touch; `all` is
-everything that a sync could ever reach: never the gateway's own places, which no
-restore would write, nor our own. A file whose stamp is still the ledger's is not
-read: the ledger knows its content. Where a difference may have been taken for
-meaningless, the ledger knows what was meant and not what lies there, so that is read.
+`managed_files` are the files of the ledger and of the plan. `all_reachable_files` are all files that a sync
+could ever reach: never the gateway's own files, which no restore would write, nor Stoker's. A file whose
+stamp equals the ledger's is not read: the ledger knows its content. A file that may differ by noise is read,
+because the ledger then records the intended content and not the content on disk.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from stoker.fs.stop_check import StopCheck, raise_if_stopped
 from stoker.snapshots.types import ScannedFile
 
 OwnershipDoubt = Callable[[str], bool]
-"""Whether a path may hold something else than the ledger says, and nobody minds."""
+"""Whether the content of a path may differ from the ledger by noise."""
 
 
 class SnapshotFileSet(NamedTuple):
-    """The files, in the order of their paths, and those of them that are somebody else's."""
+    """The files, sorted by path, and the unmanaged files among them."""
 
     files: tuple[ScannedFile, ...]
     foreign: tuple[str, ...]
@@ -40,7 +39,7 @@ class SnapshotFileSet(NamedTuple):
 def managed_files(
     folder: DataFolder, ledger: Ledger, touched: Collection[str], doubt: OwnershipDoubt, stopped: StopCheck
 ) -> SnapshotFileSet:
-    """What we wrote, and what is about to be written or deleted."""
+    """Return the managed files, and those that the plan writes or deletes."""
     paths = ledger.files.keys() | set(touched)
     found = tuple(
         _look_up_files(folder, ledger, paths - PROTECTED_PATHS.matching(PathBatch(paths)), doubt, stopped)
@@ -51,7 +50,7 @@ def managed_files(
 def all_reachable_files(
     folder: DataFolder, ledger: Ledger, doubt: OwnershipDoubt, stopped: StopCheck
 ) -> SnapshotFileSet:
-    """All that a sync could reach."""
+    """Return all files that a sync could reach."""
     try:
         found = sorted(_walk_files(folder.fd, "", ledger, doubt, stopped))
     except OSError as error:
@@ -93,7 +92,7 @@ def _walk_files(
                 continue
             try:
                 there = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:  # it went while we were looking
+            except FileNotFoundError:  # removed during the walk
                 continue
             if stat.S_ISREG(there.st_mode):
                 yield _found_file(path, there, ledger, doubt)

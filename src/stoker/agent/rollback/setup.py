@@ -1,7 +1,7 @@
-"""Who takes changes back at a gateway, made of what its resource says; nobody where nothing asks for it.
+"""Builds the rollback of a gateway from its resource, if it needs one.
 
-Whoever neither copies nor goes back pays for none of it: the rest of this room is
-imported only where something is to be done, or where a note of earlier says so.
+An agent without snapshots and rollback does not pay for them: the other modules of this package are imported
+only if there is work to do, or if a record of an earlier process requires it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def open_rollback(
     asked: bool = False,
     resource: ResourceIdentity | None = None,
 ) -> FolderRollback | None:
-    """None unless somebody wants copies, a way back, or there is a note about one."""
-    from stoker.agent.rollback.state import RollbackRecords  # noqa: PLC0415 - see above
+    """Return None unless snapshots or rollback are configured or requested, or a record of them exists."""
+    from stoker.agent.rollback.state import RollbackRecords  # noqa: PLC0415 - see the module docstring
 
     notes = RollbackRecords(data_dir / STATE)
     if not (

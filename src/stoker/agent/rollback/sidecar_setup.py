@@ -1,4 +1,4 @@
-"""Who takes changes back in a pod, made of what its direction says."""
+"""Builds the rollback of a sidecar from its desired state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sidecar_rollback(
     noise: NoiseFilter | None,
     clock: Clock,
 ) -> FolderRollback | None:
-    """None where nothing asks for it."""
+    """Return the rollback; None if the pod needs none."""
     return open_rollback(
         direction.intent.policies.snapshots,
         direction.auto_rollback,

@@ -1,14 +1,14 @@
-"""The copy before each change, as a hook around it.
+"""The sync hook that takes a snapshot before each change.
 
-It comes after everything that may refuse a change and before the gateway's locks. A
-copy that cannot be made stops the sync with nothing changed. What is copied twice in a
-row costs little: contents are kept once, and the ledger says which files to read.
+It runs after all hooks that may refuse a change and before the gateway's locks. If a snapshot cannot be
+taken, the sync stops with nothing changed. Repeated snapshots cost little: each content is stored once, and
+the ledger shows which files to read.
 
-A pass that goes on where another one broke off meets half of each: it takes no copy of
-that, the one from before the first of them stands. One that is tried again and finds all
-as it was takes none either. Old copies go when the change is in place, never before: as
-often as it is tried, what there was to go back to stays. Who goes back always gets a copy
-of what is there, for the way forward, and what it goes back to is not let go of meanwhile.
+A sync that continues an interrupted one finds a mixture of both states. It takes no snapshot of that; the
+snapshot from before the first of them stays valid. A retry that finds all files unchanged takes none either.
+Old snapshots are pruned only when the change is in place: however often it is retried, the snapshot to roll
+back to remains. A restore takes a new snapshot of the current files, so that it can be reverted, and the
+snapshot being restored is not pruned meanwhile.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AvailableSnapshots:
-    """What there is to go back to, as far as it is known."""
+    """The newest snapshot and their number, as far as known."""
 
     last: Snapshot | None = None
     count: int = 0
 
 
 class SnapshotHook:
-    """A `SyncHook` of one data folder."""
+    """A `SyncHook` that takes the snapshots of one data folder."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class SnapshotHook:
         failing: Callable[[], tuple[str, ...]] = tuple,
         noise: NoiseFilter | None = None,
     ) -> None:
-        """`on_probation`: changes are taken back by themselves; `failing` is what already fails."""
+        """`on_probation`: changes are rolled back automatically; `failing` returns what already fails."""
         self.policy = policy if policy.enabled else local_rollback_policy(policy)
         self.kept: AvailableSnapshots | None = None
-        """None until a copy was taken by this process."""
+        """None until this process has taken a snapshot."""
         self.taken = ""
-        """The one that the last change can be taken back by; empty where there is none."""
+        """The id of the snapshot that can undo the last change; empty if there is none."""
         self._wanted = ""
-        """The one that is being put back."""
+        """The id of the snapshot that is being restored."""
         self._opened: SnapshotRepository | None = None
-        """All of them, for one change: what it has read of the place need not be read again."""
+        """The repository, kept for one change, so that its index is read only once."""
         self._place = place
         self._notes = notes
         self._on_probation = on_probation
@@ -84,8 +84,8 @@ class SnapshotHook:
 
     @asynccontextmanager
     async def around(self, change: SyncChange) -> AsyncIterator[None]:
-        """Have the copy, and know the way back, before anything is touched."""
-        self._opened = None  # credentials are read anew for each change
+        """Take the snapshot and record how to roll back before any file changes."""
+        self._opened = None  # read credentials again for each change
         before = change.before if change.before is not None else Ledger()
         waiting = self._notes.probation
         if waiting is not None and before.intended and waiting.commit == str(change.commit):
@@ -104,7 +104,7 @@ class SnapshotHook:
 
     @contextmanager
     def keeping(self, snapshot_id: str) -> Iterator[None]:
-        """While this one is put back it is not let go of, and what it replaces is copied as it is."""
+        """Do not prune this snapshot while it is restored, and take a new snapshot of the current files."""
         self._wanted = snapshot_id
         try:
             yield
@@ -112,13 +112,13 @@ class SnapshotHook:
             self._wanted = ""
 
     def snapshots(self) -> SnapshotRepository:
-        """All of them; for a thread."""
+        """Return the repository. Runs in a worker thread."""
         if self._opened is None:
             self._opened = self._place.snapshots(self.policy)
         return self._opened
 
     async def _standing(self, before: Ledger) -> str:
-        """The copy from before a change that broke off, if there is one; who goes back takes a new one."""
+        """Return the snapshot from before an interrupted change, if any; a restore takes a new one."""
         if not before.intended or self._wanted:
             return ""
         newest = await run_in_thread(lambda _: self.snapshots().newest())
@@ -170,7 +170,7 @@ class SnapshotHook:
             return taken, len(snapshots.listed())
 
     def _prune(self) -> int | None:
-        """How many there are then; old ones that cannot be let go of are no reason not to go on."""
+        """Prune; return how many snapshots remain. A failure to prune does not stop the sync."""
         try:
             snapshots = self.snapshots()
             snapshots.prune(self.policy.retention_count, keep={*self._notes.needed, self._wanted})
@@ -182,7 +182,7 @@ class SnapshotHook:
     def _put_on_probation(
         self, change: SyncChange, before: Ledger, waiting: RollbackProbation | None
     ) -> None:
-        """A commit that is new here has to prove itself; the way back leads to what did so last."""
+        """Put a new commit on probation; rollback leads to the last state that passed its probation."""
         new = bool(before.commit) and (before.commit, before.settings) != (
             str(change.commit),
             change.plan.facts.settings,

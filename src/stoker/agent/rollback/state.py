@@ -1,11 +1,11 @@
-"""What going back has to remember on the data volume, whatever becomes of this process.
+"""The records of rollback on the data volume, which survive the process.
 
-    probation     a commit whose change the gateway has not verified yet, and the way back from it
-    quarantine    a commit that was taken back here; until `restored` the way back is not done
-    pin           a snapshot that somebody went back to, or could not
+    probation     a commit whose change the gateway has not verified yet, and its snapshot
+    quarantine    a commit that was rolled back here; until `restored` the rollback is unfinished
+    pin           a snapshot that a person requested, restored or refused
 
-Each is one small file beside the ledger, replaced whole (`stoker.ignition.sync.state_files`). One
-that is not as we write it counts as absent.
+Each record is one small file beside the ledger, replaced atomically (`stoker.ignition.sync.state_files`). An
+invalid record counts as absent.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ HAND = "hand"
 
 @dataclass(frozen=True, slots=True)
 class RollbackProbation:
-    """What to go back to if the gateway fails."""
+    """The snapshot to restore if the gateway fails."""
 
     snapshot: str
     commit: str
     failing: tuple[str, ...] = ()
-    """What the gateway failed to do or show before the change, which is not to blame for that."""
+    """What already failed on the gateway before the change, so the change is not the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRecord:
-    """A commit that is not tried again here until another one is wanted, or somebody releases it."""
+    """A commit that is not tried again here until a different commit is wanted or a person releases it."""
 
     commit: str
     reason: str = Reason.AUTO_ROLLBACK
@@ -48,25 +48,25 @@ class QuarantineRecord:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPin:
-    """A request to go back, carried out, or refused for good: once for each `id`."""
+    """A rollback request that was carried out or permanently refused: once for each `id`."""
 
     id: str
     snapshot: str = ""
     commit: str = ""
-    """The commit that the files are at, as far as one is known."""
+    """The commit of the files, if known."""
     ref: str = ""
     reason: str = ""
-    """Why it was refused; empty: it was done."""
+    """Why it was refused; empty if it was carried out."""
     message: str = ""
     by: str = ""
-    """`HAND`: a command, which alone releases it; otherwise a resource, for as long as it asks."""
+    """`HAND`: set by a command, which alone releases it; otherwise set while a resource requests it."""
 
 
 T = TypeVar("T", RollbackProbation, QuarantineRecord, RollbackPin)
 
 
 class RollbackRecords:
-    """Those of one data folder."""
+    """The records of one data folder."""
 
     def __init__(self, state_dir: Path) -> None:
         self._marks = StateFiles(state_dir)
@@ -85,33 +85,33 @@ class RollbackRecords:
 
     @property
     def any(self) -> bool:
-        """Whether there is something to go on with, or to keep out."""
+        """Whether there is a rollback to finish or a commit to block."""
         return any(note is not None for note in (self.probation, self.quarantine, self.pin))
 
     def keep(self, note: RollbackProbation | QuarantineRecord | RollbackPin) -> None:
         self._marks.write(_NAMES[type(note)], json.dumps(_bound_note(asdict(note))).encode())
 
     def intend(self, quarantine: QuarantineRecord) -> None:
-        """Before the first file goes back: from now on the way back is finished, whoever has to do it."""
+        """Record the quarantine before the first file is restored, so that any later process finishes it."""
         reach_failpoint("rollback.intend.before")
         self.keep(quarantine)
         reach_failpoint("rollback.intend.after")
 
     def prove(self) -> None:
-        """The gateway shows what it should."""
+        """End the probation: the gateway verified the change."""
         self._marks.clear(PROBATION)
 
     def lift(self) -> None:
-        """The commit may be tried again."""
+        """Allow the commit to be tried again."""
         self._marks.clear(QUARANTINE)
 
     def release(self) -> None:
-        """Nobody wants to stay at a snapshot any more."""
+        """Remove the pin: the folder follows its ref again."""
         self._marks.clear(PIN)
 
     @property
     def needed(self) -> frozenset[str]:
-        """Snapshots that must stay whatever their number."""
+        """Snapshots that must be kept whatever the retention."""
         notes = (self.probation, self.quarantine, self.pin)
         return frozenset(note.snapshot for note in notes if note is not None and note.snapshot)
 
@@ -136,5 +136,5 @@ _TYPES: dict[str, type] = {"str": str, "bool": bool, "tuple[str, ...]": tuple}
 
 
 def _bound_note(note: dict[str, Any]) -> dict[str, Any]:
-    """A sentence may quote a gateway; a list may name as many places as there are."""
+    """Limit long values: a message may quote a gateway, a list may name any number of paths."""
     return {name: it[:MAX_TEXT_LENGTH] if isinstance(it, str | tuple) else it for name, it in note.items()}

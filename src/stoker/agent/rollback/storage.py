@@ -1,10 +1,10 @@
-"""Where the snapshots of one gateway lie: beside its ledger, on a claim, or in a bucket.
+"""Where the snapshots of one gateway are stored: beside its ledger, on a claim, or in a bucket.
 
-On a claim or in a bucket, which many may share, they lie below the namespace, the kind and
-the name of the resource: a gateway of the same name elsewhere has its own.
+Many gateways can share a claim or a bucket. There the path contains namespace, kind and name of the resource,
+so that gateways of the same name do not mix.
 
-Nothing is looked for elsewhere when the place that was asked for is not there: a copy
-that nobody finds on the day it is needed is none.
+If the configured storage is missing, no other storage is used instead: a snapshot that is not where an
+operator expects it is useless when it is needed.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from stoker.snapshots.storage import ObjectStorage
 
 SNAPSHOTS = "snapshots"
 
-# The token of a login that lasts for hours; a key that lasts has none.
+# Only temporary credentials have a session token.
 _OPTIONAL = frozenset({"sessionToken"})
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLocation:
-    """What is known of the place beside what the resource says."""
+    """What the agent knows of the storage besides the policy."""
 
     data_dir: Path
     gateway: str
     mount: Path | None = None
-    """Where a volume for snapshots is mounted, if there is one."""
+    """The mount path of a volume for snapshots, if there is one."""
     secret: Callable[[SecretKey], bytes] | None = None
-    """Reads a key of a Secret; raises where it is missing."""
+    """Reads a key of a Secret; raises if it is missing."""
     owner: str = ""
-    """Whose gateway it is, as `owner_of` says it; a data volume needs none, for it has one gateway."""
+    """The owner as returned by `owner_of`; a data volume has only one gateway and needs none."""
 
     def snapshots(self, policy: Policy) -> SnapshotRepository:
-        """Blocks where a bucket has to be opened; raises where the place is not there."""
+        """Open the repository; blocks to open a bucket and raises if the storage is missing."""
         return SnapshotRepository(self.storage(policy), self.gateway)
 
     def owner_at(self, policy: Policy) -> str:
-        """What a snapshot there says of its owner."""
+        """Return the owner that a snapshot in this storage records."""
         return (
             self.owner if policy.storage is not SnapshotStorageKind.PVC or self._mounted is not None else ""
         )
@@ -74,7 +74,7 @@ class SnapshotLocation:
         return FolderStorage(self.data_dir, f"{STATE}/{SNAPSHOTS}/{own}")
 
     def _bucket(self, policy: Policy) -> ObjectStorage:
-        from stoker.snapshots import bucket_storage  # noqa: PLC0415 - an object store's client, for those who have one
+        from stoker.snapshots import bucket_storage  # noqa: PLC0415 - only needed for a bucket
 
         opened = (
             bucket_storage.s3_storage
@@ -87,7 +87,7 @@ class SnapshotLocation:
     def _credentials(self, policy: Policy) -> dict[str, Secret] | None:
         name = policy.bucket.credentials_secret
         if not name or self.secret is None:
-            return None  # the pod's own identity
+            return None  # use the pod's own identity
         found: dict[str, Secret] = {}
         for key in BUCKET_KEYS[policy.storage]:
             try:
@@ -103,7 +103,7 @@ def owner_of(namespace: str, kind: str, resource: str) -> str:
 
 
 def local_rollback_policy(policy: Policy) -> Policy:
-    """For whoever wants no snapshots and must be able to take a change back all the same."""
+    """Return the policy for rollback without configured snapshots: only the last state, stored locally."""
     return replace(
         policy, scope=SnapshotScope.MANAGED, storage=SnapshotStorageKind.PVC, claim_name="", retention_count=1
     )

@@ -1,7 +1,8 @@
-"""Whether a gateway fails because of a change, in the words of `deployment.autoRollback.triggers`. Pure.
+"""Decides whether a gateway fails because of a change, by `deployment.autoRollback.triggers`. No I/O.
 
-A gateway that is down, starting, or refuses our key says nothing about the files; nor
-does what it failed to show before the change (`stoker.ignition.sync.finish_pending` tells these apart).
+A gateway that is down, starting, or refuses the agent's key does not prove that the files are bad, and
+neither does a failure that existed before the change (`stoker.ignition.sync.finish_pending` distinguishes
+them).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _TRIGGERS = {
 
 
 class RollbackCause(NamedTuple):
-    """Why a change is taken back."""
+    """Why a change is rolled back."""
 
     reason: Reason
     place: str
@@ -33,7 +34,7 @@ def triggered_failure(
     triggers: Collection[RollbackTrigger],
     failing_before: Collection[str],
 ) -> RollbackCause | None:
-    """The first failure that a trigger names and that was not there before."""
+    """Return the first failure that a trigger names and that did not exist before the change."""
     for place, (kind, why) in sorted(failures.items()):
         if _TRIGGERS[kind] in triggers and place not in failing_before:
             scan = kind is GatewayFailure.SCAN
