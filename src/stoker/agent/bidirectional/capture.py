@@ -1,10 +1,9 @@
-"""One gateway's own changes, step by step: look, decide, compose, send, remember, tell.
+"""The steps for one gateway's own changes: look, decide, compose, send, record, report.
 
-It stands beside the passes and never in their way: a step and a pass take turns (`lock`),
-because both read the ledger and the mirror. As a hook of the pass it says which places
-wait, and looks once more when everything lies ready, so that a save of that very moment is
-not overwritten either. One set is on its way at a time; whatever the controller answers
-comes back with the metadata map (`told`).
+Capture runs beside the syncs, not as a part of them. A step and a sync exclude each other (`lock`), because
+both read the ledger and the mirror. As a sync hook it returns the paths to hold, and checks again after
+staging, so that a save at that very moment is not overwritten either. Only one change set is sent at a time;
+the controller's reply arrives in the metadata ConfigMap (`told`).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from stoker.fs.watch.paths import ChangedPaths
 from stoker.telemetry.logs import get_logger
 
 MANY_FOLDERS = 32
-"""More than that cost less in one walk over everything."""
+"""For more folders, one walk over everything is cheaper."""
 
 log = get_logger(__name__)
 
@@ -55,7 +54,7 @@ _CapturedVersions = Mapping[str, FileVersion | None]
 
 
 class ChangeCapture:
-    """The way back of one data folder (`stoker.agent.sync.hooks.SyncHook`)."""
+    """Captures the changes of one data folder (`stoker.agent.sync.hooks.SyncHook`)."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class ChangeCapture:
         tell: Callable[[GatewayChangesReport | None], None],
         may: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`may`: whether the gateway has had its first files and its first boot; before, nothing changed."""
+        """`may` returns whether the first sync and first boot are over; nothing is captured before."""
         self.lock = asyncio.Lock()
         self.poked = asyncio.Event()
         ignored = [rule.path for rule in keeper.job.ignore if not rule.json_pointer]
@@ -100,7 +99,7 @@ class ChangeCapture:
     async def told(
         self, answer: ChangeSetReply | None, approved: frozenset[PlanApproval] = frozenset()
     ) -> None:
-        """What the controller says, as often as it says it, and the plans that people approved."""
+        """Process the controller's reply, which may be repeated, and the approved plans."""
         if approved != self._approved:
             self._approved = approved
             self.poked.set()
@@ -112,13 +111,13 @@ class ChangeCapture:
             self.poked.set()
 
     def passed(self, report: SyncReport) -> None:
-        """A pass came to its end; what it left alone because of us is told."""
+        """After a sync: report the paths that it left alone because of captured changes."""
         if report.applied is not None:
             self._standing.held = len(holds.captured_holds(report.plan.held))
         self.say()
 
     def say(self) -> None:
-        """How it stands; nothing as long as a change would not be taken for one."""
+        """Report the state; None while changes are not captured."""
         told = self._standing.told(self._changes, self._memory or CaptureState(), self._holds)
         self._tell(told if self.may else None)
 
@@ -127,7 +126,7 @@ class ChangeCapture:
         return holds.are_still_held(held, self._changes, self._holds, memory.has)
 
     async def check_sent(self) -> None:
-        """Whether what is on its way still is; an agent before this one may have been cut off."""
+        """Check that the sent change set is still in the outbox; an earlier agent may have been killed."""
         sent = (await self._remembered()).sent
         if sent is None or await self._sender.is_there(self._postal.key, sent.id):
             return
@@ -135,7 +134,7 @@ class ChangeCapture:
             log.info("changes.lost", id=sent.id)
 
     async def step(self, noticed: ChangedPaths) -> CaptureStep:
-        """Look where something happened, and make ready what follows from it; the caller has the lock."""
+        """Look at the noticed paths and prepare a change set; the caller holds the lock."""
         if not self.may:
             return CaptureStep(done=False)
         with DataFolder.opened(self._keeper.job.data_dir) as folder:
@@ -151,7 +150,7 @@ class ChangeCapture:
             self._changes = self._meaning.of(raw, ledger)
             undone = self._sight.undone((await self._remembered()).recorded, ledger)
             ids = {path: holds.version_id(version) for path, version in raw.items()}
-            terms = f"{self._settings} {ledger.commit}"  # what was in the way may be gone with another commit
+            terms = f"{self._settings} {ledger.commit}"  # a new commit may accept what was refused
             await self._update(lambda memory: memory.under(terms).knowing(ids, undone))
             undecided = self._meaning.undecided(raw, ledger)
             try:
@@ -165,7 +164,7 @@ class ChangeCapture:
         return CaptureStep(parcel=parcel, again=bool(undecided or self._sight.unread))
 
     async def post(self, parcel: OutgoingChangeSet) -> None:
-        """Hand a set over; one that finds no place stays on the gateway and is made again."""
+        """Send a change set; if it cannot be stored, it stays on the gateway and is composed again."""
         try:
             await self._sender.send(self._postal.key, parcel.id, parcel.chunks)
             self._standing.trouble = None
@@ -179,12 +178,12 @@ class ChangeCapture:
 
     @asynccontextmanager
     async def beside_passes(self) -> AsyncIterator[None]:
-        """For whoever changes the folder without a pass, which would hold the reader."""
+        """Hold the reader for a caller that changes the folder outside a sync."""
         async with self._keeper.reader.held():
             yield
 
     async def hold(self, change: SyncChange) -> tuple[HeldPath, ...]:
-        """Where somebody changed what the plan would overwrite or delete."""
+        """Return paths that the plan would overwrite or delete and that were changed on the gateway."""
         ledger = change.before
         if ledger is None or change.initial or not self._may():
             return ()
@@ -197,7 +196,7 @@ class ChangeCapture:
 
     @asynccontextmanager
     async def around(self, change: SyncChange) -> AsyncIterator[None]:
-        """Once more before the first byte; raises, nothing written, where somebody saved meanwhile."""
+        """Check again before the first byte is written; raise if a file was saved meanwhile."""
         ledger = change.before
         if ledger is not None and not change.initial and self._may():
             now, before = await self._now(change, ledger), self._cleared
@@ -216,7 +215,7 @@ class ChangeCapture:
         yield
 
     async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
-        """What we wrote is ours; whoever changes it from now on is noticed."""
+        """Forget the written paths, so that later changes to them are noticed."""
         modes = (action.path for action in change.plan.modes)
         written = frozenset(map(str, (*applied.added, *applied.modified, *applied.deleted, *modes)))
         self._sight.forget(written)
@@ -224,7 +223,7 @@ class ChangeCapture:
         return ()
 
     async def _now(self, change: SyncChange, ledger: Ledger) -> dict[str, FileVersion | None]:
-        """The changes, with what the plan is about looked at now; the pass holds the reader."""
+        """Return the changes, with the paths of the plan read again now; the sync holds the reader."""
         with DataFolder.opened(self._keeper.job.data_dir) as folder:
             await self._sight.check(folder, ledger, holds.paths_changed_by(change.plan))
             raw = self._sight.changes(ledger)
@@ -245,7 +244,7 @@ class ChangeCapture:
 
     @asynccontextmanager
     async def _source(self, commit: CommitId) -> AsyncIterator[SourceReader]:
-        """The source with a commit at hand, which a pod that was started anew has to fetch first."""
+        """Provide the source with this commit; a restarted pod has to fetch it first."""
         reader = self._keeper.reader
         async with reader.held():
             await reader.fetch(commit, self._keeper.job.source.ref)
@@ -254,7 +253,7 @@ class ChangeCapture:
     async def _parcel(
         self, folder: DataFolder, ledger: Ledger, undone: _CapturedVersions, undecided: Container[str]
     ) -> OutgoingChangeSet | None:
-        """What can go now; remembered as on its way before it is."""
+        """Return the change set that can be sent now; it is recorded as sent before it is sent."""
         memory = await self._remembered()
         ready = {
             path: version
@@ -309,7 +308,7 @@ class ChangeCapture:
         return self._memory
 
     async def _update(self, change: Callable[[CaptureState], CaptureState]) -> bool:
-        """Change what is remembered in one go, whoever else does so, and write it down; whether it did."""
+        """Change the state in one step, also under concurrency, and save it; return whether it changed."""
         await self._remembered()
         before = self._memory or CaptureState()
         self._memory = now = change(before)

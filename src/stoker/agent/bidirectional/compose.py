@@ -1,10 +1,9 @@
-"""From changed live files to files of the repository, as they shall be there.
+"""Turns changed live files into the files of the repository that a change set proposes.
 
-A file that was delivered as it is goes back as it is. One that a template, a
-normalization or a patch shaped is merged: what somebody changed on the gateway is carried
-over into the repository's own text, and goes only if shaping that again gives exactly what
-lies on the gateway. What cannot go is named with its reason, and everything else goes on.
-Nothing is written here, and no content is decided upon: that is the controller's.
+A file that was delivered unchanged is proposed unchanged. A file shaped by a template, a normalization or a
+patch is merged: the gateway's change is applied to the repository's text. It is proposed only if shaping the
+merged text again gives exactly the live file. A file that cannot be proposed is refused with its reason; all
+others continue. This module writes nothing, and the controller decides which contents are accepted.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from stoker.engine.transform.transform import TransformSet
 from stoker.fs.data_folder import DataFolder
 
 MAX_BATCH_BYTES = 8 << 20
-"""Bytes; what is more goes with the next set: all of it is in memory at once, and a set has 16 MiB."""
+"""Larger batches continue in the next change set: all of it is in memory at once, and a set has 16 MiB."""
 
 
 class ComposedChanges(NamedTuple):
-    """What can go at once, and what cannot go at all."""
+    """The files that can be sent now, and those that can never be sent."""
 
     commit: CommitId
     files: tuple[ChangedFile, ...] = ()
     refused: Mapping[str, str] = {}
     moving: frozenset[str] = frozenset()
-    """Files that changed again while they were read: they are looked at once more."""
+    """Files that changed again while they were read; they are read once more."""
 
 
 class ChangeComposer:
-    """For one gateway; the caller holds the reader and has fetched the commit."""
+    """Composes the changes of one gateway; the caller holds the reader and has fetched the commit."""
 
     def __init__(self, job: SyncJob, reader: SourceReader, folder: DataFolder, ledger: Ledger) -> None:
         self._job = job
@@ -56,12 +55,12 @@ class ChangeComposer:
         self._ledger = ledger
 
     def commit_for(self, changes: LocalVersions) -> CommitId:
-        """The commit that most of them were made from."""
+        """Return the commit that most of the changes are based on."""
         counted = Counter(file_commit(self._ledger, path) for path in changes)
         return CommitId(max(counted, key=lambda commit: (counted[commit], commit)))
 
     async def compose(self, changes: LocalVersions, commit: CommitId, largest: int) -> ComposedChanges:
-        """Those of the changes that were made from this commit."""
+        """Compose those changes that are based on this commit."""
         now = {path: it for path, it in changes.items() if file_commit(self._ledger, path) == commit}
         layout = await self._layout(commit)
         origins = RepositoryOrigins(layout, self._ledger, now)
@@ -78,7 +77,7 @@ class ChangeComposer:
         return Layout(job.files, values, TransformSet(job.files.transforms, values))
 
     async def _texts(self, found: Mapping[str, RepositoryOrigin], changes: LocalVersions) -> dict[str, bytes]:
-        """What the repository has of the files that are shaped on their way."""
+        """Return the repository's contents of files that are transformed on delivery."""
         wanted = {
             BlobId(one.version.blob)
             for path, one in found.items()
@@ -139,7 +138,7 @@ class ChangeComposer:
         ours = self._ledger.version(path)
         base = origin.version.blob if origin.version is not None else ""
         if origin.recipe is None and ours is not None:
-            base = ours.blob  # what was really there, whatever the commit says by now
+            base = ours.blob  # the delivered content, whatever the commit has now
         if version is None:
             return ChangedFile(path, origin.path, ChangeAction.DELETED, base)
         content = self._content(path, version, largest)
@@ -174,11 +173,11 @@ def _mode(version: FileVersion) -> str:
 
 
 class _FileStillChanging(Exception):
-    """It is not what was seen a moment ago."""
+    """The file differs from what the last look saw."""
 
 
 def _merge_gateway_change(live: bytes, text: bytes | None, recipe: ContentTransform, ours: str) -> bytes:
-    """The repository's text with what somebody changed in what we made of it."""
+    """Return the repository's text merged with the gateway's change to the transformed content."""
     if text is None:
         raise InvalidValue("is shaped on its way, and the text that it is made from cannot be had")
     base = recipe.apply(text)

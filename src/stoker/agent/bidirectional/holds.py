@@ -1,8 +1,8 @@
-"""What a pass must leave alone, because somebody changed it on the gateway. Pure.
+"""Decides which paths a sync must leave alone, because they were changed on the gateway. No I/O.
 
-A change is held until git was said to have exactly that content, and as long as the
-controller says so beyond that. A resource is held whole: new data beside an old
-`resource.json`, or the other way round, would be neither version of it.
+A change is held until the controller confirms that git has exactly that content, and longer if the controller
+requests it. A resource is held as a whole: new data beside an old `resource.json`, or the reverse, would be
+neither of its versions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROGRAM = "+x"
 
 
 def paths_changed_by(plan: SyncPlan) -> tuple[str, ...]:
-    """What a plan would write, delete, or make executable or not."""
+    """Return the paths that a plan would write, delete or change the mode of."""
     return tuple(str(action.path) for action in plan.actions)
 
 
@@ -32,7 +32,7 @@ def held_paths(
     holds: Collection[str],
     is_recorded: Callable[[str, str], bool],
 ) -> tuple[HeldPath, ...]:
-    """The places of a plan that have to wait."""
+    """Return the paths of a plan that have to wait."""
     found: dict[str, HeldPath] = {}
     for action in plan.actions:
         path = str(action.path)
@@ -55,7 +55,7 @@ def are_still_held(
     holds: Collection[str],
     is_recorded: Callable[[str, str], bool],
 ) -> bool:
-    """Whether every place would be held again."""
+    """Return whether every path would be held again."""
     reasons = [*holds, *_unrecorded_paths(changes, is_recorded)]
     return all(any(one.covers(path) for path in reasons) for one in held)
 
@@ -65,7 +65,7 @@ def captured_holds(held: Iterable[HeldPath]) -> tuple[HeldPath, ...]:
 
 
 def version_id(version: FileVersion | None) -> str:
-    """What lies there in one word: its blob id, and whether it may be executed; empty for nothing."""
+    """Return a version as one string: blob id and executable flag; empty for a missing file."""
     if version is None:
         return ""
     return f"{version.blob}{_PROGRAM}" if version.executable else str(version.blob)
@@ -80,7 +80,7 @@ def _unrecorded_paths(
 def _is_already_applied(action: PlanAction, there: FileVersion | None) -> bool:
     if isinstance(action, DeleteFile):
         return there is None
-    if isinstance(action, SetFileMode):  # the content is right already
+    if isinstance(action, SetFileMode):  # the content is already right
         return there is not None and there.executable == action.version.executable
     return there is not None and there == action.version
 

@@ -1,8 +1,8 @@
-"""What lies in the allowed places and is not as we left it, kept up to date by looking little.
+"""Tracks which capturable files differ from the ledger, while reading as little as possible.
 
-A look compares with what was seen before: the ledger, and over it what is known to be
-otherwise. So a file that somebody changed is read once and not at every look, and a look at
-one path costs what that path costs. A walk over everything is for what nobody told of.
+Each look compares the disk with the ledger and the differences already known. So a changed file is read once
+and not at every look, and a look at one path costs no more than that path. A walk over everything finds
+changes of which the kernel reported no event.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from stoker.fs.stop_check import StopCheck
 from stoker.fs.watch.paths import ChangedPaths
 
 UNREAD_VERSION = FileVersion(str.__new__(BlobId, "unread"))
-"""Stands for a content that could not be read, and is therefore nobody's to overwrite."""
+"""A placeholder for content that could not be read; it must not be overwritten."""
 
 MAX_MODE_CHANGES = 50
-"""Files of which only the rights are otherwise; more are a script's doing, over everything, and no edit."""
+"""Mode-only changes above this number are ignored: they come from a script, not from an edit."""
 
 
 class LocalChanges:
-    """What was seen of one data folder; for one look at a time."""
+    """The known differences of one data folder; one look at a time."""
 
     def __init__(self, allowed: CapturablePaths) -> None:
         self.allowed = allowed
         self.modes: bool | None = None
-        """Whether the filesystem can say what may be executed; None: nobody has looked."""
+        """Whether the filesystem stores the executable bit; None before the first look."""
         self.unread: set[str] = set()
-        """Files that could not be read, or changed while they were: they are looked at again."""
+        """Files that could not be read or changed meanwhile; the next look reads them again."""
         self._seen: dict[str, bytes | None] = {}
-        """What is otherwise than the ledger said when it was looked at."""
+        """Records of files that differ from the ledger; None for a missing file."""
         self._touched: dict[str, bytes] = {}
-        """What is as the ledger says and lies there with another stamp, so that it is not read again."""
+        """Records of files with the ledger's content but another stamp, so that they are not read again."""
         self._visits = CleanFolderCache()
         self._walked = False
 
@@ -58,7 +58,7 @@ class LocalChanges:
         return found
 
     def undone(self, recorded: Mapping[str, str], ledger: Ledger) -> dict[str, FileVersion | None]:
-        """What git was said to have and somebody took back since: it is as we wrote it, and not by us."""
+        """Return changes that git recorded and that were reverted on the gateway, not by the agent."""
         found: dict[str, FileVersion | None] = {}
         for path, blob in recorded.items() if self._walked else ():
             ours = ledger.version(path)
@@ -71,18 +71,18 @@ class LocalChanges:
         return found
 
     def forget(self, paths: Collection[str]) -> None:
-        """These are as the ledger says: we have written them."""
+        """Forget these paths: the agent has written them, so they equal the ledger."""
         for path in paths:
             self._seen.pop(path, None)
             self._touched.pop(path, None)
 
     async def walk(self, folder: DataFolder, ledger: Ledger) -> None:
-        """Everything in the allowed places."""
+        """Look at all capturable paths."""
         await run_in_thread(lambda stop: self._walk(folder, ledger, stop.is_set))
         self._walked = True
 
     async def look(self, folder: DataFolder, ledger: Ledger, noticed: ChangedPaths) -> None:
-        """What was named, and nothing else."""
+        """Look at the noticed paths and nothing else."""
         paths = {path for path in (*noticed.paths, *self.unread) if self._is_one(path)}
         for place in noticed.folders:
             inside = f"{place}/"
@@ -93,7 +93,7 @@ class LocalChanges:
             await run_in_thread(lambda stop: self._look(folder, ledger, paths, stop.is_set))
 
     async def check(self, folder: DataFolder, ledger: Ledger, paths: Iterable[str]) -> None:
-        """These paths, as far as they are allowed, now."""
+        """Look at these paths now, as far as they can be captured."""
         await self.look(folder, ledger, ChangedPaths(frozenset(paths)))
 
     def _is_one(self, path: str) -> bool:
@@ -137,7 +137,7 @@ class LocalChanges:
         self._take(folder, ledger, live, stopped)
 
     def _take(self, folder: DataFolder, ledger: Ledger, live: LiveDifferences, stopped: StopCheck) -> None:
-        """What a look found, into what was seen; strangers are read only where they are allowed."""
+        """Record the result of a look; read unmanaged files only if they can be captured."""
         strangers = {
             path
             for path, entry in live.found.items()
@@ -167,7 +167,7 @@ class LocalChanges:
                 self._is(path, encode_record(entry.version, entry.stat), ledger)
             elif entry.kind is LiveKind.FILE:
                 self.unread.add(path)
-            else:  # a link or a device is nobody's content: it is neither sent nor taken for a deletion
+            else:  # a link or a device has no content: it is neither sent nor taken for a deletion
                 self._seen.pop(path, None)
 
     def _is(self, path: str, kept: bytes, ledger: Ledger) -> None:
@@ -186,7 +186,7 @@ class LocalChanges:
             self._seen.pop(path, None)
 
     def _known(self, ledger: Ledger, roots: Collection[str] | None) -> Ledger:
-        """The ledger as it would be if we had written all that we have seen."""
+        """Return the ledger as if the agent had written all known differences."""
         files = dict(ledger.files)
         self._touched = {path: it for path, it in self._touched.items() if self._same(files.get(path), it)}
         files.update(self._touched)
@@ -201,20 +201,20 @@ class LocalChanges:
         return replace(ledger, files=files)
 
     def _same(self, ours: bytes | None, kept: bytes) -> bool:
-        """Whether two records are of one content, whatever their stamps, and may both be executed or not."""
+        """Return whether two records have equal content and executable flag, whatever their stamps."""
         if ours is None or ours[STAT.size :] != kept[STAT.size :]:
             return False
         return not self.modes or ours[STAT.size - 1] == kept[STAT.size - 1]
 
     def _top(self, folder: DataFolder) -> list[str]:
-        """What lies in the data folder itself and may be spoken of, or hold what may."""
+        """Return the entries of the data folder itself that can be captured or contain such paths."""
         with os.scandir(folder.fd) as entries:
             names = [entry.name for entry in entries]
         return [name for name in names if self.allowed.enters(name) or self._is_one(name)]
 
 
 def _has_same_content(version: FileVersion | None, ours: FileVersion | None) -> bool:
-    """Whether nothing but its rights is otherwise."""
+    """Return whether only the mode differs."""
     return version is not None and ours is not None and version.blob == ours.blob
 
 

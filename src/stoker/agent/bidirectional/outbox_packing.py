@@ -1,8 +1,8 @@
-"""A set of changes cut down to what the maps can hold at once.
+"""Cuts a change set down to what the outbox ConfigMaps can hold at once.
 
-Files of one folder go together as long as they can, so that no resource arrives half.
-What does not fit goes with the next set; a file that would not fit even alone is named.
-Pure, and for a worker thread: compressing takes its time.
+Files of one folder stay together if possible, so that no resource arrives in half. The rest goes with the
+next change set; a file that does not fit even alone is refused by name. No I/O; runs in a worker thread,
+because compressing takes time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stoker.domain.reasons import Reason
 
 
 class ChangeTooLarge(Stalled):
-    """One file takes more room than there is."""
+    """A single file is larger than a change set can be."""
 
     default_reason = Reason.CHANGE_REFUSED
 
@@ -37,7 +37,7 @@ class ChangeTooLarge(Stalled):
 
 
 def pack_changes(changes: ChangeSet) -> tuple[ChangeSet, tuple[bytes, ...]]:
-    """As many whole folders as fit, or as many files of the first one, and their chunks."""
+    """Return as many whole folders as fit, or as many files of the first folder, with their chunks."""
     pieces = [tuple(some) for _, some in groupby(changes.files, key=_folder)]
     while pieces:
         now = replace(changes, files=tuple(one for some in pieces for one in some))

@@ -1,10 +1,10 @@
-"""A set of changes into the maps that the controller empties: whole or not at all.
+"""Sends a change set through the outbox ConfigMaps, whole or not at all.
 
-There are eight maps for all gateways of a resource, made by the controller; a map ends at
-1 MiB. A set is a few chunks, and each goes where there is room. They are written by
-server-side apply under a field manager of their own, so that the report's keys and those of
-other gateways are never touched. The controller believes a set only when all its chunks
-are there; should one not find a place, those before it are taken back and the set waits.
+The controller creates eight ConfigMaps for all gateways of a resource and empties them; each holds at most 1
+MiB. A change set is a few chunks, each placed in a ConfigMap with enough room. They are written by
+server-side apply with a separate field manager, so that the report's keys and those of other gateways are
+never touched. The controller accepts a change set only when all its chunks are present. If a chunk finds no
+room, the earlier chunks are removed and the change set waits.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from stoker.kube.client.resources import CONFIG_MAPS
 T = TypeVar("T")
 
 MAP_BYTES = 1 << 20
-"""What the API server lets a map hold."""
+"""The API server's limit for a ConfigMap."""
 SEND_SECONDS = 60.0
 _SUFFIX = "-changes"
 
 
 class _OutboxMap(msgspec.Struct, frozen=True, rename="camel"):
-    """Of a map what tells how full it is, and of what."""
+    """The fields of a ConfigMap that show how full it is, and of which keys."""
 
     data: dict[str, str] | None = None
     binary_data: dict[str, bytes] | None = None
@@ -50,13 +50,13 @@ class _OutboxMap(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OutboxFull(Retry):
-    """All maps are full, or there are none yet."""
+    """All outbox ConfigMaps are full, or the controller has not created them yet."""
 
     default_reason = Reason.CHANGE_PENDING
 
 
 class OutboxSender:
-    """For the agent of one pod."""
+    """Sends the change sets of one pod's agent."""
 
     def __init__(self, client: KubeClient, identity: AgentIdentity, clock: Clock) -> None:
         self._client = client
@@ -65,11 +65,11 @@ class OutboxSender:
         self._manager = changes_manager(identity.pod)
 
     async def send(self, key: str, set_id: str, chunks: Sequence[bytes]) -> None:
-        """Put all chunks of a set into maps; raises having put none, as far as the server answers."""
+        """Store all chunks of a change set; on an error none remain, as far as the API server answers."""
         await self._in_time(self._send(key, set_id, chunks))
 
     async def is_there(self, key: str, set_id: str) -> bool:
-        """Whether all of a set still waits for the controller."""
+        """Return whether the whole change set still waits for the controller."""
         return await self._in_time(self._is_there(key, set_id))
 
     async def _send(self, key: str, set_id: str, chunks: Sequence[bytes]) -> None:
@@ -87,7 +87,7 @@ class OutboxSender:
                     whole = {**placed.get(name, {}), **some}
                     try:
                         await self._put(name, whole)
-                    except (Invalid, NotFound):  # somebody else was faster, or the map has gone
+                    except (Invalid, NotFound):  # another agent took the room, or the ConfigMap was deleted
                         full.add(name)
                         waiting += some.items()
                     else:
@@ -112,7 +112,7 @@ class OutboxSender:
             return False
 
     async def _clear(self, key: str, set_id: str, maps: dict[str, _OutboxMap]) -> None:
-        """Take out what an earlier set of this gateway left there: nobody waits for its answer any more."""
+        """Remove chunks of earlier change sets of this gateway: this agent no longer waits for a reply."""
         mine = re.compile(re.escape(key) + r"\.(\d{8}-\d{6}(?:-\d{1,4})?)\.\d+")
         for name, found in maps.items():
             hits = (mine.fullmatch(one) for one in found.binary_data or {})
@@ -124,7 +124,7 @@ class OutboxSender:
                 )
 
     async def _maps(self) -> dict[str, _OutboxMap]:
-        """Those that are there."""
+        """Return the existing outbox ConfigMaps."""
         found: dict[str, _OutboxMap] = {}
         for number in range(CHANGE_MAPS):
             name = changes_map_name(self._identity.door, self._identity.resource, number)
@@ -164,14 +164,14 @@ class OutboxSender:
 
 
 def changes_manager(pod: str) -> str:
-    """The field manager of what a pod's agent sends, which is another than that of its report."""
+    """Return the field manager of a pod's change sets, which differs from that of its report."""
     return f"{manager_for(pod)[: MAX_MANAGER_LENGTH - len(_SUFFIX)]}{_SUFFIX}"
 
 
 def _assign_chunks(
     chunks: Sequence[tuple[str, bytes]], room: Mapping[str, int], full: set[str]
 ) -> dict[str, dict[str, bytes]]:
-    """Each chunk in the first map that has room for it; raises if one finds none."""
+    """Assign each chunk to the first ConfigMap with enough room; raise if there is none."""
     left = {name: free for name, free in room.items() if name not in full}
     where: dict[str, dict[str, bytes]] = {}
     for key, chunk in chunks:

@@ -1,4 +1,4 @@
-"""The way back of one gateway, put together and joined to its keeper; nothing where nobody asked for it."""
+"""Opens the capture of one gateway and adds it to its `FolderSync`, if bidirectional sync is enabled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stoker.domain.protocol import GatewayChangesReport
 
 
 def capture_inputs(direction: DesiredState) -> object:
-    """As long as it stays the same, so does what is opened."""
+    """Return the inputs of the capture; it stays open as long as they are the same."""
     policies = direction.intent.policies
     if not policies.bidirectional.enabled:
         return None
@@ -36,7 +36,7 @@ def open_capture(
     tell: Callable[[GatewayChangesReport | None], None],
     may: Callable[[], bool],
 ) -> CaptureLoop | None:
-    """Started, and to be closed; the keeper asks it before each change from now on."""
+    """Start the capture and add it as a sync hook; the caller closes it."""
     policies = direction.intent.policies
     if not policies.bidirectional.enabled or sender is None:
         tell(None)
@@ -59,7 +59,7 @@ def open_capture(
 
 
 class ExclusiveSync:
-    """A data folder (`stoker.agent.loop.loop.SyncableFolder`) whose passes take turns with looks at it."""
+    """A folder (`stoker.agent.loop.loop.SyncableFolder`) whose syncs and capture steps exclude each other."""
 
     def __init__(self, kept: SyncableFolder, capturing: ChangeCapture) -> None:
         self._kept = kept

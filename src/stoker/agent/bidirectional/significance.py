@@ -1,10 +1,9 @@
-"""Which of a gateway's own changes mean something.
+"""Decides which of a gateway's own changes matter.
 
-A gateway writes who touched a resource last and draws thumbnails all day
-(`stoker.ignition.content.noise` knows which files). What such a file says can only be told from
-both contents, so each pair of contents is compared once and its verdict kept. A thumbnail
-rides with its view: it is noise only as long as nothing else of its folder changed. What
-cannot be compared after a few tries counts as a change.
+A gateway routinely writes the last editor of a resource and draws thumbnails (`stoker.ignition.content.noise`
+knows which files). Only both contents show whether such a change matters, so each pair of contents is
+compared once and the result is kept. A thumbnail follows its view: it is noise only if nothing else in its
+folder changed. A pair that cannot be compared after a few attempts counts as a change.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _ContentPair = tuple[str, str, str]
 
 
 class ChangeSignificance:
-    """Verdicts about pairs of contents, for one data folder."""
+    """Keeps the results of compared contents for one data folder."""
 
     def __init__(self, noise: NoiseFilter | None) -> None:
         self._noise = noise
@@ -39,7 +38,7 @@ class ChangeSignificance:
         self._tries: Counter[_ContentPair] = Counter()
 
     def undecided(self, changes: LocalVersions, ledger: Ledger) -> dict[str, _ContentPair]:
-        """The changes that have to be compared before it is known what they mean."""
+        """Return the changes that have to be compared first."""
         if self._noise is None or not changes:
             return {}
         asked = (path for paths in self._noise.doubtful(changes).values() for path in paths)
@@ -47,7 +46,7 @@ class ChangeSignificance:
         return {path: pair for path, pair in pairs.items() if pair not in self._verdicts}
 
     def of(self, changes: LocalVersions, ledger: Ledger) -> dict[str, FileVersion | None]:
-        """The changes without noise; what is undecided is among them."""
+        """Return the changes without noise; undecided changes are included."""
         if self._noise is None or not changes:
             return dict(changes)
         quiet = {
@@ -61,7 +60,7 @@ class ChangeSignificance:
     async def judge(
         self, pairs: Mapping[str, _ContentPair], folder: DataFolder, reader: SourceReader | None
     ) -> None:
-        """Compare; the caller holds the reader, or has none that could be had."""
+        """Compare the pairs; the caller holds the reader, or passes None if the source is unavailable."""
         noise = self._noise
         if noise is None:
             return
@@ -96,7 +95,7 @@ def _content_pair(path: str, changes: LocalVersions, ledger: Ledger) -> _Content
 
 
 async def _read_source_blobs(reader: SourceReader | None, blobs: Collection[str]) -> dict[str, bytes]:
-    """Those of the contents that the source has, and that are not too large."""
+    """Return the contents that the source has and that are not too large."""
     if reader is None:
         return {}
     wanted = [BlobId(blob) for blob in sorted(blobs)]
@@ -104,7 +103,7 @@ async def _read_source_blobs(reader: SourceReader | None, blobs: Collection[str]
         return await _read_all(reader, wanted)
     except StokerError:
         found: dict[str, bytes] = {}
-    for blob in wanted:  # one that was derived is not there, and must not hide the others
+    for blob in wanted:  # a derived content is not in the source and must not hide the others
         try:
             found |= await _read_all(reader, [blob])
         except StokerError:
@@ -126,7 +125,7 @@ async def _read_all(reader: SourceReader, blobs: list[BlobId]) -> dict[str, byte
 
 
 def read_live_file(folder: DataFolder, path: str, at_most: int) -> bytes | None:
-    """What lies there; None if nothing does that can be read, or more than that."""
+    """Return the live content; None if it cannot be read or is larger than `at_most`."""
     try:
         with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
             content = file.read(at_most + 1)

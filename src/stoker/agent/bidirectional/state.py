@@ -1,9 +1,9 @@
-"""What became of a gateway's own changes, written down beside the ledger.
+"""The state of a gateway's captured changes, stored beside the ledger.
 
-For each live path: the content that git was said to have, or that it does not take and
-why; and the set that is on its way. Contents are named as `holds.id_of` does, and a file
-that is gone by an empty word. It is only ever a saving of work: what is lost with it is sent
-once more, and git says that it has it. What cannot be read is therefore taken for empty.
+For each live path it holds the content that git has, or the content that git refused and why; and the change
+set that is sent. Contents are identified by `holds.version_id`; a deleted file is an empty string. The state
+only saves work: if it is lost, the changes are sent again and the controller answers that git has them. So an
+unreadable state counts as empty.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _STATE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SentChanges:
-    """A set on its way."""
+    """A change set that waits for the controller's reply."""
 
     id: str
     files: Mapping[str, str] = field(default_factory=dict)
-    """Live paths, each with what lies there."""
+    """Live paths, each with the id of its content."""
     approvals: frozenset[str] = frozenset()
-    """The approvals that released its deletions; a set that did not arrive gives them back."""
+    """Approvals that released its deletions; they become unused again if the change set did not arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +46,32 @@ class RefusedChange:
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """The memory, as a value."""
+    """The state as an immutable value."""
 
     settings: str = ""
-    """What may flow back, and which commit is there: with another, what was refused is asked again."""
+    """A digest of the capture settings, and the commit; if they change, refused changes are tried again."""
     recorded: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, RefusedChange] = field(default_factory=dict)
     sent: SentChanges | None = None
     last_id: str = ""
     over: str = ""
-    """The set with which the last request ended, as the controller calls it."""
+    """The controller's id of the last change set before the last pull request was closed."""
     approvals_used: frozenset[str] = frozenset()
-    """Approvals of deletions that were sent and are still given: they count once."""
+    """Used approvals of deletions that are still given: each counts once."""
 
     def unused(self, given: Collection[PlanApproval]) -> frozenset[str]:
-        """The digests of the plans whose approval was not used yet."""
+        """Return the digests of approved plans whose approval is unused."""
         return frozenset(one.digest for one in given if one.text not in self.approvals_used)
 
     def approved_by(self, given: Collection[PlanApproval]) -> CaptureState:
-        """Without the approvals that are given no longer: they may be given again."""
+        """Drop used approvals that were withdrawn: they may be given again."""
         used = self.approvals_used & {one.text for one in given}
         return self if used == self.approvals_used else replace(self, approvals_used=used)
 
     def answered(self, answer: ChangeSetReply | None) -> CaptureState:
-        """With what the controller says of the set that is on its way; the same if it says nothing of it.
+        """Apply the controller's reply to the sent change set; unchanged if it concerns another one.
 
-        Where a request is over, what was refused until then is asked again.
+        When a pull request is closed, changes refused until then are tried again.
         """
         if answer is None:
             return self
@@ -94,18 +94,18 @@ class CaptureState:
         )
 
     def sending(self, sent: SentChanges, approvals: frozenset[str] = frozenset()) -> CaptureState:
-        """With a set that is about to go, and the approvals that released its deletions."""
+        """Record a change set before it is sent, with the approvals that released its deletions."""
         used = self.approvals_used | approvals
         return replace(self, sent=replace(sent, approvals=approvals), last_id=sent.id, approvals_used=used)
 
     def unsent(self, set_id: str) -> CaptureState:
-        """It did not go, or did not arrive; its id is not used again."""
+        """Forget a change set that was not sent or did not arrive; its id is not used again."""
         if self.sent is None or self.sent.id != set_id:
             return self
         return replace(self, sent=None, approvals_used=self.approvals_used - self.sent.approvals)
 
     def knowing(self, changed: Mapping[str, str], undone: Collection[str] = ()) -> CaptureState:
-        """Without what is no longer a change, or another one; what was taken back git still has."""
+        """Drop entries whose change is gone or different; git still has those that were reverted here."""
         recorded = {
             path: blob for path, blob in self.recorded.items() if changed.get(path) == blob or path in undone
         }
@@ -115,7 +115,7 @@ class CaptureState:
         return replace(self, recorded=recorded, refused=refused)
 
     def without(self, paths: Collection[str]) -> CaptureState:
-        """Before we write these: found as we left them, they must not be taken for somebody's answer."""
+        """Drop these paths before a sync writes them, so that its writes are not taken for a revert."""
         if not any(path in self.recorded for path in paths):
             return self
         return replace(self, recorded=_drop_paths(self.recorded, paths))
@@ -124,7 +124,7 @@ class CaptureState:
         return self if settings == self.settings else replace(self, settings=settings, refused={})
 
     def has(self, path: str, blob: str) -> bool:
-        """Whether git was said to have exactly this."""
+        """Return whether git has exactly this content, by the controller's reply."""
         return self.recorded.get(path) == blob
 
     def why_refused(self, path: str, blob: str) -> str | None:
@@ -143,7 +143,7 @@ def load(folder: DataFolder) -> CaptureState:
 
 
 def save(folder: DataFolder, captured: CaptureState) -> None:
-    """Durably, and as a whole or not at all."""
+    """Save durably and atomically."""
     content = json.dumps(_to_json(captured), separators=(",", ":")).encode()
     try:
         with state_folder(folder) as state:

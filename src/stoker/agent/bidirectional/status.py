@@ -1,4 +1,4 @@
-"""Where a gateway's own changes stand, in the words of its report."""
+"""Builds the part of a gateway's report about its captured changes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ LISTED = 20
 
 
 class CaptureStatus:
-    """What is pending, what was refused and why, what waits because of it."""
+    """Counts pending, refused and held changes, and keeps the reasons."""
 
     def __init__(self, most: int) -> None:
         self.held = 0
-        """Places that the last pass left alone."""
+        """Paths that the last sync left alone."""
         self.trouble: StokerError | None = None
         self.unapproved = ""
-        """Why deletions on the gateway are not sent to git before a person approves them."""
+        """Why deletions on the gateway are not sent to git until a person approves them."""
         self._most = most
         self._refused: dict[str, tuple[str, str]] = {}
-        """What cannot go, found out here: the content and the reason."""
+        """Changes that the agent itself refused, each with its content and the reason."""
         self._commit = ""
         self._open = 0
 
@@ -39,7 +39,7 @@ class CaptureStatus:
     def sorted(
         self, candidates: Mapping[str, FileVersion | None], memory: CaptureState, commit: str
     ) -> dict[str, FileVersion | None]:
-        """Those that can go; with another commit, what could not go before is tried again."""
+        """Return the changes that can be sent; a new commit makes refused changes eligible again."""
         if commit != self._commit:
             self._refused.clear()
             self._commit = commit

@@ -1,4 +1,4 @@
-"""What passes between the parts of the way back, as values."""
+"""Values that the modules of bidirectional sync exchange."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stoker.domain.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class OutboxAddress:
-    """Under which name a gateway sends."""
+    """The gateway's name and key in the outbox."""
 
     gateway: str
     key: str
@@ -17,7 +17,7 @@ class OutboxAddress:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingChangeSet:
-    """A set that is ready to go."""
+    """A packed change set, ready to send."""
 
     id: str
     chunks: tuple[bytes, ...]
@@ -25,17 +25,17 @@ class OutgoingChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class CaptureStep:
-    """What came of a look."""
+    """The result of one step."""
 
     done: bool = True
-    """False: it was too early to look."""
+    """False if the gateway was not ready for a look."""
     parcel: OutgoingChangeSet | None = None
     again: bool = False
-    """Something could not be read or compared just now."""
+    """Whether a file could not be read or compared this time."""
 
 
 def next_id(clock: Clock, last: str) -> str:
-    """By the time; a second one within the same second, or after the clock was set back, is numbered."""
+    """Return an id from the time; numbered if the second is the same or the clock was set back."""
     now = clock.now().strftime("%Y%m%d-%H%M%S")
     if now > last[:15]:
         return now

@@ -1,8 +1,8 @@
-"""The loop of the way back: notice, wait until it is quiet, take a step.
+"""The loop of bidirectional sync: notice changes, wait until writes have settled, run a step.
 
-Nothing runs while nothing happens: the kernel tells which paths changed, and only those
-are looked at. Because it loses notices, everything is compared every few minutes besides.
-What fails is tried again with growing pauses, and then everything is looked at once more.
+Nothing runs while nothing happens: the kernel reports the changed paths, and only those are looked at.
+Because the kernel can lose events, the loop also compares everything every few minutes. A failed step is
+retried with growing pauses, and then compares everything.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from stoker.telemetry.logs import get_logger
 
 COMPARE_SECONDS = 300.0
 UNWATCHED_COMPARE_SECONDS = 60.0
-"""Seconds, where the kernel will not watch everything."""
+"""Used if the kernel cannot watch all folders."""
 RETRY_SECONDS = 2.0
 MAX_DEBOUNCE_FACTOR = 10
-"""How many quiet times a file may be written on and on before it is looked at all the same."""
+"""After this many debounce times, a file that is still being written is looked at anyway."""
 
 log = get_logger(__name__)
 
 
 class CaptureLoop:
-    """Runs the steps of one gateway; `start` it, and `aclose` it."""
+    """Runs the steps of one gateway; `start` it and `aclose` it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class CaptureLoop:
 
     @property
     def rests(self) -> bool:
-        """Whether everything that was noticed has been looked at."""
+        """Whether all noticed changes have been processed."""
         return self._resting and not self._told.is_set() and not self.capturing.poked.is_set()
 
     def start(self) -> None:
@@ -102,7 +102,7 @@ class CaptureLoop:
         except StokerError as error:
             self._failed(f"{error.reason}: {error.message}")
         except Exception as error:
-            log.exception("changes.crashed")  # a mistake of ours must not end the watch
+            log.exception("changes.crashed")  # a bug in Stoker must not end the loop
             self._failed(f"{type(error).__name__}: {error}")
         else:
             self._failures, self._trouble = self._failures + 1 if step.again else 0, ""
@@ -140,7 +140,7 @@ class CaptureLoop:
             await asyncio.gather(*works, return_exceptions=True)
 
     async def _until_quiet(self) -> None:
-        """Until nothing was noticed for a while; a burst of saves is one change."""
+        """Wait until no change was noticed for the debounce time, so that a burst of saves is one change."""
         began = self._clock.monotonic()
         while self._told.is_set():
             now = self._clock.monotonic()
