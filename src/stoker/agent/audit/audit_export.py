@@ -48,7 +48,7 @@ def shipper_for(environment: Mapping[str, str]) -> LogShipper | None:
 
 
 def check_export_settings(environment: Mapping[str, str]) -> None:
-    """Check the agents' export settings in the controller, where a person sees the error.
+    """Check the agents' export settings in the process that passes them on, where a person sees the error.
 
     A CA path is not checked: it names a file of the agent's own pod.
     """
