@@ -79,7 +79,7 @@ class DesiredState:
     auto_rollback: tuple[RollbackTrigger, ...] = ()
     """When the agent rolls a change back on its own."""
     trigger: str = ""
-    """What made the controller resolve the commit."""
+    """The trigger that made the controller resolve the commit."""
     traceparent: str = ""
     """The trace of that resolution."""
     snapshot_name: str = ""

@@ -1,1 +1,1 @@
-"""The agent's audit log: who changed what on the gateway, written locally and exported."""
+"""The agent's audit log: records of syncs, refusals and pauses, written locally and exported."""

@@ -173,7 +173,7 @@ def _mode(version: FileVersion) -> str:
 
 
 class _FileStillChanging(Exception):
-    """The file differs from what the last look saw."""
+    """The file changed again since the last look."""
 
 
 def _merge_gateway_change(live: bytes, text: bytes | None, recipe: ContentTransform, ours: str) -> bytes:

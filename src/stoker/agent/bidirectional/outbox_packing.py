@@ -1,4 +1,4 @@
-"""Cuts a change set down to what the outbox ConfigMaps can hold at once.
+"""Cuts a change set down to the size that the outbox ConfigMaps can hold at once.
 
 Files of one folder stay together if possible, so that no resource arrives in half. The rest goes with the
 next change set; a file that does not fit even alone is refused by name. No I/O; runs in a worker thread,

@@ -1,1 +1,1 @@
-"""The loop that starts a sync: triggers, polling, backoff, the local webhook, and what it logs."""
+"""The loop that starts a sync: triggers, polling, backoff, the local webhook, log lines and metrics."""

@@ -127,7 +127,7 @@ class SyncLoop:
         log.info("watch.stopped")
 
     async def _turn(self) -> None:
-        """Do what is due; no error leaves this method."""
+        """Run the work that is due; no error leaves this method."""
         nudged_by, self._nudged_by = self._nudged_by, ""
         self._wake.clear()  # triggers from now on cause another iteration
         try:

@@ -1,10 +1,10 @@
 """Restores a snapshot through the steps of a sync, with the snapshot as the source.
 
- 1. check the manifest and packs; for a snapshot that a person requested, check every content
- 2. plan against the live files
- 3. stage; each content is checked before any live file changes
- 4. take the gateway's locks, rename, write the ledger
- 5. scan and verify
+1. check the manifest and packs; for a snapshot that a person requested, check every content
+2. plan against the live files
+3. stage; each content is checked before any live file changes
+4. take the gateway's locks, rename, write the ledger
+5. scan and verify
 
 A kill in between leaves whole files, and the next process continues from the ledger.
 

@@ -134,7 +134,7 @@ class FolderRollback:
         if quarantine is not None:
             await self._keep_out(job, quarantine, wish, resolve)
         elif self.triggers and attendant is not None and attendant.failures is None and attendant.owes:
-            await attendant.settle()  # find out what already fails before the next change
+            await attendant.settle()  # record existing failures before the next change
 
     async def judge(self, job: SyncJob) -> None:
         """After a sync: if the gateway fails because of its change, roll it back and raise."""
@@ -230,7 +230,7 @@ class FolderRollback:
         self._notes.keep(RollbackPin(str(commit), commit=str(commit), ref=ref, by=HAND))
 
     def release(self) -> tuple[str, ...]:
-        """Remove the pin and the quarantine; return messages about what was removed."""
+        """Remove the pin and the quarantine; return a message for each."""
         pin, quarantine = self._notes.pin, self._notes.quarantine
         self._notes.release()
         self._notes.lift()

@@ -7,8 +7,8 @@ the ledger shows which files to read.
 A sync that continues an interrupted one finds a mixture of both states. It takes no snapshot of that; the
 snapshot from before the first of them stays valid. A retry that finds all files unchanged takes none either.
 Old snapshots are pruned only when the change is in place: however often it is retried, the snapshot to roll
-back to remains. A restore takes a new snapshot of the current files, so that it can be reverted, and the
-snapshot being restored is not pruned meanwhile.
+back to remains. A requested restore takes a new snapshot of the current files, so that it can be reverted,
+and the snapshot being restored is not pruned meanwhile.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SnapshotHook:
         failing: Callable[[], tuple[str, ...]] = tuple,
         noise: NoiseFilter | None = None,
     ) -> None:
-        """`on_probation`: changes are rolled back automatically; `failing` returns what already fails."""
+        """`on_probation`: changes are rolled back automatically; `failing` returns the existing failures."""
         self.policy = policy if policy.enabled else local_rollback_policy(policy)
         self.kept: AvailableSnapshots | None = None
         """None until this process has taken a snapshot."""

@@ -31,7 +31,7 @@ class RollbackProbation:
     snapshot: str
     commit: str
     failing: tuple[str, ...] = ()
-    """What already failed on the gateway before the change, so the change is not the cause."""
+    """Failures of the gateway that existed before the change, so the change is not their cause."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ _OPTIONAL = frozenset({"sessionToken"})
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLocation:
-    """What the agent knows of the storage besides the policy."""
+    """The agent's own facts about the storage, besides the resource's policy."""
 
     data_dir: Path
     gateway: str

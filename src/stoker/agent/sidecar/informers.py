@@ -2,8 +2,8 @@
 
 Each object is watched by name, so that a Role can be limited to that name. The reflector handles timeouts and
 errors. While a watch is down, every iteration of the loop reads the object by GET instead; while no request
-succeeds, the last seen object counts. An unavailable API server stops nothing: only an answer that says so
-makes an object missing.
+succeeds, the last seen object counts. An unavailable API server stops nothing: an object counts as missing
+only after the API server has answered that it does not exist.
 """
 
 from __future__ import annotations

@@ -378,6 +378,6 @@ def _awaits_first_boot(attendant: GatewayHook | None) -> bool:
 
 
 def _gateway_noise() -> NoiseFilter:
-    from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415 - knows what a gateway does
+    from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415 - only needed once a sync is prepared
 
     return ResourceNoise()

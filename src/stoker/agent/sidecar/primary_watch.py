@@ -45,7 +45,7 @@ class RedundancyGate:
     async def warning(
         self, direction: DesiredState, metadata: AgentMetadata, *, here: str, said: str, initial: bool
     ) -> str:
-        """Return the warning for a backup that syncs on its own; raise `Wait` while the primary is first."""
+        """Return the warning for a backup that syncs on its own; raise `Wait` if the primary goes first."""
         policy = direction.intent.policies.ignition
         if direction.commit is None or (policy.redundancy_role is RedundancyRole.STANDALONE and not said):
             return ""

@@ -59,7 +59,7 @@ class GatewayOutcomeFields(Protocol):
 
 
 def report_subject(report: GatewayReport) -> tuple[str, ...]:
-    """Return what a report is about; once it differs, the earlier status no longer applies."""
+    """Return the subject of a report; once it differs, the earlier status no longer applies."""
     return report.commit, report.ref, report.sync_profile_name, report.service_path
 
 
@@ -108,7 +108,7 @@ def _is_designer(held: HeldPath) -> bool:
 
 
 def sync_diff(report: SyncReport, before: str) -> DiffReport:
-    """Return what a sync changed, without contents."""
+    """Return the changes of a sync, without contents."""
     done = report.done
     kinds = {"added": done.added, "modified": done.modified, "deleted": done.deleted}
     changes = [

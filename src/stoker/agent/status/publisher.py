@@ -87,7 +87,7 @@ class StatusPublisher:
         self._wake.set()
 
     def hurry(self) -> None:
-        """End the backoff: write what could not be written before."""
+        """End the backoff and write a pending report now."""
         self._not_before = -math.inf
         self._wake.set()
 

@@ -50,7 +50,7 @@ class PlanExecution:
         return await apply_change(self.change, self.folder, self.book, contents, rules, hooks, progress)
 
     async def rehearse(self, *, diff: bool) -> tuple[str, ...]:
-        """Read the contents and raise what would stop the apply; with `diff`, return the diff lines."""
+        """Read the contents and raise an error that would stop the apply; with `diff`, return the diff."""
         contents, writes = await self._contents(), self.change.plan.writes
         if diff:
             return await run_in_thread(lambda _: tuple(diff_lines(self.folder, self.change.plan, contents)))

@@ -29,7 +29,7 @@ class SyncChange:
     initial: bool
     """The first sync of this data folder: the gateway has not loaded any of these files."""
     before: Ledger | None = None
-    """The ledger before the change; applying the change updates it in place."""
+    """The ledger before the change. Its `files` are not a copy: applying the change updates them."""
 
 
 class SyncHook(Protocol):

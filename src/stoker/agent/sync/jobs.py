@@ -1,4 +1,4 @@
-"""The parameters of a sync as values: what to sync into which folder, and how."""
+"""The parameters of a sync as values: source, files, target folder and options."""
 
 from __future__ import annotations
 

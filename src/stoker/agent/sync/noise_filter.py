@@ -33,7 +33,7 @@ MAX_COMPARED_BYTES = 1 << 20
 
 
 class NoiseContext(NamedTuple):
-    """What the comparison needs: the live differences, the ledger, and readers for both sides."""
+    """The inputs of a comparison: the live differences, the ledger, and readers for both sides."""
 
     live: LiveDifferences
     ledger: Ledger

@@ -202,7 +202,7 @@ class SyncPass:
         return _SyncDecision(plan, derived, report)
 
     async def _changed(self, layout: Layout, lost: Collection[str]) -> DesiredFiles | None:
-        """Map only what the commit changes, plus the `lost` files; None if all files have to be mapped."""
+        """Map only the commit's changes and the `lost` files; None if all files have to be mapped."""
         ledger = self._ledger
         if ledger is None or not ledger.complete or ledger.settings != layout.settings or layout.volatile:
             return None

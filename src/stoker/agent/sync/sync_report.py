@@ -19,7 +19,7 @@ _PROJECTS = "projects/"
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What one sync changed, or would change."""
+    """The changes that one sync made or would make, and its problems."""
 
     commit: CommitId
     ref: GitRef
