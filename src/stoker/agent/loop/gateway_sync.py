@@ -103,8 +103,7 @@ class FolderAndGatewaySync:
     async def _sync(self, wish: SyncOptions) -> SyncReport:
         if self._held is not None:
             before, report = self._held
-            # A wish with a fixed commit can be answered from memory; without a commit the source must be
-            # resolved.
+            # With a fixed commit the last report still holds; without one the ref must be resolved.
             if wish == before and wish.commit and await self._still_held(report.plan.held):
                 return report
         self._held = None

@@ -47,8 +47,7 @@ class LogDedup:
         done, held = report.done, (PathNote(one.place, one.why) for one in report.plan.held)
         left = (*report.errors, *report.plan.conflicts, *report.unverified, *held)
         dry = report.applied is None
-        # A dry run finds the same changes again and again, so its plan digest decides; applied files do not
-        # repeat.
+        # A dry run finds the same changes each time, so compare its digest; an apply does not repeat.
         happened = (report.plan.digest if dry else report.files_changed) or ""
         changed = self.commit != report.commit or (happened != self._happened if dry else bool(happened))
         if changed or left != self._left or self.trouble:

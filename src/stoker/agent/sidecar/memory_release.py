@@ -29,8 +29,7 @@ _SYNC_MODULES = (
     "stoker.ignition.content.noise",
 )
 _LEAN_IMPORT_ENVIRONMENT = {
-    # aiohttp loads all CA certificates of the system at import; the agent's connections use their own
-    # contexts.
+    # aiohttp loads the system's CA certificates at import; the agent's connections use their own.
     "SSL_CERT_FILE": os.devnull,
     # frozenlist's extension would load the whole C++ runtime library for a list of a few signals.
     "FROZENLIST_NO_EXTENSIONS": "1",

@@ -162,8 +162,7 @@ class SyncTurn:
         gate = self.direction.gate
         if gate is Reason.PLAN_PENDING and not self.startup.synced_before:
             gate = None  # gates apply to changes, not to a gateway's first files
-        # A plan that a person approves must have the same digest each time it is made, so it includes all
-        # drift.
+        # A plan to be approved must have the same digest each time, so it has to include all drift.
         asked = gate is Reason.PLAN_PENDING or bool(self.direction.only)
         walk = walk or (asked and self.direction.commit != self.board.report.synced_commit)
         return SyncOptions(

@@ -282,8 +282,7 @@ class CurrentReport:
             return replace(self._settled(said), pending_plan=None)
         what = report.stalled or report.waits
         why = what.reason if what is not None else self._gate or Reason.DRY_RUN
-        # An approval cannot release content that the source does not provide, although its reason is the
-        # same.
+        # No approval releases content that the source does not provide, though the reason is the same.
         releasable = why not in APPROVABLE_REASONS or isinstance(what, HeldPlan)
         held_for = why if releasable else self._gate or Reason.DRY_RUN
         return replace(

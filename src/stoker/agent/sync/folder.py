@@ -142,8 +142,7 @@ class FolderSync:
 
     async def _quieted(self, found: FolderDrift, ledger: Ledger, folder: DataFolder) -> FolderDrift:
         if any(self._ignored.pointers(path) for path in found.modified):
-            # Transformed contents exist only during a sync, so a dry run of the ledger's commit does the
-            # comparison.
+            # Transformed contents exist only during a sync, so compare by a dry run of the ledger's commit.
             try:
                 return (await self.sync(SyncOptions(dry_run=True, commit=CommitId(ledger.commit)))).drift
             except StokerError:  # a file that cannot be compared is reported as drift

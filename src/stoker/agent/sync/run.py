@@ -299,8 +299,7 @@ class SyncPass:
             held = [place for hook in self.hooks for place in await hook.hold(change)]
             plan = plan.holding(held, self._ledger)
             report = replace(report, plan=plan)
-        # While hooks hold every path, each sync makes the same plan again, so its approval must not be used
-        # up.
+        # While hooks hold every path, each sync makes the same plan again and needs its approval.
         released_by = decision.plan.digest if plan.actions else None
         plan = using(plan, self.wish.approved, ledger, released_by)
         carrying = replace(carrying, change=replace(change, plan=plan))

@@ -100,8 +100,7 @@ class ShellHooks:
         for folder in self._folders:
             script = folder / name
             try:
-                # Follow links: a mounted ConfigMap consists of them, and only an administrator can write the
-                # folder.
+                # Follow links: a mounted ConfigMap consists of them. The folder belongs to an administrator.
                 found = script.stat()
             except FileNotFoundError:
                 continue

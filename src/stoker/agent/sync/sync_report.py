@@ -163,8 +163,7 @@ class SyncReport:
             for folder in sorted(self.plan.facts.mirrored):
                 yield f"mirror {folder}: what others put there is deleted"
         elif self.plan.orphans_kept:
-            # The next plan no longer contains the actions applied now, so its digest covers only the kept
-            # files.
+            # The next plan lacks the actions applied now, so its digest covers only the kept files.
             left = SyncPlan(orphans_kept=self.plan.orphans_kept)
             yield f"to delete the {len(left.orphans_kept)} kept files of others, approve plan {left.digest}"
         yield self.summary(where, files_only)
