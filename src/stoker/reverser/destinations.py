@@ -1,13 +1,15 @@
-"""The four kinds as values: which destinations can be written, by whom, and what is wrong with the others.
+"""Decide which GitDestinations can be written, where, and what is wrong with the others. Pure.
 
-Pure. What stands in the cluster goes in (`DeclaredConfig`), an `DestinationPlan` comes out, and a
-new one whenever something changes. Of two destinations whose folders overlap the one stays
-that writes there already, by its status, and else the older one: what works must not stop because
-another object was added, or points to the same repository from now on. Whatever is refused
-carries its reason, for the condition of the very object that caused it.
+`supervisor` passes in the objects of the four kinds (`DeclaredConfig`) and gets a `DestinationPlan`, a new
+plan whenever something changes. Every refusal carries its reason, for the condition of the object that caused
+it.
 
-A worker is a repository and a branch (`BranchKey`). Addresses that differ in their spelling
-alone, or in the way that leads there, are one repository.
+Of two destinations whose folders overlap, the destination that already writes the folder (by its status)
+keeps it, otherwise the older of the two. A working destination must not stop because another object was added
+or now points to the same repository.
+
+A worker writes one branch of one repository (`BranchKey`). URLs that differ only in spelling or in transport
+are one repository.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ APPROVAL = f"{GROUP}/{APPROVED_PLAN}"
 
 
 class RepoConfigRef(NamedTuple):
-    """A `GitRepoConfig`: whose credentials are used."""
+    """A `GitRepoConfig`: it names the repository and its credentials."""
 
     namespace: str
     name: str
@@ -59,7 +61,7 @@ class RepoConfigRef(NamedTuple):
 
 
 class WatchRuleKey(NamedTuple):
-    """An object with rules; the namespace of a ClusterWatchRule is empty."""
+    """A WatchRule or ClusterWatchRule; the namespace of a ClusterWatchRule is empty."""
 
     kind: str
     namespace: str
@@ -67,10 +69,10 @@ class WatchRuleKey(NamedTuple):
 
 
 class BranchKey(NamedTuple):
-    """What one worker writes to."""
+    """The repository and branch that one worker writes."""
 
     repository: str
-    """The address without what does not tell repositories apart."""
+    """The normalized URL, without the parts that do not distinguish repositories."""
     branch: str
 
     @property
@@ -84,7 +86,7 @@ class BranchKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WritableDestination:
-    """A GitDestination that can be written."""
+    """A GitDestination that can be written, with all of its settings resolved."""
 
     ref: DestinationRef
     uid: str
@@ -103,11 +105,11 @@ class WritableDestination:
     template: str = ""
     budget: DeletionLimits = _BUDGET
     approvals: tuple[str, ...] = ()
-    """Digests of held deletions that a person approved."""
+    """Digests of held deletion plans that a person approved."""
     held_before: bool = field(default=False, compare=False)
-    """Whether its status says that deletions are held."""
+    """Whether its status reports held deletions."""
     writes: bool = field(default=False, compare=False)
-    """Whether its status says that it writes this very folder."""
+    """Whether its status reports that it writes exactly this folder."""
 
     @property
     def folder(self) -> WrittenFolder:
@@ -117,28 +119,28 @@ class WritableDestination:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredConfig:
-    """What people have written into the cluster."""
+    """The objects of the reverser's four kinds, as read from the cluster."""
 
     configs: Sequence[GitRepoConfig] = ()
     destinations: Sequence[GitDestination] = ()
     rules: Sequence[AnyRule] = ()
     unreadable: Collection[tuple[str, str, str]] = ()
-    """Kind, namespace and name of what is there and does not fit its schema."""
+    """Kind, namespace and name of objects that do not fit their schema."""
     named: Collection[SecretRef] = ()
-    """Secrets that other resources of the product name, or such a GitRepoConfig all the same."""
+    """Secrets named by the product's other resources, or by a GitRepoConfig that does not fit its schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class DestinationPlan:
-    """What is to be done about it."""
+    """The destinations to write, the rules that apply to them, and every refusal with its reason."""
 
     destinations: Mapping[DestinationRef, WritableDestination] = field(default_factory=dict)
     refused: Mapping[DestinationRef, StokerError] = field(default_factory=dict)
     rules: tuple[SelectionRule, ...] = ()
-    """Those whose destination can be written."""
+    """The rules whose destination can be written."""
     refused_rules: Mapping[WatchRuleKey, StokerError] = field(default_factory=dict)
     own: frozenset[SecretRef] = frozenset()
-    """Secrets that resources of the product name."""
+    """Secrets that resources of the product name; they are never written."""
 
     @property
     def places(self) -> frozenset[BranchKey]:
@@ -146,7 +148,7 @@ class DestinationPlan:
 
 
 def arrange_destinations(stated: DeclaredConfig, *, limits: BatchLimits = _LIMITS) -> DestinationPlan:
-    """Judge everything that is there; `limits` hold for destinations that set none."""
+    """Validate all destinations and rules; `limits` apply to destinations that set none."""
     configs = {RepoConfigRef(one.metadata.namespace, one.metadata.name): one for one in stated.configs}
     usable: dict[DestinationRef, WritableDestination] = {}
     refused: dict[DestinationRef, StokerError] = {}
@@ -157,7 +159,7 @@ def arrange_destinations(stated: DeclaredConfig, *, limits: BatchLimits = _LIMIT
             candidates.append((one, _destination(one, ref, configs, stated.unreadable, limits)))
         except StokerError as error:
             refused[ref] = error
-    owners: list[WritableDestination] = []  # also the suspended ones: a folder stays theirs
+    owners: list[WritableDestination] = []  # suspended destinations too: they keep their folder
     for one, made in sorted(candidates, key=lambda each: not each[1].writes):
         try:
             _check_overlap(made, owners)
@@ -210,7 +212,8 @@ def _destination(
     if not allows_namespace(
         wanted.namespace, ref.namespace, config.spec.allowed_namespaces if config else None
     ):
-        # The same answer whether it exists or not: what another namespace holds is not told.
+        # The answer is the same whether the GitRepoConfig exists or not, so that it does not disclose what
+        # another namespace holds.
         raise Stalled(
             f"GitRepoConfig {wanted} does not allow GitDestinations of namespace {ref.namespace}: "
             f"its owner can add it to spec.allowedNamespaces",
@@ -261,7 +264,7 @@ def _destination(
 
 
 def approved_digests(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The digests in the annotation by which a person approves held deletions."""
+    """Return the digests in the annotation by which a person approves held deletions."""
     return tuple(text for part in annotations.get(APPROVAL, "").split(",") if (text := part.strip()))
 
 

@@ -1,7 +1,7 @@
-"""What the reverser measures: the names of the paper (Appendix G) exactly, and how long things take besides.
+"""The metrics of the reverser, under their documented names, and durations of the main steps.
 
-No label names an object. A repository is told by its address without user and scheme, a
-worker by its Lease, so that the number of series follows that of destinations.
+No label names an object. A repository is labelled by its URL without user and scheme, a worker by its Lease,
+so that the number of series grows with the number of destinations and not with the number of objects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TO = ("destination",)
 
 
 class ReverserMetrics:
-    """Takes what happened."""
+    """Counts and times the events of watches, workers and pushes."""
 
     def __init__(self, metrics: Metrics) -> None:
         counter, gauge, histogram = metrics.counter, metrics.gauge, metrics.histogram
@@ -86,7 +86,7 @@ class ReverserMetrics:
     def wrote(
         self, ref: DestinationRef, commits: Iterable[PlannedCommit], kinds: dict[tuple[str, ...], str]
     ) -> None:
-        """Commits of a destination were pushed; `kinds` are the names of kinds by group, version, plural."""
+        """Count the files of pushed commits; `kinds` maps group, version and plural to the kind's name."""
         for commit in commits:
             for change in commit.changes:
                 if change.content is None:
@@ -118,7 +118,7 @@ class ReverserMetrics:
         self._active.set(int(active), **_branch_labels(place))
 
     def gone(self, place: BranchKey) -> None:
-        """Nobody wants anything written there any more: no worker is missing."""
+        """Drop the series of a branch that no destination uses any more, so that no worker seems missing."""
         self._active.drop(**_branch_labels(place))
         self._depth.drop(**_branch_labels(place))
 

@@ -1,13 +1,13 @@
-"""The reverser as a process: what people wrote and what is served become watches, workers and statuses.
+"""The reverser process: run one replica with its client, probes, metrics and supervisor.
 
-    the four kinds ─┐                        ┌─▶ watches ─▶ outboxes ─┐
-                    ├─▶ arrangement, selection│                        ├─▶ workers ─▶ git
-    discovery ──────┘                        └─▶ candidates (Leases) ─┘
-                                                     └─▶ statuses, Events
+    the four kinds ─┐                             ┌─▶ watches ─▶ outboxes ─┐
+                    ├─▶ destination plan, selection                        ├─▶ workers ─▶ git
+    discovery ──────┘                             └─▶ candidates (Leases) ─┘
+                                                          └─▶ statuses, Events
 
-Every replica runs all of it; which of them writes a branch is decided by the branch's
-Lease, and only what a held branch needs is watched. There is no state outside of git and
-the cluster: a replica that starts lists everything and compares.
+Every replica runs all of these parts. The Lease of a branch decides which replica writes that branch, and a
+replica watches only the kinds that its own branches need. The process keeps no state outside of git and the
+cluster: a replica that starts lists everything and compares it with the branch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["AuthorSource", "ReverserExtensions", "ReverserOptions", "ReverserPro
 
 
 class ReverserProcess:
-    """One replica."""
+    """One replica of the reverser."""
 
     def __init__(
         self, settings: ReverserOptions, seams: ReverserExtensions | None = None, clock: Clock | None = None
@@ -55,7 +55,7 @@ class ReverserProcess:
         self._health = ProcessHealth()
 
     async def run(self) -> None:
-        """Serve probes, watch and write, until cancelled."""
+        """Serve the probes, watch the cluster and write branches until cancelled."""
         settings = self._settings
         probes = ProbeServer(
             self._health,
@@ -84,7 +84,7 @@ class ReverserProcess:
             await ProcessGroup(parts, clock=self._clock).run()
 
     async def _cluster_uid(self, client: KubeClient) -> str:
-        """What tells this cluster from all others."""
+        """Return the uid of namespace kube-system, which identifies this cluster; retry until it is read."""
         failures = 0
         while True:
             try:

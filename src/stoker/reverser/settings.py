@@ -1,4 +1,4 @@
-"""What a command line says about a reverser, and what other rooms hand in."""
+"""The options of the reverser process, and the extensions that other packages pass in."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _CAPACITY = QueueCapacity()
 
 @dataclass(frozen=True, slots=True)
 class ReverserOptions:
-    """What a command line can say about a reverser."""
+    """The values that the command line sets."""
 
     config: ClusterConfig
     namespace: str
-    """The reverser's own: its Leases, and the keys for digests."""
+    """The reverser's own namespace: it holds the Leases and the keys for digests."""
     work_dir: Path
     namespaces: tuple[str, ...] = ()
-    """Whose destinations and rules are served; none named means all."""
+    """The namespaces whose destinations and rules are served; empty means all."""
     identity: str = ""
     excluded: frozenset[GroupResource] = EXCLUDED
     watch_all: bool = False
@@ -52,24 +52,24 @@ class ReverserOptions:
     metrics_prefix: str = ""
     include_secrets: bool = False
     ingest: bool = True
-    """`--enable-watch-ingestion`."""
+    """Whether objects are watched and written at all: `--enable-watch-ingestion`."""
     require_known_hosts: bool = False
     branch_refresh: float = 300.0
     capacity: QueueCapacity = _CAPACITY
-    """What may wait for one destination before who brings changes has to wait, too."""
+    """How many changes may wait for one destination before the watches stop reading."""
     limits: BatchLimits = field(default_factory=BatchLimits)
-    """When changes become a commit, for destinations that do not say so."""
+    """When changes become a commit, for destinations that set no `spec.batch`."""
 
 
 class AuthorSource(Protocol):
-    """Who knows whose a change is."""
+    """Finds the user who made a change."""
 
     def author_of(self, seen: ObservedEvent, now: float) -> RequestUser | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReverserRuntime:
-    """What others may build their parts around."""
+    """The running process, for building the parts that extensions add."""
 
     client: KubeClient
     clock: Clock
@@ -81,12 +81,12 @@ class ReverserRuntime:
 
 @dataclass(frozen=True, slots=True)
 class ReverserExtensions:
-    """What other rooms and other ways to know an author hand in."""
+    """Extension points: another author source, further process parts, a listener for selections."""
 
     authors: AuthorSource = field(default_factory=AuthorAttribution)
     parts: Callable[[ReverserRuntime], Sequence[ProcessPart]] = lambda started: ()
-    """Further parts of the process, such as the server that admission asks."""
+    """Further parts of the process, for example the admission webhook server."""
     selected: Callable[[Selection, KindCatalog], None] = lambda selection, catalog: None
-    """Told of every new selection; its `kinds` are what admission is to be asked about."""
+    """Called with every new selection; its `kinds` are the kinds that the admission webhook registers for."""
     author_patience: float = 0.0
-    """How long a change may wait for the fact that tells its author, where facts come from elsewhere."""
+    """Seconds that a change may wait for its author fact when another replica receives the facts."""

@@ -1,7 +1,8 @@
-"""Everything of a reverser that runs behind its client, put together and kept in step.
+"""Wires the parts of one replica together and keeps them in line with the configuration.
 
-What people wrote and what is served become an arrangement and a selection here, and
-these become watches, workers and statuses. It decides nothing by itself.
+`process` builds it behind the client. On every change of the configuration or of the served kinds, the
+supervisor computes a `DestinationPlan` (`destinations`) and a `Selection` (`selection`), and starts, updates
+and stops watches, workers and statuses to match. It makes no decision of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SECRETS = GroupResource("", "secrets")
 
 
 class ReverserSupervisor:
-    """Everything that runs behind the client."""
+    """Owns the configuration watch, discovery, object watches, branch candidates and status writer."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class ReverserSupervisor:
         self._relabelled = False
         self._candidates: dict[BranchKey, tuple[BranchCandidate, asyncio.Task[None]]] = {}
         self._leaving: dict[BranchKey, asyncio.Task[None]] = {}
-        """Those that are ending: a branch is not claimed again before its Lease was given back."""
+        """Candidates that are ending. A branch is not claimed again before its Lease was released."""
         rate = TokenBucket(settings.rate, clock)
         self._stating = ConfigWatch(
             client,
@@ -133,7 +134,7 @@ class ReverserSupervisor:
 
     @property
     def parts(self) -> list[ProcessPart]:
-        """In the order in which they need each other."""
+        """The parts in start order: each part needs the parts before it."""
         return [
             ProcessPart("events", self._events.run, self._events.stop),
             ProcessPart("reporting", self._reporter.run),
@@ -155,7 +156,7 @@ class ReverserSupervisor:
         )
 
     async def _work(self) -> None:
-        """Follow what people write and what is served."""
+        """Apply every change of the configuration and of the served kinds, until cancelled."""
         try:
             await self._members.look()
             await self._stating.listed.wait()
@@ -207,10 +208,10 @@ class ReverserSupervisor:
         self._tell()
 
     def _staff(self, arrangement: DestinationPlan) -> None:
-        """A worker for each branch, and none for others."""
+        """Run one candidate per planned branch, and stop the candidates of all other branches."""
         for place in self._candidates.keys() - arrangement.places:
             candidate, task = self._candidates.pop(place)
-            candidate.worker.arrange({})  # what is not wanted any more is not even pushed at the end
+            candidate.worker.arrange({})  # so that the final push skips changes that are no longer wanted
             task.cancel()
             self._leaving[place] = task
         for place in sorted(arrangement.places):
@@ -230,11 +231,11 @@ class ReverserSupervisor:
                 task = asyncio.get_running_loop().create_task(standing, name=place.lease)
                 task.add_done_callback(partial(self._left, place))
                 self._candidates[place] = candidate, task
-                self._meter.active(place, False)  # a branch that nobody writes is seen to have no worker
+                self._meter.active(place, False)  # a branch without a writer shows 0, not a missing series
             self._candidates[place][0].worker.arrange(wanted)
 
     def _left(self, place: BranchKey, _: asyncio.Task[None]) -> None:
-        """The worker of a branch has ended; one that took its place speaks for itself."""
+        """Drop the metrics of a branch whose worker ended, unless a new worker has taken its place."""
         if place not in self._candidates:
             self._meter.gone(place)
 
