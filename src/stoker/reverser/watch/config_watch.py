@@ -1,10 +1,11 @@
-"""What people have written into the cluster for the reverser: objects of its four kinds, watched.
+"""Watch the objects of the reverser's four kinds: the configuration that users wrote.
 
-Beside them the labels of namespaces, for rules that ask for them, and the heads of what
-changes the kinds that are served (CRDs, APIServices). An object that cannot be read keeps
-its last good state out of the arrangement and is told so in its own status. A namespace
-that refuses us everything is as one in which nothing was written: its files stay as those
-of a rule that was removed do, until it opens.
+Besides them it watches the labels of namespaces, for rules that select by them, and the metadata of the
+objects that change the served kinds (CRDs, APIServices). An object that does not fit its schema takes no part
+in the destination plan; its own status reports why. A namespace in which the API server refuses every request
+counts as empty: its files stay in git, as the files of a removed rule do, until access is granted.
+
+`supervisor` reads the result (`stated`) and passes it to `destinations`.
 """
 
 from __future__ import annotations
@@ -54,29 +55,29 @@ _header = msgspec.json.Decoder(ObjectHeader)
 
 
 class _StatusOnly(msgspec.Struct):
-    """The status of an object whose other parts may be anything."""
+    """Reads the status alone, from an object whose other fields may have any shape."""
 
     status: ConditionedStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableConfig:
-    """An object that does not fit its own schema: it was written when that was another one."""
+    """An object that does not fit its schema, because it was written under another version of the schema."""
 
     metadata: ObjectHeaderMeta
     why: str
     status: ConditionedStatus | None = None
     destination: str = ""
-    """The namespace of the destination that it names, as far as it does."""
+    """The namespace of the destination that the object names; empty if it names none."""
     secrets: tuple[str, ...] = ()
-    """Secrets that a GitRepoConfig names: they are not for git, whatever else is wrong."""
+    """Secrets that a GitRepoConfig names. They never go to git, whatever else is wrong with the object."""
 
 
 _told = msgspec.json.Decoder(_StatusOnly)
 
 
 class ConfigStore:
-    """All objects of one kind, over the scopes that are watched."""
+    """All objects of one kind, in all watched namespaces."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class ConfigStore:
 
 
 class ConfigWatch:
-    """The stores of what people have written."""
+    """Runs the reflectors of the configuration and reports changes to the supervisor."""
 
     def __init__(
         self,
@@ -148,11 +149,11 @@ class ConfigWatch:
             for each in (CRDS, API_SERVICES)
         )
         self.named = NamedSecretsWatch(client, clock, self._namespaces, stirred) if with_secrets else None
-        """Where Secrets are written: which of them must not be."""
+        """The Secrets that must not be written; None where the reverser writes no Secrets."""
         self.listed = asyncio.Event()
-        """Every kind of ours has been listed once, wherever we are let."""
+        """Set once every kind was listed, or refused, in every watched namespace."""
         self.kinds_changed = asyncio.Event()
-        """A CRD or an APIService has changed."""
+        """Set when a CRD or an APIService changed."""
         self._labels_wanted = asyncio.Event()
 
     @property
@@ -164,7 +165,7 @@ class ConfigWatch:
         return [each for shelf in self.shelves.values() for each in shelf.reflectors]
 
     async def run(self) -> None:
-        """Keep the stores right until cancelled."""
+        """Run all reflectors until cancelled."""
         ours = self._ours
         async with asyncio.TaskGroup() as group:
             every: list[Reflector[Any]] = [*ours, *self.served]
@@ -182,7 +183,7 @@ class ConfigWatch:
                 served.listen(self._on_kinds)
 
     def stated(self) -> DeclaredConfig:
-        """All that can be read."""
+        """Return all objects that fit their schema, and the names of those that do not."""
         rules: list[AnyRule] = [*self._read(WatchRule)]
         rules += (
             each for each in self._read(ClusterWatchRule) if self._is_mine(rule_destination(each).namespace)
@@ -215,17 +216,17 @@ class ConfigWatch:
 
     @property
     def why_no_secrets(self) -> str:
-        """Why no Secret is watched; empty where they are."""
+        """Return why no Secret is watched; empty if Secrets are watched."""
         if self.named is None:
             return "the reverser was started without --include-secrets"
         return self.named.why_unknown
 
     def want_labels(self) -> None:
-        """A rule asks for labels of namespaces."""
+        """Start watching the labels of namespaces, because a rule selects by them."""
         self._labels_wanted.set()
 
     def labels_of(self, namespace: str) -> ObjectLabels | None:
-        """None while they are not known."""
+        """Return the labels of a namespace; None while they are unknown."""
         return self.labels.store.get(Name("", namespace)) if namespace else None
 
     def _read(self, model: type[M]) -> list[M]:
@@ -241,7 +242,7 @@ class ConfigWatch:
 
     def _on_change(self, change: ObjectChange[Any]) -> None:
         old, new = change.old, change.new
-        # Statuses are written by ourselves: only what people said counts.
+        # The reverser writes the statuses itself: only a change of the spec or of an approval counts.
         if isinstance(old, Model) and isinstance(new, Model) and _spec_identity(old) == _spec_identity(new):
             return
         self._stirred()
@@ -255,7 +256,7 @@ class ConfigWatch:
 
 
 def unreadable_object(raw: bytes, why: str) -> UnreadableConfig:
-    """As much of an object as can be told of one that may be anything."""
+    """Return the fields that can be read from an object of any shape."""
     try:
         status = _told.decode(raw).status
     except msgspec.ValidationError:
@@ -272,7 +273,7 @@ def unreadable_object(raw: bytes, why: str) -> UnreadableConfig:
 
 
 def _text_at(value: Any, *way: str) -> str:
-    """What stands there, if it is a text."""
+    """Return the value at a path if it is a string, else an empty string."""
     for name in way:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""

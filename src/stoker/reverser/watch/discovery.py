@@ -1,8 +1,8 @@
-"""Which kinds the server serves, asked every few minutes and as soon as they may have changed.
+"""Discover the kinds that the API server serves: every few minutes, and soon after they may have changed.
 
-Discovery follows a new CRD with a delay of up to some seconds, so it is asked several
-times after a change. A server that cannot be asked at all leaves what was known; one
-that cannot describe a group makes the catalog incomplete, and nothing is taken for gone.
+Discovery shows a new CRD with a delay of up to several seconds, so the loop repeats discovery several times
+after a change. If discovery fails as a whole, the last catalog stays in use. If the server cannot describe
+one API group, the catalog is marked incomplete, and no kind counts as removed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log = get_logger(__name__)
 
 REFRESH = 300.0
 REDISCOVERY_DELAYS = (0.2, 1.0, 2.0, 5.0, 10.0, 20.0)
-"""Seconds between the looks that follow a change of what is served."""
+"""Seconds between the repeated discoveries that follow a change of a CRD or an APIService."""
 _BACKOFF = Backoff(base=0.5, ceiling=30.0)
 
 
 class DiscoveryLoop:
-    """The last catalog, and the loop that keeps it right."""
+    """Holds the last catalog and refreshes it."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class DiscoveryLoop:
         self._found = found
         self._refresh = refresh
         self.catalog: KindCatalog | None = None
-        """None until the server has answered once."""
+        """None until the first discovery succeeded."""
         self.error: StokerError | None = None
 
     async def run(self) -> None:
@@ -84,7 +84,7 @@ class DiscoveryLoop:
             self._found()
 
     async def _rest(self, seconds: float) -> bool:
-        """Until the time has passed, or something was changed."""
+        """Wait for the given time; return True at once when CRDs or APIServices change."""
         with contextlib.suppress(TimeoutError):
             async with deadline(self._clock, seconds):
                 await self._changed.wait()

@@ -1,13 +1,13 @@
-"""One object of a list or a watch, on its way to the outboxes of its destinations.
+"""Turn one object of a list or a watch into file changes in the outboxes of its destinations.
 
-The hot path: each object is decoded once, rendered once for all destinations (only
-Secrets differ by policy), compared by blob id, and forgotten. What is remembered of it
-is a `SeenObject`: where it was taken to, and the version, by which the author of the next
-change is found. It never waits and never raises for what an object holds: what cannot
-be written is noted in the outbox, and no other object is held up by it.
+`object_watch` calls it for every object, so this is the hot path. An object is decoded once, rendered once
+for all destinations (only Secrets differ by policy), compared by blob id, and dropped. A small `SeenObject`
+stays in memory: the destinations of the object and its resource version, by which the author of the next
+change is found. Ingest never waits, and it never raises because of an object's content: an object that cannot
+be written is recorded in the outbox and does not delay other objects.
 
-An object that is being deleted is not written any more; its file goes when it is gone.
-One that no rule takes any more loses its file only as `Selection.deletes` says.
+An object with a deletionTimestamp is not written any more; its file is deleted when the object is gone. An
+object that no rule selects any more loses its file only if `Selection.deletes` allows it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NO_DESTINATIONS: tuple[DestinationRef, ...] = ()
 
 
 class SeenObject:
-    """What is remembered of a living object; one for each, so it is small."""
+    """The memory of one living object. There is one per object, so it must stay small."""
 
     __slots__ = ("blob", "ended_from", "taken", "version")
 
@@ -59,16 +59,16 @@ class SeenObject:
         self, taken: tuple[DestinationRef, ...], version: str, blob: str = "", ended_from: str = ""
     ) -> None:
         self.taken = taken
-        """Where it belongs; all objects that belong to the same places share this tuple."""
+        """The destinations of the object. Objects with equal destinations share one tuple."""
         self.version = version
         self.blob = blob
-        """`facts.blob_name` of it, only where no file of it has that id."""
+        """`facts.object_blob_id` of the object, set only where none of its files has that id."""
         self.ended_from = ended_from
-        """The version before its deletion was asked for; empty while it was not."""
+        """The resource version before its deletion was requested; empty if no deletion was requested."""
 
 
 class IngestContext:
-    """What every object is judged by; exchanged as a whole when rules or kinds change."""
+    """The selection and its lookups, replaced as a whole when rules or kinds change."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class IngestContext:
         self._shared: dict[tuple[DestinationRef, ...], tuple[DestinationRef, ...]] = {}
 
     def shared(self, taken: Iterable[DestinationRef]) -> tuple[DestinationRef, ...]:
-        """One tuple for all that are equal."""
+        """Return one shared tuple for all equal sets of destinations."""
         refs = tuple(taken)
         return self._shared.setdefault(refs, refs) if refs else _NO_DESTINATIONS
 
 
 class ObjectIngest:
-    """Takes the objects of one list and watch."""
+    """Processes the objects of one list and watch."""
 
     def __init__(self, watched: WatchedKind, around: IngestContext) -> None:
         self.watched = watched
@@ -103,14 +103,14 @@ class ObjectIngest:
         self._head = {"apiVersion": resource.api_version, "kind": resource.kind}
 
     def read(self, raw: bytes) -> dict[str, Any]:
-        """The object with its type: lists of built-in kinds leave that out."""
+        """Decode an object and add its apiVersion and kind, which lists of built-in kinds omit."""
         obj: dict[str, Any] = _decoder.decode(raw)
         return obj if "kind" in obj else {**self._head, **obj}
 
     def notice(
         self, raw: bytes, before: SeenObject | None, outboxes: DestinationOutboxes, *, as_event: bool
     ) -> SeenObject:
-        """An object as it is now; `before` is what was remembered of it under the same uid."""
+        """Process the current state of an object; `before` is its memory under the same uid."""
         obj = self.read(raw)
         metadata = obj["metadata"]
         version = metadata.get("resourceVersion") or ""
@@ -126,7 +126,7 @@ class ObjectIngest:
         return self._take(obj, before.taken if before else _NO_DESTINATIONS, outboxes, step, version)
 
     def seed(self, raw: bytes, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
-        """An object that is known already, for destinations that are new to it."""
+        """Process an object that is known already, for destinations that are new to it."""
         obj = self.read(raw)
         if obj["metadata"].get("deletionTimestamp"):
             return
@@ -136,14 +136,14 @@ class ObjectIngest:
         seen.blob = now.blob or seen.blob
 
     def skip(self, name: Name, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
-        """An object that is on its way in another version; what was before that has not come to these."""
+        """Mark an object whose event brings another version: these outboxes lack the state before it."""
         for outbox in (outboxes[ref] for ref in seen.taken if ref in outboxes):
             if self.watched in outbox.behind:
-                with contextlib.suppress(StokerError):  # it has no path, and is told when it comes
+                with contextlib.suppress(StokerError):  # it has no path; it is reported when its event comes
                     outbox.skipped.add(outbox.path_of(ManifestKey(*self._key, *name)))
 
     def gone(self, name: Name, uid: str, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
-        """An object whose deletion the watch has shown."""
+        """Process a deletion that the watch has shown."""
         key = ManifestKey(*self._key, *name)
         for ref in seen.taken:
             outbox = outboxes.get(ref)
@@ -158,7 +158,7 @@ class ObjectIngest:
             outbox.drop(key, path, step._replace(ended_from=seen.ended_from))
 
     def vanished(self, name: Name, seen: SeenObject, outboxes: DestinationOutboxes) -> None:
-        """An object that a list does not show any more: nobody saw it go, so its file is for the sweep."""
+        """Process an object that a list no longer shows. No event showed its deletion: the sweep decides."""
         key = ManifestKey(*self._key, *name)
         for ref in seen.taken:
             outbox = outboxes.get(ref)
@@ -166,7 +166,7 @@ class ObjectIngest:
                 outbox.leave(outbox.path_of(key))
 
     def lost(self, name: Name, outboxes: DestinationOutboxes, *, as_event: bool) -> None:
-        """An object that could never be read is gone; as an event, if the watch has shown how it went."""
+        """Process the end of an object that was never readable; `as_event` if the watch showed it."""
         self.forgive(name, outboxes)
         key = ManifestKey(*self._key, *name)
         for ref, outbox in outboxes.items():
@@ -175,10 +175,10 @@ class ObjectIngest:
                 if not as_event or outbox.destination.prune == "Never" or not self._deletes(key, ref):
                     outbox.leave(path)
                 else:
-                    outbox.drop(key, path, None)  # nothing is known by which an author could be found
+                    outbox.drop(key, path, None)  # without the object no author can be found
 
     def forgive(self, name: Name, outboxes: DestinationOutboxes) -> None:
-        """An object that was refused under its name, because it had no path, is gone or can be read."""
+        """Clear the refusal of an object that had no path, because it is gone or can be read now."""
         for outbox in outboxes.values():
             if outbox.unwritten:
                 outbox.unwritten.pop(str(ManifestKey(*self._key, *name)), None)
@@ -210,7 +210,10 @@ class ObjectIngest:
         outboxes: DestinationOutboxes,
         step: ObservedEvent | None,
     ) -> tuple[tuple[DestinationRef, ...], str]:
-        """Put it into the outboxes; where it belongs after all, and its id where no file has that."""
+        """Put the object into the outboxes.
+
+        Return its destinations without those that withhold it, and its blob id if no file has that id.
+        """
         plain: bytes | None = None
         whole, unlike = "", False
         withheld: list[DestinationRef] = []
@@ -240,7 +243,7 @@ class ObjectIngest:
             )
             if content is plain and outbox.digits == 40:
                 whole = blob
-            else:  # the file says less than the object, or in another way: the join needs an id of its own
+            else:  # the file differs from the object: attribution needs the object's own id
                 whole, unlike = whole or object_blob_id(obj), True
             if step is not None:
                 step = step._replace(blob=whole)
@@ -252,7 +255,7 @@ class ObjectIngest:
     def _secret(
         self, obj: dict[str, Any], key: ManifestKey, path: str, outbox: DestinationOutbox
     ) -> bytes | UnchangedSecret | WithheldSecret | None:
-        """What of a Secret a destination wants; None if all of it. Raises while that is not decided."""
+        """Return the content of a Secret by policy; None for all of it. Raises while that is undecided."""
         policy, why = outbox.destination.policy, why_undecided(key.namespace, self.around.own)
         if why is not None and policy is not SecretPolicy.EXCLUDE:
             raise Stalled(why, reason=Reason.WAITING_DEPENDENCIES)
@@ -281,7 +284,7 @@ class ObjectIngest:
         if outbox.destination.prune == "Never" or not self._deletes(key, ref):
             outbox.leave(path)
         elif step is None and outbox.destination.prune != "Always":
-            outbox.leave(path)  # nobody saw it leave
+            outbox.leave(path)  # no event showed it leaving the selection
         else:
             outbox.drop(key, path, step)
 

@@ -1,8 +1,9 @@
-"""Watches the product's other resources for the Secrets that they name, so that none of those gets to git.
+"""Watch the product's other resources for the Secrets that they name, so that none of these reaches git.
 
-Beside `stoker.reverser.watch.config_watch`, and only where Secrets are written at all. Until every kind was
-listed, or the API server said that it does not serve it, no Secret is watched: what must not be written is
-not known before. A kind that may not be listed keeps Secrets out for as long, and `why_unknown` says so.
+It runs beside `config_watch`, and only where the reverser writes Secrets at all. No Secret is watched until
+every kind was listed, or the API server answered that it does not serve the kind: before that, the reverser
+does not know which Secrets it must not write. A kind that the reverser has no permission to list keeps all
+Secrets out, and `why_unknown` returns the reason.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from stoker.telemetry.logs import get_logger
 log = get_logger(__name__)
 
 WATCHED_KINDS: tuple[CustomResourceKind, ...] = tuple(kind for kind in KINDS if kind.group != GROUP)
-"""All kinds of the product that a reverser does not follow anyway."""
+"""All kinds of the product except the reverser's own, which `config_watch` follows."""
 
 SecretNames = frozenset[SecretRef]
 
 
 class NamedSecretsWatch:
-    """The Secrets that Stokers, IgnitionSyncs, their bases and profiles name."""
+    """Collects the Secrets that Stokers, IgnitionSyncs, their bases and profiles name."""
 
     def __init__(
         self, client: KubeClient, clock: Clock, namespaces: Collection[str], changed: Callable[[], None]
@@ -63,7 +64,7 @@ class NamedSecretsWatch:
 
     @property
     def why_unknown(self) -> str:
-        """Why it is not known which Secrets are named; empty where it is."""
+        """Return why the named Secrets are unknown; empty if they are known."""
         for number, reflector in enumerate(self.reflectors):
             error = reflector.health.error
             if number not in self._synced and not isinstance(error, NotFound):

@@ -1,16 +1,15 @@
-"""The lists and watches behind all rules: one reflector for each kind and scope, shared by all who need it.
+"""One list and watch per selected kind and scope, shared by all destinations that need it.
 
     a list, page by page ─┐
-                          ├─▶ (room? turn?) ─▶ reflector ─▶ noticing ─▶ outboxes
+                          ├─▶ throttled_source ─▶ reflector ─▶ ingest ─▶ outboxes
     a watch, line by line ┘
 
-They start when an outbox that a rule feeds is open and stop when nobody needs them any
-more. A destination that joins later, whose rules changed or that had no room, gets a
-list of its own from a watch that is running (`seed`): of what that shows only objects
-count that the watch shows in the same version, all others have come or will come by
-themselves. When a list has been read to its end the outboxes it fed are told so.
+`watch_set` starts a watch when an outbox that a rule feeds is open, and stops it when no outbox needs it. A
+destination that joins a running watch, whose rules changed, or whose outbox was full, gets a list of its own
+(`seed`). From that list only objects count that the reflector's store holds in the same version; every other
+object has already arrived or will arrive as an event. At the end of a list the fed outboxes are swept.
 
-How fast anything is read is decided in `stoker.reverser.watch.throttled_source`.
+`throttled_source` decides how fast lists and watches are read.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _SEED_BACKOFF = Backoff(base=0.5, ceiling=30.0)
 
 
 class ObjectWatch:
-    """One kind in one scope."""
+    """Lists and watches one kind in one scope and feeds the outboxes of its destinations."""
 
     def __init__(
         self, client: Server, watched: WatchedKind, around: IngestContext, turns: WatchBudget
@@ -47,11 +46,11 @@ class ObjectWatch:
         self.watched = watched
         self.noticer = ObjectIngest(watched, around)
         self.feeds: dict[DestinationRef, DestinationOutbox] = {}
-        """The open outboxes of all rules that look here."""
+        """The open outboxes of all rules that select from this kind and scope."""
         self.seeded: set[DestinationRef] = set()
-        """Those that have got everything that lives here."""
+        """The destinations that have received every living object."""
         self.unread: set[Name] = set()
-        """Objects whose bytes could not even be read: they live, whatever they are."""
+        """Objects that exist but could not be decoded; their files must not count as orphans."""
         self._unread_in_list: set[Name] = set()
         self._wanting: set[DestinationRef] = set()
         self._from_the_start: set[DestinationRef] = set()
@@ -72,13 +71,13 @@ class ObjectWatch:
 
     @property
     def error(self) -> StokerError | None:
-        """Why nothing comes from here; a stumble that was mended at once is not told."""
+        """Return why no events arrive; a single failure that a retry fixed is not reported."""
         health = self.reflector.health
         serious = health.failures > 1 or isinstance(health.error, Stalled)
         return health.error if serious else None
 
     def join(self, outbox: DestinationOutbox) -> None:
-        """Feed this outbox from now on, with all that is there already."""
+        """Feed this outbox from now on, beginning with all existing objects."""
         ref = outbox.destination.ref
         self.feeds[ref] = outbox
         self.seeded.discard(ref)
@@ -95,19 +94,19 @@ class ObjectWatch:
         self._from_the_start.discard(ref)
 
     def abandon(self) -> None:
-        """Nobody looks here any more: whether what was seen here still lives is for others to say."""
+        """Release all feeds. Whether the objects seen here still exist is for other watches to decide."""
         for name, seen in self.reflector.store.items():
             self.noticer.vanished(name, seen, self.feeds)
         self.feeds = {}
 
     def seed(self, refs: Iterable[DestinationRef]) -> None:
-        """Bring everything that lives here to these once more."""
+        """Schedule a list that brings all living objects to these destinations again."""
         self._wanting |= set(refs)
         if self._wanting:
             self._wanted.set()
 
     def shows(self, key: ManifestKey, ref: DestinationRef) -> bool | None:
-        """Whether an object lives here that belongs to the destination; None while that is not known."""
+        """Return whether an object of the destination exists; None while that is unknown."""
         if ref not in self.seeded:
             return None
         if key.version != self.watched.resource.version:
@@ -124,7 +123,7 @@ class ObjectWatch:
             group.create_task(self._seed_when_wanted(), name=f"seed {self.watched.resource}")
 
     def opened(self) -> None:
-        """A watch is open, so whatever was wrong is not any more."""
+        """Refresh statuses when a watch opens after an error: the error is over."""
         if self.reflector.health.error is not None:
             asyncio.get_running_loop().call_soon(self._turns.stirred)
 
@@ -132,13 +131,13 @@ class ObjectWatch:
         self._unread_in_list = set()
 
     def lost(self, name: Name) -> None:
-        """An object that could not be read was deleted."""
+        """Handle the deletion of an object that could not be read."""
         self.unread.discard(name)
         self.noticer.lost(name, self.feeds, as_event=True)
         self._turns.stirred()
 
     def listed(self) -> None:
-        """A list of the reflector is in, the first or another after an outage."""
+        """Handle the end of a reflector's list: the first list, or another after an outage."""
         for name in self.unread - self._unread_in_list:
             self.unread.discard(name)
             self.noticer.lost(name, self.feeds, as_event=False)
@@ -207,7 +206,7 @@ class ObjectWatch:
         if not change.deleted or change.old is None:
             return
         if change.key in self.reflector.store:
-            return  # the name was taken again, and the file is the new object's
+            return  # the name was reused, and the file belongs to the new object
         self.noticer.forgive(change.key, self.feeds)
         if self._source.listing_now:
             self.noticer.vanished(change.key, change.old, self.feeds)
@@ -220,7 +219,7 @@ class ObjectWatch:
         self._turns.stirred()
 
     def _refused(self, name: Name, error: Exception) -> None:
-        """Not even its shape could be read; such an object is of no kind that people write."""
+        """Record an object whose metadata cannot be decoded; no kind that people write has such objects."""
         resource = self.watched.resource
         self.unread.add(name)
         self._unread_in_list.add(name)

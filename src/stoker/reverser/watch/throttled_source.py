@@ -1,8 +1,8 @@
-"""What a reflector of the reverser reads: lists and watches, in turns and no faster than there is room.
+"""The list and watch source of the reverser's reflectors, with limits on concurrency, rate and backlog.
 
-At most so many lists are read at once, each list takes a turn of the rate, and the next
-page or line is read only when those who get it have room. It knows whether what it
-hands out is of a list or an event of a watch, which the store behind it does not.
+A limited number of lists is read at a time, and each list takes one token of the rate limit. The next page or
+watch line is read only when the outboxes that it feeds have room. The source knows whether an object comes
+from a list or from a watch event; the store behind it does not.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from stoker.reverser.writer.outbox import DestinationOutbox
 
 @dataclass(slots=True)
 class WatchBudget:
-    """What all watches share."""
+    """The limits and callbacks that all watches share."""
 
     opening: asyncio.Semaphore
-    """How many lists are read at once."""
+    """Limits how many lists are read at a time."""
     rate: TokenBucket
-    """How often one is begun."""
+    """Limits how often a list is started."""
     clock: Clock
     scanned: Callable[[WatchedKind, int], None] = lambda watched, count: None
-    """Told how many objects came by."""
+    """Called with the number of objects read."""
     stirred: Callable[[], None] = lambda: None
-    """Told that a watch fails, or works again."""
+    """Called when a watch fails or works again."""
     listed: Callable[[WatchedKind, float], None] = lambda watched, seconds: None
-    """Told how long a first list took."""
+    """Called with the duration of a first list."""
     failed: Callable[[WatchedKind, str], None] = lambda watched, reason: None
-    """Told each time that a list or a watch ended with an error, and why."""
+    """Called with the reason whenever a list or a watch ends with an error."""
 
 
 class WatchConsumer(Protocol):
-    """Who reads from it."""
+    """The reader of a `ThrottledSource`."""
 
     @property
     def watched(self) -> WatchedKind: ...
@@ -55,37 +55,37 @@ class WatchConsumer(Protocol):
 
     @property
     def unread(self) -> Collection[Name]:
-        """Objects that live and could not be read: the store knows nothing of them."""
+        """Objects that exist but could not be decoded: the store does not hold them."""
         ...
 
     def lost(self, name: Name) -> None:
-        """Such an object was deleted."""
+        """Handle the deletion of an object in `unread`."""
         ...
 
     def begun(self) -> None:
-        """A list is read from its beginning."""
+        """Handle the start of a list."""
         ...
 
     def listed(self) -> None:
-        """A list was read to its end and is in the store."""
+        """Handle the end of a list, after its objects are in the store."""
         ...
 
     def opened(self) -> None:
-        """A watch is open."""
+        """Handle an open watch."""
         ...
 
 
 class ThrottledSource:
-    """The client as a reflector sees it, with turns and room."""
+    """Wraps the client for a reflector and applies the limits."""
 
     def __init__(self, client: Server, user: WatchConsumer, turns: WatchBudget) -> None:
         self._client = client
         self._user = user
         self._turns = turns
         self.untouched = True
-        """Nothing was asked for yet."""
+        """True until the first request."""
         self.listing_now = False
-        """Whether what the reflector gets is of a list; otherwise it is an event of a watch."""
+        """True while the reflector gets objects of a list; False for watch events."""
 
     async def pages(
         self,
@@ -104,7 +104,7 @@ class ThrottledSource:
             yield page
 
     async def listing(self, resource: ApiResource, namespace: str | None) -> AsyncIterator[ListPage]:
-        """A whole list, in its turn and no faster than there is room."""
+        """Yield the pages of a whole list, within the limits."""
         async with self._turns.opening:
             await self._turns.rate.take()
             async for page in self._client.pages(resource, namespace):
@@ -153,12 +153,12 @@ class ThrottledSource:
             await self._room()
 
     def _look_for_lost(self, line: bytes) -> None:
-        event = read_line(line)  # whoever got it before us has read it, too
+        event = read_line(line)  # the reflector has parsed this line already, so it is well-formed
         if event.type == DELETED and event.meta.key in self._user.unread:
             self._user.lost(event.meta.key)
 
     async def _room(self) -> None:
-        """Until all who get what comes here have room for it."""
+        """Wait until all fed outboxes have room."""
         for outbox in tuple(self._user.feeds.values()):
             if outbox.holds_up:
                 await outbox.wait_for_room()

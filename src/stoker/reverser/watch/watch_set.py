@@ -1,7 +1,7 @@
-"""All watches of a reverser, as the selection and the open outboxes ask for them.
+"""All object watches of a replica, as the selection and the open outboxes need them.
 
-A watch starts when an outbox that a rule feeds is open, and stops when nobody needs it.
-Where the rules of a destination changed, it is brought everything once more.
+A watch starts when an outbox that a rule feeds is open, and stops when no outbox needs it. When the rules of
+a destination change, its watches bring every living object to it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _RunningWatch:
 
 @dataclass(slots=True)
 class WatchSet:
-    """All of them, as the selection and the open outboxes ask for them."""
+    """Starts, feeds and stops the `ObjectWatch` of each selected kind and scope."""
 
     client: KubeClient
     turns: WatchBudget
@@ -49,7 +49,7 @@ class WatchSet:
         return None if running is None else running.watch
 
     def shows(self, watched: WatchedKind, key: ManifestKey, ref: DestinationRef) -> bool | None:
-        """Whether a living object is there that belongs to a destination; None while that is not known."""
+        """Return whether a living object of a destination exists; None while that is unknown."""
         watch = self.find(watched)
         return None if watch is None else watch.shows(key, ref)
 
@@ -57,7 +57,7 @@ class WatchSet:
         return [each.watch for each in self._running.values() if ref in each.watch.feeds]
 
     def opened(self, outbox: DestinationOutbox) -> None:
-        """Feed an outbox whose branch is known now."""
+        """Feed an outbox whose branch has been listed."""
         self._outboxes[outbox.destination.ref] = outbox
         self._follow()
 
@@ -69,7 +69,7 @@ class WatchSet:
         outbox.release()
 
     def follow(self, around: IngestContext) -> None:
-        """Rules, kinds or labels of namespaces are other ones from now on."""
+        """Apply new rules, served kinds or labels of namespaces."""
         before, self.around = self.around, around
         for running in self._running.values():
             running.watch.noticer.around = around
@@ -79,14 +79,14 @@ class WatchSet:
             outbox.sweep_soon()
 
     def reseed(self, watched: Collection[WatchedKind], ref: DestinationRef) -> None:
-        """Bring a destination once more what it had no room for."""
+        """List again for a destination the kinds that its outbox had no room for."""
         for each in watched:
             watch = self.find(each)
             if watch is not None and ref in watch.feeds:
                 watch.seed((ref,))
 
     def seed(self, refs: frozenset[DestinationRef]) -> None:
-        """Bring everything that lives to these once more."""
+        """Bring every living object to these destinations again."""
         for watch in self.all:
             watch.seed(refs & watch.seeded)
 
@@ -123,7 +123,7 @@ class WatchSet:
 
 
 async def _run_watch_forever(watch: ObjectWatch, clock: Clock) -> None:
-    """A mistake of ours in one watch must not end the others; the kind is then listed anew."""
+    """Restart a crashed watch with a new list, so that a bug in one watch does not end the others."""
     while True:
         try:
             await watch.run()
@@ -133,7 +133,7 @@ async def _run_watch_forever(watch: ObjectWatch, clock: Clock) -> None:
 
 
 def _affected_destinations(before: IngestContext, after: IngestContext) -> frozenset[DestinationRef]:
-    """Destinations that other objects may belong to now."""
+    """Return the destinations whose set of selected objects may have changed."""
 
     def rules(around: IngestContext) -> dict[DestinationRef, list[SelectionRule]]:
         found: dict[DestinationRef, list[SelectionRule]] = {}
