@@ -1,9 +1,9 @@
-"""Files in git as parsed values: whether one says the same as ours, and which object it describes. Pure.
+"""Compare files in git with rendered objects by their parsed values, and identify the object of a file. Pure.
 
-Asked before a file is overwritten or deleted that this process did not write. People add comments and
-reorder keys; the blob id then differs and the values do not. A file comes from a repository that others
-can write, so it is read by the bounded loader: what is too large, too deep, repeats itself through aliases
-or holds several documents is no manifest of ours.
+The writer calls it before it overwrites or deletes a file that this process did not write. People add
+comments and reorder keys; the blob id then differs although the values are equal. A file comes from a
+repository that other people can write, so the bounded loader reads it: a file that is too large, too deep,
+expands itself through aliases or holds several documents is not a manifest of the reverser.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stoker.reverser.manifest.render import render_object
 
 
 def has_same_values(theirs: bytes, ours: bytes) -> bool:
-    """Whether a file holds the values of one that `render_object` made, whatever its comments and layout."""
+    """Return whether a file holds the values that `render_object` wrote, whatever its comments and layout."""
     try:
         values = _only_document(theirs)
         return values is not None and render_object(values) == _strip_comments(ours)
@@ -26,7 +26,7 @@ def has_same_values(theirs: bytes, ours: bytes) -> bool:
 
 
 def describes(content: bytes, key: ManifestKey, kind: str = "") -> bool:
-    """Whether a file is a manifest of this object; `kind` is compared where it is known."""
+    """Return whether a file is a manifest of this object; `kind` is compared if it is known."""
     try:
         values = _only_document(content)
     except InvalidValue:
@@ -42,14 +42,14 @@ def describes(content: bytes, key: ManifestKey, kind: str = "") -> bool:
 
 
 def _only_document(content: bytes) -> dict[str, Any] | None:
-    """The only document of a file, if it is a map."""
+    """Return the document of a file that holds exactly one mapping; None for any other file."""
     documents = load_documents(content)
     first = next(documents, None)
     return first if isinstance(first, dict) and next(documents, None) is None else None
 
 
 def _strip_comments(ours: bytes) -> bytes:
-    """Without the comments that `render_object` puts above an object."""
+    """Return the content without the comments that `render_object` puts above an object."""
     while ours.startswith(b"#"):
         ours = ours.partition(b"\n")[2]
     return ours

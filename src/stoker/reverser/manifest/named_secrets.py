@@ -1,9 +1,10 @@
-"""Secrets that this product's own resources name or own: they are in git under no policy. Pure.
+"""The Secrets that this product's own resources name or own: no policy writes them to git. Pure.
 
-Whoever can read the repository could otherwise log in to other repositories, to gateways or to alert
-services. What an object names itself is in its spec. What it uses beside that, by the installation's defaults
-or by a base in a namespace that the reverser does not watch, the controller publishes in
-`status.secretNames`. Until it has, no Secret of that namespace is written, and their files stay as they are.
+Otherwise every reader of the repository could log in to other repositories, to gateways or to alert services.
+An object's spec holds the names that it sets itself. The names that it uses beyond that, by the
+installation's defaults or by a base in a namespace that the reverser does not watch, the controller publishes
+in `status.secretNames`. Until the controller has published them, no Secret of that namespace is written, and
+the existing files stay as they are.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol.names import CR_KIND_LABEL, CR_NAME_LABEL
 
 ALL_NAMESPACES = "*"
-"""In place of a namespace: a base is used from every namespace, and names Secrets of the user's."""
+"""Stands for every namespace: any namespace can use a base, which names Secrets of the using namespace."""
 ALL_FOR_NOW = "*"
-"""In place of a name: which Secrets of the namespace are used is not published yet."""
+"""Stands for every name: the controller has not yet published which Secrets of the namespace are used."""
 PART_OF = "app.kubernetes.io/part-of"
-"""The label of what belongs to this product; its certificates carry it."""
+"""The label of objects that belong to this product; its certificates carry it."""
 
 _GROUPS = frozenset(kind.group for kind in KINDS)
 _DOORS: Mapping[str, SyncResourceKind] = {
@@ -34,14 +35,14 @@ _DOORS: Mapping[str, SyncResourceKind] = {
 
 
 class SecretRef(NamedTuple):
-    """A Secret by its place."""
+    """A Secret by namespace and name."""
 
     namespace: str
     name: str
 
 
 def referenced_secrets(kind: CustomResourceKind, obj: Mapping[str, Any]) -> frozenset[SecretRef]:
-    """What an object of ours names, and what the controller makes for it."""
+    """Return the Secrets that a resource of this product names, and its controller-created Secret."""
     metadata = obj.get("metadata") or {}
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     home = ALL_NAMESPACES if kind.model is IgnitionSyncBase else namespace
@@ -57,12 +58,12 @@ def referenced_secrets(kind: CustomResourceKind, obj: Mapping[str, Any]) -> froz
 
 
 def is_referenced(namespace: str, name: str, named: frozenset[SecretRef]) -> bool:
-    """Whether a Secret is among those that are named."""
+    """Return whether a Secret is among the named Secrets."""
     return SecretRef(namespace, name) in named or SecretRef(ALL_NAMESPACES, name) in named
 
 
 def why_undecided(namespace: str, named: Collection[SecretRef]) -> str | None:
-    """Why no Secret of a namespace can be written yet; None where it is known which are named."""
+    """Return why no Secret of a namespace can be written yet; None if the named Secrets are known."""
     if SecretRef(namespace, ALL_FOR_NOW) not in named:
         return None
     return (
@@ -72,7 +73,7 @@ def why_undecided(namespace: str, named: Collection[SecretRef]) -> str | None:
 
 
 def is_own_secret(obj: Mapping[str, Any]) -> bool:
-    """Whether a Secret was made by this product, by its labels or by its owner."""
+    """Return whether this product created a Secret, by its labels or by its owner."""
     metadata = obj.get("metadata") or {}
     labels = metadata.get("labels")
     labels = labels if isinstance(labels, Mapping) else {}

@@ -1,22 +1,21 @@
-"""Where an object's file lies: the one function that makes a path, and its inverse.
+"""The path of an object's file, and the object of a path. Only this module builds such paths.
 
     {baseFolder}/{group or core}/{version}/{resource}/{namespace}/{name}.yaml
 
-An object that is in no namespace has no such part. Two objects never share a path,
-and none is hidden by another on a filesystem that folds case or normalizes text:
-each part is written in lower-case ASCII, and every byte beyond `a-z 0-9 . _ -` as `%`
-and two hexadecimal digits. So `system:node` is `system%3anode.yaml`, which also a
-machine that does not allow `:` in names can check out. Escaped are, too,
+A cluster-scoped object has no namespace part. Two objects never share a path, and no file hides another on a
+filesystem that ignores case or normalizes Unicode: each part is lower-case ASCII, and every byte beyond `a-z
+0-9 . _ -` becomes `%` and two hexadecimal digits. So `system:node` is `system%3anode.yaml`, which a system
+that does not allow `:` in file names can check out too. These are escaped as well:
 
-- the first letter of a part that Windows keeps for a device (`aux`, `com1.v1`),
+- the first letter of a part that Windows reserves for a device (`aux`, `com1.v1`),
 - a dot at the beginning or the end of a part,
 - the first letter of a group that is really called `core`.
 
-The API allows names longer than the 255 bytes of a file's name. The rest of a long
-one stands in the next part; `+` ends the one and begins the other.
+The API allows names longer than the 255 bytes of a file name. The rest of a long name continues in the next
+path part; a `+` ends the first part and begins the second.
 
-`object_at_path` gives an object back only for a path that `manifest_path` would give it: whatever
-else lies in a base folder is somebody else's and is never touched (C-156).
+`object_at_path` returns an object only for a path that `manifest_path` would build for it. Every other file
+in a base folder belongs to other people and must never be touched.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ from stoker.domain.paths import RelPath
 SUFFIX = ".yaml"
 CORE = "core"
 MAX_PART_LENGTH = 200
-"""Of a name before its suffix; the rest of a longer one stands in the next part."""
+"""The most characters of a name before its suffix; the rest of a longer name continues in the next part."""
 
 _CONTINUATION_MARK = "+"
 _PLAIN = re.compile(r"[a-z0-9_-](?:[a-z0-9._-]*[a-z0-9_-])?")
 _ESCAPED = re.compile(rb"[^a-z0-9._-]")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
 _WELL_FORMED = re.compile(r"(?:[a-z0-9._-]|%[0-9a-f]{2})+")
-# What may stand in front of a name: a folder of somebody else rarely looks like this.
+# The allowed group, version and resource parts: a folder that people made rarely looks like this.
 _GROUP = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?")
 _VERSION = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
 
 
 class ManifestKey(NamedTuple):
-    """Which object: its kind as the API addresses it, and its name there."""
+    """Identifies an object by its kind, as the API addresses it, its namespace and its name."""
 
     group: str
     version: str
     resource: str
     namespace: str
-    """Empty for an object that is in no namespace."""
+    """Empty for a cluster-scoped object."""
     name: str
 
     @property
@@ -59,12 +58,12 @@ class ManifestKey(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def __str__(self) -> str:
-        """As it stands in messages: `apps/v1/deployments/shop/web`."""
+        """Format the key for messages: `apps/v1/deployments/shop/web`."""
         return "/".join(part for part in (self.group or CORE, *self[1:]) if part)
 
 
 def manifest_path(key: ManifestKey, base: str) -> RelPath:
-    """The path of the object's file below `base`, which is a canonical path or empty."""
+    """Return the path of the object's file below `base`, which is a canonical path or empty."""
     folders = [base] if base else []
     folders.append("%63ore" if key.group == CORE else _path_part(key.group) if key.group else CORE)
     folders += (_path_part(key.version), _path_part(key.resource))
@@ -75,7 +74,7 @@ def manifest_path(key: ManifestKey, base: str) -> RelPath:
 
 
 def object_at_path(path: str, base: str) -> ManifestKey | None:
-    """The object whose file lies at a path; None if no object's file would lie there."""
+    """Return the object whose file has this path; None if no object's file would have it."""
     if base:
         if not path.startswith(base + "/"):
             return None
@@ -114,7 +113,7 @@ def _path_part(text: str) -> str:
 
 
 def _split_name(part: str) -> Iterator[str]:
-    """A long name in pieces, none of which cuts an escape in two."""
+    """Split a long name into pieces, never inside an escape."""
     while len(part) > MAX_PART_LENGTH:
         escape = part.rfind("%", MAX_PART_LENGTH - 2, MAX_PART_LENGTH)
         end = escape if escape >= 0 else MAX_PART_LENGTH

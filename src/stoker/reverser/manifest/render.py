@@ -1,16 +1,14 @@
-"""An object as the text of its file: canonical YAML, the same bytes for the same object.
+"""Render an object as canonical YAML: the same bytes for the same object.
 
-`apiVersion`, `kind` and `metadata` come first, then all keys in the order of their
-code points; lists keep theirs and stand at the column of their key, as `kubectl`
-writes them; one document, LF, a newline at the end. Equal objects have equal bytes,
-so that the blob id alone tells whether a file has to be written.
+`apiVersion`, `kind` and `metadata` come first, then all keys in code point order. Lists keep their order and
+are indented to the column of their key, as `kubectl` writes them. A file is one document with LF line ends
+and a final newline. Equal objects have equal bytes, so the blob id alone shows whether a file must be
+written.
 
-Readers disagree about words without quotes (`y`, `1e3`, `0o14`, `12:30:45`, `~`), so
-a text stands without them only when no reader of YAML 1.1 or 1.2 takes it for
-something else. A text of several lines is a block (`|`) where every reader gives back
-the same one, and one line between quotes otherwise. Which characters are escaped is
-a list of our own: what Python calls printable changes with its version, and every
-file would be written anew.
+YAML readers disagree about unquoted words (`y`, `1e3`, `0o14`, `12:30:45`, `~`). A text is therefore unquoted
+only if no reader of YAML 1.1 or 1.2 takes it for another type. A multi-line text is a block (`|`) if every
+reader returns the same text, and a quoted single line otherwise. This module has its own list of escaped
+characters: what Python calls printable changes with its version, and an upgrade would rewrite every file.
 """
 
 from __future__ import annotations
@@ -24,16 +22,17 @@ from typing import Any
 from stoker.domain.errors import InvalidValue
 
 MAX_DEPTH = 200
-"""Deeper objects are refused; no kind that people write comes near."""
-# From here on a value stands in braces on one line: a thousand levels of indentation are a million spaces.
+"""Deeper objects are refused; no kind that people write comes near this depth."""
+# From this depth on a value is written in braces on one line: a thousand levels of indentation would take a
+# million spaces.
 _BLOCK_DEPTH = 60
-# Readers look for the colon of a key within 1,024 characters; a longer one needs a question mark before it.
+# Readers look for the colon of a key within 1,024 characters; a longer key needs a question mark before it.
 _MAX_SIMPLE_KEY_LENGTH = 900
 
 _LEADING_FIELDS = ("apiVersion", "kind", "metadata")
 
-# Controls, what breaks lines for some readers, what cannot be seen or turns the direction of what follows,
-# private use, surrogates, and what is no character at all.
+# Control characters, line breaks of some readers, invisible and bidirectional characters, private use,
+# surrogates, and noncharacters.
 _INVISIBLE_CHARACTERS = (
     r"\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f"
     r"\ud800-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\uffff\U000e0000-\U0010ffff"
@@ -45,13 +44,13 @@ _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r
 _WORD = r"[A-Za-z0-9_./@+=,()%-]"
 _PLAIN = re.compile(rf"[A-Za-z0-9_/]{_WORD}*(?:[ :]{_WORD}+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
-# Anything of digits, signs and the letters of hexadecimal, octal, exponents and times may be a number.
+# A text of digits, signs and the letters of hexadecimal, octal, exponents and times may be a number.
 _NUMBERLIKE = re.compile(r"[0-9][0-9a-fA-FxXoOtTzZ_.,:+ -]*")
 _RESERVED_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 
 
 def render_object(obj: dict[str, Any], comments: Iterable[str] = ()) -> bytes:
-    """The content of the object's file, with `comments` above it, one line each."""
+    """Return the content of the object's file, with `comments` above it, one line each."""
     lines = [f"# {_NOT_IN_BLOCK.sub(' ', each).replace(chr(10), ' ')}" for each in comments]
     _put_entries(ordered_fields(obj), "", lines, 0)
     lines.append("")
@@ -62,7 +61,7 @@ def render_object(obj: dict[str, Any], comments: Iterable[str] = ()) -> bytes:
 
 
 def ordered_fields(obj: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The fields of an object as they stand in its file; below them it is the order of code points."""
+    """Return the top-level fields in file order; the keys below them are in code point order."""
     first = [(key, obj[key]) for key in _LEADING_FIELDS if key in obj]
     return [*first, *sorted(item for item in obj.items() if item[0] not in _LEADING_FIELDS)]
 
@@ -73,7 +72,7 @@ def _put_entries(entries: Iterable[tuple[str, Any]], pad: str, out: list[str], d
 
 
 def _put_value(lead: str, value: Any, pad: str, out: list[str], depth: int) -> None:
-    """Add the lines of a value behind `lead`, which is a key with its colon or the dash of a list."""
+    """Append the lines of a value after `lead`, which is a key with its colon or the dash of a list item."""
     kind = type(value)
     if kind is str:
         out.append(f"{lead} {_format_text(value, pad)}")
@@ -109,7 +108,7 @@ def _put_items(items: Sequence[Any], pad: str, out: list[str], depth: int) -> No
 
 
 def _format_atom(value: Any) -> str:
-    """Whatever holds nothing inside and is no text."""
+    """Format a scalar that is no text, or an empty collection."""
     if value is None:
         return "null"
     if value is True:
@@ -122,7 +121,7 @@ def _format_atom(value: Any) -> str:
     if kind is float and math.isfinite(value):
         text = repr(value)
         mantissa, e, exponent = text.partition("e")
-        return text if "." in mantissa or not e else f"{mantissa}.0e{exponent}"  # some readers want the dot
+        return text if "." in mantissa or not e else f"{mantissa}.0e{exponent}"  # some readers need the dot
     if kind is dict:
         return "{}"
     if kind is list:
@@ -137,7 +136,7 @@ def _format_text(text: str, pad: str) -> str:
 
 
 def _literal_block(text: str, pad: str) -> str:
-    """A literal block; the sign behind the bar says how many of the newlines at the end are meant."""
+    """Format a literal block; the sign after the bar tells how many final newlines belong to the text."""
     if text[-1] != "\n":
         sign, body = "|-", text
     else:
@@ -182,7 +181,7 @@ def _format_key(key: str, pad: str) -> str:
 
 
 def _flow_value(value: Any, depth: int) -> str:
-    """A value on one line, every text between quotes."""
+    """Format a value on one line, every text in quotes."""
     if depth > MAX_DEPTH:
         raise InvalidValue(f"the object is nested deeper than {MAX_DEPTH} levels")
     kind = type(value)

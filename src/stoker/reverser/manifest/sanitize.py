@@ -1,9 +1,9 @@
-"""What of an object is its desired state: everything but a named list of what the server keeps in it.
+"""Reduce an object to its desired state: remove the fields that the API server maintains.
 
-The first step after an object was read. It removes and never picks (PEERS: who
-picks loses `immutable`, `aggregationRule`, `clusterIP: None`): what is not in the
-lists below is written, whatever kind it stands in. The object handed in stays as
-it is; what comes out shares its inner values and must not be changed either.
+The first step after an object was read. It removes listed fields and never picks fields to keep: tools that
+pick lose `immutable`, `aggregationRule` or `clusterIP: None`. Every field that is not in the lists below is
+written, whatever the kind. The given object is not modified; the result shares its inner values and must not
+be modified either.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _SERVER_FIELDS = frozenset(
         "deletionGracePeriodSeconds",
         "generation",
         "selfLink",
-        "ownerReferences",  # a dead owner's uid gets the re-created object collected
+        "ownerReferences",  # with a dead owner's uid the garbage collector deletes the re-created object
     }
 )
-# It holds all of the object as it was once applied, the data of a Secret in clear among it.
+# The annotation holds the whole object as it was last applied, including the plain data of a Secret.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def sanitize(obj: dict[str, Any]) -> dict[str, Any]:
-    """The object without status and without what only this cluster gave it."""
+    """Return the object without its status and without the fields that only this cluster assigned."""
     kept = {key: value for key, value in obj.items() if key != "status"}
     metadata = kept.get("metadata")
     if isinstance(metadata, dict):

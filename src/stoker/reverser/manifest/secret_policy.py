@@ -1,12 +1,12 @@
-"""What of a Secret reaches git: all, nothing, its shape alone, or all of it sealed.
+"""Decide what of a Secret reaches git: everything, nothing, its shape alone, or everything encrypted.
 
-The last step before the text of a file. Three sorts of Secrets are never written,
-whatever the policy says: tokens of service accounts, releases of Helm, and those that
-the product's own resources name or that it made (`named_secrets`). `Redact` leaves `data` and
-`stringData` out instead of emptying them: applying such a file to a living Secret
-takes nothing from it. `Encrypt` without somebody to seal is refused: it fails closed.
+The last step before an object becomes the text of a file. Three sorts of Secrets are never written, whatever
+the policy: service account tokens, Helm releases, and the Secrets that the product's own resources name or
+that it created (`named_secrets`). `Redact` omits `data` and `stringData` instead of emptying them, so
+applying such a file to a living Secret removes nothing from it. `Encrypt` without recipients is refused: it
+fails closed.
 
-Nothing here may put a value of a Secret into a message.
+No function here may put a value of a Secret into a message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from stoker.reverser.selection.noise import SECRETS, is_helm_release
 
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 the name of a type
 DIGEST_KEYS = "configbutler.ai/digest-keys"
-"""The type of the Secret by which the reverser recognises what it has sealed."""
+"""The type of the Secret that holds the reverser's digest keys, by which it recognizes unchanged encrypted
+files.
+"""
 _VALUES = ("data", "stringData")
 
 
@@ -40,32 +42,32 @@ class SecretPolicy(StrEnum):
 
 
 class WithheldSecret(NamedTuple):
-    """An object that gets no file, and why."""
+    """An object that gets no file, and the reason."""
 
     why: str
 
 
 class UnchangedSecret(NamedTuple):
-    """A sealed file that says already what is to be said: it stays as it is, under this blob id."""
+    """The encrypted file in git already holds this content: it stays as it is, under this blob id."""
 
     blob: str
 
 
 class SecretSealer(Protocol):
-    """Who encrypts a Secret for the recipients of a destination."""
+    """Encrypts a Secret for the recipients of a destination."""
 
     def sealed(self, path: str, plain: dict[str, Any]) -> bytes | UnchangedSecret:
-        """The file for a sanitized Secret; `UnchangedSecret` where the one that is there holds just that."""
+        """Return the file for a sanitized Secret; `UnchangedSecret` if the file in git holds the same."""
         ...
 
 
 def is_secret(key: ManifestKey) -> bool:
-    """Of the core group; a kind of another group that is called so is not one."""
+    """Return whether the object is a core Secret; a kind of another group with this name is not."""
     return (key.group, key.resource) == SECRETS
 
 
 def own_secrets(configs: Collection[GitRepoConfig]) -> frozenset[SecretRef]:
-    """What repositories are logged in to and commits are signed with."""
+    """Return the login and signing Secrets of the given GitRepoConfigs."""
     refs = (
         SecretRef(config.metadata.namespace, ref.name)
         for config in configs
@@ -76,7 +78,7 @@ def own_secrets(configs: Collection[GitRepoConfig]) -> frozenset[SecretRef]:
 
 
 def never_written_reason(obj: Mapping[str, Any], key: ManifestKey, own: Collection[SecretRef]) -> str | None:
-    """Why a Secret is written under no policy; None if the policy decides, and for every other kind."""
+    """Return why no policy writes a Secret; None if the policy decides, and for every other kind."""
     if not is_secret(key):
         return None
     if is_referenced(key.namespace, key.name, frozenset(own)):
@@ -101,7 +103,7 @@ def object_content(
     own: Collection[SecretRef] = (),
     sealer: SecretSealer | None = None,
 ) -> bytes | UnchangedSecret | WithheldSecret:
-    """The file of an object of any kind, or why it gets none."""
+    """Return the file of an object of any kind, or why it gets none."""
     plain = sanitize(obj)
     if not is_secret(key):
         return render_object(plain)

@@ -1,7 +1,7 @@
-"""Why an object is, or is not, in git: the decisions of this room in their order, in words.
+"""Explain why an object is, or is not, in git: the decisions of this package in order, as sentences.
 
-For `stoker export --explain` and for messages. It asks the same functions that decide,
-so it cannot say anything else than what happens.
+For `stoker export --explain` and for messages. It calls the same functions that make the decisions, so an
+explanation cannot differ from what happens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stoker.reverser.selection.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class ExplainTarget:
-    """What of a destination matters to the question."""
+    """The settings of a destination that an explanation needs."""
 
     base: str
     policy: SecretPolicy = SecretPolicy.EXCLUDE
@@ -30,7 +30,7 @@ class ExplainTarget:
 
 @dataclass(frozen=True, slots=True)
 class ExplainContext:
-    """What is known beside the object."""
+    """The facts beside the object itself: destinations, own Secrets, labels of its namespace, exclusions."""
 
     targets: Mapping[DestinationRef, ExplainTarget] = field(default_factory=dict)
     own: Collection[SecretRef] = ()
@@ -40,7 +40,7 @@ class ExplainContext:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Whether there is a file, and sentences that say why."""
+    """Whether the object has a file, and the sentences that give the reason."""
 
     written: bool
     lines: tuple[str, ...]
@@ -49,7 +49,7 @@ class Explanation:
 def explain(
     obj: Mapping[str, Any], key: ManifestKey, selection: Selection, around: ExplainContext
 ) -> Explanation:
-    """Why the object is written, and where; or the first thing that keeps it out."""
+    """Explain where and why the object is written, or name the first reason that keeps it out."""
     labels = (obj.get("metadata") or {}).get("labels") or {}
     taken = selection.taken_by(key, labels, around.namespace_labels)
     if not taken:

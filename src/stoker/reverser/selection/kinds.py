@@ -1,7 +1,7 @@
-"""What one name in a rule stands for on this server: served kinds, or the reason why none.
+"""Resolve one resource name of a rule to the kinds that the server serves, or to a reason why there are none.
 
-A name that selects nothing is no error. It is kept as `InertName` and tried again with
-the next discovery, because the kind may be installed later, or its server come back.
+A name that selects nothing is no error. It is kept as `InertName` and resolved again after the next
+discovery, because the kind may be installed later or its API server may come back.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def resolve_kinds(
     *,
     watch_all: bool,
 ) -> tuple[ServedResource, ...] | InertName:
-    """The kinds that a name of a rule selects, each in the versions that the rule wants."""
+    """Return the kinds that a name selects, each in the versions that the rule wants."""
 
     def inert(why: InertReason, detail: str) -> InertName:
         return InertName(rule.source, str(named), why, detail)
@@ -68,7 +68,7 @@ def resolve_kinds(
     ]
     if not served:
         return inert(*_unknown_kind_reason(rule, named, catalog))
-    # A plain name may stand for kinds of several groups: only when none is left it is worth a word.
+    # A plain name may match kinds of several groups. A reason is reported only if no kind is left.
     for why, detail, fits in _conditions(rule, excluded):
         served = [each for each in served if fits(each)]
         if not served:

@@ -1,4 +1,4 @@
-"""Whether labels fit a selector, as the API server decides it."""
+"""Match labels against a label selector, by the rules of the API server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SelectorRequirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelMatcher:
-    """Conditions that must all hold; none is fitted by everything."""
+    """Requirements that must all hold; without requirements every object fits."""
 
     requirements: tuple[SelectorRequirement, ...] = ()
 
@@ -53,7 +53,7 @@ class LabelMatcher:
         return cls((*same, *more))
 
     def misfit(self, labels: ObjectLabels) -> SelectorRequirement | None:
-        """The first condition that does not hold."""
+        """Return the first requirement that does not hold."""
         return next((each for each in self.requirements if not each.fits(labels)), None)
 
     def fits(self, labels: ObjectLabels) -> bool:

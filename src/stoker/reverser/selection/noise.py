@@ -1,10 +1,10 @@
-"""Objects that something in the cluster makes again by itself, and that would only fill the history.
+"""Recognize objects that a controller recreates by itself and that would only fill the history.
 
-Asked once for each object that a rule selects, before it is rendered. Each answer
-is a reason in words, for `--explain` and for nobody to wonder. A kind is always its
-group and its plural: a `Service` of another group is not the one of the core.
+Ingest and export call it once for each selected object, before the object is rendered. Each answer is a
+reason in words, for `--explain`. A kind is always its group and its plural: a `Service` of another API group
+is not the core `Service`.
 
-What merely could be noise is written: leaving out what a person made is worse.
+In doubt an object is written: to leave out an object that a person made would be worse.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
 HELM_RELEASE_NAME = "sh.helm.release.v1."
 HELM_RELEASE_TYPE = "helm.sh/release.v1"
 
-# ConfigMaps that a controller puts into every namespace, or that the control plane keeps for itself.
+# ConfigMaps that a controller creates in every namespace, or that the control plane manages for itself.
 _GENERATED_MAPS = {
     "kube-root-ca.crt": "the control plane puts it into every namespace",
     "openshift-service-ca.crt": "the control plane puts it into every namespace",
@@ -40,7 +40,7 @@ _SERVER_MANAGED_MAPS = {
 
 
 def noise_reason(obj: Mapping[str, Any], key: ManifestKey) -> str | None:
-    """Why the object is not worth a file; None if it is."""
+    """Return why the object gets no file; None if it gets a file."""
     metadata = obj.get("metadata") or {}
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
@@ -57,7 +57,7 @@ def noise_reason(obj: Mapping[str, Any], key: ManifestKey) -> str | None:
 
 
 def is_helm_release(obj: Mapping[str, Any], key: ManifestKey) -> bool:
-    """Whether Helm keeps a release in this Secret or ConfigMap."""
+    """Return whether this Secret or ConfigMap stores a Helm release."""
     labels = (obj.get("metadata") or {}).get("labels") or {}
     return (
         obj.get("type") == HELM_RELEASE_TYPE
@@ -73,7 +73,7 @@ def _noisy_map_reason(key: ManifestKey, labels: Mapping[str, str]) -> str | None
 
 
 def _controller_of(metadata: Mapping[str, Any]) -> str | None:
-    """The owner that manages the object; one that merely takes it along when it goes does not count."""
+    """Return the controlling owner; an owner that is only used for garbage collection does not count."""
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
             return f"{owner.get('kind', '')} {owner.get('name', '')}"
@@ -86,7 +86,7 @@ def _server_managed_reason(
     if kind == _SERVICES and (key.namespace, key.name) == ("default", "kubernetes"):
         return "the API server keeps it"
     if kind.group == _RBAC and labels.get("kubernetes.io/bootstrapping") == "rbac-defaults":
-        # Who takes such a role over sets autoupdate to false, and then it is theirs.
+        # A user who takes over such a role sets autoupdate to false; the role then belongs to the user.
         if annotations.get("rbac.authorization.kubernetes.io/autoupdate") == "true":
             return "the API server keeps it as long as its annotation autoupdate is true"
     elif kind.group == "apiregistration.k8s.io" and "kube-aggregator.kubernetes.io/automanaged" in labels:

@@ -1,8 +1,8 @@
-"""Which kinds are written when nobody says which, and which never are: data, and how it is spelt.
+"""The kinds that the preset selects, the kinds that are never written, and how kinds are named.
 
-`PRESET` is the desired-state preset of the paper. `EXCLUDED` is the floor beneath
-every rule: what an installation adds to it is excluded too, and nothing can be taken
-away from it (C-149). Kinds are named as `kubectl` names them, `plural.group`.
+`PRESET` is the desired-state preset, used where no rule names kinds. `EXCLUDED` is the floor beneath every
+rule: an installation can add kinds to it and cannot remove any. Kinds are named as `kubectl` names them,
+`plural.group`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from stoker.domain.errors import InvalidValue
 
 
 class GroupResource(NamedTuple):
-    """A kind in whatever version: `deployments` of `apps`."""
+    """A kind in any version: `deployments` of `apps`."""
 
     group: str
     resource: str
 
     @classmethod
     def of(cls, text: str) -> GroupResource:
-        """From `plural` (the core group) or `plural.group`."""
+        """Parse `plural` (the core group) or `plural.group`."""
         resource, _, group = text.partition(".")
         if not resource or "/" in text or "*" in text or text.endswith("."):
             raise InvalidValue(f"{text[:80]!r} is not the name of a kind, such as deployments.apps")
@@ -78,9 +78,9 @@ EXCLUDED = frozenset(
 )
 
 MAX_KINDS = 300
-"""Kinds that one installation watches; in the order of group, version and resource (C-174)."""
+"""The most kinds that one installation watches, taken in the order of group, version and resource."""
 
 
 def excluded_kinds(more: Iterable[str] = ()) -> frozenset[GroupResource]:
-    """The floor and what the installation adds to it."""
+    """Return the floor and the kinds that the installation adds to it."""
     return EXCLUDED | frozenset(map(GroupResource.of, more))

@@ -1,11 +1,11 @@
-"""One rule: which kinds it names, in which namespaces, with which labels, and for which changes.
+"""One selection rule: the kinds that it names, its namespaces, its labels and its operations.
 
-`WatchRule` and `ClusterWatchRule` become these here, and so does the preset; nothing
-behind this module knows from which of them a rule came. A rule of a `WatchRule` is
-bound to its own namespace when it is built, so no later step can forget it.
+This module turns `WatchRule` and `ClusterWatchRule` objects and the preset into `SelectionRule`s; no module
+behind it knows the origin of a rule. A rule of a `WatchRule` is bound to its own namespace when it is built,
+so no later step can forget the restriction.
 
-A name in `resources` has one of the forms of C-150: `deployments`, `deployments.apps`,
-`deployments/scale` (understood and without effect) or `*` alone.
+A name in `resources` has one of these forms: `deployments`, `deployments.apps`, `deployments/scale`
+(accepted, without effect) or `*` alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANY = "*"
 
 
 class ChangeOperation(StrEnum):
-    """What happened to an object."""
+    """The operation that changed an object."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -65,7 +65,7 @@ class DestinationRef(NamedTuple):
 
 
 class RuleRef(NamedTuple):
-    """Where a rule is written: the object, and which entry of its `rules`, counted from 0."""
+    """The position of a rule: its object, and the index of the entry in `rules`, counted from 0."""
 
     kind: str
     namespace: str
@@ -79,15 +79,15 @@ class RuleRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SelectionRule:
-    """A selection of objects and where they go. An empty set of names, groups, … excludes nothing."""
+    """Selects objects for one destination. An empty set of groups, versions or operations means all."""
 
     source: RuleRef
     destination: DestinationRef
     resources: tuple[RuleResource, ...]
     namespaced: bool
-    """Whether objects within namespaces are meant, or those outside."""
+    """Whether the rule selects namespaced objects or cluster-scoped objects."""
     namespace: str = ""
-    """The only namespace it looks into; empty for all."""
+    """The only namespace that the rule selects from; empty for all."""
     operations: frozenset[ChangeOperation] = frozenset()
     groups: frozenset[str] = frozenset()
     versions: frozenset[str] = frozenset()
@@ -96,35 +96,35 @@ class SelectionRule:
 
     @property
     def writes(self) -> bool:
-        """Whether it has files written: to see a creation or an update is enough (C-158)."""
+        """Whether the rule writes files: CREATE or UPDATE among its operations is enough."""
         return not self.operations or not self.operations.isdisjoint(
             (ChangeOperation.CREATE, ChangeOperation.UPDATE)
         )
 
     @property
     def deletes(self) -> bool:
-        """Whether it has files deleted, those of orphans among them."""
+        """Whether the rule deletes files, including the files of orphans."""
         return not self.operations or ChangeOperation.DELETE in self.operations
 
     @property
     def unconditional(self) -> bool:
-        """Whether it takes every object of its kinds and namespaces, whatever their labels."""
+        """Whether the rule selects every object of its kinds and namespaces, whatever the labels."""
         return not self.labels.requirements and not self.namespace_labels.requirements
 
     def names(self, group: str, resource: str) -> bool:
-        """Whether it names a kind, in whatever version."""
+        """Return whether the rule names a kind, in any version."""
         return (not self.groups or group in self.groups) and any(
             each.names(group, resource) for each in self.resources
         )
 
     def reaches(self, namespace: str) -> bool:
-        """Whether objects there, or in no namespace if it is empty, can be meant."""
+        """Return whether the rule selects from a namespace; an empty name means cluster-scoped objects."""
         if bool(namespace) is not self.namespaced:
             return False
         return not self.namespace or self.namespace == namespace
 
     def takes(self, key: ManifestKey, labels: ObjectLabels, namespace_labels: ObjectLabels | None) -> bool:
-        """Whether it selects an object of a kind that it names. The labels of a namespace may be unknown."""
+        """Return whether the rule selects an object of a named kind; namespace labels may be unknown."""
         if not self.reaches(key.namespace) or not self.labels.fits(labels):
             return False
         if not self.namespace_labels.requirements:
@@ -133,7 +133,7 @@ class SelectionRule:
 
 
 def resource_rules(resource: WatchRule | ClusterWatchRule) -> tuple[SelectionRule, ...]:
-    """The rules of one object of the API."""
+    """Return the rules of one WatchRule or ClusterWatchRule."""
     name, to = resource.metadata.name, resource.spec.destination_ref
     if isinstance(resource, WatchRule):
         home = resource.metadata.namespace
@@ -155,7 +155,7 @@ def resource_rules(resource: WatchRule | ClusterWatchRule) -> tuple[SelectionRul
 
 
 def preset_rules(destination: DestinationRef, namespaces: Iterable[str] = ()) -> tuple[SelectionRule, ...]:
-    """The desired-state preset: of the whole cluster, or of the namespaced kinds in these namespaces."""
+    """Return the desired-state preset: cluster-wide, or for namespaced kinds in the given namespaces."""
     source = RuleRef("preset", "", "")
     inside = tuple(RuleResource(each.resource, each.group) for each in NAMESPACED)
     outside = tuple(RuleResource(each.resource, each.group) for each in CLUSTER_WIDE)
@@ -188,6 +188,6 @@ def _rule(
 
 
 def _set_or_all(words: Iterable[str] | None) -> frozenset[str]:
-    """What was listed; nothing where that is all."""
+    """Return the listed values; an empty set, which means all, if the list is missing or holds `*`."""
     listed = frozenset(words or ())
     return frozenset() if ANY in listed else listed

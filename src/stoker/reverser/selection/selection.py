@@ -1,14 +1,14 @@
-"""Which kinds are watched for a set of rules, and which rules take an object.
+"""Compute which kinds are watched for a set of rules, and which rules select an object.
 
-Rules and what the server serves go in; a `Selection` comes out, and a new one
-whenever either changes. Of a kind that several versions serve only the preferred one
-is taken, unless the rule lists versions (C-157). Beyond `max_kinds` kinds the rest
-is skipped, in the order of group, version and resource (C-174).
+`select_objects` takes the rules and the served kinds and returns a `Selection`; the supervisor builds a new
+one whenever either changes. Of a kind that is served in several versions only the preferred version is
+selected, unless the rule lists versions. Beyond `max_kinds` kinds the rest is skipped, in the order of group,
+version and resource.
 
-It must never select outside a rule's namespace, nor a kind below the floor of
-`stoker.reverser.selection.preset`. And it never calls a file an orphan by itself: it says which
-list would show the object (`listed_in`), or that the kind is gone (`is_gone`), and
-whether a rule asks for deletions (`deletes`).
+A selection must never contain objects outside a rule's namespace, nor a kind of the excluded floor of
+`stoker.reverser.selection.preset`. It never decides that a file is an orphan: it only returns which list
+would show the object (`listed_in`), whether the kind is gone (`is_gone`), and whether a rule wants deletions
+(`deletes`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KindId = tuple[str, str, str]
 
 
 class WatchedKind(NamedTuple):
-    """One list and watch: a kind in one namespace, or everywhere."""
+    """One list and watch: a kind in one namespace, or in all namespaces."""
 
     resource: ApiResource
     namespace: str = ""
@@ -40,29 +40,29 @@ class WatchedKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a set of rules means on a server that serves these kinds."""
+    """The effect of a set of rules on a server with a given catalog of kinds."""
 
     kinds: tuple[ApiResource, ...]
-    """All that is watched, in order; also what the admission webhook is asked about."""
+    """All watched kinds, in order; the admission webhook registers for them too."""
     watched: tuple[WatchedKind, ...]
     inert: tuple[InertName, ...]
     skipped: tuple[ApiResource, ...]
     rules: tuple[SelectionRule, ...]
-    """As given, without the wildcards that mean nothing here."""
+    """The given rules, without wildcards if this installation does not watch all kinds."""
     complete: bool
-    """Whether discovery could describe every group; if not, a missing kind says nothing."""
+    """Whether discovery described every group; if not, a missing kind does not count as gone."""
     _served: frozenset[KindId]
     _rules: Mapping[KindId, tuple[SelectionRule, ...]]
     _watched: Mapping[tuple[str, str], tuple[WatchedKind, ...]]
 
     def rules_for(self, key: ManifestKey) -> tuple[SelectionRule, ...]:
-        """The rules that select the kind in this version and reach the namespace, whatever the labels."""
+        """Return the rules that select the kind in this version and the namespace, whatever the labels."""
         return tuple(rule for rule in self._rules.get(key[:3], ()) if rule.reaches(key.namespace))
 
     def taken_by(
         self, key: ManifestKey, labels: ObjectLabels = NO_LABELS, namespace_labels: ObjectLabels | None = None
     ) -> dict[DestinationRef, tuple[SelectionRule, ...]]:
-        """Where an object is to be written, and by which rules."""
+        """Return the destinations of an object, with the rules that select it."""
         taken: dict[DestinationRef, tuple[SelectionRule, ...]] = {}
         for rule in self._rules.get(key[:3], ()):
             if rule.writes and rule.takes(key, labels, namespace_labels):
@@ -70,7 +70,7 @@ class Selection:
         return taken
 
     def fed_by(self, watched: WatchedKind) -> frozenset[DestinationRef]:
-        """The destinations of all rules that look at this list and watch."""
+        """Return the destinations of all rules that need this list and watch."""
         return frozenset(
             rule.destination
             for rule in self._rules.get(_kind(watched.resource), ())
@@ -84,11 +84,11 @@ class Selection:
         labels: ObjectLabels | None = None,
         namespace_labels: ObjectLabels | None = None,
     ) -> bool:
-        """Whether the file of an object that is gone, or that no rule takes any more, may be deleted.
+        """Return whether a file may be deleted, because its object is gone or no longer selected.
 
-        Of an orphan nobody knows the labels, and those of an object that left the selection no
-        longer fit: then (None) a rule without conditions must ask for deletions, or all rules
-        that could have written the file.
+        The labels of an orphan are unknown, and the labels of an object that left the selection no longer
+        match. In these cases (`labels` is None) a rule without label conditions must want deletions, or all
+        rules that could have written the file must want them.
         """
         rules = list(self._naming(key, destination))
         if labels is not None:
@@ -98,9 +98,10 @@ class Selection:
         )
 
     def listed_in(self, key: ManifestKey, destination: DestinationRef) -> WatchedKind | None:
-        """The list in which the object would be if it lived; a file that it does not show is an orphan.
+        """Return the list that would show the object if it existed.
 
-        Where the server prefers another version by now, that one's list decides.
+        A file whose object this list does not show is an orphan. If the server prefers another version by
+        now, the list of that version decides.
         """
         for rule in self._naming(key, destination):
             for each in self._watched.get((key.group, key.resource), ()):
@@ -110,13 +111,13 @@ class Selection:
         return None
 
     def is_gone(self, key: ManifestKey, destination: DestinationRef) -> bool:
-        """Whether a rule asks for a kind that a complete discovery does not show in this version."""
+        """Return whether a rule names the kind and a complete discovery does not show it in this version."""
         if not self.complete or key[:3] in self._served:
             return False
         return any(True for _ in self._naming(key, destination))
 
     def _naming(self, key: ManifestKey, destination: DestinationRef) -> Iterator[SelectionRule]:
-        """The rules of a destination whose words fit the object, whether or not the kind is served."""
+        """Yield the rules of a destination that name the object's kind, whether or not it is served."""
         for rule in self.rules:
             if (
                 rule.destination == destination
@@ -135,7 +136,7 @@ def select_objects(
     watch_all: bool = False,
     max_kinds: int = MAX_KINDS,
 ) -> Selection:
-    """What the rules mean on a server that serves the catalog."""
+    """Apply the rules to the kinds of the catalog."""
     given = tuple(rules)
     meant = given if watch_all else tuple(map(_without_wildcards, given))
     found: dict[KindId, tuple[ApiResource, list[SelectionRule]]] = {}
@@ -173,7 +174,7 @@ def select_objects(
 
 
 def _watch_scopes(resource: ApiResource, rules: list[SelectionRule]) -> list[WatchedKind]:
-    """One watch for all namespaces where a rule needs it, otherwise one for each namespace that is named."""
+    """Return one watch for all namespaces if any rule needs it, otherwise one watch per named namespace."""
     namespaces = {rule.namespace for rule in rules}
     return [WatchedKind(resource, each) for each in ([""] if "" in namespaces else sorted(namespaces))]
 
