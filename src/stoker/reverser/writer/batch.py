@@ -1,18 +1,17 @@
-"""Which changes become which commits, and when they have to.
+"""Group changes into commits, and decide when they must be committed.
 
-One `ChangeBatcher` for each destination. Changes wait in the order in which they came, until
-there are enough files or bytes, or the first of them has waited for `max_wait`. That
-time is counted from the first change and never begun anew: a steady drip is written as
-soon as anything else. `take` hands out all that waits, so that one push can carry it.
+Each destination has one `ChangeBatcher`. Changes wait in order of arrival until there are enough files or
+bytes, or until the first change has waited for `max_wait`. That time counts from the first change and never
+restarts, so a steady trickle of changes does not delay a commit. `take` returns everything that waits, so
+that one push can carry it.
 
-Consecutive changes of one author are one commit; with another author a new one begins,
-so the history of an object tells every hand that was on it, in order. Within a commit
-an object's last state counts. Whose a change is gets asked when it is taken, not
-before: facts may be late, but nothing waits for them.
+Consecutive changes of one author form one commit; a change of another author begins a new commit. So the
+history of an object shows every author in order. Within a commit only an object's last state counts. The
+author of a change is looked up when the change is taken, not before: an author fact may arrive late.
 
-It is bounded: what has been taken counts until it is settled, and when there is no
-room `add` says so and takes nothing; nothing that was taken in is ever dropped. It has
-no clock. A change that cannot be written is handed back by `put_back` and holds up no other.
+The batcher is bounded. Taken changes count until they are settled. When there is no room, `add` returns False
+and takes nothing; an accepted change is never dropped. The batcher has no clock. `put_back` returns the
+changes that cannot be written, so that they do not block others.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _AUTHOR_POLL_SECONDS = 0.01
 
 
 class BatchLimits(NamedTuple):
-    """`GitDestination.spec.batch`; a `max_wait` of 0 is at once."""
+    """`GitDestination.spec.batch`; a `max_wait` of 0 commits at once."""
 
     max_files: int = MAX_FILES
     max_bytes: int = MAX_BYTES
@@ -41,40 +40,42 @@ class BatchLimits(NamedTuple):
 
 
 class QueueCapacity(NamedTuple):
-    """What may wait or be on its way before whoever brings changes has to wait himself."""
+    """How many changes and bytes may be pending before watches must wait."""
 
     changes: int = 5_000
     size: int = 2 * MAX_BYTES
 
 
 class PushCadence(NamedTuple):
-    """`GitRepoConfig.spec.push`: when commits that were made are pushed, whichever comes first (C-163)."""
+    """`GitRepoConfig.spec.push`: push after the interval or the number of commits, whichever is first."""
 
     interval: float = 0.0
     max_commits: int | None = None
 
     def due_at(self, oldest: float, commits: int) -> float:
-        """When the oldest of so many commits, made at `oldest`, has to be pushed."""
+        """Return when this many commits, the oldest made at `oldest`, must be pushed."""
         return oldest if self.max_commits and commits >= self.max_commits else oldest + self.interval
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFileChange:
-    """A file that is to become something else."""
+    """A file that is to be written or deleted."""
 
     key: ManifestKey
     path: str
     content: bytes | None
-    """None: it is deleted."""
+    """None deletes the file."""
     operation: ChangeOperation
     at: float
-    """Monotonic seconds at which it was noticed."""
+    """Monotonic seconds at which the change was noticed."""
     author: RequestUser | None = None
-    """Who made it, once that is known."""
+    """The user who made the change, once known."""
     observed: ObservedEvent | None = None
-    """What to find the author by; None if the change was not seen as one step of a watch."""
+    """The watch event to find the author by; None if the change was not seen as a single watch event."""
     over_foreign: bool = False
-    """The file in git was not written by this process and not compared yet: it may hold the same values."""
+    """Whether the file in git was not written by this process and not compared yet: it may hold the same
+    values.
+    """
 
     @property
     def size(self) -> int:
@@ -83,7 +84,7 @@ class PendingFileChange:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCommit:
-    """One commit: at most one change for each path, all by one author, who may be unknown."""
+    """One commit: at most one change per path, all by one author, who may be unknown."""
 
     author: RequestUser | None
     changes: tuple[PendingFileChange, ...]
@@ -93,7 +94,7 @@ AuthorLookup = Callable[[ObservedEvent], RequestUser | None]
 
 
 class ChangeBatcher:
-    """The changes of one destination on their way into commits."""
+    """Collects the changes of one destination until they become commits."""
 
     def __init__(self, limits: BatchLimits | None = None, capacity: QueueCapacity | None = None) -> None:
         self.limits = limits or BatchLimits()
@@ -107,21 +108,21 @@ class ChangeBatcher:
         self._not_before = 0.0
 
     def __len__(self) -> int:
-        """Changes that are not settled yet: the depth of the queue."""
+        """Return the number of unsettled changes: the queue depth."""
         return len(self._waiting) + self._out
 
     @property
     def waiting(self) -> frozenset[str]:
-        """The paths of what waits."""
+        """The paths of the waiting changes."""
         return frozenset(self._files)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next change has to wait outside."""
+        """Whether the next change would be refused."""
         return len(self) >= self._capacity.changes or self._size + self._out_size >= self._capacity.size
 
     def add(self, change: PendingFileChange) -> bool:
-        """Take a change in; False if there is no room, and then it is still the caller's."""
+        """Accept a change; return False if there is no room, and the caller then keeps it."""
         if self.is_full:
             return False
         self._waiting.append(change)
@@ -130,37 +131,37 @@ class ChangeBatcher:
         return True
 
     def deletions(self) -> list[PendingFileChange]:
-        """The deletions among what waits that no later change of the same file undoes."""
+        """Return the waiting deletions that no later change of the same file reverts."""
         last = {change.path: change for change in self._waiting}
         return [change for change in last.values() if change.content is None]
 
     def over_foreign(self) -> list[PendingFileChange]:
-        """What waits to overwrite a file that this process did not write."""
+        """Return the waiting changes that would overwrite a file that this process did not write."""
         return [change for change in self._waiting if change.over_foreign]
 
     def compared(self, changes: Iterable[PendingFileChange]) -> None:
-        """These were compared with the file in git, hold other values and may overwrite it."""
+        """Mark changes that were compared with the file in git, differ in value, and may overwrite it."""
         known = set(map(id, changes))
         self._waiting = [
             replace(change, over_foreign=False) if id(change) in known else change for change in self._waiting
         ]
 
     def withdraw(self, changes: Iterable[PendingFileChange]) -> None:
-        """Take these out of what waits; all others keep their order."""
+        """Remove waiting changes; all others keep their order."""
         out = set(map(id, changes))
         self._waiting = [change for change in self._waiting if id(change) not in out]
         self._recount()
 
     def oldest_at(self) -> float | None:
-        """When the first of what waits was noticed."""
+        """Return when the first waiting change was noticed."""
         return self._waiting[0].at if self._waiting else None
 
     def unsettled_since(self) -> float | None:
-        """When the first of all that is not settled was noticed; None: everything is."""
+        """Return when the first unsettled change was noticed; None if all are settled."""
         return min((at for at in (self.oldest_at(), self._out_since) if at is not None), default=None)
 
     def due_at(self) -> float | None:
-        """The time from which on what waits is to be taken; None if nothing waits."""
+        """Return when the waiting changes must be taken; None if there are none."""
         if not self._waiting:
             return None
         first = self._waiting[0].at
@@ -171,10 +172,10 @@ class ChangeBatcher:
     def take(
         self, author_of: AuthorLookup | None = None, *, now: float = 0.0, patience: float = 0.0
     ) -> tuple[PlannedCommit, ...]:
-        """Everything that waits, as commits in order. It stays counted until it is settled or put back.
+        """Return all waiting changes as commits in order; they count until they are settled or put back.
 
-        With `patience` a change whose author is not known yet, and that was noticed less than so
-        many seconds ago, goes on waiting, and so does all that came after it.
+        With `patience`, a change without a known author keeps waiting for up to that many seconds after it
+        was noticed, and so do all changes after it.
         """
         asked = _with_authors(self._waiting, author_of)
         unknown = (
@@ -185,7 +186,7 @@ class ChangeBatcher:
         if taken and self._out_since is None:
             self._out_since = taken[0].at
         self._recount()
-        # Asked again soon: the fact is most often on its way.
+        # Poll soon, because the author fact is most often on its way.
         self._not_before = (
             min(self._waiting[0].at + patience, now + _AUTHOR_POLL_SECONDS) if self._waiting else 0.0
         )
@@ -194,15 +195,15 @@ class ChangeBatcher:
         return commits
 
     def settle(self, commits: Iterable[PlannedCommit]) -> None:
-        """They are pushed, or turned out to change nothing."""
+        """Stop counting commits that were pushed or turned out to change nothing."""
         self._count_out(commits, -1)
 
     def put_back(
         self, commits: Sequence[PlannedCommit], refused: Collection[str] = ()
     ) -> tuple[PendingFileChange, ...]:
-        """They could not be pushed: wait again, in front of what came meanwhile.
+        """Queue commits that could not be pushed again, before newer changes.
 
-        What lies at a path in `refused` can never be written and is handed back to be reported.
+        Return the changes at a path in `refused`, which can never be written, for reporting.
         """
         self._count_out(commits, -1)
         back = [
@@ -229,7 +230,7 @@ class ChangeBatcher:
 
 
 def plan_commits(changes: Iterable[PendingFileChange], limits: BatchLimits) -> list[PlannedCommit]:
-    """Changes, whose authors are known as far as they ever will be, as commits in order."""
+    """Group changes, whose authors are known as far as possible, into commits in order."""
     commits: list[PlannedCommit] = []
     run: dict[str, PendingFileChange] = {}
     author: RequestUser | None = None
@@ -260,7 +261,7 @@ def _name(author: RequestUser | None) -> str | None:
 
 
 def _merge_changes(first: PendingFileChange, last: PendingFileChange) -> PendingFileChange:
-    """Two changes of one file in one commit: the last state, and what that is to who saw neither."""
+    """Merge two changes of one file: the last state, and the operation relative to the state before both."""
     operation = last.operation
     if last.content is not None:
         operation = (
@@ -270,7 +271,7 @@ def _merge_changes(first: PendingFileChange, last: PendingFileChange) -> Pending
 
 
 def _is_author_pending(change: PendingFileChange) -> bool:
-    """Whether somebody may still say whose it is."""
+    """Return whether the author may still become known."""
     return change.author is None and change.observed is not None
 
 

@@ -1,10 +1,17 @@
-"""The hand that writes: all destinations of one GitRepoConfig on one branch, under its credentials.
+"""Write all destinations of one GitRepoConfig on one branch, under its credentials.
 
-`stoker.reverser.writer.worker` calls `act` whenever `next_at` has come; what it does is a list
-of steps: open what is new, look at the branch where others may have been, sweep, leave
-files that hold the same values, hold deletions beyond the budget, take what is due, push,
-and bring once more what there was no room for. Whatever fails is
-tried again later, with pauses that grow; what was made stays made meanwhile.
+`stoker.reverser.writer.worker` calls `act` whenever `next_at` is reached. The steps of `act`:
+
+    open      list the branch for new outboxes
+    look      fetch the branch, where other writers may have pushed
+    sweep     queue deletions of orphans
+    brake     hold deletions beyond the budget
+    compare   withdraw changes of files that hold the same values
+    take      turn due changes into commits
+    push      push the commits and settle them
+    reseed    list again the kinds that a full outbox missed
+
+A failed step is retried later with growing backoff; commits that are already built stay unchanged meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ log = get_logger(__name__)
 
 
 class BranchWriter:
-    """One GitRepoConfig on one branch."""
+    """The destinations of one GitRepoConfig on one branch."""
 
     def __init__(
         self,
@@ -44,7 +51,7 @@ class BranchWriter:
         self.config = config
         self.outboxes: dict[DestinationRef, DestinationOutbox] = {}
         self.error: StokerError | None = None
-        """Why nothing can be written now."""
+        """Why the branch cannot be written now."""
         self._tools = tools
         self._stir = stir
         self._clock = clock
@@ -58,15 +65,15 @@ class BranchWriter:
         self._look_again = False
         self._stale = False
 
-    # What is to be written.
+    # Configuration.
 
     def fits(self, wanted: Mapping[DestinationRef, WritableDestination]) -> bool:
-        """Whether it can go on under what the GitRepoConfig says now."""
+        """Return whether the writer can continue with the current GitRepoConfig."""
         mine = {_branch_inputs(box.destination) for box in self.outboxes.values()}
         return not mine or mine == {_branch_inputs(each) for each in wanted.values()}
 
     def arrange(self, wanted: Mapping[DestinationRef, WritableDestination]) -> None:
-        """The destinations from now on; one whose folder or form changed begins anew."""
+        """Set the destinations; a destination whose folder or file format changed gets a new outbox."""
         for ref, box in list(self.outboxes.items()):
             destination = wanted.get(ref)
             if destination is None or _file_inputs(destination) != _file_inputs(box.destination):
@@ -85,18 +92,18 @@ class BranchWriter:
         self.outboxes = {}
 
     def hurry(self) -> None:
-        """This is the last chance: what waits is to go now, whatever windows and intervals say."""
+        """Make all pending changes due now, despite batch windows and push intervals: it is the last push."""
         self._delivery.is_last = True
         for box in self._open_boxes():
             box.in_a_hurry = True
             box.to_be_swept = False
 
     def branch_moved(self) -> None:
-        """Another writer of the same worker has pushed."""
+        """Fetch again before the next push, because another writer of the same worker has pushed."""
         self._stale = True
 
     def next_at(self) -> float | None:
-        """When there is something to do; None if nobody knows of anything."""
+        """Return when `act` must be called next; None if there is nothing to do."""
         if not self.outboxes:
             return None
         dues = [0.0 if self._look_again else self._looked_at + self._tools.refresh]
@@ -106,7 +113,7 @@ class BranchWriter:
         return max(min(dues), self._blocked_until)
 
     async def act(self) -> bool:
-        """Do all that is due; whether the branch has moved on by it."""
+        """Do all due steps; return whether the branch moved."""
         if self._branch is None:
             return False
         if not self._delivery.is_last:
@@ -127,7 +134,7 @@ class BranchWriter:
         return moved
 
     def failed(self, error: StokerError) -> None:
-        """Nothing of it happened, or nobody knows; try again later."""
+        """Schedule a retry after an error; the outcome of the failed step may be unknown."""
         if self._delivery.divide(error):
             return
         self._failures += 1
@@ -152,7 +159,7 @@ class BranchWriter:
             box.freed()
         self._tools.stirred()
 
-    # The steps.
+    # Steps of `act`.
 
     async def _open_new(self, branch: RemoteBranch) -> None:
         now = self._clock.monotonic()
@@ -163,13 +170,13 @@ class BranchWriter:
             await self._opener.open(branch, box, self._tip)
 
     async def _look(self, branch: RemoteBranch) -> None:
-        """What others have done to the branch; what they changed of ours is brought once more."""
+        """Fetch the branch; bring objects again whose files other writers changed."""
         tip = await branch.refresh()
         self._looked_at, self._stale = self._clock.monotonic(), False
         again, self._look_again = self._look_again, False
         if tip == self._tip and not again:
             for box in self._open_boxes():
-                if box.unwritten:  # perhaps the server would take it by now
+                if box.unwritten:  # perhaps the server accepts it now
                     self._opener.bring_again(box)
             return
         self._tip = tip
@@ -178,11 +185,11 @@ class BranchWriter:
                 self._give_up(box)
 
     async def _prepare(self, branch: RemoteBranch, box: DestinationOutbox) -> None:
-        """Have what waits in an outbox complete and compared: orphans, released deletions, equal files."""
+        """Complete and compare an outbox's pending changes: orphans, released deletions, equal files."""
         self._opener.calm(box)
         if box.to_be_swept:
             await self._opener.sweep(branch, box)
-        if box.check_deletions():  # a release makes all that waits due
+        if box.check_deletions():  # a release makes all pending changes due
             self._tools.stirred()
         if self._delivery.is_due(box):
             await self._opener.leave_equal(branch, box)
@@ -211,7 +218,7 @@ class BranchWriter:
         return [box for box in self.outboxes.values() if box.is_open]
 
     def _give_up(self, box: DestinationOutbox) -> None:
-        """Another has taken the folder over: nothing more is written there."""
+        """Replace the outbox of a folder that another installation took over: nothing is written there."""
         self._close(box)
         fresh = self._outbox(box.destination)
         fresh.marker, fresh.trouble, fresh.retry_at = box.marker, box.trouble, box.retry_at
@@ -239,7 +246,7 @@ class BranchWriter:
 
 
 def _next_due_time(box: DestinationOutbox) -> float:
-    """When an outbox needs somebody."""
+    """Return when an outbox needs the next `act`."""
     if not box.is_open:
         return box.retry_at
     if box.to_be_swept or box.brake.changed or (box.missed and not box.batcher.is_full):
@@ -249,12 +256,12 @@ def _next_due_time(box: DestinationOutbox) -> float:
 
 
 def _branch_inputs(destination: WritableDestination) -> tuple[object, ...]:
-    """What a branch is opened with."""
+    """The settings that a branch is opened with."""
     return destination.url, destination.login, destination.signing
 
 
 def _file_inputs(destination: WritableDestination) -> tuple[object, ...]:
-    """What decides about every file of a destination."""
+    """The settings that every file of a destination depends on."""
     return (
         destination.uid,
         destination.base,

@@ -1,4 +1,4 @@
-"""What a commit says: a line for people, the objects, and trailers for machines.
+"""Build commit messages: a subject for people, the list of objects, and trailers for machines.
 
     [UPDATE] apps/v1/deployments/shop/web
 
@@ -8,9 +8,8 @@
     X-ConfigButler-InstanceID: gitops-reverser-0
     X-ConfigButler-Author: alice
 
-A commit of several objects has a summary above a list of them. A destination may bring
-a template for the part above the trailers; the trailers are ours in any case, and
-nothing that comes from an object or a user can begin a line of its own.
+A commit of several objects has a summary above the list of objects. A destination can set a template for the
+part above the trailers; the trailers are always added, and no text from an object or a user can begin a line.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from stoker.reverser.writer.batch import PlannedCommit
 
 UNKNOWN = "unknown"
 SEVERAL_VALUES = "*"
-"""What a field of a template is when the objects of a commit differ in it."""
+"""The value of a template field in which the objects of a commit differ."""
 MAX_LISTED = 50
 MAX_TEMPLATE = 4096
 _MAX_MESSAGE_LENGTH = 16_384
@@ -40,7 +39,7 @@ _PLAIN_USER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 @:._+/=-]{0,254}[A-Za-z0-9])
 
 
 class CommitOrigin(NamedTuple):
-    """Which installation writes: the values of the four trailers."""
+    """The installation that writes a commit: the values of four trailers."""
 
     cluster_uid: str
     controller_ns: str
@@ -49,7 +48,7 @@ class CommitOrigin(NamedTuple):
 
 
 class MessageTemplate:
-    """`GitDestination.spec.commit.template`, checked once and filled often."""
+    """`GitDestination.spec.commit.template`, validated once and filled for each commit."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_TEMPLATE:
@@ -68,7 +67,7 @@ class MessageTemplate:
             name = match[1]
             if name not in values:
                 made = _FIELDS[name](commit)
-                values[name] = made if name == "Summary" else _printable_line(made)  # a summary is ours
+                values[name] = made if name == "Summary" else _printable_line(made)  # escaped already
             return values[name]
 
         return _FIELD.sub(value, self.text)
@@ -77,13 +76,13 @@ class MessageTemplate:
 def commit_message(
     commit: PlannedCommit, origin: CommitOrigin, template: MessageTemplate | None = None
 ) -> str:
-    """The whole message of a commit, with a newline at its end."""
+    """Return the whole message of a commit, with a final newline."""
     text = _clean_message(template.filled(commit)) if template is not None else ""
     return f"{text or _default_message(commit)}\n\n{trailers(origin, commit.author)}"
 
 
 def trailers(origin: CommitOrigin, author: RequestUser | None) -> str:
-    """The last paragraph of every commit."""
+    """Return the last paragraph of every commit."""
     lines: Mapping[str, str] = {
         "ClusterUID": _printable_line(origin.cluster_uid),
         "ControllerNS": _printable_line(origin.controller_ns),
@@ -95,7 +94,7 @@ def trailers(origin: CommitOrigin, author: RequestUser | None) -> str:
 
 
 def subject(commit: PlannedCommit) -> str:
-    """The first line where no template says otherwise."""
+    """Return the first line for commits without a template."""
     if len(commit.changes) == 1:
         (change,) = commit.changes
         return f"[{change.operation}] {_object(change.key)}"
@@ -123,12 +122,12 @@ def _object(key: ManifestKey) -> str:
 
 
 def _printable_line(text: str) -> str:
-    """Text from outside within one line: whatever a terminal, git or a CI service would act on is escaped."""
+    """Escape external text into one line that no terminal, git or CI service interprets."""
     return inert_name(text)
 
 
 def _printable_user(name: str) -> str:
-    """As it is where nothing else can be meant; otherwise between quotes, as a user called `unknown` is."""
+    """Return a user name as it is if unambiguous, otherwise quoted, as for a user called `unknown`."""
     return name if _PLAIN_USER.fullmatch(name) and name != UNKNOWN else json.dumps(name)
 
 
@@ -138,7 +137,7 @@ def _common_value(values: Iterable[str]) -> str:
 
 
 def _clean_message(text: str) -> str:
-    """A template's text as git would keep it: no control characters, no empty lines at either end."""
+    """Clean a template's text as git would: no control characters, no empty lines at either end."""
     lines = ("".join(c for c in line if c.isprintable() or c == "\t").rstrip() for line in text.split("\n"))
     return "\n".join(lines).strip("\n")[:_MAX_MESSAGE_LENGTH].strip()
 

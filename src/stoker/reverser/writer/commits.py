@@ -1,9 +1,8 @@
-"""Planned commits as git gets them, and how they are cut when a server does not take them. Pure.
+"""Build git commits from planned commits, and split them when a server refuses them. Pure.
 
-A `BuiltCommit` is built once and stays as it is until its push is there. Only where a server has
-said for certain that it does not want it (too large, declined), it is cut into smaller
-ones, down to single objects, so that one object which the server refuses does not hold
-up the others. The marker of a destination goes with its first commit.
+A `BuiltCommit` is built once and stays unchanged until it is pushed. After a definite refusal (too large,
+declined), and only then, it is split into smaller commits, down to single objects, so that a refused object
+does not block the others. The first commit of a destination carries its ownership marker.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from stoker.reverser.writer.outbox import DestinationOutbox
 from stoker.reverser.writer.ownership_marker import FolderOwnership, marker_content, marker_path
 
 COMMITTER_DOMAIN = "configbutler.invalid"
-"""Not the one of `commit_identity`: no user can look like the controller."""
+"""Another domain than that of `commit_identity`, so that no user can look like the controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class BuiltCommit:
     planned: PlannedCommit
     commit: NewCommit
     at: float
-    """Monotonic seconds at which it was made."""
+    """Monotonic seconds at which the commit was built."""
 
     @property
     def size(self) -> int:
@@ -53,7 +52,7 @@ class CommitBuilder:
         at: float,
         when: int,
     ) -> list[BuiltCommit]:
-        """Commits of an outbox that follow those that are made already."""
+        """Build the commits of an outbox that follow the commits in `before`."""
         marked = outbox.marker.standing is not FolderOwnership.FREE or any(
             each.outbox is outbox for each in before
         )
@@ -73,7 +72,7 @@ class CommitBuilder:
         return made
 
     def cut(self, made: Sequence[BuiltCommit], most: int) -> list[BuiltCommit]:
-        """The same changes in commits of at most so many each."""
+        """Split the same changes into commits of at most `most` changes."""
         again: list[BuiltCommit] = []
         for one in made:
             plans = _split_commit(one.planned, most)

@@ -1,4 +1,4 @@
-"""What all writers of a process share: the way to git and to the cluster, and whom to tell."""
+"""The dependencies that all branch writers of a process share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stoker.reverser.writer.deletion_brake import DeletionRecords
 REFRESH = 300.0
 BACKOFF = Backoff(base=0.5, ceiling=30.0)
 SLOW_BACKOFF = Backoff(base=5.0, ceiling=30.0)
-"""For what a person must mend: they will not be quicker than that."""
+"""For errors that a person must fix: a faster retry would not help."""
 
 AuthorLookupAt = Callable[[ObservedEvent, float], RequestUser | None]
 SignerLookup = Callable[[RepoConfigRef], CommitSigner | None]
@@ -30,12 +30,12 @@ SignerLookup = Callable[[RepoConfigRef], CommitSigner | None]
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """Handed to every writer."""
+    """Passed to every branch writer."""
 
     client: KubeClient
     git: GitRunner
     folder: Path
-    """Where the mirrors lie."""
+    """The folder of the git mirrors."""
     home: str
     """The reverser's own namespace."""
     origin: CommitOrigin
@@ -44,12 +44,12 @@ class WriterContext:
     watches: WatchSet
     meter: ReverserMetrics
     stirred: Callable[[], None]
-    """Told that there is something new to be said in a status."""
+    """Called when a status may have changed."""
     refresh: float = REFRESH
-    """How often the branch is looked at although nobody wrote."""
+    """Seconds between two fetches of a branch while there is nothing to write."""
     require_known_hosts: bool = False
     author_patience: float = 0.0
-    """How long a change without an author waits for the fact of another replica."""
+    """Seconds that a change without an author waits for the fact of another replica."""
     capacity: QueueCapacity | None = None
     deletions: DeletionRecords = field(default_factory=DeletionRecords)
-    """What was deleted in each folder a moment ago, however often its outbox begins anew."""
+    """The recent deletions of each folder; they outlive the folder's outbox."""

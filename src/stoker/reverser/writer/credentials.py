@@ -1,8 +1,8 @@
-"""What opens a repository: the Secret of a GitRepoConfig, read anew for each use.
+"""Read the credentials of a repository from the Secret of its GitRepoConfig, again for each use.
 
-Its keys are those of C-165: `username` and `password`, or `token`, or `ssh-privatekey`
-(also `identity`) with `known_hosts`; beside them `ca.crt` for a server with a certificate
-of its own. Nothing that was read is kept, so a rotated Secret counts from the next call on.
+The keys of the Secret are `username` and `password`, or `token`, or `ssh-privatekey` (also `identity`) with
+`known_hosts`; in addition `ca.crt` for a server with a private CA. No value is cached, so a rotated Secret
+applies from the next call on.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SSH_KEYS = ("ssh-privatekey", "identity")
 
 
 class _RepoConfigSecret(msgspec.Struct):
-    """As much of a Secret as is needed; it lives no longer than one call."""
+    """The fields of a Secret that are needed; it lives no longer than one call."""
 
     data: dict[str, str] = {}
 
 
 class SecretValues:
-    """What one Secret holds, for the time of one call; nothing of it is ever shown."""
+    """The values of one Secret, for the time of one call; they are never formatted."""
 
     def __init__(self, ref: SecretRef, data: dict[str, str]) -> None:
         self._ref = ref
@@ -49,7 +49,7 @@ class SecretValues:
         return bool(self._data.get(key))
 
     def value(self, *keys: str) -> Secret:
-        """What stands under the first of these keys that is there."""
+        """Return the value of the first of these keys that exists."""
         key = next((each for each in keys if self._data.get(each)), None)
         if key is None:
             raise Stalled(
@@ -64,7 +64,7 @@ class SecretValues:
             ) from None
 
     def line(self, key: str) -> Secret:
-        """The same where it must be one line, because git is handed it in a variable."""
+        """Return a value that must be one line, because git gets it in an environment variable."""
         value = self.value(key)
         if not value.is_one_line:
             raise Stalled(
@@ -78,7 +78,7 @@ class SecretValues:
 
 
 async def read_secret(client: KubeClient, ref: SecretRef) -> SecretValues:
-    """The Secret as it is now; refused by its name if it is not there."""
+    """Read the Secret; raise an error that names it if it does not exist."""
     try:
         found = await client.get(SECRETS, ref.name, ref.namespace, into=_RepoConfigSecret)
     except NotFound:
@@ -92,7 +92,7 @@ async def read_secret(client: KubeClient, ref: SecretRef) -> SecretValues:
 def access_reader(
     client: KubeClient, login: SecretRef | None, *, require_known_hosts: bool = False
 ) -> RepoAccessReader:
-    """Reads the login whenever git is to be let in."""
+    """Return a reader that gets the login from its Secret whenever git needs it."""
     if login is None:
         return fixed_access(RepoAccess(require_known_hosts=require_known_hosts))
     ref = login

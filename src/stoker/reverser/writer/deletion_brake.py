@@ -1,19 +1,20 @@
-"""The deletion brake of one destination: deletions beyond the budget are held until a person approves them.
+"""The deletion brake of one destination: it holds deletions beyond the budget until a person approves them.
 
-    deletions that wait ─▶ decide ─▶ within the budget: they become commits
-                                └──▶ beyond it: held, with all deletions that follow
+    pending deletions ─▶ decide ─▶ within the budget: they become commits
+                              └──▶ beyond it: held, with all deletions that follow
 
-Between `stoker.reverser.writer.outbox`, where the deletions of events and of the sweep wait, and the commits
-that `stoker.reverser.writer.push` makes of them. Writes never come here. What went without approval during
-the last `WINDOW` counts, so a namespace that is deleted object by object is held as a whole burst is. What is
-held stays held until an approval names exactly this plan, or until its object is back.
+It sits between `stoker.reverser.writer.outbox`, where the deletions of events and sweeps wait, and the
+commits that `stoker.reverser.writer.push` builds. It never affects writes. Unapproved deletions of the last
+`WINDOW` count together, so a namespace that is deleted object by object is held like a single burst. Held
+deletions stay held until an approval names exactly this plan, or until their object exists again.
 
-What counts belongs to the folder (`DeletionRecord`) and outlives the outbox, which begins anew when its
-GitRepoConfig, its login or the Lease changes. A replica that takes the branch over finds the same files as
-orphans; `engaged` says that they were held before, so that a plan which became smaller meanwhile is not taken
-for everyday work. What the other replica deleted a moment ago it does not know: it adds at most one budget.
+The counts belong to the folder (`DeletionRecord`) and outlive the outbox, which is replaced when its
+GitRepoConfig, its login or the Lease changes. A replica that takes over the branch finds the same files as
+orphans. `engaged` records that deletions were held before, so that a plan which has become smaller meanwhile
+does not pass as everyday work. The new replica does not know the recent deletions of the old replica: this
+allows at most one additional budget.
 
-It deletes nothing and reads nothing.
+The brake deletes nothing and reads nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from stoker.domain.deletion_guard import DeletionCandidate, DeletionLimits, deci
 from stoker.reverser.writer.batch import PendingFileChange
 
 WINDOW = 600.0
-"""Seconds during which deletions without approval count together."""
+"""Seconds during which unapproved deletions count together."""
 MAX_NAMED = 10
-"""How many paths of a held plan are named."""
+"""The number of paths that a held plan names."""
 
 
 class HeldDeletionPlan(NamedTuple):
@@ -42,24 +43,24 @@ class HeldDeletionPlan(NamedTuple):
 
 
 class DeletionVerdict(Enum):
-    """What happens to the deletions that wait."""
+    """The decision about pending deletions."""
 
     GO = auto()
     HOLD = auto()
     RELEASE = auto()
-    """They and those that were held go: a person approved them."""
+    """They and the held deletions are committed: a person approved them."""
 
 
 @dataclass(slots=True)
 class DeletionRecord:
-    """What one process knows of the deletions in one folder."""
+    """The recent deletions of one folder, as far as this process knows them."""
 
     gone: dict[str, float] = field(default_factory=dict)
     """Path to the time at which it was deleted without approval."""
     engaged: bool = False
 
     def earlier(self, now: float, waiting: Collection[str]) -> int:
-        """How many went during the window; one that waits again was never pushed, or is there again."""
+        """Count the deletions in the window; a path that is pending again was not pushed, or exists again."""
         self.forget(now)
         return len(self.gone.keys() - waiting)
 
@@ -74,7 +75,7 @@ class DeletionRecords:
         self._records: dict[tuple[str, ...], DeletionRecord] = {}
 
     def of(self, folder: tuple[str, ...], now: float) -> DeletionRecord:
-        """The record of a folder, by repository, branch and path."""
+        """Return the record of a folder, by repository, branch and path."""
         for key, record in list(self._records.items()):
             record.forget(now)
             if key != folder and not record.gone and not record.engaged:
@@ -83,21 +84,21 @@ class DeletionRecords:
 
 
 class DeletionBrake:
-    """What of one destination is held."""
+    """Holds the deletions of one destination."""
 
     def __init__(self, *, engaged: bool = False, record: DeletionRecord | None = None) -> None:
         self.held: dict[str, PendingFileChange] = {}
         self.approved: set[str] = set()
-        """Paths that a person approved and that are not in git yet."""
+        """Paths whose deletion a person approved and that are still in git."""
         self._record = record if record is not None else DeletionRecord()
         self._record.engaged |= engaged
         self.plan: HeldDeletionPlan | None = None
         self.changed = False
-        """Whether something else than the deletions that wait makes another decision possible."""
+        """Whether a new decision is possible for another reason than pending deletions."""
 
     @property
     def engaged(self) -> bool:
-        """Whether deletions are held already: those that follow join them."""
+        """Whether deletions are held already: later deletions join them."""
         return self._record.engaged
 
     def decide(
@@ -108,14 +109,14 @@ class DeletionBrake:
         approvals: Collection[str],
         now: float,
     ) -> DeletionVerdict:
-        """Decide about what waits, together with what is held."""
+        """Decide about pending deletions together with the held ones."""
         self.changed = False
         paths = sorted({*self.held, *(change.path for change in waiting)})
         if not paths:
             self.plan = None
             return DeletionVerdict.GO
         digest = deletions_digest(paths)
-        # A stale approval is named; where several were given, the last of them.
+        # A stale approval is named in the reason; of several approvals, the last.
         approval = digest if digest in approvals else next(reversed(tuple(approvals)), "")
         decision = decide_deletions(
             [DeletionCandidate(path) for path in paths],
@@ -138,18 +139,18 @@ class DeletionBrake:
         return DeletionVerdict.RELEASE
 
     def taken(self, paths: Collection[str], now: float) -> None:
-        """These deletions became commits."""
+        """Record deletions that became commits."""
         self._record.gone |= dict.fromkeys(set(paths) - self.approved, now)
         self.approved.difference_update(paths)
 
     def returned(self, path: str) -> None:
-        """The object of a file is there again: its deletion is not wanted any more."""
+        """Drop the deletion of a file, because its object exists again."""
         self.approved.discard(path)
         if self.held.pop(path, None) is not None:
             self.changed = True
             self._record.engaged = bool(self.held)
 
     def nothing_held(self) -> None:
-        """All lists are in, and what was held before this replica began does not exist any more."""
+        """Reset `engaged` once all lists are complete and the previously held deletions no longer exist."""
         if not self.held:
             self._record.engaged = False

@@ -1,9 +1,9 @@
-"""A worker's way to its Lease: claim it, keep it, and give it back to the replica that it is meant for.
+"""Compete for the Lease of one branch, hold it, and hand it over to the replica that is assigned to it.
 
-Every replica is a candidate for every branch, so that a branch whose holder dies is taken
-over by whoever sees it first. `stoker.reverser.writer.replica_assignment` says whose it ought to be:
-others wait a moment before they claim what is free, and give back what is not theirs
-once the one that it is meant for has lived for a while.
+Every replica is a candidate for every branch, so that any replica can take over a branch whose holder died.
+`stoker.reverser.writer.replica_assignment` computes which replica a branch is assigned to. Other replicas
+wait briefly before they claim a free branch, and release a branch once its assigned replica has been alive
+for a while.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AFTER_A_CRASH = 5.0
 
 
 class BranchCandidate:
-    """One replica's claim to one branch."""
+    """One replica's candidacy for one branch."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class BranchCandidate:
 
     @property
     def is_spoken_for(self) -> bool:
-        """Whether another replica that lives holds the branch, and so tells about it."""
+        """Whether another living replica holds the branch, and so writes its statuses."""
         holder = self._elector.standing.holder
         return not self.worker.leading and holder != self._terms.identity and holder in self._members.living
 
     async def run(self) -> None:
-        """Work whenever the branch is ours, until cancelled."""
+        """Run the worker whenever this replica holds the branch, until cancelled."""
         while True:
             if not self._is_mine():
                 await self._hold_back()
@@ -71,7 +71,7 @@ class BranchCandidate:
                 await self._clock.sleep(_AFTER_A_CRASH)
 
     async def _stand(self) -> None:
-        """Be a candidate until the branch is held and meant for another."""
+        """Be a candidate until this replica holds a branch that is assigned to another replica."""
         election = asyncio.create_task(self._elector.run(self.worker.work), name=self.worker.place.lease)
         strange_since: float | None = None
         try:
@@ -93,7 +93,7 @@ class BranchCandidate:
                 await asyncio.wait({election})
 
     async def _hold_back(self) -> None:
-        """Leave what is free to the one that it is meant for, for a while."""
+        """Leave a free branch to its assigned replica for a while."""
         until = self._clock.monotonic() + self._terms.renew
         while self._clock.monotonic() < until and not self._is_mine():
             await self._clock.sleep(min(_LOOK, self._terms.renew))

@@ -1,9 +1,8 @@
-"""Whether two parties undo each other: a file that goes from A to B and back to A, twice, in a short time.
+"""Detect sync loops: a file that changes from A to B and back to A, twice, within a short time.
 
-That is what it looks like when git is applied to the cluster again while somebody
-changes the cluster. Such a path is held: it is not written until it has been quiet for
-a whole window, and everything else goes on. Pure bookkeeping; it is told the time, and
-it remembers a bounded number of paths.
+This happens when one process applies git to the cluster while another process or person changes the cluster.
+The file's path is held: it is not written until it has been quiet for a whole window, and all other paths
+continue. Pure bookkeeping: callers pass in the time, and the number of remembered paths is bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 WINDOW = 60.0
 MAX_PATHS = 10_000
-# A, something else, A, something else, A.
+# States A, other, A, other, A.
 _TELLING = 5
 
 
@@ -23,7 +22,7 @@ class _PathState(NamedTuple):
 
 
 class LoopDetector:
-    """Remembers the last states of the paths that change."""
+    """Remembers the last states of changing paths."""
 
     def __init__(self, window: float = WINDOW, most: int = MAX_PATHS) -> None:
         self._window = window
@@ -33,11 +32,11 @@ class LoopDetector:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """The paths that are not written until the loop is over."""
+        """The paths that are not written until their loop ends."""
         return tuple(self._held)
 
     def goes_on(self, path: str, known: str, now: str, at: float) -> bool:
-        """Take note of a change from one state to another; whether its path is in a loop."""
+        """Record a change of state; return whether its path is in a loop."""
         steps = self._steps.pop(path, ())
         if not steps or (steps[-1].state != known and path not in self._held):
             steps = (_PathState(known, at),)
@@ -51,7 +50,7 @@ class LoopDetector:
         return False
 
     def calmed(self, at: float) -> tuple[str, ...]:
-        """The paths that have been quiet for long enough; they may be written again."""
+        """Release and return the paths that have been quiet for a whole window."""
         quiet = tuple(path for path, until in self._held.items() if until <= at)
         for path in quiet:
             del self._held[path]
@@ -59,7 +58,7 @@ class LoopDetector:
         return quiet
 
     def next_calm(self) -> float | None:
-        """When the first of them is to be looked at again."""
+        """Return when the next held path may be released."""
         return min(self._held.values(), default=None)
 
     def _is_loop(self, steps: tuple[_PathState, ...]) -> bool:

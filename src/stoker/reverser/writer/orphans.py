@@ -1,17 +1,17 @@
-"""Which files are orphans: their object is gone, and nobody saw it go. Pure.
+"""Find orphans: files whose object is gone without an event that showed its deletion. Pure.
 
-Looked at are only files that no living object has claimed since the branch was listed.
-Such a file may go when all of this holds (C-154 … C-156):
+Only files that no living object has claimed since the branch was listed are considered. A file is an orphan,
+and may be deleted, if all of this holds:
 
-- its path is one that an object's file would have; everything else is somebody else's,
-- a rule of the destination still names it, so a rule that was removed leaves its files,
+- its path is the path of an object's file; every other file belongs to other people,
+- a rule of the destination still names the object, so a removed rule leaves its files,
 - the list that would show the object was read to its end since this replica got the
   branch, and does not show it; or the kind is gone from a complete discovery,
-- a rule asks for deletions, the destination's prune policy is `Always`, and the folder's marker
+- a rule wants deletions, the destination's prune policy is `Always`, and the folder's marker
   is not another installation's,
-- the file is a manifest of that very object (`stoker.reverser.manifest.compare`).
+- the file is a manifest of exactly that object (`stoker.reverser.manifest.compare`).
 
-How many go without approval is decided by `stoker.reverser.writer.deletion_brake`.
+`stoker.reverser.writer.deletion_brake` decides how many files are deleted without approval.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selection import Selection, WatchedKind
 
 ObjectPresence = Callable[[WatchedKind, ManifestKey], bool | None]
-"""Whether a list shows a living object that belongs into the destination; None if it was not read yet."""
+"""Returns whether a list shows a living object of the destination; None if it was not read yet."""
 
 
 class OrphanFile(NamedTuple):
@@ -33,16 +33,16 @@ class OrphanFile(NamedTuple):
     path: str
     key: ManifestKey
     kind: str = ""
-    """What its file has to say; empty where the kind, or this version of it, is gone."""
+    """The `kind` that the file must have; empty if the kind, or this version of it, is gone."""
 
 
 class OrphanSweep(NamedTuple):
-    """What one pass found."""
+    """The result of one sweep."""
 
     orphans: tuple[OrphanFile, ...]
-    """In the order of their paths."""
+    """Ordered by path."""
     undecided: int
-    """Files of which nothing can be said yet, because a list is not in."""
+    """Files that cannot be decided yet, because a list is not complete."""
 
 
 def find_orphans(
@@ -52,7 +52,7 @@ def find_orphans(
     selection: Selection,
     shows: ObjectPresence,
 ) -> OrphanSweep:
-    """The orphans among the files that nobody has claimed."""
+    """Return the orphans among the unclaimed files."""
     found: list[OrphanFile] = []
     undecided = 0
     for path in sorted(unclaimed):

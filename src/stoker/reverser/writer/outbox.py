@@ -1,13 +1,13 @@
-"""What is on its way to one destination: what stands in git, what waits, and what could not be written.
+"""The queue of file changes for one destination, with the known files of its folder.
 
-One `DestinationOutbox` for each destination whose branch this replica holds, from the moment on in
-which the branch was listed. `stoker.reverser.watch.ingest` puts changes in, in one call and
-without waiting; `stoker.reverser.writer.worker` takes commits out. A file is compared by its
-blob id with what stands in git or is on its way there, so what is equal is not written.
+A `DestinationOutbox` exists for each destination whose branch this replica holds, from the moment the branch
+was listed. `stoker.reverser.watch.ingest` puts changes in, in one call and without waiting;
+`stoker.reverser.writer.worker` takes commits out. Each file is compared by blob id with the file in git, or
+with the change on its way there, so an equal file is not written.
 
-It is bounded. While pushes go well, whoever brings changes waits (`holds_up`). While
-they fail, nobody waits for it: what finds no room is remembered by its list alone, which
-is read again afterwards, so that nothing is lost and everything else goes on.
+The outbox is bounded. While pushes succeed and it is full, watches wait (`holds_up`). While pushes fail,
+watches do not wait: for a change without room only the list is remembered that must be read again afterwards,
+so no change is lost and other destinations continue.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_RECENT = 10
 
 
 class DeliveredCommit(NamedTuple):
-    """A commit of a destination that has arrived."""
+    """A pushed commit of a destination."""
 
     commit: CommitId
     author: str | None
@@ -52,7 +52,7 @@ class DeliveredCommit(NamedTuple):
 
 
 class DestinationSealer(SecretSealer, Protocol):
-    """A sealer that keeps digests beside what it seals (`stoker.reverser.encryption.sealer`)."""
+    """A sealer that stores digests beside its encrypted files (`stoker.reverser.encryption.sealer`)."""
 
     @property
     def path(self) -> str: ...
@@ -63,7 +63,7 @@ class DestinationSealer(SecretSealer, Protocol):
 
 
 class DestinationOutbox:
-    """One destination, from the listing of its branch to the loss of it."""
+    """Holds the pending changes of one destination while its branch is held."""
 
     def __init__(
         self,
@@ -81,24 +81,24 @@ class DestinationOutbox:
         self.brake = DeletionBrake(engaged=destination.held_before, record=record)
         self.loops = loops or LoopDetector()
         self.files: dict[str, str] = {}
-        """Path to blob id: what stands in git, or will after all that waits."""
+        """Path to blob id: the files in git, as they will be after all pending changes."""
         self.unclaimed: set[str] = set()
-        """Files that were found in git and that no living object has claimed since."""
+        """Files found in git that no living object has claimed since."""
         self.foreign: set[str] = set()
-        """Those of them that lie where an object's file would, and describe no such object."""
+        """The unclaimed files at the path of an object's file that do not describe that object."""
         self.unwritten: dict[str, str] = {}
-        """Paths of objects that cannot be written, and why."""
+        """Paths of objects that cannot be written, and the reason."""
         self.missed: set[WatchedKind] = set()
-        """Lists that have to be read again, because there was no room."""
+        """Lists that must be read again, because the outbox was full."""
         self.behind: set[WatchedKind] = set()
-        """Lists of which something may not have come yet: an event's author need not be that of all of it."""
+        """Lists of which a change may be missing: an event may then contain changes of several authors."""
         self.skipped: set[str] = set()
         """Paths of single objects of which the same is true."""
         self.digits = 40
         self.sealer: DestinationSealer | None = None
         self.is_open = False
         self.failing = False
-        """Whether pushes fail; then nobody waits for room here."""
+        """Whether pushes fail; watches then do not wait for room."""
         self.in_a_hurry = False
         self.to_be_swept = False
         self.orphans_kept = 0
@@ -106,28 +106,28 @@ class DestinationOutbox:
         self.marker_trouble = ""
         """Why the marker could not be written."""
         self.trouble: StokerError | None = None
-        """Why it cannot be opened, where that is its own fault."""
+        """Why the outbox cannot be opened, if the cause is this destination alone."""
         self.retry_at = 0.0
         self.last_commit: CommitId | None = None
         self.last_push: datetime | None = None
         self.recent: tuple[DeliveredCommit, ...] = ()
-        """The last commits that arrived since it was opened, the newest first."""
+        """The last commits that were pushed since the outbox was opened, newest first."""
         self._room = asyncio.Event()
         self._owed: dict[str, PendingFileChange] = {}
-        """Deletions that there was no room for."""
+        """Deletions that the full batcher could not take."""
         self._leaving: dict[str, str] = {}
-        """Path to blob id of files whose deletion waits."""
+        """Path to blob id of files whose deletion is pending."""
         self._edited: set[str] = set()
-        """Files that others wrote since the branch was listed."""
+        """Files that other people wrote since the branch was listed."""
         self._equal: dict[str, tuple[str, str]] = {}
-        """Path to the blob id in git and that of ours, where both hold the same values."""
+        """Path to the blob id in git and the rendered blob id, where both hold the same values."""
         self._strangers: int | None = None
         self._clock = clock
         self._wake = wake
 
     @property
     def holds_up(self) -> bool:
-        """Whether who brings changes has to wait: there is no room, and soon there will be."""
+        """Whether watches must wait: the batcher is full, and pushes succeed."""
         return self.batcher.is_full and not self.failing
 
     @property
@@ -136,22 +136,22 @@ class DestinationOutbox:
         return len(self.batcher) + len(self._owed)
 
     def adjust(self, destination: WritableDestination) -> None:
-        """The same folder under other settings that matter only from the next commit on."""
+        """Apply settings of the same folder that matter only from the next commit on."""
         self.destination = destination
         self.template = MessageTemplate(destination.template) if destination.template else None
         self.batcher.limits = destination.limits
-        self.brake.changed = True  # the budget may be another, or somebody approved
-        self.sweep_soon()  # the prune policy may be another
+        self.brake.changed = True  # the budget may differ, or a person approved
+        self.sweep_soon()  # the prune policy may differ
 
     def open(self, listed: Mapping[str, str], digits: int) -> None:
-        """Begin with the files of the branch as they are listed now."""
+        """Start with the files that the branch holds now."""
         self.digits = digits
         self.files = {path: blob for path, blob in listed.items() if path.endswith(SUFFIX)}
         self.unclaimed = set(self.files)
         self.is_open = True
 
     def compare(self, listed: Mapping[str, str], on_their_way: Collection[str]) -> bool:
-        """Others may have written: whether something of ours is not as it was left."""
+        """Compare the branch with the known files; return whether another writer changed the folder."""
         pending = self.batcher.waiting | self._owed.keys() | set(on_their_way)
         there = {path: blob for path, blob in listed.items() if path.endswith(SUFFIX)}
         touched = False
@@ -163,13 +163,13 @@ class DestinationOutbox:
             self._edited.add(path)
             self.foreign.discard(path)
             if known is None or path in self.brake.held:
-                self.brake.returned(path)  # what it is now has to be read before it may go
+                self.brake.returned(path)  # its new content must be read before the file may be deleted
                 self.unclaimed.add(path)
             touched = True
         for path in [path for path in self.files if path not in there and path not in pending]:
             del self.files[path]
             self.unclaimed.discard(path)
-            self.brake.returned(path)  # others deleted it
+            self.brake.returned(path)  # another writer deleted it
             touched = True
         self._strangers = None if touched else self._strangers
         return touched
@@ -178,7 +178,7 @@ class DestinationOutbox:
         return manifest_path(key, self.destination.base)
 
     def known(self, path: str) -> str | None:
-        """The blob id that the path has, in git or on its way there."""
+        """Return the blob id of a path, in git or after the pending changes."""
         return self.files.get(path)
 
     def put(
@@ -190,7 +190,7 @@ class DestinationOutbox:
         watched: WatchedKind,
         seen: ObservedEvent | None,
     ) -> None:
-        """An object is to stand in git like this."""
+        """Queue the given content for an object, unless git already holds it."""
         over_foreign = path in self.unclaimed or path in self._edited
         self.unclaimed.discard(path)
         self.foreign.discard(path)
@@ -209,7 +209,7 @@ class DestinationOutbox:
         now = self._clock.monotonic()
         if known is not None:
             if self.loops.goes_on(path, known, blob, now):
-                self.files[path] = known  # what stands there stays, and is compared with
+                self.files[path] = known  # the file in git stays and is compared with later changes
                 self._wake()
                 return
             if seen is not None:
@@ -231,7 +231,7 @@ class DestinationOutbox:
         self._wake()
 
     def drop(self, key: ManifestKey, path: str, seen: ObservedEvent | None) -> None:
-        """The file of an object is to go, unless the deletion brake holds it."""
+        """Queue the deletion of an object's file, unless the deletion brake holds it."""
         self.unwritten.pop(path, None)
         if seen is None and self.marker.standing is FolderOwnership.THEIRS:
             self.leave(path)  # only inferred, and another installation may have written the file
@@ -244,22 +244,22 @@ class DestinationOutbox:
             key, path, None, ChangeOperation.DELETE, self._clock.monotonic(), observed=seen
         )
         if not self.batcher.add(change):
-            # It takes no room to speak of, and with the policy OnEvent nobody would find it again.
+            # A deletion takes almost no room, and with the prune policy OnEvent it would not be found again.
             self._owed[path] = change
         self._wake()
 
     @property
     def managed(self) -> int:
-        """How many files of objects there are, without those whose deletion waits."""
+        """The number of files that belong to objects, without those whose deletion is pending."""
         if self._strangers is None:
             base = self.destination.base
             self._strangers = sum(1 for path in self.files if object_at_path(path, base) is None)
         return len(self.files) - self._strangers
 
     def check_deletions(self) -> bool:
-        """Hold the deletions that wait if they are too many; release held ones that a person approved.
+        """Hold pending deletions beyond the budget; release held deletions that a person approved.
 
-        Whether another plan is held by that than before, or none any more.
+        Return whether the held plan changed.
         """
         brake, destination = self.brake, self.destination
         if self.marker.standing is FolderOwnership.THEIRS:
@@ -289,7 +289,7 @@ class DestinationOutbox:
         return brake.plan != before
 
     def _disown(self) -> None:
-        """Another installation took the folder over: what was only inferred stays there."""
+        """Withdraw inferred deletions, because another installation took over the folder."""
         self._hold([each for each in self.batcher.deletions() if each.observed is None])
         for path in [path for path, change in self.brake.held.items() if change.observed is None]:
             self.brake.returned(path)
@@ -311,7 +311,7 @@ class DestinationOutbox:
         self.hurry()
 
     def equals_git(self, change: PendingFileChange, in_git: str) -> None:
-        """The file in git, under this blob id, holds the values that a change would write: it stays."""
+        """Withdraw a change because the file in git, with this blob id, already holds its values."""
         self.batcher.withdraw((change,))
         ours = self.files.get(change.path)
         if change.path not in self.batcher.waiting and change.content is not None:
@@ -320,19 +320,19 @@ class DestinationOutbox:
             self.unwritten.pop(change.path, None)
 
     def leave(self, path: str) -> None:
-        """The object of a file is gone, or belongs here no more; the file stays until it is swept."""
+        """Mark a file whose object is gone or no longer selected; it stays until the sweep."""
         self.unwritten.pop(path, None)
         if path in self.files:
             self.unclaimed.add(path)
             self.sweep_soon()
 
     def refuse(self, path: str, why: str) -> None:
-        """An object cannot be written; its last state stays where it is."""
+        """Record an object that cannot be written; the last state of its file stays in git."""
         self._blame(path, why)
         self._wake()
 
     def settled(self, paths: Collection[str], refused: Mapping[str, str]) -> None:
-        """What was pushed of these; what was refused does not stand there, whatever was expected."""
+        """Record the outcome of a push; a refused path is not in git, whatever was expected."""
         waits = self.batcher.waiting | self._owed.keys()
         for path in paths:
             if path not in waits:
@@ -349,52 +349,52 @@ class DestinationOutbox:
             self.unwritten[path] = why
 
     def freed(self) -> None:
-        """Some of what was on its way has arrived, or pushes fail: nobody has to wait here now."""
+        """Queue deferred deletions again and wake waiting watches, after a push succeeded or failed."""
         owed, self._owed = self._owed, {}
         for path, change in owed.items():
             if path in self.files:
-                continue  # it is there again
+                continue  # the object exists again
             if not self.batcher.add(change):
                 self._owed[path] = change
         if not self.holds_up:
             self._room.set()
 
     def arrived(self, tip: CommitId | None, now: datetime, written: Sequence[DeliveredCommit] = ()) -> None:
-        """What was taken is settled."""
+        """Record that taken changes are settled."""
         self.recent = (*reversed(written), *self.recent)[:MAX_RECENT]
         if tip is not None:
             self.last_commit, self.last_push = tip, now
         self.freed()
 
     def kept(self, count: int) -> None:
-        """So many orphans stay: by the prune policy, by the marker, or because of what they hold."""
+        """Record how many orphans stay: by the prune policy, by the marker, or because of their content."""
         if count != self.orphans_kept:
             self.orphans_kept = count
             self._wake()
 
     def sweep_soon(self) -> None:
-        """There may be orphans: a list is in, or rules and kinds are other ones."""
+        """Request a sweep: a list is complete, or rules or kinds changed."""
         self.to_be_swept = True
         self._wake()
 
     async def wait_for_room(self) -> None:
-        """Until there is room, or it is not worth to wait for it."""
+        """Wait until there is room, or until pushes fail."""
         while self.holds_up:
             self._room.clear()
             await self._room.wait()
 
     def release(self) -> None:
-        """Nobody is fed from here any more: whoever waits goes on."""
+        """Wake all waiting watches, because this outbox is closed."""
         self.failing = True
         self._room.set()
 
     def hurry(self) -> None:
-        """What waits is complete: there is nothing to wait for."""
+        """Make pending changes due now, because they are complete."""
         if len(self.batcher):
             self.in_a_hurry = True
         self._wake()
 
     def due_at(self) -> float | None:
-        """When what waits has to become commits."""
+        """Return when pending changes must become commits; None if there are none."""
         due = self.batcher.due_at()
         return 0.0 if due is not None and self.in_a_hurry else due

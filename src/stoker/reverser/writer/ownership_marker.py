@@ -1,10 +1,10 @@
-"""The ownership marker of a destination: who says that a folder is theirs, and whether that is us.
+"""The ownership marker of a destination: which installation owns a folder.
 
     clusters/prod/.configbutler/owner.yaml
 
-It is written together with the first commit of a destination and never over another's.
-A cluster is known by the uid of its namespace kube-system, an installation in it by
-its namespace and name. Which replica wrote it is told for people and decides nothing.
+The first commit of a destination writes the marker; another installation's marker is never overwritten. A
+cluster is identified by the uid of its namespace kube-system, an installation in it by namespace and name.
+The replica that wrote the marker is recorded for people and decides nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELDS = ("clusterUID", "controllerNS", "controllerName", "instanceID")
 
 
 class FolderOwnership(Enum):
-    """Whose the folder is."""
+    """The owner of a folder."""
 
     FREE = "free"
     OURS = "ours"
@@ -30,7 +30,7 @@ class FolderOwnership(Enum):
 
 
 class OwnershipMarker(NamedTuple):
-    """What the marker says, and the words in which a person is told about another's."""
+    """The owner in a marker, and a description of it if it is another installation."""
 
     standing: FolderOwnership
     owner: str = ""
@@ -41,12 +41,12 @@ def marker_path(base: str) -> str:
 
 
 def marker_content(origin: CommitOrigin) -> bytes:
-    """The content of our own marker."""
+    """Return the content of this installation's marker."""
     return render_object(dict(zip(_FIELDS, origin, strict=True)))
 
 
 def check_marker(content: bytes | None, origin: CommitOrigin) -> OwnershipMarker:
-    """Whose marker it is; what cannot be read is somebody else's."""
+    """Return the owner of a marker; an unreadable marker belongs to another installation."""
     if content is None:
         return OwnershipMarker(FolderOwnership.FREE)
     said = _marker_fields(content)
@@ -59,13 +59,13 @@ def check_marker(content: bytes | None, origin: CommitOrigin) -> OwnershipMarker
 
 
 def marker_cluster(content: bytes) -> str | None:
-    """The uid of the cluster that a marker names; None where it cannot be read."""
+    """Return the cluster uid in a marker; None if the marker cannot be read."""
     said = _marker_fields(content)
     return said[0] if said is not None else None
 
 
 def _marker_fields(content: bytes) -> tuple[str, ...] | None:
-    """The values of a marker; it is read line by line, because that is how every marker is written."""
+    """Parse a marker line by line, because every marker is written that way; None if it does not parse."""
     if len(content) > MAX_BYTES:
         return None
     try:

@@ -1,10 +1,10 @@
-"""Commits from their making to their arrival: taken from outboxes, pushed, settled, or cut where refused.
+"""Build commits from the outboxes, push them, settle them, and split them when the server refuses them.
 
-A part of `stoker.reverser.writer.branch_writer`. What was made stays as it is until a server has said
-what became of it: the same commits are asked for again, so that a push of unknown
-outcome is recognised. Only a refusal for good (too large, declined) has them cut, down
-to single objects. If one object alone is declined and the next one is taken, it was that
-object; if both are declined, it is the branch, and everything waits.
+A part of `stoker.reverser.writer.branch_writer`. Built commits stay unchanged until the server has answered:
+the same commits are pushed again, so that a push with an unknown outcome is recognized. Only a permanent
+refusal (too large, declined) splits them, down to single objects. If a single object is declined and the next
+object is accepted, the cause is that object. If both are declined, the cause is the branch, and everything
+waits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_SHOWN = 5
 
 
 class CommitPusher:
-    """What one writer has made and not yet brought away."""
+    """Holds the commits of one writer that are built and not pushed yet."""
 
     def __init__(self, place: BranchKey, tools: WriterContext, clock: Clock) -> None:
         self._place = place
@@ -42,41 +42,41 @@ class CommitPusher:
         self._maker = CommitBuilder(tools.origin)
         self._made: list[BuiltCommit] = []
         self._aside: list[BuiltCommit] = []
-        """Single objects that were declined, each alone, while it is not known whether it is theirs."""
+        """Single objects that were declined, while it is unknown whether they or the branch are the cause."""
         self._portion: int | None = None
-        """How many objects go with one push, while that has to be found out."""
+        """The number of objects per push, while the cause of a refusal is searched."""
         self.is_last = False
-        """Whether there is no later: windows, intervals and late authors do not count any more."""
+        """Whether this is the final push: batch windows, push intervals and late authors no longer matter."""
 
     def __bool__(self) -> bool:
         return bool(self._made)
 
     @property
     def paths(self) -> set[str]:
-        """All that is on its way."""
+        """All paths of unsettled commits."""
         return {change.path for made in (*self._made, *self._aside) for change in made.planned.changes}
 
     def due_at(self) -> float:
-        """When it has to be pushed."""
+        """Return when the commits must be pushed."""
         if self.is_last or self._portion is not None:
             return 0.0
         cadence = self._made[0].outbox.destination.cadence
         return cadence.due_at(self._made[0].at, len(self._made))
 
     def forget(self, outbox: DestinationOutbox) -> None:
-        """Nothing more is brought to this one."""
+        """Drop the commits of an outbox that is closed."""
         self._made = [each for each in self._made if each.outbox is not outbox]
         self._aside = [each for each in self._aside if each.outbox is not outbox]
 
     def is_due(self, box: DestinationOutbox) -> bool:
-        """Whether what waits there has to become commits."""
+        """Return whether pending changes of an outbox must become commits."""
         due = box.due_at()
         return due is not None and due <= self._clock.monotonic()
 
     def take(self, box: DestinationOutbox) -> None:
-        """Make commits of all that is due; what the deletion brake holds, or was not compared, is not.
+        """Build commits from due changes, except held deletions and files that were not compared.
 
-        Both are looked at here, because changes come in whenever a file of the branch is read.
+        Both are checked again here, because changes arrive while files of the branch are read.
         """
         now = self._clock.monotonic()
         if box.check_deletions():
@@ -102,7 +102,7 @@ class CommitPusher:
         reach_failpoint("batch.take.after")
 
     async def push(self, branch: RemoteBranch) -> PushResult:
-        """Bring away what goes with one push; raises, and then everything is as it was."""
+        """Push the next commits. If it raises, nothing changed, and the same commits can be pushed again."""
         started = self._clock.monotonic()
         made = self._next()
         reach_failpoint("batch.deliver.before")
@@ -115,7 +115,7 @@ class CommitPusher:
         return pushed
 
     async def _brought(self, branch: RemoteBranch, made: list[BuiltCommit]) -> PushResult:
-        """The push; in a trace that begins where the first of these changes was noticed."""
+        """Push, inside a trace that begins when the first of these changes was noticed."""
         commits = [each.commit for each in made]
         if not tracing.is_tracing():
             return await branch.commit(commits)
@@ -132,7 +132,7 @@ class CommitPusher:
             return pushed
 
     def divide(self, error: StokerError) -> bool:
-        """A push has failed: whether there is another way to bring the same changes, at once."""
+        """After a failed push, return whether the same changes can be pushed in another way at once."""
         if not isinstance(error, (PushTooLarge, PushDeclined)) or not self._made:
             return False
         tried = self._made[:1] if self._portion is not None else self._made
@@ -144,7 +144,7 @@ class CommitPusher:
         if isinstance(error, PushTooLarge):
             self._refuse(self._made.pop(0), error.message)
         elif len(self._made) > 1 and not self._aside:
-            self._aside.append(self._made.pop(0))  # it, or everything? the next one tells
+            self._aside.append(self._made.pop(0))  # the next push shows if the branch is the cause
         else:
             self._made = [*self._aside, *self._made]
             self._aside = []
@@ -154,7 +154,7 @@ class CommitPusher:
         return True
 
     def _next(self) -> list[BuiltCommit]:
-        """What goes with one push."""
+        """Return the commits of the next push."""
         return self._made[:1] if self._portion is not None else list(self._made)
 
     def _settle(self, made: list[BuiltCommit], pushed: PushResult, seconds: float) -> None:
@@ -163,7 +163,7 @@ class CommitPusher:
         meter.pushed(self._place, len(pushed.commits), pushed.bytes, pushed.replays, seconds)
         for each in made:
             meter.arrived(self._place, now - min(change.at for change in each.planned.changes))
-        # A commit in which nothing was left to change is not there, and then nobody knows which is whose.
+        # A commit without remaining changes is not created; the commit ids can then not be assigned.
         arrived = list(zip(made, pushed.commits, strict=True)) if len(made) == len(pushed.commits) else []
         for box in dict.fromkeys(each.outbox for each in made):
             plans = [each.planned for each in made if each.outbox is box]
@@ -177,7 +177,7 @@ class CommitPusher:
             box.arrived(pushed.tip if pushed.commits else None, self._clock.now(), written)
         if pushed.commits:
             self._tell(made, pushed)
-        for one in self._aside:  # what came after them was taken, so it was about them
+        for one in self._aside:  # a later object was accepted, so these objects are the cause
             self._refuse(one, "the repository declines it")
         self._aside = []
         if self._portion is not None:
@@ -217,7 +217,7 @@ class CommitPusher:
 def _written_commits(
     arrived: Sequence[tuple[BuiltCommit, CommitId]], at: datetime, now: float
 ) -> list[DeliveredCommit]:
-    """Commits as people are told of them, in their order."""
+    """Convert commits for the status, in order."""
     found = []
     for made, commit in arrived:
         author = made.planned.author

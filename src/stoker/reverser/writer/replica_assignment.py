@@ -1,11 +1,11 @@
-"""Which replica is to hold which branch, so that another replica is another pair of hands.
+"""Assign branches to living replicas, so that additional replicas share the work.
 
-Each replica says that it lives by a Lease of its own and looks at those of the others. All
-of them compute the same choice from the same members (the highest of a hash of member
-and branch), so a member that comes or goes moves only its share. The choice is a wish:
-who may write is decided by the Lease of the branch alone. A holder that is not the chosen
-one any more gives the branch back; who is not chosen waits a moment before it claims one
-that nobody holds. The first of the members speaks for what nobody holds (`speaks`).
+Each replica renews a Lease of its own and lists the Leases of the others. All replicas compute the same
+assignment from the same members (rendezvous hashing: the highest hash of member and branch), so a member that
+joins or leaves moves only its share. The assignment is a preference: only the Lease of the branch decides
+which replica writes. A holder that is no longer assigned releases the branch; a replica that is not assigned
+waits briefly before it claims a free branch. The first member writes the statuses of objects whose branch no
+replica holds (`speaks`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORGOTTEN_AFTER = 10
 
 
 def assigned_replica(members: Iterable[str], branch: str) -> str | None:
-    """The member that is to hold a branch; None if there is none."""
+    """Return the member that a branch is assigned to; None without members."""
 
     def weight(member: str) -> bytes:
         return hashlib.sha256(f"{member}\n{branch}".encode()).digest()
@@ -39,7 +39,7 @@ def assigned_replica(members: Iterable[str], branch: str) -> str | None:
 
 
 class LiveReplicas:
-    """The replicas that live, as this one sees them."""
+    """The living replicas, as this replica sees them."""
 
     def __init__(
         self, client: KubeClient, namespace: str, terms: LeaseTerms, clock: Clock, changed: Callable[[], None]
@@ -51,7 +51,7 @@ class LiveReplicas:
         self._changed = changed
         self._name = f"gitops-reverser-member-{hashlib.sha256(terms.identity.encode()).hexdigest()[:16]}"
         self._seen: dict[str, tuple[str, float]] = {}
-        """Lease to version and when it was first seen like that."""
+        """Lease name to its version and the time when that version was first seen."""
         self._living: frozenset[str] = frozenset({terms.identity})
 
     @property
@@ -60,7 +60,7 @@ class LiveReplicas:
 
     @property
     def speaks(self) -> bool:
-        """Whether this replica tells about what nobody holds."""
+        """Whether this replica writes the statuses of objects whose branch no replica holds."""
         return min(self._living) == self._terms.identity
 
     def is_mine(self, branch: str) -> bool:
@@ -76,7 +76,7 @@ class LiveReplicas:
                 await self._client.delete(LEASES, self._name, self._namespace)
 
     async def look(self) -> None:
-        """Say that we live, and see who else does. What fails leaves it as it was."""
+        """Renew the own Lease and list the others. After an error the last members stay."""
         try:
             await self._show_up()
             leases = await self._client.list(LEASES, self._namespace, labels=LABEL, into=Lease)

@@ -1,11 +1,11 @@
-"""GitRepoConfigs before anything is written: is the repository there, does it let us in, can the key sign?
+"""Check GitRepoConfigs before anything is written: repository, push access and signing key.
 
-A repository that no destination uses yet is tried all the same, so that whoever writes a
-GitRepoConfig learns at once whether it is right. Signing keys are looked at for all of
-them, because people need the public half before the first commit, not after it. Each
-GitRepoConfig is tried by a task of its own: one that does not answer holds up no other.
+A repository that no destination uses yet is checked too, so that its user sees at once whether the
+GitRepoConfig is right. Signing keys are checked for all GitRepoConfigs, because people need the public key
+before the first commit. Each GitRepoConfig has its own task: a server that does not answer delays no other
+check.
 
-Nothing is written from here. What works is tried again as often as a branch is looked at.
+This module never writes. A working repository is checked again as often as a branch is fetched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_CONCURRENT_CHECKS = 4
 
 
 class RepoCheckSubject(NamedTuple):
-    """What is tried; where something of it changes, it is tried anew."""
+    """The inputs of a check; if one of them changes, the check runs again."""
 
     ref: RepoConfigRef
     url: RepoUrl
@@ -44,17 +44,17 @@ class RepoCheckSubject(NamedTuple):
     login: SecretRef | None
     signing: SecretRef | None
     is_idle: bool
-    """No destination uses it: nobody else would find out whether it works."""
+    """Whether no destination uses it: no branch writer would then notice that it does not work."""
 
 
 class RepoCheckResult(NamedTuple):
-    """What the last try has shown."""
+    """The result of the last check."""
 
     error: StokerError | None = None
 
 
 class RepoChecks:
-    """All that are tried, each as often as it makes sense."""
+    """Runs one repeated check per GitRepoConfig."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class RepoChecks:
     def follow(
         self, configs: Sequence[GitRepoConfig], used: Collection[RepoConfigRef], *, speaks: bool
     ) -> None:
-        """What there is to try from now on; repositories themselves by the one replica that speaks alone."""
+        """Set the GitRepoConfigs to check; only the replica that `speaks` checks unused repositories."""
         wanted = {
             subject
             for one in configs
@@ -96,7 +96,7 @@ class RepoChecks:
             self._running[subject] = task
 
     def outcome(self, ref: RepoConfigRef) -> RepoCheckResult | None:
-        """None while nothing is known."""
+        """Return the result of the last check; None before the first."""
         return self._outcomes.get(ref)
 
     async def stop(self) -> None:

@@ -1,7 +1,6 @@
-"""Outboxes and the branch as it is: opened, looked at again where others may have been, and swept.
+"""Bring outboxes in line with the branch: open them, compare them after other writers' pushes, sweep orphans.
 
-A part of `stoker.reverser.writer.branch_writer`. Nothing is pushed from here; what has to change is put
-into the outbox like every other change.
+A part of `stoker.reverser.writer.branch_writer`. This module never pushes; it queues changes in the outbox.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ from stoker.telemetry.logs import get_logger
 log = get_logger(__name__)
 
 READ_BATCH = 50
-"""Files of the branch whose contents are in memory at the same time."""
+"""The number of files of the branch whose contents are in memory at a time."""
 
 
 class OutboxResync:
-    """Knows what stands on the branch, for the outboxes of one writer."""
+    """Reads the branch for the outboxes of one writer."""
 
     def __init__(self, tools: WriterContext, clock: Clock) -> None:
         self._tools = tools
         self._clock = clock
 
     async def open(self, branch: RemoteBranch, box: DestinationOutbox, tip: CommitId | None) -> None:
-        """Let an outbox be fed, unless its folder is another's or it cannot be sealed for."""
+        """Open an outbox to the watches, unless its folder has another owner or encryption is impossible."""
         destination = box.destination
         digits = len(tip) if tip is not None else 40
         try:
             if destination.policy is SecretPolicy.ENCRYPT:
-                # Ciphers take ten megabytes, and most destinations need none.
+                # The ciphers take 10 MB of memory, and most destinations do not encrypt.
                 from stoker.reverser.encryption.sealer import SopsSealer  # noqa: PLC0415
 
                 keys = await ensure_keys(self._tools.client, self._tools.home)
@@ -53,7 +52,7 @@ class OutboxResync:
                 box.sealer = SopsSealer(
                     destination.recipients, keys, base, known, digits=digits, clock=self._clock
                 )
-        except Stalled as error:  # of this destination alone; the others go on
+        except Stalled as error:  # only this destination is affected; the others continue
             box.trouble, box.retry_at = error, self._clock.monotonic() + SLOW_BACKOFF.ceiling
             self._tools.stirred()
             return
@@ -65,7 +64,7 @@ class OutboxResync:
         log.info("destination.opened", destination=str(destination.ref), files=len(box.files), tip=tip)
 
     async def look(self, branch: RemoteBranch, box: DestinationOutbox, on_their_way: set[str]) -> bool:
-        """What others have done to a folder; False if it is theirs now."""
+        """Compare a folder with its outbox; return False if another installation owns the folder now."""
         if not await self._may_write(branch, box):
             return False
         if box.compare(await branch.listed(box.destination.base), on_their_way) or box.unwritten:
@@ -74,12 +73,12 @@ class OutboxResync:
         return True
 
     def bring_again(self, box: DestinationOutbox) -> None:
-        """Everything that lives, once more: what differs by then is written."""
+        """List all living objects again; files that differ by then are written."""
         feeding = [each.watched for each in self._tools.watches.feeding(box.destination.ref)]
         self._tools.watches.reseed(feeding, box.destination.ref)
 
     def calm(self, box: DestinationOutbox) -> None:
-        """Let go of paths that were in a loop and rest now; as they are by now they are written."""
+        """Release paths whose loop has ended, and bring their objects again in the current state."""
         watches, ref = self._tools.watches, box.destination.ref
         for path in box.loops.calmed(self._clock.monotonic()):
             key = object_at_path(path, box.destination.base)
@@ -89,7 +88,7 @@ class OutboxResync:
             self._tools.stirred()
 
     async def sweep(self, branch: RemoteBranch, box: DestinationOutbox) -> None:
-        """One pass over the files that nobody has claimed: those whose object is gone are to go."""
+        """Sweep the unclaimed files once: queue the deletion of orphans."""
         destination, watches = box.destination, self._tools.watches
         found = find_orphans(
             box.unclaimed - box.foreign,
@@ -108,14 +107,14 @@ class OutboxResync:
         self._tools.stirred()
 
     async def _drop(self, branch: RemoteBranch, box: DestinationOutbox, orphans: Sequence[OrphanFile]) -> int:
-        """Have the files of these deleted that describe their object; how many that are."""
+        """Queue the deletion of orphans whose file describes their object; return their number."""
         count = 0
         for start in range(0, len(orphans), READ_BATCH):
             some = orphans[start : start + READ_BATCH]
             contents = await branch.read([orphan.path for orphan in some])
             for orphan in some:
                 if orphan.path not in box.unclaimed:
-                    continue  # an object claimed it while it was read
+                    continue  # an object claimed it meanwhile
                 if describes(contents.get(orphan.path, b""), orphan.key, orphan.kind):
                     box.drop(orphan.key, orphan.path, None)
                     count += 1
@@ -127,9 +126,9 @@ class OutboxResync:
         return count
 
     async def leave_equal(self, branch: RemoteBranch, box: DestinationOutbox) -> None:
-        """Take changes back whose file in git holds the same values, whatever its comments and layout.
+        """Withdraw changes whose file in git holds the same values, whatever its comments and layout.
 
-        Changes that come in while files are read are compared too.
+        Changes that arrive while files are read are compared too.
         """
         while some := box.batcher.over_foreign()[:READ_BATCH]:
             contents = await branch.read([change.path for change in some])
@@ -139,7 +138,7 @@ class OutboxResync:
             box.batcher.compared(some)
 
     async def _may_write(self, branch: RemoteBranch, box: DestinationOutbox) -> bool:
-        """Read the marker; a folder of another is refused where the destination is to be exclusive."""
+        """Read the marker; refuse another installation's folder if the destination is exclusive."""
         wanted = [marker_path(box.destination.base)]
         if box.sealer is not None:
             wanted.append(box.sealer.path)

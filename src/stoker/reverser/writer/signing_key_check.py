@@ -1,9 +1,8 @@
-"""A key that signs commits, tried before the first one is made.
+"""Check a signing key before the first commit is made with it.
 
-What a key cannot do is said in a condition of its GitRepoConfig, and nothing is pushed
-without the signature that was asked for. The public half is for `status.signingPublicKey`,
-from where people give it to their forge or put it among the allowed signers. Which
-repository has which key is `stoker.reverser.writer.signing_keys`.
+A condition of the GitRepoConfig reports a key that cannot sign, and no commit is pushed without the requested
+signature. The public key goes to `status.signingPublicKey`, from where users register it at their forge or
+add it to the allowed signers. `stoker.reverser.writer.signing_keys` maps repositories to keys.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from stoker.git.signature.sign import SshSigner
 from stoker.reverser.writer.credentials import SSH_KEYS
 
 KEYS = SSH_KEYS
-"""Under which names the key may stand in its Secret; the first that is there counts."""
+"""The names under which a Secret may hold the key; the first that exists counts."""
 
 
 class CheckedSigningKey(NamedTuple):
-    """A key that works."""
+    """A key that can sign."""
 
     signer: SshSigner
     public_key: str
@@ -28,9 +27,9 @@ class CheckedSigningKey(NamedTuple):
 
 
 async def check_signing_key(key: Secret, cache: Path) -> CheckedSigningKey:
-    """A key together with its public half, once it has signed something.
+    """Sign a test payload; return the signer and its public key.
 
-    `cache` is a folder of this user alone. Raises SigningFailed with the reason.
+    `cache` is a folder that only this user can read. Raises SigningFailed with the reason.
     """
     signer = SshSigner(key, cache)
     public = await signer.public_key()

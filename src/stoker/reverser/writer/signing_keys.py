@@ -1,7 +1,7 @@
-"""The signers of all repositories that ask for one; a key is read from its Secret whenever it is used.
+"""The signers of all GitRepoConfigs that request signatures; each use reads the key from its Secret.
 
-A key that was exchanged counts from the next commit on. Its public half is remembered
-for the status; the key itself only as long as its Secret has not changed.
+A replaced key applies from the next commit on. The public key is remembered for the status; the private key
+only as long as its Secret has not changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stoker.reverser.writer.signing_key_check import CheckedSigningKey, check_si
 
 
 class SigningKeys:
-    """One signer for each GitRepoConfig that wants its commits signed."""
+    """Holds one signer for each GitRepoConfig that requests signed commits."""
 
     def __init__(self, client: KubeClient, cache: Path) -> None:
         self._client = client
@@ -51,13 +51,13 @@ class SigningKeys:
         return self._signers[ref]
 
     async def look(self, ref: RepoConfigRef) -> None:
-        """Read the key of a repository and try it; raises why it cannot sign."""
+        """Read and check the key of a repository; raises why it cannot sign."""
         self.signer_of(ref)
         if ref in self._signers:
             await self._signers[ref].look()
 
     def public_key(self, ref: RepoConfigRef) -> str | None:
-        """As far as the key was read already."""
+        """Return the public key; None if it was not read yet."""
         signer = self._signers.get(ref)
         return signer.public_key if signer is not None else None
 
@@ -75,7 +75,7 @@ class _SecretKeySigner:
         return await (await self.look()).signer.sign(payload)
 
     async def look(self) -> CheckedSigningKey:
-        """The key as its Secret has it now."""
+        """Return the checked key as its Secret holds it now."""
         values = await read_secret(self._client, self.secret)
         where = f"Secret {self.secret.namespace}/{self.secret.name}"
         key: Secret = values.value(*SSH_KEYS)

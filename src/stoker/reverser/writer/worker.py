@@ -1,15 +1,14 @@
-"""One worker: a repository and a branch, held by a Lease and written by one hand.
+"""One worker per branch: while it holds the branch's Lease it is the only writer of the branch.
 
     opened ─▶ changes wait ─▶ taken as commits ─▶ pushed ─▶ settled
                                     ▲               │ failed: the same commits again, later
                                     └───────────────┘
 
-While it holds the Lease it lists the branch, lets its outboxes be fed, and pushes what is
-due. Destinations of different GitRepoConfigs on one branch share it and its order, but a
-push carries only those of one GitRepoConfig, under that one's credentials. A commit that
-was not pushed stays as it is and is asked for again unchanged: so a push whose outcome
-nobody told is recognised, and no commit is made twice. Nothing counts as written before
-its push is there; a worker that dies loses nothing, because the next one lists again.
+While the worker holds the Lease it lists the branch, opens its outboxes to the watches, and pushes due
+commits. Destinations of different GitRepoConfigs on one branch share the worker and its order, but a push
+carries only the commits of one GitRepoConfig, under its credentials. A commit that was not pushed is retried
+unchanged: so a push with an unknown outcome is recognized, and no commit is made twice. A change counts as
+written only after its push succeeded; a worker that dies loses nothing, because the next worker lists again.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _FINAL_PUSH_SECONDS = 10.0
 
 @dataclass(slots=True)
 class PushSlots:
-    """How many workers push at a time: in all, and to one repository."""
+    """Limits how many workers push at a time: in total, and per repository."""
 
     in_all: asyncio.Semaphore
     per_repository: int
@@ -53,7 +52,7 @@ class PushSlots:
 
 
 class BranchWorker:
-    """What is written to one branch, for as long as the Lease is ours."""
+    """Writes the destinations of one branch while this replica holds its Lease."""
 
     def __init__(self, place: BranchKey, tools: WriterContext, slots: PushSlots, *, clock: Clock) -> None:
         self.place = place
@@ -78,20 +77,20 @@ class BranchWorker:
         return next((each for each in self._writers.values() if ref in each.outboxes), None)
 
     def arrange(self, wanted: Mapping[DestinationRef, WritableDestination]) -> None:
-        """The destinations of this branch from now on."""
+        """Set the destinations of this branch."""
         self._wanted = wanted
         self.stir()
 
     def stir(self) -> None:
-        """Look at everything again, soon."""
+        """Wake the worker to check all writers again."""
         self._stirred.set()
 
     def tell(self) -> None:
-        """Something else is true of the branch than was said in statuses."""
+        """Refresh statuses, because the state of the branch changed."""
         self._tools.stirred()
 
     async def work(self, leadership: Leadership) -> None:
-        """One term with the Lease, until cancelled."""
+        """Write the branch for one term of the Lease, until cancelled."""
         self.leading = True
         self._tools.meter.active(self.place, True)
         self._tools.stirred()
@@ -120,7 +119,7 @@ class BranchWorker:
         behind = any(box.pending for box in self.outboxes.values())
         if behind is not self._behind:
             self._behind = behind
-            self._tools.stirred()  # the status tells what waits
+            self._tools.stirred()  # the status reports pending changes
 
     def _arrange(self) -> None:
         by_config: dict[RepoConfigRef, dict[DestinationRef, WritableDestination]] = {}
@@ -160,7 +159,7 @@ class BranchWorker:
                         other.branch_moved()
 
     async def _finish(self, leadership: Leadership) -> None:
-        """The last push before the branch is another's: whose changes these are is known only here."""
+        """Push one last time before the Lease is released: only this replica knows the authors."""
         self._arrange()
         for writer in self.writers:
             writer.hurry()
@@ -171,7 +170,7 @@ class BranchWorker:
                 log.warning("branch.left_unfinished", branch=self.place.branch, error=str(error))
 
     async def _rest(self) -> None:
-        """Until something was stirred, or the next thing is due."""
+        """Wait until the worker is woken or the next writer is due."""
         dues = [due for writer in self.writers if (due := writer.next_at()) is not None]
         pause = min(dues, default=self._clock.monotonic() + _MAX_SLEEP_SECONDS) - self._clock.monotonic()
         if pause <= 0:
