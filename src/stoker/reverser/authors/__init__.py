@@ -1,1 +1,1 @@
-"""Who made a change: recorded at admission, shared among replicas, joined with watch events."""
+"""Find the author of a change: recorded at admission, shared among replicas, joined with watch events."""

@@ -1,15 +1,15 @@
-"""Answers the API server, which asks before it stores a change: yes, always, and at once.
+"""Answer admission reviews of the API server: always allowed, and at once.
 
-First in the way of an author, before `stoker.reverser.authors.attribution`. The answer is made from
-the head of the review and is on its way before anything else is looked at; what was
-asked, and by whom, is read afterwards, remembered here and handed to the other replicas
-(`stoker.reverser.authors.fact_exchange`). What waits to be read is bounded: beyond that a review leaves
-a doubt, which makes an author unknown and never a wrong one.
+The first step of author capture, before `stoker.reverser.authors.attribution`. The answer is built from the
+head of the review and sent before anything else is read. The request and its user are read afterwards, stored
+here and sent to the other replicas (`stoker.reverser.authors.fact_exchange`). The queue of unread reviews is
+bounded: beyond the bound a review leaves a doubt, which makes an author unknown and never wrong.
 
-Only the object that a fact names is decoded, one at a time, and only if its memory is bounded
-(`stoker.domain.json_cost`); of the other only the head. One that would take more leaves a doubt, too.
+Only the object that a fact names is decoded, one at a time, and only if its memory use is bounded
+(`stoker.domain.json_cost`); of the other object only the metadata. An object that would take more memory
+leaves a doubt, too.
 
-It must never refuse a change, never look anything up, and never keep an object.
+This module must never refuse a change, never look anything up, and never keep an object.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ PATH = "/process-validating-webhook"
 
 MAX_WAITING = 2000
 MAX_WAITING_BYTES = 16 << 20
-# From here on a review is read in a thread: an object of 1.5 MB must not hold up the answers of others.
+# Larger reviews are read in a thread: an object of 1.5 MB must not delay the answers to other reviews.
 LARGE = 64 << 10
 MAX_DECODED = 48 << 20
-"""Bytes that one object may take in memory while its fact is made."""
+"""Bytes of memory that one decoded object may take while its fact is built."""
 MAX_UID = 256
 MAX_USERS = 1000
 
@@ -45,7 +45,7 @@ log = get_logger(__name__)
 
 
 class FactListener(Protocol):
-    """Who else wants to know."""
+    """Receives every new fact."""
 
     def tell(self, fact: AuthorFact) -> None: ...
 
@@ -71,7 +71,7 @@ class _ReviewedUser(msgspec.Struct):
 
 
 class _AuthorRequest(msgspec.Struct, rename="camel"):
-    """The head of a request: enough for an answer, and for a doubt."""
+    """The head of a request: enough for an answer and for a doubt."""
 
     uid: str
     operation: str = ""
@@ -96,7 +96,7 @@ class _ReviewedOldObject(msgspec.Struct):
 
 
 class _FullAuthorRequest(_AuthorRequest, rename="camel"):
-    """The same with its objects, not decoded yet."""
+    """The same head with both objects, not decoded yet."""
 
     object: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
     old_object: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
@@ -111,7 +111,7 @@ class _ReviewUid(msgspec.Struct):
 
 
 class _UidOnlyReview(msgspec.Struct):
-    """A review of which no more can be read than whom to answer."""
+    """A review of which only the uid for the answer can be read."""
 
     request: _ReviewUid
 
@@ -123,14 +123,14 @@ _UID_DECODER = msgspec.json.Decoder(_UidOnlyReview)
 
 
 class IntakeBounds(NamedTuple):
-    """How much may wait to be read."""
+    """Limits on the reviews that wait to be read."""
 
     reviews: int = MAX_WAITING
     size: int = MAX_WAITING_BYTES
 
 
 class AuthorIntake:
-    """Takes reviews from the API server. `review` answers one; `run` reads what they say."""
+    """Receives reviews from the API server. `review` answers a review; `run` reads its fact."""
 
     def __init__(
         self,
@@ -153,12 +153,12 @@ class AuthorIntake:
         self._progress = asyncio.Event()
         self._users: dict[RequestUser, RequestUser] = {}
         self.counts = dict.fromkeys(("fact", "none", "dry_run", "malformed", "doubt"), 0)
-        """What became of the reviews that were answered."""
+        """The number of answered reviews by outcome."""
         if metrics is not None:
             metrics.collect_from(self._readings)
 
     async def review(self, body: bytes) -> bytes:
-        """The answer; nothing in a review that has a uid makes it another one."""
+        """Return the answer; every review with a uid is allowed, whatever its content."""
         try:
             asked = _REVIEW.decode(body).request
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -176,12 +176,12 @@ class AuthorIntake:
         return _allowed_answer(asked.uid)
 
     async def run(self) -> None:
-        """Read what was asked, after its answer, until cancelled."""
+        """Read the facts of answered reviews until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                # Answers that are due go first, also those to reviews that came meanwhile.
+                # Pending answers go first, including those to reviews that arrived meanwhile.
                 await asyncio.sleep(0)
                 body = self._waiting.popleft()
                 fact = await asyncio.to_thread(parse_fact, body) if len(body) > LARGE else parse_fact(body)
@@ -191,7 +191,7 @@ class AuthorIntake:
                 self._progress.set()
 
     async def settle(self) -> None:
-        """Return when everything that was asked before this call is known."""
+        """Wait until the facts of all reviews before this call are known."""
         wanted = self._taken
         while self._read < wanted:
             self._progress.clear()
@@ -216,7 +216,7 @@ class AuthorIntake:
             self._peers.tell(fact)
 
     def _same(self, user: RequestUser) -> RequestUser:
-        """One object for all facts of a user: the groups of a person can be long."""
+        """Share one object among all facts of a user: the list of groups can be long."""
         if len(self._users) >= MAX_USERS:
             self._users.clear()
         return self._users.setdefault(user, user)
@@ -239,7 +239,7 @@ class AuthorIntake:
 
 
 def parse_fact(body: bytes) -> AuthorFact | None:
-    """The fact of a review, or a doubt; None for what is none, or cannot be read."""
+    """Return the fact of a review, or a doubt; None if it holds no fact or cannot be read."""
     try:
         request = _WHOLE_REVIEW_DECODER.decode(body).request
         decoded = _decode_object(request)
@@ -258,10 +258,10 @@ def parse_fact(body: bytes) -> AuthorFact | None:
 
 
 def _decode_object(request: _FullAuthorRequest) -> dict[str, Any] | None:
-    """The object that the fact names, and the head of the other; None if that would take too much memory."""
+    """Decode the object of the fact and the metadata of the other; None if it needs too much memory."""
     new, old = bytes(request.object), bytes(request.old_object)
     whole = {"object": new, "oldObject": old}
-    if request.sub_resource != SCALE:  # of which both are small, and the numbers of replicas are compared
+    if request.sub_resource != SCALE:  # both objects of a `scale` are small, and their counts are compared
         named = "oldObject" if request.operation == ChangeOperation.DELETE else "object"
         whole = {named: whole[named]}
     if sum(decoded_size(raw, MAX_DECODED) for raw in whole.values()) > MAX_DECODED:
@@ -273,7 +273,7 @@ def _decode_object(request: _FullAuthorRequest) -> dict[str, Any] | None:
 
 
 def _review_uid(body: bytes) -> str:
-    """Whom to answer, of a review that is wrong elsewhere."""
+    """Return the uid of a review whose other fields cannot be read."""
     try:
         uid = _UID_DECODER.decode(body).request.uid
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -1,21 +1,19 @@
-"""Whose a change is: facts of admission joined with events of the watch. A real author, or none.
+"""Attribute changes to users: join admission facts with watch events. The answer is a certain author or None.
 
-A fact fits an event when both are about the same object (by uid), the request found the
-very version that was seen last, and it wants exactly the state that is seen now. For a
-`scale` the state now, with the replica count of before, must be the state before. If
-facts of two users fit, or none does, the author is unknown. Nothing is guessed.
+A fact matches an event if both are about the same object (by uid), the request found exactly the version that
+the watch saw last, and it wants exactly the state that the event shows. For a `scale`, the new state with the
+previous replica count must equal the previous state. If facts of two users match, or no fact matches, the
+author is unknown. Authors are never guessed.
 
-So that this holds, an event may be asked about only when the watch brought it right
-after the version that was seen last. What a list shows may be several changes at once;
-whose they are cannot be known, and the caller must not ask.
+Callers must only pass an event that the watch delivered directly after the version that it saw last. An
+object in a list may contain several changes, whose authors cannot be known, so callers must not pass it.
 
-One thing admission cannot tell: whether the write it saw was carried out. If somebody's
-request is refused later, another's identical request for the same version succeeds, and
-*its* fact is lost, then the first one fits. Facts are kept only for as long as a batch
-can wait, which keeps that window short.
+Admission does not show whether a write was carried out. If one user's request is refused later, another
+user's identical request for the same version succeeds, and the fact of the second request is lost, then the
+first fact matches. Facts are kept only as long as a batch can wait, which keeps this window short.
 
-The memory is bounded by `capacity` and `keep`. All facts about one version of one
-object come and go together: if one were dropped alone, the other could seem certain.
+The memory is bounded by `capacity` and `keep`. All facts about one version of one object are stored and
+dropped together: if a single fact were dropped, the remaining fact could seem certain.
 """
 
 from __future__ import annotations
@@ -38,26 +36,26 @@ _FactKey = tuple[GroupResource, str, str]
 
 
 class ObservedEvent(NamedTuple):
-    """One event of a watch, as far as its author matters."""
+    """The parts of a watch event that identify its author."""
 
     kind: GroupResource
     uid: str
     before: str
-    """The version of the object that was seen last; empty for one that was never seen."""
+    """The resource version that was seen last; empty for an object that was never seen."""
     operation: ChangeOperation
     blob: str
-    """`facts.blob_name` of the object in the event."""
+    """`facts.object_blob_id` of the object in the event."""
     before_blob: str = ""
-    """The blob id that stands in git for the version seen last; only a `scale` needs it."""
+    """The blob id in git for the version seen last; only a `scale` needs it."""
     content: bytes = b""
-    """The file as it is written now; only a `scale` needs it."""
+    """The new content of the file; only a `scale` needs it."""
     ended_from: str = ""
-    """For a deletion that finalizers held up: the version seen last before it was asked for."""
+    """For a deletion that finalizers delayed: the version seen last before the deletion was requested."""
 
 
 @dataclass(slots=True)
 class _VersionFacts:
-    """All that is known about requests for one version of one object."""
+    """All known requests for one version of one object."""
 
     since: float
     facts: list[AuthorFact]
@@ -65,20 +63,20 @@ class _VersionFacts:
 
 
 class AuthorAttribution:
-    """Remembers facts for a while and answers whose an event is. It is told the time."""
+    """Remembers facts for a limited time and finds the author of an event. Callers pass in the time."""
 
     def __init__(self, *, capacity: int = CAPACITY, keep: float = KEEP_SECONDS) -> None:
         self._capacity = capacity
         self._keep = keep
         self._facts: OrderedDict[_FactKey, _VersionFacts] = OrderedDict()
         self.forgotten = 0
-        """Versions whose facts went before their time, because too many came."""
+        """Number of versions whose facts were dropped early, because the capacity was exceeded."""
 
     def __len__(self) -> int:
         return len(self._facts)
 
     def learn(self, fact: AuthorFact, now: float) -> None:
-        """Take a fact, of this replica or of another; the same one twice is once."""
+        """Store a fact of this replica or of another; a duplicate is ignored."""
         self.forget(now)
         key = (fact.kind, fact.uid, fact.before)
         known = self._facts.get(key)
@@ -93,7 +91,7 @@ class AuthorAttribution:
         known.facts.append(fact)
 
     def forget(self, now: float) -> None:
-        """Let go of what is too old to be asked about."""
+        """Drop facts that are too old to be needed."""
         while self._facts:
             key, oldest = next(iter(self._facts.items()))
             if now - oldest.since <= self._keep:
@@ -101,7 +99,7 @@ class AuthorAttribution:
             del self._facts[key]
 
     def author_of(self, seen: ObservedEvent, now: float) -> RequestUser | None:
-        """Who made the change; None if that is not certain."""
+        """Return the user who made the change; None if that is not certain."""
         self.forget(now)
         users: dict[str, RequestUser] = {}
         for version in dict.fromkeys((seen.before, seen.ended_from or seen.before)):
@@ -119,17 +117,17 @@ class AuthorAttribution:
 
 
 def _matches_event(fact: AuthorFact, seen: ObservedEvent) -> bool:
-    """Whether a request for this version of this object is the one that led to the event."""
+    """Return whether a request for this version of this object led to the event."""
     if fact.operation is not seen.operation:
         return False
     if fact.replicas is not None:
         return _is_scale_change(seen, fact.replicas)
-    # A deletion that had to wait is the one that was asked for, whatever finalizers changed meanwhile.
+    # A delayed deletion is the requested deletion, whatever finalizers changed meanwhile.
     return fact.blob == seen.blob or (bool(seen.ended_from) and fact.before == seen.ended_from)
 
 
 def _is_scale_change(seen: ObservedEvent, replicas: ScaleChange) -> bool:
-    """Whether nothing but the count of replicas was changed, and just as it was asked for."""
+    """Return whether only the replica count changed, exactly as requested."""
     before = with_replicas(seen.content, replicas.after, replicas.before)
     return bool(seen.before_blob) and before is not None and _has_blob_id(before, seen.before_blob)
 
@@ -139,11 +137,12 @@ def _has_blob_id(content: bytes, blob: str) -> bool:
 
 
 def with_replicas(content: bytes, now: int, instead: int) -> bytes | None:
-    """A rendered object with another `spec.replicas`; None if it does not hold this count there."""
+    """Return a rendered object with another `spec.replicas`; None if it does not hold the count `now`."""
     spec = content.find(b"\nspec:\n")
     line = b"\n  replicas: %d\n" % now
     at = content.find(line, spec) if spec >= 0 else -1
-    # Every line of `spec` is indented by two at least, so this one is its own member, if it is still in it.
+    # Every line of `spec` is indented by at least two, so this line is its direct member, if it is still
+    # inside.
     if at < 0 or re.search(rb"\n[^ \n]", content[spec + len(b"\nspec:") : at]):
         return None
     return content[:at] + b"\n  replicas: %d\n" % instead + content[at + len(line) :]

@@ -1,14 +1,12 @@
-"""Hands what one replica learned about authors to all the others.
+"""Send author facts from the replica that received them to all other replicas.
 
-The replica that the API server asks is seldom the one that holds the branch's Lease, so
-each fact goes to every other replica (DECISIONS part 0, 14). They find each other by the
-name of a headless Service, which needs no permission, and speak mutual TLS on a port of
-their own. Who starts greets those it finds: then they know it before the name does, and
-tell it what they learned in the last moments.
+The replica that the API server calls is seldom the replica that holds the branch's Lease, so each fact goes
+to every other replica. Replicas find each other by the name of a headless Service, which needs no permission,
+and use mutual TLS on a port of their own. A starting replica greets the peers that it finds: they then know
+it before DNS does, and send it their recent facts.
 
-Telling never waits: each peer has a queue with a bound, sent in batches and tried again
-until what it holds is too old to matter. A peer that is gone costs its queue until the
-name forgets it. Facts that came from a peer are never handed on.
+Sending never blocks: each peer has a bounded queue, sent in batches and retried until its facts are too old
+to matter. A lost peer costs its queue until DNS drops its address. Facts from a peer are never forwarded.
 """
 
 from __future__ import annotations
@@ -37,16 +35,16 @@ RESOLVE_SECONDS = 3.0
 MAX_PEERS = 32
 MAX_BODY = 2 << 20
 RECENT_SECONDS = 30.0
-"""How far back a replica that has just started is told."""
+"""Age of the oldest facts that a replica which has just started is sent."""
 PEER_TTL_SECONDS = 120.0
-"""How long a greeting counts while the name does not lead there."""
+"""How long a greeting counts while DNS does not return the peer's address."""
 _MAX_ID_LENGTH = 256
 
 log = get_logger(__name__)
 
 
 class FactBatch(msgspec.Struct):
-    """What one replica sends to another."""
+    """The facts that a replica sends to another in a request."""
 
     instance: str
     address: str = ""
@@ -54,7 +52,7 @@ class FactBatch(msgspec.Struct):
 
 
 class _HeardReplica(NamedTuple):
-    """When a replica has spoken last, and which one it was."""
+    """The time of a replica's last message, and its instance id."""
 
     since: float
     instance: str
@@ -66,7 +64,7 @@ _BATCH = msgspec.json.Decoder(FactBatch)
 
 
 def peer_resolver(names: Sequence[str], port: int) -> PeerResolver:
-    """Looks names up: of a headless Service, or of single hosts; each may carry a port of its own."""
+    """Return a resolver for names of a headless Service or of hosts; each name may carry its own port."""
 
     async def resolve() -> list[ReplicaAddress]:
         loop = asyncio.get_running_loop()
@@ -81,7 +79,7 @@ def peer_resolver(names: Sequence[str], port: int) -> PeerResolver:
 
 
 class ReplicaPeers:
-    """All other replicas. `tell` from the one event loop that also runs `run`."""
+    """All other replicas. Call `tell` only in the event loop that runs `run`."""
 
     def __init__(
         self,
@@ -113,18 +111,18 @@ class ReplicaPeers:
 
     @property
     def reached(self) -> tuple[ReplicaAddress, ...]:
-        """The peers that have answered last."""
+        """The peers that answered the last request."""
         return tuple(peer for peer, link in self._links.items() if link.reached)
 
     def tell(self, fact: AuthorFact) -> None:
-        """Hand a fact to every peer, sooner or later or, if it cannot be reached, never."""
+        """Queue a fact for every peer; a peer that cannot be reached in time does not get it."""
         waiting = PendingFact(self._clock.monotonic(), msgspec.json.encode(fact, enc_hook=str))
         self._recent.append(waiting)
         for link in self._links.values():
             link.tell(waiting)
 
     async def heard(self, body: bytes) -> bytes:
-        """The answer to a batch of a peer."""
+        """Handle a batch of a peer and return the answer."""
         batch = read_batch(body)
         now = self._clock.monotonic()
         for fact in filter(_is_within_limits, batch.facts[:BATCH]):
@@ -142,7 +140,7 @@ class ReplicaPeers:
         if link is None:
             self._look.set()
         elif before is None or before.instance != instance:
-            self._remind(link, now)  # it has started anew where another was
+            self._remind(link, now)  # another instance has started at this address
             link.nudge()
 
     def _remind(self, link: ReplicaLink, now: float) -> None:
@@ -151,7 +149,7 @@ class ReplicaPeers:
                 link.tell(waiting)
 
     async def run(self) -> None:
-        """Keep up with who the others are until cancelled."""
+        """Track the set of peers until cancelled."""
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=0)
         try:
             async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
@@ -171,7 +169,7 @@ class ReplicaPeers:
             self._named = frozenset(await self._resolve())
             self._unnamed = ""
         except OSError as error:
-            # A name that leads nowhere for a moment does not part those who know each other.
+            # A temporary DNS failure does not disconnect known peers.
             if str(error) != self._unnamed:
                 self._unnamed = str(error)
                 log.warning("peers.unnamed", error=str(error))
@@ -221,7 +219,7 @@ class ReplicaPeers:
 
 
 def read_batch(body: bytes) -> FactBatch:
-    """What a peer sent; raises `InvalidValue` for anything else."""
+    """Decode a batch of a peer; raises `InvalidValue` for any other body."""
     try:
         return _BATCH.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -229,7 +227,7 @@ def read_batch(body: bytes) -> FactBatch:
 
 
 def _is_within_limits(fact: AuthorFact) -> bool:
-    """Whether a fact is of the size that a replica makes them."""
+    """Return whether a fact is within the size limits of facts that a replica creates."""
     short = (fact.uid, fact.before, fact.blob, *fact.kind)
     return (
         0 < len(fact.user.name) <= MAX_NAME_LENGTH

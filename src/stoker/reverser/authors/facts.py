@@ -1,14 +1,14 @@
-"""What admission knows of a change: who asks for what, of which version of which object.
+"""Author facts: the user, operation and object version of an admission request.
 
-The API server asks the webhook before it stores anything, so a fact says what somebody
-*wants*: the write may still be refused, lose a race and be tried again, or change
-nothing. `stoker.reverser.authors.attribution` decides which fact belongs to which change.
+The API server calls the webhook before it stores a change. A fact therefore records a requested write, which
+may still be refused, lose a race and be retried, or change nothing. `stoker.reverser.authors.attribution`
+decides which fact belongs to which change.
 
-Admission never knows the version that it creates. A creation has a uid and no version;
-an update, a deletion and a `scale` carry the version before. Dry runs are no facts.
+An admission request never carries the resource version that it creates. A CREATE has a uid and no version;
+UPDATE, DELETE and `scale` carry the version before the change. A dry run is no fact.
 
-Where there was no time to find out what a request wants, a doubt takes the place of its
-fact: somebody may have changed this version. It makes the author of that change unknown.
+If there was no time to read a request, a doubt replaces its fact: a user may have changed this version. A
+doubt makes the author of that change unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCALE = "scale"
 
 
 class RequestUser(NamedTuple):
-    """Whom the API server took the request for; of an impersonated one it tells nobody else."""
+    """The user of a request as the API server reports it; under impersonation the impersonated user alone."""
 
     name: str
     uid: str = ""
@@ -38,46 +38,49 @@ class RequestUser(NamedTuple):
 
 
 class ScaleChange(NamedTuple):
-    """What a `scale` request finds, and what it wants."""
+    """The replica counts before and after a `scale` request."""
 
     before: int
     after: int
 
 
 class AuthorFact(NamedTuple):
-    """One request, as far as it tells whose a change is."""
+    """The parts of an admission request that identify the author of a change."""
 
     kind: GroupResource
     uid: str
     before: str
-    """The version of the object that the request found; empty for a creation."""
+    """The resource version that the request found; empty for a creation."""
     operation: ChangeOperation
     user: RequestUser
     blob: str = ""
-    """Names the sanitized object after the request, and before it for a deletion; empty for a `scale`."""
+    """Blob id of the sanitized object after the request; before it for a deletion; empty for a `scale`."""
     replicas: ScaleChange | None = None
 
     @property
     def is_doubt(self) -> bool:
-        """Whether it is not known what was asked for."""
+        """Whether the requested state is unknown."""
         return not self.blob and self.replicas is None
 
 
 def object_blob_id(obj: dict[str, Any]) -> str:
-    """Names the state of an object for the join: all of it, also where a policy writes less of a Secret."""
+    """Return the blob id of the whole sanitized object, even if a policy writes less of a Secret.
+
+    Facts and watch events are joined by it.
+    """
     return blob_of(render_object(sanitize(obj)))
 
 
 def request_fact(request: Mapping[str, Any]) -> AuthorFact | None:
-    """The fact in the `request` of an AdmissionReview; None if it is none that could ever be joined.
+    """Return the fact in the `request` of an AdmissionReview; None if it could never be joined.
 
-    It reads what the API server sends and believes nothing of its shape.
+    It validates the shape of everything that it reads.
     """
     return _read_fact(request, object_blob_id)
 
 
 def request_doubt(request: Mapping[str, Any]) -> AuthorFact | None:
-    """The same of the heads of the objects alone, which costs next to nothing."""
+    """Return a doubt from the metadata of the objects alone, which costs almost nothing."""
     fact = _read_fact(request, lambda _: "")
     return None if fact is None else fact._replace(replicas=None)
 
@@ -101,7 +104,7 @@ def _build_fact(request: Mapping[str, Any], named: Callable[[dict[str, Any]], st
     if not uid or (operation is not ChangeOperation.CREATE and not before):
         return None
     if operation is ChangeOperation.DELETE and found.get("deletionTimestamp"):
-        return None  # it was asked for before, and who did that is its author
+        return None  # an earlier request started the deletion, and its user is the author
     kind = GroupResource(request["resource"].get("group") or "", request["resource"]["resource"])
     user = _parse_user(request["userInfo"])
     subresource = request.get("subResource") or ""
@@ -119,5 +122,5 @@ def _parse_user(told: Mapping[str, Any]) -> RequestUser:
         raise ValueError("a user without a name that can be written")
     groups = tuple(map(str, (told.get("groups") or ())[:MAX_GROUPS]))
     if sum(map(len, groups)) > MAX_GROUP_TEXT:
-        groups = ()  # nobody's: who may impersonate can name as many and as long ones as they like
+        groups = ()  # no groups at all: an impersonating user can name any number of them, at any length
     return RequestUser(name, str(told.get("uid") or "")[:MAX_NAME_LENGTH], groups)

@@ -1,9 +1,9 @@
-"""Author capture as parts of the reverser's process: every replica serves, none leads.
+"""Author capture as parts of the reverser process: every replica serves the webhook, without a leader.
 
-    certificate ─ trust ─ what is asked about ─ peers ─ facts' port ─ reading ─ reviews' port
+    certificate ─ mutual TLS ─ webhook registration ─ peers ─ facts port ─ fact intake ─ reviews port
 
-They stand in the order in which they need each other. Without any of it the reverser
-works as well, and every author is unknown.
+The parts start in this order, because each needs the parts before it. Without author capture the reverser
+works as well; every author is then unknown.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ BATCHES = ReviewLimits(body=MAX_BODY, held=8 << 20)
 
 @dataclass(frozen=True, slots=True)
 class AuthorCaptureOptions:
-    """What a command line can say about author capture."""
+    """The command line options of author capture."""
 
     namespace: str
-    """Where the reverser runs itself."""
+    """The namespace of the reverser itself."""
     certificate: Path | SelfSignedCertificates
     name: str
-    """A name that the certificate carries; replicas know each other by it."""
+    """A DNS name in the certificate, by which replicas verify each other."""
     configuration: str
-    """The `ValidatingWebhookConfiguration` whose rules are kept."""
+    """The `ValidatingWebhookConfiguration` whose rules this process maintains."""
     host: str = ""
     port: int = 9443
     peers: tuple[str, ...] = ()
-    """Names that lead to the other replicas; none where there are none."""
+    """DNS names of the other replicas; empty for a single replica."""
     peers_port: int = PORT
     own_host: str = ""
-    """The address at which peers reach this replica, if it is known."""
+    """The address at which peers reach this replica, if known."""
     drain: float = 0.0
 
 
 class AuthorCapture:
-    """One replica's witnesses: `authors` answers, `parts` run, `capture` says what is selected."""
+    """One replica's author capture: `authors` finds authors, `parts` run, `capture` sets the kinds."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class AuthorCapture:
         self._clock = clock or SystemClock()
         self._presented = ServerTlsContext()
         self._mutual = MutualTls(settings.name)
-        self.authors = authors if authors is not None else AuthorAttribution()  # an empty one is false
+        self.authors = authors if authors is not None else AuthorAttribution()  # an empty one is falsy
         self.peers = ReplicaPeers(
             self.authors,
             self._mutual,
@@ -106,7 +106,7 @@ class AuthorCapture:
 
     @property
     def port(self) -> int | None:
-        """The port that answers the API server, while it does."""
+        """The port that serves the API server; None while it is closed."""
         return self._reviews.port
 
     @property
@@ -114,19 +114,19 @@ class AuthorCapture:
         return self._facts.port
 
     def capture(self, selection: Selection, catalog: KindCatalog) -> None:
-        """Have the API server ask about what is selected."""
+        """Have the API server send reviews for the selected kinds."""
         self.capturing.capture(selection, catalog)
 
     async def settle(self) -> None:
-        """Return when every review that was answered before is read."""
+        """Wait until every review that was answered before this call has been read."""
         await self.intake.settle()
 
     def why_not(self) -> str | None:
-        """For the readiness probe."""
+        """Return why author capture is not ready, for the readiness probe."""
         return self._presented.why_not() or (None if self.port else "nobody listens for reviews")
 
     def parts(self) -> list[ProcessPart]:
-        """In the order in which they start; they end in the opposite one."""
+        """The parts in start order; they stop in the reverse order."""
         settings = self._settings
         certificate = certificate_parts(
             self._client,
@@ -149,7 +149,7 @@ class AuthorCapture:
         ]
 
     async def _serve(self, server: ReviewServer) -> None:
-        """Nobody is let in before there is something to show."""
+        """Listen only after a certificate is available."""
         while not self._presented.ready and not server.stopping:
             await self._clock.sleep(0.05)
         await server.run()

@@ -1,9 +1,9 @@
-"""The way from one replica to another: a queue with a bound, sent in batches.
+"""The connection from one replica to another: a bounded queue, sent in batches.
 
-`stoker.reverser.authors.fact_exchange` has one for each of the others. What is in flight is one batch;
-what comes meanwhile goes with the next, so a quiet link sends at once and a busy one
-seldom. A batch that did not arrive is put back and tried again; where too much waits
-the oldest goes first, and what is too old to be asked about goes in any case.
+`stoker.reverser.authors.fact_exchange` has one link per peer. One batch is in flight at a time; facts that
+arrive meanwhile go with the next batch, so a quiet link sends at once and a busy link sends large batches. A
+failed batch is put back and retried. A full queue drops its oldest facts first, and facts that are too old to
+be needed are always dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = get_logger(__name__)
 
 
 class ReplicaAddress(NamedTuple):
-    """Where a replica listens to the others."""
+    """The address at which a replica receives facts."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ class ReplicaAddress(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> ReplicaAddress | None:
-        """From what a peer says about itself; None where that is no address."""
+        """Parse the address that a peer reports of itself; None if it is no address."""
         host, _, port = text.rpartition(":")
         try:
             peer = cls(str(ipaddress.ip_address(host.strip("[]"))), int(port))
@@ -57,7 +57,7 @@ class ReplicaAddress(NamedTuple):
 
 
 class PendingFact(NamedTuple):
-    """A fact on its way to a peer."""
+    """A fact that waits to be sent to a peer."""
 
     since: float
     data: bytes
@@ -77,7 +77,7 @@ _ANSWER = msgspec.json.Decoder(_PeerAnswer)
 
 
 class ReplicaLink:
-    """The way to one peer."""
+    """Sends facts to one peer."""
 
     def __init__(self, peer: ReplicaAddress, mutual: MutualTls, clock: Clock, counts: Counter[str]) -> None:
         self._peer = peer
@@ -91,7 +91,7 @@ class ReplicaLink:
         self._is_self = False
         self.reached = False
         self.failures = 0
-        """How often in a row it was not reached."""
+        """The number of consecutive failed requests."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -105,11 +105,11 @@ class ReplicaLink:
         self._wake.set()
 
     def nudge(self) -> None:
-        """The peer is there: it need not be waited for any longer."""
+        """Retry at once, because the peer was heard from."""
         self._nudged.set()
 
     async def run(self, session: aiohttp.ClientSession, instance: str, address: str) -> None:
-        """Greet, then send whatever there is; ends where it meets itself."""
+        """Greet the peer, then send facts as they come; return if the peer is this replica itself."""
         while not self._is_self:
             batch = self._next()
             if batch or not self.reached:
@@ -132,7 +132,7 @@ class ReplicaLink:
                 await self._nudged.wait()
 
     def _next(self) -> list[PendingFact]:
-        """What is sent next, without what nobody would ask for any more."""
+        """Return the next batch, without facts that are too old to be needed."""
         now = self._clock.monotonic()
         batch: list[PendingFact] = []
         size = 0
@@ -162,7 +162,7 @@ class ReplicaLink:
         self._counts[why] += 1
 
     async def _sent(self, session: aiohttp.ClientSession, sent: _SentFacts) -> bool:
-        """Whether the peer has it, or is we ourselves."""
+        """Return whether the peer received the batch, or is this replica itself."""
         if self._mutual.client is None:
             return False
         try:

@@ -1,14 +1,13 @@
-"""Keeps the API server asking about what is selected, and about nothing else.
+"""Keep the rules of the author webhook equal to the selected kinds.
 
-The installation makes the `ValidatingWebhookConfiguration` with one webhook that names
-the reverser and has no rules; what it is asked about is applied here, under a field
-manager of our own, and only when it differs. Who installs leaves these fields out, so an
-upgrade does not touch them. `caBundle` belongs to `stoker.http_server.tls.ca_bundle`.
+The installation creates the `ValidatingWebhookConfiguration` with one webhook that names the reverser and has
+no rules. This module applies the rules with a field manager of its own, and only when they differ. The
+installation leaves these fields out of its manifests, so an upgrade does not touch them. `caBundle` belongs
+to `stoker.http_server.tls.ca_bundle`.
 
-Every replica does this, and all of them want the same, if not in the same moment: what a
-replica wants anew it writes at once; what it finds changed it leaves for a while, because
-another may know more. It must never make the object, and never write before the first
-selection is known.
+Every replica runs this, and all replicas want the same rules, if not at the same moment. A replica writes its
+own new rules at once; if it finds the rules changed, it waits a while, because another replica may have newer
+information. It must never create the object, and never write before the first selection is known.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class _MatchCondition(msgspec.Struct, frozen=True):
 
 
 class _CaptureWebhook(msgspec.Struct, rename="camel"):
-    """What is ours of the webhook."""
+    """The fields of the webhook that this module owns."""
 
     name: str = ""
     rules: list[dict[str, Any]] | None = None
@@ -80,14 +79,14 @@ class _CaptureConfiguration(msgspec.Struct):
 
 
 class _FoundWebhook(NamedTuple):
-    """Our webhook, and of which object it is a part."""
+    """The author webhook, and the uid of the object that holds it."""
 
     uid: str
     webhook: _CaptureWebhook
 
 
 class WebhookRegistration:
-    """Keeps one webhook's rules. `capture` says what is selected; `run` sees to it."""
+    """Maintains the rules of one webhook. `capture` sets the selection; `run` applies it."""
 
     def __init__(self, client: KubeClient, name: str, *, clock: Clock | None = None) -> None:
         self._client = client
@@ -110,7 +109,7 @@ class WebhookRegistration:
         )
 
     def capture(self, selection: Selection, catalog: KindCatalog) -> None:
-        """From now on ask about this."""
+        """Set the selection whose kinds are reviewed."""
         before, self._wanted = self._wanted, (selection, catalog)
         if before is None or _desired_webhook(*before) != _desired_webhook(selection, catalog):
             self._news = True
@@ -118,14 +117,14 @@ class WebhookRegistration:
 
     @property
     def in_place(self) -> bool:
-        """Whether the API server has been told what is wanted now."""
+        """Whether the webhook in the cluster has the wanted fields."""
         found = self._found()
         return (
             found is not None and self._wanted is not None and not _needs_update(found, self._fields(found))
         )
 
     async def run(self) -> None:
-        """Keep it so until cancelled."""
+        """Apply the wanted fields whenever they differ, until cancelled."""
         self._own_user = await self._who_we_are()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watched.run(), name="webhook configuration")
@@ -136,7 +135,7 @@ class WebhookRegistration:
                 self._wake.clear()
 
     async def _turn(self) -> float:
-        """One look, and a write where it is time for one; how long to rest."""
+        """Compare once, and write if it is time; return how long to wait."""
         found = self._found()
         if found is None or self._wanted is None:
             self._say_what_is_missing()
@@ -156,7 +155,7 @@ class WebhookRegistration:
         body = {
             "apiVersion": VALIDATING.api_version,
             "kind": VALIDATING.kind,
-            # The uid keeps an object that was deleted meanwhile from being made anew by this.
+            # The uid prevents this apply from re-creating an object that was deleted meanwhile.
             "metadata": {"name": self._name, "uid": found.uid},
             "webhooks": [{"name": WEBHOOK, **fields}],
         }
@@ -174,14 +173,14 @@ class WebhookRegistration:
         self._news, self._differs_since, self._failures = False, None, 0
 
     def _found(self) -> _FoundWebhook | None:
-        """Our webhook as it stands there."""
+        """Return the author webhook as it is in the cluster."""
         found = self._watched.store.get(ObjectKey("", self._name))
         webhooks = (found.webhooks or ()) if found is not None else ()
         ours = next((each for each in webhooks if each.name == WEBHOOK), None)
         return None if found is None or ours is None else _FoundWebhook(found.metadata.uid, ours)
 
     def _fields(self, found: _FoundWebhook) -> dict[str, Any]:
-        """What is to stand there; a group that nobody can describe at the moment stays as it is."""
+        """Return the wanted fields; rules of a group that discovery cannot describe stay as they are."""
         if self._wanted is None:
             return {}
         selection, catalog = self._wanted
@@ -196,7 +195,7 @@ class WebhookRegistration:
         self._said = said
 
     async def _who_we_are(self) -> str:
-        """The name by which the API server knows us, so that it does not ask us about ourselves."""
+        """Return the reverser's own user name, so that its own requests cause no reviews."""
         failures = 0
         while True:
             try:
@@ -219,10 +218,10 @@ def _desired_webhook(selection: Selection, catalog: KindCatalog) -> dict[str, An
 
 
 def _needs_update(found: _FoundWebhook, fields: dict[str, Any]) -> bool:
-    """Whether anything is to be written. A condition that somebody added is theirs, and stays."""
+    """Return whether the webhook must be written. Conditions that other people added stay."""
     wanted = msgspec.convert({"name": WEBHOOK, **fields}, _CaptureWebhook)
     conditions = {each.name: each for each in found.webhook.match_conditions}
     ours = [conditions[name] for name in CONDITIONS if name in conditions]
-    # The API server keeps no empty list: where there are no rules, none are found and none are written.
+    # The API server stores no empty list: missing rules equal an empty list.
     seen = msgspec.structs.replace(found.webhook, match_conditions=ours, rules=found.webhook.rules or [])
     return seen != wanted

@@ -1,12 +1,11 @@
-"""What the API server is to ask the reverser about, as the fields of one webhook: pure.
+"""Compute the rules and match conditions of the author webhook from the selection. Pure.
 
-The rules are the kinds of the active selection, each in the version that is watched, and
-never `*`. Where a kind is watched in some namespaces alone, a match condition says which:
-a write that no rule of anybody selects is not asked about, and not slowed by a reverser
-that is away. Of several watched versions of a kind one is asked about; the API server
-converts what is written in another to it.
+The rules are the kinds of the active selection, each in its watched version, and never `*`. For a kind that
+is watched in some namespaces only, a match condition lists them: a write that no rule selects causes no
+review, and an unavailable reverser does not slow it down. Of several watched versions of a kind only one is
+registered; the API server converts objects of other versions to it.
 
-What is asked about is never refused and never waited for longer than a second.
+The webhook never refuses a request, and the API server never waits for it longer than a second.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import ChangeOperation
 from stoker.reverser.selection.selection import Selection
 
-# The API server reads expressions up to 100,000 characters, and all of an object must fit into etcd.
+# The API server accepts expressions up to 100,000 characters, and the whole object must fit into etcd.
 MAX_EXPRESSION = 50_000
 
 CONDITIONS = (
@@ -33,7 +32,7 @@ CONDITIONS = (
     "not-by-the-reverser",
     "where-a-rule-selects",
 )
-"""The match conditions that are ours, by their names and in their order."""
+"""The names of the match conditions that this module owns, in order."""
 
 _FIXED_FIELDS = {
     "admissionReviewVersions": ["v1"],
@@ -46,7 +45,7 @@ _KIND = "request.resource.resource + '.' + request.resource.group"
 
 
 class ReviewedKind(NamedTuple):
-    """One kind, or its `scale`, and which of its changes."""
+    """A kind, or its `scale` subresource, and the reviewed operations."""
 
     group: str
     version: str
@@ -56,12 +55,12 @@ class ReviewedKind(NamedTuple):
 
 
 def webhook_fields(asked: Iterable[ReviewedKind], selection: Selection, own_user: str) -> dict[str, Any]:
-    """The fields of the webhook, but its name and where it is."""
+    """Return the fields of the webhook, except its name and its client configuration."""
     return {**_FIXED_FIELDS, "rules": _rules(asked), "matchConditions": _conditions(selection, own_user)}
 
 
 def reviewed_operations(selection: Selection, catalog: KindCatalog) -> tuple[ReviewedKind, ...]:
-    """Everything that has to be asked about for a selection."""
+    """Return everything that must be reviewed for a selection."""
     served = {each.resource: each for each in catalog.served}
     found: list[ReviewedKind] = []
     for resource in _one_version_each(selection.kinds, catalog):
@@ -78,7 +77,7 @@ def reviewed_operations(selection: Selection, catalog: KindCatalog) -> tuple[Rev
 
 
 def operations_in_rules(rules: Iterable[Any]) -> set[ReviewedKind]:
-    """What the rules of a webhook ask about; of rules that others wrote as much as can be read."""
+    """Return what the rules of a webhook cover; rules that other people wrote are read as far as possible."""
     return {
         ReviewedKind(
             group, version, resource, str(rule.get("scope", "*")), tuple(rule.get("operations") or ())
@@ -91,7 +90,11 @@ def operations_in_rules(rules: Iterable[Any]) -> set[ReviewedKind]:
 
 
 def _one_version_each(kinds: Sequence[ApiResource], catalog: KindCatalog) -> list[ApiResource]:
-    """Two versions of a kind would be asked about as they are written, and each watch would miss half."""
+    """Keep one version per kind.
+
+    With two registered versions, each request would be reviewed in the version in which it was written, and
+    the watch of each version would miss half of the facts.
+    """
     chosen: dict[tuple[str, str], ApiResource] = {}
     for resource in kinds:
         preferred = catalog.preferred(resource.group, resource.plural)
@@ -108,7 +111,7 @@ def _operations(selection: Selection, resource: ApiResource) -> tuple[str, ...]:
 
 
 def _rules(asked: Iterable[ReviewedKind]) -> list[dict[str, Any]]:
-    """As few rules as say the same."""
+    """Group the kinds into as few rules as possible."""
     grouped: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
     for each in sorted(asked):
         grouped.setdefault((each.group, each.version, each.scope, each.operations), []).append(each.resource)
@@ -125,7 +128,7 @@ def _rules(asked: Iterable[ReviewedKind]) -> list[dict[str, Any]]:
 
 
 def _conditions(selection: Selection, own_user: str) -> list[dict[str, str]]:
-    """What is not worth a question, whatever the rules say."""
+    """Return conditions that exclude requests which never need a review, whatever the rules."""
     expressions = (
         "!has(request.dryRun) || !request.dryRun",
         f"{_KIND} != 'leases.coordination.k8s.io'",
@@ -139,7 +142,7 @@ def _conditions(selection: Selection, own_user: str) -> list[dict[str, str]]:
 
 
 def _namespace_condition(selection: Selection) -> str:
-    """For kinds that are watched in some namespaces alone: that the request is for one of them."""
+    """Return a condition on the namespace, for kinds that are watched in some namespaces only."""
     namespaces: dict[GroupResource, set[str]] = {}
     for watched in selection.watched:
         kind = GroupResource(watched.resource.group, watched.resource.plural)
@@ -153,7 +156,7 @@ def _namespace_condition(selection: Selection) -> str:
         for where, kinds in sorted(alike.items())
     ]
     expression = " && ".join(clauses)
-    # Too many namespaces to be listed: then all of them are asked about.
+    # The list of namespaces is too long: all namespaces are reviewed then.
     return expression if len(expression) <= MAX_EXPRESSION else ""
 
 

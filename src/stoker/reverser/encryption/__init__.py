@@ -1,1 +1,1 @@
-"""Encrypts Secrets for recipients: age, SOPS files, and digests that show an unchanged one."""
+"""Encrypt Secrets for recipients: age, SOPS files, and digests that recognize unchanged Secrets."""

@@ -1,12 +1,11 @@
-"""Encryption to X25519 recipients in the file format of age (age-encryption.org/v1).
+"""Encrypt to X25519 recipients in the age file format (age-encryption.org/v1).
 
-Only what sealing needs: read a recipient (`age1…`), encrypt to it, put the armour around.
-There is no decryption here and nothing that could read an identity: whoever takes over
-the reverser can read no file that it has written.
+It contains only what encryption needs: parse a recipient (`age1…`), encrypt to it, add the armor. It has no
+decryption and cannot read an identity: an attacker who takes over the reverser cannot decrypt its files.
 
-    header    a stanza for the recipient, in which a key of 16 bytes for this file is wrapped;
-              a MAC over it under a key derived from that one
-    payload   a nonce, then pieces of 64 KiB, each sealed by ChaCha20-Poly1305
+    header    a stanza for the recipient, which wraps the 16-byte key of this file;
+              a MAC over it under a key derived from the file key
+    payload   a nonce, then chunks of 64 KiB, each encrypted with ChaCha20-Poly1305
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class AgeRecipient:
 
     @classmethod
     def of(cls, text: str) -> AgeRecipient:
-        """From `age1…`; raises with the reason if it is no recipient that files can be encrypted to."""
+        """Parse `age1…`; raises with the reason if files cannot be encrypted to it."""
         human, key = _decode_bech32(text)
         if human != _HUMAN_PART:
             raise _recipient_error(text, f"is of the kind {human}, and only keys of X25519 (age1…) are known")
@@ -63,7 +62,7 @@ class AgeRecipient:
 
 
 def encrypt(plain: bytes, recipient: AgeRecipient) -> bytes:
-    """The whole file."""
+    """Return the whole encrypted file."""
     file_key = os.urandom(16)
     nonce = os.urandom(16)
     header = _INTRO + _stanza(file_key, recipient) + b"---"
@@ -73,7 +72,7 @@ def encrypt(plain: bytes, recipient: AgeRecipient) -> bytes:
 
 
 def armor(file: bytes) -> str:
-    """The same as text, as it may stand in another file."""
+    """Return the file as armored text, which can be part of another file."""
     text = base64.b64encode(file).decode()
     lines = (text[at : at + _COLUMNS] for at in range(0, len(text), _COLUMNS))
     begin, end = (f"-----{word} AGE ENCRYPTED FILE-----" for word in ("BEGIN", "END"))
@@ -81,18 +80,18 @@ def armor(file: bytes) -> str:
 
 
 def _stanza(file_key: bytes, recipient: AgeRecipient) -> bytes:
-    """The file's key, wrapped so that only the recipient's identity opens it."""
+    """Return the file key, wrapped so that only the recipient's identity can unwrap it."""
     ours = X25519PrivateKey.generate()
     share = ours.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     secret = ours.exchange(X25519PublicKey.from_public_bytes(recipient.key))
     wrap = _derive_key(secret, share + recipient.key, _LABEL)
-    # A key that is used once needs no nonce.
+    # A key that is used only once needs no nonce.
     body = ChaCha20Poly1305(wrap).encrypt(bytes(12), file_key, None)
     return b"-> X25519 " + _base64_unpadded(share) + b"\n" + _base64_unpadded(body) + b"\n"
 
 
 def _encrypted_chunks(plain: bytes, key: bytes) -> Iterator[bytes]:
-    """Each with its number and whether it is the last, so that none can be moved or cut off."""
+    """Encrypt each chunk with its number and a last-chunk flag, so that no chunk can be moved or cut off."""
     cipher = ChaCha20Poly1305(key)
     starts = range(0, max(len(plain), 1), CHUNK_BYTES)
     for number, start in enumerate(starts):
@@ -111,7 +110,7 @@ def _base64_unpadded(raw: bytes) -> bytes:
 
 
 def _decode_bech32(text: str) -> tuple[str, bytes]:
-    """The human part and the bytes behind it (BIP 173, without its limit of 90 characters)."""
+    """Return the human-readable part and the data bytes (BIP 173, without its limit of 90 characters)."""
     if (
         not text.isascii()
         or not text.isprintable()
@@ -140,7 +139,7 @@ def _checksum(values: list[int]) -> int:
 
 
 def _regroup_bits(text: str, values: list[int]) -> bytes:
-    """Digits of five bits as bytes; what is left over must be nothing."""
+    """Convert groups of five bits to bytes; the remaining bits must be zero."""
     number = 0
     for value in values:
         number = number << 5 | value

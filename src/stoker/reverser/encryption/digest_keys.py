@@ -1,10 +1,9 @@
-"""The Secret with the keys for digests: read, and made where there is none.
+"""Read the Secret with the digest keys, and create it if it does not exist.
 
-It lies in the reverser's own namespace, is of a type that is never written to git
-whatever the policy says, and is shared by all replicas: whoever comes first makes it, or
-fills the empty one that an installation has made, so that nobody needs the right to make
-Secrets, with which one could make a token of any account.
-Where it is deleted another one is made, and every sealed file is sealed anew once.
+The Secret is in the reverser's own namespace, has a type that no policy writes to git, and is shared by all
+replicas. The first replica creates it, or fills the empty Secret that the installation created: then the
+reverser needs no permission to create Secrets, with which it could create a token of any service account. If
+the Secret is deleted, a new one is created, and every encrypted file is encrypted again once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NAME = "gitops-reverser-digests"
 
 
 class _DigestKeySecret(msgspec.Struct):
-    """As much of it as is needed; it lives no longer than one call."""
+    """The fields of the Secret that are needed; it lives no longer than one call."""
 
     metadata: ObjectHeaderMeta = ObjectHeaderMeta()
     type: str = ""
@@ -36,7 +35,7 @@ class _DigestKeySecret(msgspec.Struct):
 
 
 async def ensure_keys(client: KubeClient, namespace: str, name: str = NAME) -> DigestKeys:
-    """The keys as they are now; a Secret of that name that is no such one is refused."""
+    """Return the current keys; refuse a Secret of this name with another type."""
     try:
         found = await client.get(SECRETS, name, namespace, into=_DigestKeySecret)
     except NotFound:
@@ -49,7 +48,7 @@ async def ensure_keys(client: KubeClient, namespace: str, name: str = NAME) -> D
     if found.type == DIGEST_KEYS and not found.data:
         found = await _fill_secret(client, namespace, name, found)
     if found.type != DIGEST_KEYS:
-        # Of another type it would be written to git with all others.
+        # A Secret of another type would be written to git like all others.
         raise Stalled(
             f"Secret {namespace}/{name} is not of the type {DIGEST_KEYS}, so its keys are not used",
             reason=Reason.INVALID_SPEC,

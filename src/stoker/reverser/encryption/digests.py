@@ -1,13 +1,13 @@
-"""Keyed digests of what sealed files hold: by them an unchanged one is recognised.
+"""Keyed digests of encrypted files, by which unchanged Secrets are recognized.
 
-`{baseFolder}/.configbutler/digests` has a line for each sealed file, its path below the
-base folder and an HMAC-SHA256. Without the key they say nothing: nobody can try out
-passwords on them. The file comes from a repository that others can write, so whatever
-is not a line of ours is left out; the Secret is then sealed anew, which is always safe.
+`{baseFolder}/.configbutler/digests` has one line per encrypted file: its path below the base folder and an
+HMAC-SHA256. Without the key a digest discloses nothing: passwords cannot be tested against it. Other people
+can write the repository that holds the file, so every line of another form is ignored; the Secret is then
+encrypted again, which is always safe.
 
-Keys come from a Secret of the reverser's own: `digest.key` is the one for what is sealed
-now, all others are old and still recognised. To rotate, keep the old one under another
-name; once everything has been looked at and a commit followed, it may go.
+The keys come from a Secret of the reverser: `digest.key` is the current key, all other entries are old keys
+that are still recognized. To rotate, keep the old key under another name; once all objects have been listed
+and a commit has followed, it can be removed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 
 FOLDER = ".configbutler"
-"""Below a base folder: what is ours and no object's."""
+"""The folder below a base folder for the reverser's own files."""
 NEWEST = "digest.key"
-"""Which entry of the Secret is the key of now."""
+"""The entry of the Secret with the current key."""
 MIN_KEY_BYTES = 32
 MAX_BYTES = 32 << 20
 
@@ -34,7 +34,7 @@ _LABEL = b"configbutler.ai/digests/v1\n"
 
 
 class DigestKeys:
-    """The key of now and those before it."""
+    """The current key and its predecessors."""
 
     def __init__(self, newest: Secret, *older: Secret) -> None:
         self._keys = (newest, *older)
@@ -44,7 +44,7 @@ class DigestKeys:
 
     @classmethod
     def of(cls, data: Mapping[str, bytes]) -> DigestKeys:
-        """From what the Secret holds; raises where there is no key of now."""
+        """Read the keys from the data of the Secret; raises if there is no current key."""
         if not data.get(NEWEST):
             raise Stalled(
                 f"Secrets cannot be encrypted: the Secret with the keys for digests has no {NEWEST}",
@@ -54,11 +54,11 @@ class DigestKeys:
         return cls(Secret(data[NEWEST]), *older)
 
     def digest(self, said: bytes, blob: str) -> str:
-        """What binds a content to the file that was made of it."""
+        """Return the digest that binds content to the encrypted file made from it."""
         return _keyed_digest(self._keys[0], said, blob)
 
     def age_of(self, digest: str, said: bytes, blob: str) -> int | None:
-        """0 if it was made with the key of now, more for an older one, None if it is not of ours."""
+        """Return 0 if the current key made the digest, more for an older key, None if no key did."""
         if digest:
             for age, key in enumerate(self._keys):
                 if hmac.compare_digest(_keyed_digest(key, said, blob), digest):
@@ -67,7 +67,7 @@ class DigestKeys:
 
 
 class ContentDigests:
-    """The lines of one file."""
+    """The lines of one digests file."""
 
     def __init__(self, lines: Mapping[str, str] | None = None) -> None:
         self._lines = dict(lines or {})
@@ -80,7 +80,7 @@ class ContentDigests:
         return cls({match[1].decode(): match[2].decode() for match in found if match})
 
     def content(self) -> bytes | None:
-        """The file; None if it has nothing to say."""
+        """Return the file content; None if there are no digests."""
         if not self._lines:
             return None
         return _HEAD + "".join(f"{path}: {self._lines[path]}\n" for path in sorted(self._lines)).encode()

@@ -1,23 +1,23 @@
-"""Secrets sealed for the recipients of a destination, and left alone where nothing changed.
+"""Encrypt Secrets for the recipients of a destination, and keep files of unchanged Secrets.
 
-Encrypting twice never gives the same bytes, and the reverser has recipients and no
-identity: it cannot look into what it has written. So each sealed file has a digest in
-`{baseFolder}/.configbutler/digests`, a keyed one over the plaintext, the recipients *and*
-the blob id of the sealed file. Only who holds the key can make one, so a sealed file that
-somebody exchanged is not taken for ours, with or without a digest of their own.
+Encrypting twice never gives the same bytes, and the reverser has recipients but no identity: it cannot
+decrypt its own files. So each encrypted file has a digest in `{baseFolder}/.configbutler/digests`: a keyed
+digest of the plaintext, the recipients *and* the blob id of the encrypted file. Only a holder of the key can
+create such a digest, so a replaced encrypted file is not taken for the reverser's own, with or without a
+replaced digest.
 
-How a worker uses it, one sealer for each destination whose policy is `Encrypt`:
+A worker has one sealer for each destination whose policy is `Encrypt`:
 
     sealer = SopsSealer(recipients, keys, base, known)       keys: `digest_keys.ensure_keys`
-    sealer.load(contents.get(sealer.path))                   after each refresh, before objects are rendered
-    content_of(…, sealer=sealer)                             bytes to write, or `UnchangedSecret`: the file
+    sealer.load(contents.get(sealer.path))                   after each fetch, before objects are rendered
+    object_content(…, sealer=sealer)                         bytes to write, or `UnchangedSecret`: the file
                                                              stays
     edits = (*edits, *sealer.joined(edits))                  for each commit, in the order of the commits
 
-`known(path)` says which blob id the path has now, in git or on its way there: `UnchangedSecret`
-always carries exactly that one. What was sealed and then not taken on (no room, a
-restart) is sealed anew the next time; nothing has to be undone here, also not after a
-push that failed. The digests are part of the commit that has the file.
+`known(path)` returns the current blob id of a path, in git or on its way there; `UnchangedSecret` always
+carries exactly that id. A file that was encrypted and then not written (no room, a restart) is encrypted
+again the next time. No state must be rolled back, not even after a failed push: the digests are part of the
+commit that holds the file.
 
 It fails closed: without a recipient or a key there is no sealer.
 """
@@ -41,13 +41,13 @@ from stoker.reverser.manifest.secret_policy import UnchangedSecret
 
 NAME = f"{FOLDER}/digests"
 _SECRETS = f"{CORE}/v1/secrets/"
-"""Where sealed files lie below a base folder; nothing else is ever sealed."""
+"""The folder of encrypted files below a base folder; no other file is ever encrypted."""
 
 KnownBlob = Callable[[str], str | None]
 
 
 class SopsSealer:
-    """Seals the Secrets of one destination; `digits` is the length of the repository's ids."""
+    """Encrypts the Secrets of one destination; `digits` is the length of the repository's ids."""
 
     def __init__(
         self,
@@ -67,22 +67,21 @@ class SopsSealer:
         self._clock = clock if clock is not None else SystemClock()
         self._digests = ContentDigests()
         self._made: dict[str, tuple[str, str]] = {}
-        """Of what was sealed here: path to blob id and digest, which stay true whatever git says."""
+        """Path to blob id and digest of files encrypted here; they stay valid whatever git holds."""
         self._renewed = False
 
     @property
     def path(self) -> str:
-        """Where the digests lie in the repository."""
+        """The path of the digests file in the repository."""
         return f"{self._base}{NAME}"
 
     def load(self, content: bytes | None) -> None:
-        """Begin from the digests as they stand in git; None if there are none."""
+        """Start with the digests file in git; None if there is none."""
         self._digests = ContentDigests.read(content)
         self._renewed = False
 
     def sealed(self, path: str, plain: dict[str, Any]) -> bytes | UnchangedSecret:
-        """The file for a sanitized Secret, or `UnchangedSecret` where the one that is there holds just
-        that."""
+        """Return the file for a sanitized Secret; `UnchangedSecret` if the file in git holds the same."""
         inner = self._inner(path)
         said = self._said(inner, plain)
         there = self._known(path)
@@ -94,7 +93,7 @@ class SopsSealer:
         return content
 
     def joined(self, edits: Iterable[FileEdit]) -> tuple[FileEdit, ...]:
-        """What belongs into the commit of these edits besides: the digests, where Secrets are among them."""
+        """Return the edit of the digests file for the commit of these edits, if any of them is a Secret."""
         touched = self._renewed
         for edit in edits:
             inner = edit.path.removeprefix(self._base)
@@ -109,12 +108,12 @@ class SopsSealer:
         return (FileEdit(self.path, self._digests.content()),) if touched else ()
 
     def _holds(self, inner: str, said: bytes, blob: str) -> bool:
-        """Whether the file under this blob id is what we made of this very plaintext."""
+        """Return whether the file with this blob id was encrypted from exactly this plaintext."""
         for digest in (self._made.get(inner, ("", ""))[1], self._digests.of(inner)):
             age = self._keys.age_of(digest, said, blob)
             if age is None:
                 continue
-            if age > 0:  # made under a key that is to go one day
+            if age > 0:  # made with an older key, which will be removed
                 self._digests.put(inner, self._keys.digest(said, blob))
                 self._renewed = True
             return True
@@ -127,13 +126,13 @@ class SopsSealer:
         return inner
 
     def _said(self, inner: str, plain: dict[str, Any]) -> bytes:
-        """What the file has to say, to whom, and where it stands."""
+        """Return the digest input: path, recipients and plaintext."""
         parts = [inner, *(str(each) for each in self._recipients)]
         return "\n".join(parts).encode() + b"\n\n" + render_object(plain)
 
 
 def parse_recipients(texts: Collection[str]) -> tuple[AgeRecipient, ...]:
-    """All of them, each once and in an order of their own; raises where there is none or one is no good."""
+    """Parse recipients, without duplicates and sorted; raises if there are none or one is invalid."""
     if not texts:
         raise Stalled("Secrets cannot be encrypted: there is no recipient", reason=Reason.INVALID_SPEC)
     return tuple(map(AgeRecipient.of, sorted(set(texts))))

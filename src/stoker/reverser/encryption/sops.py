@@ -1,13 +1,12 @@
-"""A Secret as a file that `sops -d` opens: names in clear, values encrypted.
+"""Write a Secret as a file that `sops -d` decrypts: keys in plain text, values encrypted.
 
-Sealed is every value whose path has a part `data` or `stringData`, exactly those that
-`encrypted_regex` tells readers of the file; so is a label that is called `data`. Each
-value is encrypted by AES-256-GCM under a key of this one file, with its path as what it
-is bound to; the key stands in the file once for each recipient. A MAC over all values in
-their order, those in clear too, makes sure that nothing was moved or exchanged.
+Every value whose path has a part `data` or `stringData` is encrypted, exactly as `encrypted_regex` declares
+to readers of the file; this includes a label that is called `data`. Each value is encrypted with AES-256-GCM
+under a key of this file, with its path as additional authenticated data. The file holds that key once for
+each recipient. A MAC over all values in order, including the plain values, detects moved or replaced values.
 
-Everything else about the file is `stoker.reverser.manifest.render`: readers of the MAC walk the
-document as it stands, so the order there and here must be the same.
+`stoker.reverser.manifest.render` defines everything else about the file. Readers compute the MAC in document
+order, so the order there and here must be the same.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from stoker.reverser.manifest.render import ordered_fields, render_object
 
 ENCRYPTED_REGEX = "^(data|stringData)$"
 VERSION = "3.9.0"
-"""The version of SOPS whose files these are; later ones read them too."""
+"""The SOPS version of the file format; later versions read it too."""
 
 _ENCRYPTED_FIELDS = frozenset({"data", "stringData"})
 _METADATA = "sops"
@@ -37,7 +36,7 @@ _MAX_INT = 1 << 63
 
 
 def seal_document(plain: dict[str, Any], recipients: Sequence[AgeRecipient], now: datetime) -> bytes:
-    """The file for a sanitized Secret."""
+    """Return the encrypted file for a sanitized Secret."""
     if _METADATA in plain:
         raise InvalidValue(f"an object with a field {_METADATA} cannot be encrypted")
     if not recipients:
@@ -56,7 +55,7 @@ def seal_document(plain: dict[str, Any], recipients: Sequence[AgeRecipient], now
 
 
 class _SopsEncryption:
-    """Once over a document: seals what is to be sealed, and takes the MAC of everything."""
+    """Walks a document once: encrypts the values to encrypt, and computes the MAC of all values."""
 
     def __init__(self) -> None:
         self.key = os.urandom(32)
@@ -92,7 +91,7 @@ class _SopsEncryption:
 
 
 def _format_leaf(value: Any, path: tuple[str, ...]) -> tuple[str, str]:
-    """A value as SOPS spells it, and what it calls it. A Secret has no others than these."""
+    """Return a value in SOPS notation, and its SOPS type. A Secret has no other types."""
     if isinstance(value, bool):
         return ("True" if value else "False"), "bool"
     if isinstance(value, str):
