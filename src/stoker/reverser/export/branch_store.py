@@ -1,4 +1,4 @@
-"""A branch of a repository elsewhere as the place of an export: everything in one commit, or nothing."""
+"""A remote branch as the target of an export: all changes in one commit, or none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoker.reverser.export.types import ExportFinish
 
 
 class BranchStore:
-    """Gathers what is to be written; see `types.ExportStore`."""
+    """Collects changes for one commit; implements `types.ExportStore`."""
 
     def __init__(self, branch: RemoteBranch, author: CommitAuthor, clock: Clock | None = None) -> None:
         self.digits = 40

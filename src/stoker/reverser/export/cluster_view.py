@@ -1,9 +1,8 @@
-"""One look at a cluster: what the rules mean there, and what is in the lists.
+"""Read a cluster once: the selection of the rules there, and the objects in its lists.
 
-For who looks once and goes, as an export does; who stays watches. Lists are consistent
-(the server is asked for what it has stored, not for what it remembers), page by page,
-and an object is decoded, used and forgotten. What cannot be looked at is told in
-`troubles` and keeps nothing else from being looked at.
+For a single run, as an export does; the reverser watches instead. Lists are consistent (read from storage,
+not from the API server's watch cache) and read page by page; an object is decoded, used and dropped. A failed
+request is reported in `troubles` and does not stop the others.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A cluster as far as rules and policies have to know it."""
+    """The facts about a cluster that rules and policies need."""
 
     catalog: KindCatalog
     selection: Selection
     own: frozenset[SecretRef] | None
-    """Secrets that resources of the product name; None if that cannot be found out."""
+    """Secrets that resources of the product name; None if they cannot be determined."""
     labels: Mapping[str, ObjectLabels] | None = None
-    """Of each namespace; None if no rule asks for them, or nobody may know."""
+    """The labels of each namespace; None if no rule needs them or they cannot be listed."""
     cluster_uid: str = UNKNOWN
     troubles: tuple[PathNote, ...] = ()
     notices: tuple[str, ...] = ()
@@ -51,13 +50,13 @@ class ClusterView:
 
 @dataclass(slots=True)
 class _ClusterReader:
-    """What was found on the way."""
+    """Reads the parts of a cluster view and collects errors."""
 
     client: KubeClient
     troubles: list[PathNote] = field(default_factory=list)
 
     async def own(self, catalog: KindCatalog, known: frozenset[SecretRef]) -> frozenset[SecretRef] | None:
-        """What resources of the product name, where it is installed."""
+        """Return the Secrets that resources of the product name, where the product is installed."""
         found = set(known)
         try:
             for kind in KINDS:
@@ -98,7 +97,7 @@ class _ClusterReader:
 
 
 async def read_cluster_view(client: KubeClient, job: ExportJob) -> ClusterView:
-    """Ask what is served and what surrounds it; raises only where the server as a whole cannot be asked."""
+    """Discover the served kinds and read the facts around them; raises only if the server is unreachable."""
     catalog = await Discovery(client).refresh()
     selection = select_objects(job.rules, catalog, excluded=job.excluded)
     looking = _ClusterReader(client)
@@ -106,7 +105,7 @@ async def read_cluster_view(client: KubeClient, job: ExportJob) -> ClusterView:
     labels = await looking.namespaces(selection)
     uid = await looking.cluster_uid()
     hidden = [each for each in selection.inert if each.why is InertReason.PARTIAL_DISCOVERY]
-    # A preset names more than many clusters serve; whoever wrote a rule wants to know.
+    # A preset names more kinds than many clusters serve. Only for rules that a user wrote is that reported.
     told = [
         each
         for each in selection.inert
@@ -121,7 +120,7 @@ async def read_cluster_view(client: KubeClient, job: ExportJob) -> ClusterView:
 async def list_objects(
     client: KubeClient, watched: WatchedKind
 ) -> AsyncIterator[tuple[ManifestKey, dict[str, Any]]]:
-    """Every object of a list. One that expires between two pages begins anew, and shows objects again."""
+    """Yield every object of a list; a list that expires between two pages restarts and repeats objects."""
     resource = watched.resource
     what = resource.words("list", watched.namespace or None)
     tries = 0
@@ -141,7 +140,7 @@ async def list_objects(
 async def read_object(
     client: KubeClient, resource: ApiResource, namespace: str, name: str
 ) -> tuple[ManifestKey, dict[str, Any]] | None:
-    """One object, None if there is no such one."""
+    """Return an object; None if it does not exist."""
     try:
         found = await client.get(resource, name, namespace or None, into=dict)
     except NotFound:
@@ -150,7 +149,7 @@ async def read_object(
 
 
 def _complete_object(resource: ApiResource, obj: dict[str, Any]) -> tuple[ManifestKey, dict[str, Any]]:
-    """Items of built-in kinds come without apiVersion and kind."""
+    """Add apiVersion and kind, which items of built-in kinds lack."""
     whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
     metadata = whole.get("metadata") or {}
     key = ManifestKey(

@@ -1,15 +1,14 @@
-"""The whole of what rules select, written once to a folder or a branch.
+"""Write all objects that rules select to a folder or a branch, once.
 
-    view → for each list: objects → noise, secrecy, sanitizing, rendering, placing → put
-                                                                                     ↓
-         finish ← digests of sealed files ← what has no object any more (only with prune)
+    view → for each list: objects → noise, secret policy, sanitize, render, path → put
+                                                                                   ↓
+         finish ← digests of encrypted files ← deletion of orphans (only with prune)
 
-It decides nothing by itself: the same functions as in the reverser say what is written
-and how. What cannot be read or written is named and keeps nothing else from being
-exported. A file that holds the same values already stays as it is, comments and all. Deleted
-is only where it was asked for, only manifests of objects that a list which was read to its
-end does not show, never in a folder of another cluster, and never more than the deletion
-guard allows without an approval of that very plan.
+The exporter makes no decisions of its own: the same functions as in the reverser decide what is written and
+how. An object that cannot be read or written is reported and does not stop the export. A file that already
+holds the same values stays as it is, with its comments. Deletions happen only if the user requested them,
+only for manifests of objects that a completely read list does not show, never in a folder of another cluster,
+and never beyond the limits of the deletion guard without an approval of exactly that plan.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ if TYPE_CHECKING:
     from stoker.reverser.encryption.sealer import SopsSealer
 
 NAME = "stoker-export"
-"""By it the trailers of a commit tell an export from a reverser."""
+"""Distinguishes an export from a reverser in the trailers of a commit."""
 _READ_BATCH = 50
 
 ExportProgress = Callable[[str, int, int], None]
 
 
 class _FileRewrite(NamedTuple):
-    """A file that is there with other bytes."""
+    """An existing file that may be overwritten, because its bytes differ."""
 
     ref: DestinationRef
     key: ManifestKey
@@ -68,7 +67,7 @@ class _FileRewrite(NamedTuple):
 
 
 class Exporter:
-    """One export."""
+    """Runs one export."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class Exporter:
         self._report = ExportReport(to)
         self._listed: set[WatchedKind] = set()
         self._claimed: set[str] = set()
-        # By what they are of: a list that begins anew shows objects twice.
+        # Keyed by path, because a list that restarts shows objects twice.
         self._changes: dict[str, PendingFileChange] = {}
         self._same: set[str] = set()
         self._rewrites: list[_FileRewrite] = []
@@ -150,14 +149,14 @@ class Exporter:
             try:
                 self._write(ref, view, key, obj)
             except Retry:
-                raise  # the disk, and not this object, is the trouble
+                raise  # the disk is the cause, not this object
             except StokerError as error:
                 self._fail(str(key), error.message)
 
     def _write(self, ref: DestinationRef, view: ClusterView, key: ManifestKey, obj: dict[str, Any]) -> None:
         target = self._job.targets[ref]
         path = manifest_path(key, target.base)
-        self._claimed.add(path)  # it lives, whatever becomes of it here
+        self._claimed.add(path)  # the object exists, so its file is no orphan, whether or not it is written
         if omission_reason(obj, key, view, target.policy) is not None:
             self._left.add(key)
             return
@@ -188,7 +187,7 @@ class Exporter:
             self._sealed.setdefault(file.ref, []).append(FileEdit(file.path, file.content))
 
     async def _begin_sealing(self) -> dict[DestinationRef, SopsSealer]:
-        """A sealer for each destination that asks for one; it knows what it sealed if there is a key."""
+        """Return a sealer for each destination that encrypts; with keys it recognizes its own files."""
         refs = [r for r, target in self._job.targets.items() if target.policy is SecretPolicy.ENCRYPT]
         if not refs:
             return {}
@@ -219,7 +218,7 @@ class Exporter:
                 self._of_others.add(markers[path])
 
     async def _leave_or_delete(self, view: ClusterView) -> None:
-        """What has no object any more: told, and with `prune` deleted."""
+        """Report orphans, and delete them with `prune`."""
         orphans = sorted(set(self._orphans(view)))
         if not self._job.prune:
             self._report.orphans_kept += (orphan.path for orphan in orphans)
@@ -236,7 +235,7 @@ class Exporter:
                     self._sealed.setdefault(ref, []).append(FileEdit(orphan.path, None))
 
     async def _described(self, orphans: list[OrphanFile]) -> set[str]:
-        """The files that are manifests of their object."""
+        """Return the paths of files that are manifests of their object."""
         described: set[str] = set()
         for start in range(0, len(orphans), _READ_BATCH):
             some = orphans[start : start + _READ_BATCH]
@@ -249,7 +248,7 @@ class Exporter:
         return described
 
     def _released(self, ours: list[OrphanFile], orphans: list[OrphanFile]) -> list[OrphanFile]:
-        """What may be deleted; all else is kept and named, and held deletions are an error."""
+        """Return the orphans that may be deleted; report the others as kept, held deletions as an error."""
         digest = deletions_digest(orphan.path for orphan in ours if not self._is_of_others(orphan))
         approved = self._job.approved_plan
         plan = [
@@ -323,7 +322,7 @@ class Exporter:
 def omission_reason(
     obj: dict[str, Any], key: ManifestKey, view: ClusterView, policy: SecretPolicy
 ) -> str | None:
-    """Why an export leaves an object out that rules and noise would let in; None if it does not."""
+    """Return why an export omits an object that rules and noise would include; None if it does not."""
     if (obj.get("metadata") or {}).get("deletionTimestamp"):
         return "it is being deleted"
     tells = policy in (SecretPolicy.INCLUDE, SecretPolicy.ENCRYPT)

@@ -1,8 +1,8 @@
-"""A folder of this machine as the place of an export.
+"""A local folder as the target of an export.
 
-Each file appears as a whole or not at all: it is written beside its place and renamed.
-No symlink is followed, neither on the way nor at the end of it. One export at a time
-writes to a folder, so what a killed one left half written can be told and goes.
+Each file appears as a whole or not at all: it is written to a temporary file beside its path and renamed. No
+symlink is followed, neither in a parent folder nor at the file itself. Only one export at a time writes to a
+folder, so leftover temporary files belong to a killed export and are removed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from stoker.reverser.export.types import ExportFinish, FileUnwritable
 _TEMPORARY_NAME = re.compile(r"\.stoker-[0-9a-f]{16}\.tmp")
 _CHUNK = 1 << 20
 MAX_READ_BYTES = 4 << 20
-"""Of a file that somebody wants to see whole; nothing of ours that is read is larger."""
-# The disk, and not the one file, is the trouble.
+"""The most bytes read from a file; no file that an export wrote and reads back is larger."""
+# These errors concern the whole disk, not a single file.
 _VOLUME_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class FolderStore:
-    """Writes at once; see `types.ExportStore`."""
+    """Writes files at once; implements `types.ExportStore`."""
 
     digits = 40
 
@@ -54,7 +54,7 @@ class FolderStore:
     @classmethod
     @contextmanager
     def opened(cls, place: Path) -> Iterator[FolderStore]:
-        """The folder, made if it is not there, for this process alone."""
+        """Open the folder for this process alone; create it if it does not exist."""
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -135,13 +135,13 @@ class FolderStore:
     def _remove(self, above: str, name: str) -> None:
         remove_file(self._descent.enter(above), name)
         self._descent.forget()
-        while above:  # what is empty now was there for the file alone
+        while above:  # remove folders that only held this file
             above, _, name = above.rpartition("/")
             if not remove_empty_folder(self._descent.enter(above), name):
                 return
 
     def _walked(self, base: str) -> Iterator[str]:
-        """The regular files below a base folder, by their paths from the root."""
+        """Yield the regular files below a base folder, by their paths from the root."""
         try:
             with self._folder.entered(base) as fd:
                 for here, folders, names, at in os.fwalk(".", dir_fd=fd):

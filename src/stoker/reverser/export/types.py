@@ -1,7 +1,7 @@
-"""What an export is to do, where it writes to, and what it tells, as values.
+"""The job, the store interface and the report of an export.
 
-`stoker.reverser.export.exporter` carries it out; a `ExportStore` is a folder of this machine
-(`stoker.reverser.export.folder_store`) or a branch elsewhere (`stoker.reverser.export.branch_store`).
+`stoker.reverser.export.exporter` runs the job. An `ExportStore` is a local folder
+(`stoker.reverser.export.folder_store`) or a remote branch (`stoker.reverser.export.branch_store`).
 """
 
 from __future__ import annotations
@@ -24,68 +24,68 @@ _LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """Which objects go where."""
+    """The objects to export and their destinations."""
 
     rules: tuple[SelectionRule, ...]
     targets: Mapping[DestinationRef, ExplainTarget]
     recipients: Mapping[DestinationRef, tuple[str, ...]] = field(default_factory=dict)
-    """Of those whose policy is `Encrypt`."""
+    """The recipients of the destinations whose policy is `Encrypt`."""
     excluded: frozenset[GroupResource] = EXCLUDED
     own: frozenset[SecretRef] = frozenset()
-    """Secrets that are never written, as far as files tell; what the cluster tells comes to it."""
+    """Secrets that are never written, named in local files; the exporter adds those of the cluster."""
     keys: DigestKeys | None = None
-    """By them an unchanged sealed file is recognised; without them all are sealed anew."""
+    """Keys that recognize unchanged encrypted files; without them all files are encrypted again."""
     prune: bool = False
     budget: DeletionLimits = field(default_factory=DeletionLimits)
     approved_plan: str = ""
-    """Digest of the deletions that a person approved."""
+    """Digest of the deletion plan that a person approved."""
 
 
 class FileUnwritable(StokerError):
-    """One file cannot be written; others can."""
+    """Raised if a single file cannot be written while other files can."""
 
 
 class ExportFinish(NamedTuple):
-    """What became of it in the end."""
+    """The result of `ExportStore.finish`."""
 
     commit: str | None = None
     refused: tuple[PathNote, ...] = ()
 
 
 class ExportStore(Protocol):
-    """Where files are written to. Everything but `begin`, `read` and `finish` is quick."""
+    """The target of an export. All methods but `begin`, `read` and `finish` are quick."""
 
     digits: int
-    """How long its blob ids are."""
+    """The length of its blob ids."""
 
     async def begin(self, bases: Collection[str]) -> None:
-        """Look at what is there."""
+        """Read the existing files below the base folders."""
         ...
 
     def paths(self, base: str) -> Collection[str]:
-        """The regular files below a base folder at the beginning."""
+        """Return the regular files below a base folder, as they were at the beginning."""
         ...
 
     def blob(self, path: str) -> str | None:
-        """The id of what lies there now, or will when all is finished."""
+        """Return the blob id of a path, as it is now or will be after `finish`."""
         ...
 
     async def read(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """The contents of those that were there at the beginning."""
+        """Return the contents of files that existed at the beginning."""
         ...
 
     def put(self, path: str, content: bytes | None, *, private: bool = False) -> None:
-        """Have this content there, or nothing; raises Unwritable if only this one cannot be had."""
+        """Write a file, or delete it if the content is None; raises FileUnwritable if only this fails."""
         ...
 
     async def finish(self, message: str) -> ExportFinish:
-        """Make it last."""
+        """Make all changes durable."""
         ...
 
 
 @dataclass(slots=True)
 class ExportReport:
-    """What an export did."""
+    """The outcome of an export."""
 
     to: str
     added: list[str] = field(default_factory=list)
@@ -115,7 +115,7 @@ class ExportReport:
         }
 
     def lines(self) -> Iterator[str]:
-        """The same for people; long lists are cut, numbers and errors are not."""
+        """Format the report for people; long lists are cut, counts and errors are not."""
         for word, paths in (("added", self.added), ("modified", self.modified), ("deleted", self.deleted)):
             yield from _first_paths(word, paths)
         yield from _first_paths("kept", self.orphans_kept, ": its object is gone")

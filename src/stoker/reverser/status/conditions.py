@@ -1,10 +1,9 @@
-"""What the status of an object of ours says, from what is true about it. Pure.
+"""Compute the conditions of the reverser's objects from the facts about them. Pure.
 
-Each kind has the conditions of the paper's Appendix I. All of them are always there, so
-that nobody has to wonder what the lack of one means; Stalled is there only while a
-person has to act, Reconciling only while something is on its way. A message names the
-first cause and how many there are, and nothing that changes all the time: a status is
-written only when something else is true.
+All conditions of a kind are always present, so that a missing condition never needs interpretation. Two are
+exceptions: Stalled is present only while a person must act, Reconciling only while work is in progress. A
+message names the first cause and the number of causes, and nothing that changes constantly: a status is
+written only when a fact changes.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _MAX_NAMED = 3
 
 
 class DesiredCondition(NamedTuple):
-    """One condition as it is to be."""
+    """One condition with its wanted status."""
 
     type: Type
     status: bool | None
@@ -59,39 +58,39 @@ class DesiredCondition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaseFacts:
-    """How the Lease of a branch stands."""
+    """The state of a branch's Lease."""
 
     held: bool = True
-    """By this replica."""
+    """Whether this replica holds it."""
     holder: str = ""
     error: StokerError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DestinationFacts:
-    """What is known of a destination."""
+    """The facts about a destination."""
 
     error: StokerError | None = None
     """Why it cannot be written at all, or not now."""
     lease: LeaseFacts | None = LeaseFacts()
-    """None where nobody asks for it, because nothing is to be written."""
+    """None if no replica needs it, because there is nothing to write."""
     is_open: bool = False
     marker: OwnershipMarker = _FREE
     marker_trouble: str = ""
     exclusive: bool = False
     trouble: StokerError | None = None
-    """The destination's own: it is another's, or it cannot be sealed for."""
+    """An error of this destination alone: another owner has the folder, or encryption is impossible."""
     unwritten: Mapping[str, str] = field(default_factory=dict)
     looping: tuple[str, ...] = ()
     secrets_in_clear: bool = False
     secrets_left_out: str = ""
-    """Why Secrets are not written; empty where they are."""
+    """Why Secrets are not written; empty if they are written."""
     held: HeldDeletionPlan | None = None
     """Deletions beyond the budget."""
 
     @property
     def stalled_by_deletions(self) -> Stalled | None:
-        """What a person has to decide while everything else goes on."""
+        """The decision that a person must make while everything else continues."""
         if self.held is None:
             return None
         names = ", ".join(self.held.first[:_MAX_NAMED])
@@ -101,7 +100,7 @@ class DestinationFacts:
 
 @dataclass(frozen=True, slots=True)
 class RuleFacts:
-    """What is known of an object with rules."""
+    """The facts about a WatchRule or ClusterWatchRule."""
 
     error: StokerError | None = None
     """Why its destination, or the reference to it, does not work."""
@@ -110,7 +109,7 @@ class RuleFacts:
     watched: Sequence[WatchedKind] = ()
     failing: Mapping[WatchedKind, StokerError] = field(default_factory=dict)
     seeded: bool = False
-    """Everything that lives has been brought to the destination."""
+    """Whether every living object was brought to the destination."""
 
 
 def destination_aspects(truth: DestinationFacts) -> list[DesiredCondition]:
@@ -134,7 +133,7 @@ def rule_aspects(truth: RuleFacts) -> list[DesiredCondition]:
 
 
 def config_aspects(error: StokerError | None, used: bool, reached: bool) -> list[DesiredCondition]:
-    """Whether a repository can be used."""
+    """Return the Ready condition of a GitRepoConfig: whether its repository can be used."""
     if error is not None:
         return [_unready_aspect(error)]
     if not reached:
@@ -150,7 +149,7 @@ def merge_conditions(
     error: StokerError | None,
     at: ConditionStamp,
 ) -> StatusConditions:
-    """The conditions after this; those that nothing is said about stay as they are."""
+    """Return the merged conditions; conditions that `aspects` does not name stay as they are."""
     after = before
     for aspect in aspects:
         after = set_condition(after, aspect.type, aspect.status, aspect.reason, aspect.message, at=at)
@@ -291,7 +290,7 @@ def _unready_aspect(error: StokerError) -> DesiredCondition:
 
 
 def _count_phrase(number: int, thing: str, verb: str) -> str:
-    """`1 kind is watched`, `3 kinds are watched`."""
+    """Format a count: `1 kind is watched`, `3 kinds are watched`."""
     if number == 1:
         return f"1 {thing} {verb}"
     plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"

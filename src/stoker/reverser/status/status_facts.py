@@ -1,4 +1,8 @@
-"""What is true of each object of ours, gathered from those who know; `status_writer` writes it."""
+"""Collect the facts about each of the reverser's objects, for `status_writer`.
+
+They come from the destination plan, the watches, the branch workers and the repository checks. This module
+decides nothing: `conditions` turns the facts into conditions.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ _RECHECK_SECONDS = 60.0
 
 
 class _SelectionIndex:
-    """What a selection means for single objects, worked out once: statuses are looked at with every push."""
+    """Indexes a selection by rule object, once per selection, because every push compares all statuses."""
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
@@ -70,7 +74,7 @@ class _SelectionIndex:
         return self._inert.get(key[:3], [])
 
     def watched(self, key: WatchRuleKey) -> list[WatchedKind]:
-        """The lists that the rules of an object look at."""
+        """Return the kinds and scopes that the rules of an object select."""
         if key not in self._watched:
             self._watched[key] = [
                 watched
@@ -89,7 +93,7 @@ def _covers_watch(rule: SelectionRule, watched: WatchedKind) -> bool:
 
 
 class StatusFacts:
-    """Gathers; it decides nothing."""
+    """Collects the wanted status of every object."""
 
     def __init__(
         self,
@@ -125,7 +129,7 @@ class StatusFacts:
             elif isinstance(one, WatchRule | ClusterWatchRule):
                 yield kind, one, partial(self._rule, self.arrangement, one)
 
-    # The three sorts of objects, and those that are none.
+    # One method per kind, and one for unreadable objects.
 
     def _unreadable(self, kind: CustomResourceKind, one: UnreadableConfig) -> DesiredStatus | None:
         error = InvalidValue(f"the object does not fit its schema: {one.why}", reason=Reason.INVALID_SPEC)
@@ -199,7 +203,7 @@ class StatusFacts:
         trial = self._trials.outcome(ref)
         key = self._keys.public_key(ref)
         if key is None and one.spec.signing is not None and one.status is not None:
-            key = one.status.signing_public_key  # it was learned before this replica began
+            key = one.status.signing_public_key  # an earlier replica learned it
         if error is not None or not users:
             error = error or (trial and trial.error)
             told = config_aspects(error, False, trial is not None)
@@ -218,7 +222,7 @@ class StatusFacts:
         reached = any(box.is_open for writer in writers for box in writer.outboxes.values())
         return DesiredStatus(config_aspects(error, True, reached), error, public_key=key)
 
-    # What they are made of.
+    # Facts.
 
     def _destination_truth(
         self, destination: WritableDestination, candidate: BranchCandidate

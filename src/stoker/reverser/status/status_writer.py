@@ -1,9 +1,9 @@
-"""Writes the statuses of the four kinds, and tells Events when something became different.
+"""Write the statuses of the reverser's four kinds, and record Events when a condition changed.
 
-One replica speaks for an object: the one that holds the branch, and for what nobody
-holds the first of the members. What is to be said comes from `stoker.reverser.status.conditions`;
-here it is compared with what the server has, and written only where it differs. A commit
-id alone is written every few seconds at most.
+One replica writes the status of an object: the replica that holds the branch, or the first member if no
+replica holds it. `stoker.reverser.status.conditions` computes the conditions; this module compares them with
+the status in the cluster and writes only differences. If only the commit id changed, it writes at most every
+few seconds.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ log = get_logger(__name__)
 
 SOON = 0.05
 GAP = 0.25
-"""Seconds between two looks at everything: with every push something could be said."""
+"""Seconds between two comparisons of all statuses, because every push could change one."""
 QUIET = 5.0
-"""Seconds between two writes that say nothing new but the last commit, or what waits."""
+"""Seconds between two writes that change only the last commit or the pending changes."""
 WAITS = 2.0
-"""Seconds after which a change that is not in git is told of: most are there by then."""
+"""Seconds after which a pending change is reported: most changes are pushed by then."""
 _AGAIN = 10.0
 
 _POSITIVE = (Type.READY,)
 
 
 class DesiredStatus(NamedTuple):
-    """What is to stand in the status of one object."""
+    """The wanted status of one object."""
 
     aspects: list[DesiredCondition]
     error: StokerError | None = None
@@ -69,19 +69,19 @@ class DesiredStatus(NamedTuple):
     recent: tuple[DeliveredCommit, ...] = ()
     pending: int = 0
     pending_at: float | None = None
-    """Monotonic seconds at which the first of them was noticed."""
+    """Monotonic seconds at which the first pending change was noticed."""
     held: HeldDeletionPlan | None = None
     held_is_known: bool = False
-    """Whether it is; what a status says of held deletions stays until then."""
+    """Whether `held` is known; until then the status keeps its held deletions."""
     folder: WrittenFolder | None = None
-    """What a destination writes; while it is not open its status says what it wrote last."""
+    """The folder that a destination writes; while it is closed the status keeps the last folder."""
 
 
 class StatusSource(Protocol):
-    """Who knows what is true."""
+    """Provides the wanted statuses."""
 
     def subjects(self) -> Iterator[tuple[CustomResourceKind, Any, Callable[[], DesiredStatus | None]]]:
-        """All objects of ours, and what is to be said; None where another replica speaks."""
+        """Yield all objects and a function for the wanted status: None if another replica writes it."""
         ...
 
 
@@ -93,7 +93,7 @@ class _WrittenStatus:
 
 
 class StatusWriter:
-    """The loop behind all statuses."""
+    """The loop that writes all statuses."""
 
     def __init__(
         self, client: KubeClient, speaker: StatusSource, events: EventRecorder, clock: Clock
@@ -118,7 +118,7 @@ class StatusWriter:
             await self._clock.sleep(GAP)
 
     async def report(self) -> None:
-        """Write everything that is other than the server has it."""
+        """Write every status that differs from the cluster."""
         self._again_at = None
         living: set[str] = set()
         for kind, one, said in list(self._speaker.subjects()):
@@ -166,7 +166,8 @@ class StatusWriter:
             )
             version = answer.metadata.resource_version
         except Invalid as error:
-            # Some objects that do not fit their schema can have no status any more: Events have to do.
+            # Some objects that do not fit their schema cannot get a status; only Events report the error
+            # then.
             log.warning("status.refused", kind=kind.name, name=head.name, error=error.message)
         self._written[head.uid] = _WrittenStatus(version, after, now)
         about = ObjectRef(kind.api_version, kind.name, head.name, head.namespace, head.uid)
@@ -207,7 +208,7 @@ class StatusWriter:
             if known is not None and (known.status, known.reason) == (condition.status, condition.reason):
                 continue
             if condition.type in (Type.STALLED, Type.RECONCILING, Type.SECRETS_EXCLUDED):
-                continue  # Ready has said it, or it is the default
+                continue  # Ready reports the same, or it is the default
             good = "True" if condition.type in _POSITIVE else "False"
             if condition.reason == Reason.NONE_FOUND:
                 continue
@@ -247,7 +248,7 @@ def _empty_status(kind: CustomResourceKind) -> ConditionedStatus:
 def recent_commits(
     new: Sequence[DeliveredCommit], before: Sequence[WrittenCommit]
 ) -> tuple[WrittenCommit, ...]:
-    """The newest first; what was told before this replica wrote the branch stays behind them."""
+    """Return the newest commits first, followed by commits from before this replica held the branch."""
     told = [
         WrittenCommit(
             commit=str(one.commit),
@@ -263,14 +264,14 @@ def recent_commits(
 
 
 class PendingChanges(NamedTuple):
-    """What a status tells of changes that are not in git."""
+    """The status fields about changes that are not in git yet."""
 
     changes: int | None = None
     since: str | None = None
 
 
 def pending_status(said: DesiredStatus, before: str | None, clock: Clock) -> PendingChanges:
-    """What waits, once it has waited for a moment; since when stays as it was told."""
+    """Return the pending changes once they have waited for `WAITS`; a reported start time stays the same."""
     if not said.pending or said.pending_at is None:
         return PendingChanges()
     waited = clock.monotonic() - said.pending_at
@@ -282,7 +283,7 @@ def pending_status(said: DesiredStatus, before: str | None, clock: Clock) -> Pen
 
 
 def _without_push_fields(status: ConditionedStatus) -> ConditionedStatus:
-    """Without what changes with every push."""
+    """Return the status without the fields that change with every push."""
     if isinstance(status, GitDestinationStatus):
         volatile = (
             "last_commit",
