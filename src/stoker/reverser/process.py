@@ -1,9 +1,9 @@
 """The reverser process: run one replica with its client, probes, metrics and supervisor.
 
-    the four kinds ─┐                             ┌─▶ watches ─▶ outboxes ─┐
-                    ├─▶ destination plan, selection                        ├─▶ workers ─▶ git
-    discovery ──────┘                             └─▶ candidates (Leases) ─┘
-                                                          └─▶ statuses, Events
+    the four kinds ─┐                                 ┌─▶ watches ─▶ outboxes ─┐
+                    ├─▶ destination plan, selection ──┤                        ├─▶ workers ─▶ git
+    discovery ──────┘                                 └─▶ candidates (Leases) ─┘
+                                                              └─▶ statuses, Events
 
 Every replica runs all of these parts. The Lease of a branch decides which replica writes that branch, and a
 replica watches only the kinds that its own branches need. The process keeps no state outside of git and the

@@ -16,8 +16,8 @@ A worker has one sealer for each destination whose policy is `Encrypt`:
 
 `known(path)` returns the current blob id of a path, in git or on its way there; `UnchangedSecret` always
 carries exactly that id. A file that was encrypted and then not written (no room, a restart) is encrypted
-again the next time. No state must be rolled back, not even after a failed push: the digests are part of the
-commit that holds the file.
+again the next time. Nothing needs to be rolled back, even after a failed push: the digests are part of
+the commit that holds the file.
 
 It fails closed: without a recipient or a key there is no sealer.
 """

@@ -21,9 +21,9 @@ from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol.names import CR_KIND_LABEL, CR_NAME_LABEL
 
 ALL_NAMESPACES = "*"
-"""Stands for every namespace: any namespace can use a base, which names Secrets of the using namespace."""
+"""Wildcard for the namespace: any namespace can use a base, which names Secrets of the using namespace."""
 ALL_FOR_NOW = "*"
-"""Stands for every name: the controller has not yet published which Secrets of the namespace are used."""
+"""Wildcard for the name: the controller has not yet published which Secrets of the namespace are used."""
 PART_OF = "app.kubernetes.io/part-of"
 """The label of objects that belong to this product; its certificates carry it."""
 

@@ -136,7 +136,7 @@ def _format_text(text: str, pad: str) -> str:
 
 
 def _literal_block(text: str, pad: str) -> str:
-    """Format a literal block; the sign after the bar tells how many final newlines belong to the text."""
+    """Format a literal block; the sign after the bar sets how many final newlines belong to the text."""
     if text[-1] != "\n":
         sign, body = "|-", text
     else:

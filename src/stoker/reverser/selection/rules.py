@@ -85,7 +85,7 @@ class SelectionRule:
     destination: DestinationRef
     resources: tuple[RuleResource, ...]
     namespaced: bool
-    """Whether the rule selects namespaced objects or cluster-scoped objects."""
+    """True for namespaced objects, False for cluster-scoped objects."""
     namespace: str = ""
     """The only namespace that the rule selects from; empty for all."""
     operations: frozenset[ChangeOperation] = frozenset()

@@ -6,8 +6,8 @@ was listed. `stoker.reverser.watch.ingest` puts changes in, in one call and with
 with the change on its way there, so an equal file is not written.
 
 The outbox is bounded. While pushes succeed and it is full, watches wait (`holds_up`). While pushes fail,
-watches do not wait: for a change without room only the list is remembered that must be read again afterwards,
-so no change is lost and other destinations continue.
+watches do not wait: the outbox drops a change that has no room and remembers its list, which is read again
+afterwards. So no change is lost, and other destinations continue.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class DestinationOutbox:
         self._leaving: dict[str, str] = {}
         """Path to blob id of files whose deletion is pending."""
         self._edited: set[str] = set()
-        """Files that other people wrote since the branch was listed."""
+        """Files that other writers changed since the branch was listed."""
         self._equal: dict[str, tuple[str, str]] = {}
         """Path to the blob id in git and the rendered blob id, where both hold the same values."""
         self._strangers: int | None = None
