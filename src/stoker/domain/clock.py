@@ -1,8 +1,8 @@
-"""Time, as an argument.
+"""Time as an argument.
 
-Nothing in the product reads the wall clock or sleeps by itself: it is handed a
-`Clock`, so that tests move time by hand (`stoker_testkit.manual_clock`) and a clock
-that jumps by a year cannot confuse a deadline, which is always monotonic.
+No other module of the product reads the wall clock or sleeps by itself. Each receives a
+`Clock`, so that tests control time (`stoker_testkit.manual_clock`). Deadlines are always
+monotonic: a wall clock that jumps by a year must not change one.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a part of the product may know about time."""
+    """Wall clock, monotonic clock and sleep, as the rest of the product uses them."""
 
     def now(self) -> datetime:
-        """The wall clock in UTC, for people to read; never for measuring."""
+        """Return the wall clock in UTC, for people to read; never for measuring."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow, also while this process is stopped; for deadlines and durations."""
+        """Return seconds that only grow, also while this process is stopped; for deadlines and durations."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let at least that many monotonic seconds pass."""
+        """Return after at least that many monotonic seconds."""
         ...
 
 
 class SystemClock:
-    """The machine's own time.
+    """The clock of this machine.
 
-    On Linux the monotonic clock is the one that also counts while the machine is
-    suspended (CLOCK_BOOTTIME). Python's own (CLOCK_MONOTONIC) stops meanwhile: a
-    leader that is woken after a minute would believe that its Lease was renewed a
-    moment ago, and a watch that its silence was short.
+    On Linux the monotonic clock is CLOCK_BOOTTIME, which also counts while the machine is
+    suspended. Python's own monotonic clock (CLOCK_MONOTONIC) stops during a suspend: a
+    leader that resumes after a minute would treat its Lease as just renewed, and a watch
+    would treat a long silence as a short one.
     """
 
     __slots__ = ()
@@ -52,18 +52,18 @@ class SystemClock:
 
 
 def rfc3339(moment: datetime) -> str:
-    """The form in which the Kubernetes API writes a time: whole seconds, UTC."""
+    """Format a time as the Kubernetes API does: whole seconds, UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(moment: datetime) -> str:
-    """The form of a Lease or an Event series: microseconds, UTC."""
+    """Format a time as in a Lease or an Event series: microseconds, UTC."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Read either form back; whatever cannot be a moment in UTC is a ValueError."""
+    """Parse either form; raise ValueError for text that is no time in UTC."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
-    except OverflowError:  # the first and the last hours of the calendar, in a zone in which they are others
+    except OverflowError:  # 0001-01-01 or 9999-12-31 in a zone where UTC is a day outside of the calendar
         raise ValueError(f"{text[:64]!r} is no moment in UTC") from None

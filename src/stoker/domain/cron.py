@@ -2,10 +2,10 @@
 
     minute  hour  day of month  month  day of week
 
-Each is `*`, a number, a name, a range, a step or a list of these. As in cron, a day
-must fit both day fields where one of them begins with `*`, and either of them
-otherwise: `0 2 13 * 5` is every thirteenth and every Friday. Which moments these
-times are in a time zone is told in `stoker.domain.maintenance_windows`.
+Each field is `*`, a number, a name, a range, a step or a list of these. As in cron, a day
+must match both day fields if one of them begins with `*`, and either of them otherwise:
+`0 2 13 * 5` is every thirteenth and every Friday. `stoker.domain.maintenance_windows`
+converts these wall clock times to moments in a time zone.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from stoker.domain.errors import InvalidValue
 
 MAX_EXPRESSION_LENGTH = 128
 _SEARCH_YEARS = 41
-"""A 29 February that must also be a Sunday comes within that many years, also around 2100."""
+"""A 29 February that is also a given weekday occurs within this many years, also around 2100."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 class _CronField(NamedTuple):
-    """What one of the five fields may hold."""
+    """Name and range of one of the five fields."""
 
     name: str
     least: int
@@ -47,7 +47,7 @@ _WEEK = _KINDS[4]
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """The times that an expression names."""
+    """A parsed cron expression."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -56,13 +56,13 @@ class CronSchedule:
     weekdays: frozenset[int]
     """0 is Sunday."""
     every_hour: bool
-    """The hour begins with `*`: it means hours as they pass, not an hour on the clock."""
+    """The hour field begins with `*`: it means every elapsed hour, not an hour on the clock."""
     both_days: bool
-    """Whether a day has to fit both day fields, or one of them."""
+    """Whether a day must match both day fields, or only one of them."""
 
     @classmethod
     def read(cls, text: str) -> CronSchedule:
-        """An expression; raises with a sentence for what is none, and for a day that never comes."""
+        """Parse an expression; raise `InvalidValue` if it is malformed or names a day that never occurs."""
         fields = text.split()
         if len(fields) != len(_KINDS) or len(text) > MAX_EXPRESSION_LENGTH:
             raise InvalidValue(
@@ -80,7 +80,7 @@ class CronSchedule:
             every_hour=fields[1].startswith("*"),
             both_days=fields[2].startswith("*") or fields[4].startswith("*"),
         )
-        # A leap year has every day there is, and in the long run each of them falls on every day of the week.
+        # 2000 is a leap year, so it has every possible day; over the years each falls on every weekday.
         if read.both_days and all(min(days) > monthrange(2000, month)[1] for month in months):
             raise InvalidValue(f"{text!r} names a day that never comes")
         return read
@@ -92,7 +92,7 @@ class CronSchedule:
         return of_month and of_week if self.both_days else of_month or of_week
 
     def onward(self, begin: datetime) -> Iterator[datetime]:
-        """The times from `begin` on, ascending; a wall clock, so without a time zone."""
+        """Yield the times from `begin` on, ascending; wall clock times, so without a time zone."""
         day, last = begin.date(), begin.year + _SEARCH_YEARS
         while day.year <= last:
             if day.month not in self.months:
@@ -103,7 +103,7 @@ class CronSchedule:
             day += timedelta(days=1)
 
     def backward(self, begin: datetime) -> Iterator[datetime]:
-        """The times up to `begin`, descending."""
+        """Yield the times up to `begin`, descending."""
         day, last = begin.date(), begin.year - _SEARCH_YEARS
         while day.year >= last:
             if day.month not in self.months:
@@ -131,7 +131,7 @@ def _parse_part(kind: _CronField, part: str) -> range:
     if not dash:
         return range(begin, (kind.most if slash else begin) + 1, every)
     end = _parse_value(kind, last)
-    if kind is _WEEK and end == 0:  # to Sunday, which ends a week as well as it begins one
+    if kind is _WEEK and end == 0:  # Sunday as the end of a range: it is day 0 and day 7
         end = 7
     if end < begin:
         raise InvalidValue(f"{kind.name} {part!r} of a cron expression runs backwards")

@@ -1,8 +1,7 @@
-"""Circles among things that wait for each other: profiles in `dependsOn`, gateways in `syncOrder`.
+"""Cycle detection for profiles in `dependsOn` and gateways in `syncOrder`.
 
-A diamond is no circle: two ways may lead to the same profile (C-112). A name
-that does not exist is no circle either; whoever waits for it goes on waiting
-(C-113).
+A diamond is no cycle: two paths may lead to the same profile. A name that does not
+exist is no cycle either; a profile that depends on it keeps waiting.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from stoker.domain.reasons import Reason
 
 
 def find_cycle(start: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The first circle that is reached from `start`, its first name repeated at the end; empty if none is.
+    """Return the first cycle reachable from `start`, its first name repeated at the end; empty if none.
 
-    Depth first, with the names on the current way kept apart from those that
-    were left behind for good; without recursion, because a chain may be long.
+    The search is depth first and keeps the names on the current path apart from names that
+    are finished. It does not recurse, because a chain may be longer than the recursion limit.
     """
     way = [start]
     turns: list[Iterator[str]] = [iter(waits_for.get(start, ()))]
@@ -39,7 +38,7 @@ def find_cycle(start: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[str,
 
 
 def refuse_cycle(start: str, waits_for: Mapping[str, Sequence[str]], *, what: str) -> None:
-    """Stall with the whole circle in the sentence, so that nobody has to search for it."""
+    """Raise `InvalidValue` with the whole cycle in the message, so that the user sees where to break it."""
     cycle = find_cycle(start, waits_for)
     if cycle:
         raise InvalidValue(

@@ -1,17 +1,17 @@
 """The deletion guard: one decision for sync, rollback, reverser, export and bidirectional sync.
 
-A caller lists what it would delete, and why. The guard answers for each path: delete, keep, or hold until
-a person approves exactly this plan by its digest. It reads nothing and deletes nothing.
+A caller lists the paths it would delete, each with the cause. The guard decides for each path: delete,
+keep, or hold until a person approves exactly this plan by its digest. It reads no file and deletes none.
 
-| why it would be deleted | whose file | answer |
+| cause | owner of the file | decision |
 |---|---|---|
 | its mapping was removed, or has another destination; another mapping may cover it | any | hold |
-| orphan: no event and no commit removed it, it was only not found | another owner's | keep |
-| all else | any | delete within the limits, above either of them hold |
+| orphan: no event and no commit removed it, it was only not found | another owner | keep |
+| any other | any | delete within the limits, hold above either of them |
 
-Either limit alone holds. The share is not applied to a few files (`floor`): replacing the three files of a
-small project is everyday work. An approval releases the held paths only when it names the digest of the
-plan there is now; any other approval is stale, and the decision says so.
+Exceeding either limit is enough to hold. The percentage does not apply to a few files (`floor`): replacing
+the three files of a small project is everyday work. An approval releases the held paths only if it names
+the digest of the current plan; any other approval is stale, and the decision reports it as stale.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 FEW_FILES = 10
-"""Up to this many deletions the share of the managed files is not looked at."""
+"""Up to this many deletions, the percentage of the managed files is not checked."""
 
 
 class DeletionCause(StrEnum):
@@ -30,7 +30,7 @@ class DeletionCause(StrEnum):
 
     GONE = "gone"  # the source no longer has it, or the API server reported its deletion
     UNMAPPED = "unmapped"  # earlier syncs wrote it by a mapping that was removed or has another destination
-    ORPHAN = "orphan"  # inferred: it is there, and nothing that should be there claims it
+    ORPHAN = "orphan"  # inferred: the file exists, and no mapping and no object claims it
 
 
 class DeletionCandidate(NamedTuple):
@@ -43,7 +43,7 @@ class DeletionCandidate(NamedTuple):
 
 
 class DeletionLimits(NamedTuple):
-    """How much may be deleted without approval: both limits have to be kept."""
+    """How much may be deleted without approval; a plan must stay within both limits."""
 
     files: int = 50
     percent: int = 50
@@ -59,13 +59,13 @@ class DeletionLimits(NamedTuple):
 
 
 class DeletionDecision(NamedTuple):
-    """What happens to each of the paths."""
+    """The decision about each of the paths."""
 
     delete: tuple[DeletionCandidate, ...] = ()
     keep: tuple[DeletionCandidate, ...] = ()
     hold: tuple[DeletionCandidate, ...] = ()
     why: str = ""
-    """Why paths are held, in one sentence with the digest to approve; empty when none is."""
+    """Why paths are held, in one sentence with the digest to approve; empty if no path is held."""
     stale: bool = False
     """Whether an approval was given that names another plan."""
 
@@ -80,10 +80,10 @@ def decide_deletions(
     earlier: int = 0,
     joins_held: bool = False,
 ) -> DeletionDecision:
-    """Decide about one plan; `managed` counts the files that this installation keeps there before it.
+    """Decide about one plan; `managed` counts the files that this installation manages there before the plan.
 
-    Where deletions come one by one, `earlier` counts those that went a moment ago without approval, and
-    `joins_held` says that a part of the plan is held already: then all of it is.
+    Where deletions arrive one by one, `earlier` counts recent deletions made without approval. `joins_held`
+    means that a part of the plan is held already; then the whole plan is held.
     """
     keep = tuple(each for each in deletions if each.cause is DeletionCause.ORPHAN and not each.ours)
     rest = tuple(each for each in deletions if each.cause is not DeletionCause.ORPHAN or each.ours)
@@ -114,7 +114,7 @@ def decide_deletions(
 
 
 def deletions_digest(paths: Iterable[str]) -> str:
-    """The digest of a plan that consists of deletions alone."""
+    """Return the digest of a plan that consists of deletions alone."""
     return hashlib.sha256("".join(f"delete {path}\n" for path in sorted(paths)).encode()).hexdigest()
 
 

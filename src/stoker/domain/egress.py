@@ -1,18 +1,18 @@
 """Which addresses a process of the cluster connects to on behalf of a resource.
 
 A resource names hosts: of its repository, registry, bucket, forge, alert receivers, webhooks
-and health checks. The controller, the reverser and the agents stand at a place in the network
-that the author of a resource may not have, so one policy decides about the name and about
-every address after it was resolved (`stoker.http_client.egress` asks it and connects).
+and health checks. The controller, the reverser and the agents can reach networks that the
+author of a resource may not reach. So one policy decides about the name, and again about
+every address that it resolves to (`stoker.http_client.egress` applies it and connects).
 
     refused        loopback, link-local, unspecified, multicast, reserved, cloud metadata,
-                   the API server, ranges that the installation calls its own, names of Services
+                   the API server, ranges configured as the cluster's own, names of Services
     allowed        everything else, private ranges (RFC 1918, fc00::/7) included: plants have
                    their forges and registries there
-    the exception  what the installation lists: networks, hosts, and *.domains
+    the exception  entries that the installation lists: networks, hosts, and *.domains
 
-Pure: nothing here resolves a name. A message must never hold a resolved address, because the
-author of a resource would learn by it how names resolve inside the cluster.
+Pure: this module resolves no names. A message must never hold a resolved address, because the
+author of a resource could use it to learn how names resolve inside the cluster.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 HOW_TO_ALLOW = "the installation can allow it with --egress-allow (chart value egress.allow)"
 
-# Services of clouds that give out credentials of the machine, outside of the link-local ranges:
+# Cloud services that return credentials of the machine, outside of the link-local ranges:
 # Alibaba, Azure, Oracle, and the IPv6 forms of AWS and Google.
 _METADATA = frozenset(
     map(
@@ -54,17 +54,17 @@ _CLUSTER = "cluster.local"
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """The decision of one process; `EgressPolicy.of` reads it from options and variables."""
+    """The policy of one process; `EgressPolicy.of` builds it from options and environment variables."""
 
     networks: tuple[IpNetwork, ...] = ()
-    """Allowed, whatever they are."""
+    """Allowed addresses, also if they are in a refused range."""
     hosts: frozenset[str] = frozenset()
-    """Allowed by name, exactly or as `*.domain`, wherever they lead to."""
+    """Names allowed exactly or as `*.domain`, whatever address they resolve to."""
     cluster: tuple[IpNetwork, ...] = ()
     """Ranges of pods and Services."""
     api_server: str = ""
     namespace: str = ""
-    """Of an agent: the author of its resource runs pods there, so that Services there may be called."""
+    """Set in an agent: the author of its resource runs pods there, so Services there may be called."""
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class EgressPolicy:
         environ: Mapping[str, str] | None = None,
         namespace: str = "",
     ) -> EgressPolicy:
-        """`allowed` are CIDRs, addresses and host names; `cluster` are CIDRs."""
+        """Build a policy; `allowed` are CIDRs, addresses and host names; `cluster` are CIDRs."""
         networks, hosts = [], set()
         for entry in allowed:
             network = _parse_entry(entry)
@@ -91,14 +91,14 @@ class EgressPolicy:
         )
 
     def allows_host(self, host: str) -> bool:
-        """Whether the installation lists this name, so that its addresses are not looked at."""
+        """Return whether the installation lists this name, so that its addresses are not checked."""
         name = _normalize_host(host)
         parents = (f"*{name[at:]}" for at, char in enumerate(name) if char == ".")
-        # With an escape it is not the name that was listed: `a%2f.example.com` may be read as the host `a`.
+        # An escaped name is not the listed name: a proxy may read `a%2f.example.com` as the host `a`.
         return "%" not in host and (name in self.hosts or any(parent in self.hosts for parent in parents))
 
     def refuses_name(self, host: str, services_of: str = "") -> str | None:
-        """Why a name is not resolved or connected to; names of Services of `services_of` may be."""
+        """Return why a name is refused, or None; names of Services of `services_of` are not refused."""
         name = _normalize_host(host)
         literal = parse_address(name)
         if literal is not None:
@@ -114,11 +114,11 @@ class EgressPolicy:
         return "leads to a Service of the cluster"
 
     def may_be_called(self, name: str, services_of: str = "") -> bool:
-        """Whether it is a Service of a namespace that is open to the resource."""
+        """Return whether it is a Service of a namespace that is open to the resource."""
         return is_service_of(name, services_of) or is_service_of(name, self.namespace)
 
     def refuses_address(self, address: IpAddress, *, in_cluster: bool = False) -> str | None:
-        """Why an address is not connected to. `in_cluster`: its name may lead into the cluster's ranges."""
+        """Return why an address is refused, or None; `in_cluster`: the cluster's own ranges are allowed."""
         if self._allows(address):
             return None
         for form in (address, *embedded_ipv4(address)):
@@ -142,7 +142,7 @@ _LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
 def parse_address(host: str) -> IpAddress | None:
-    """The address that a host is, also in the forms that resolvers and proxies take: 2130706433, 0x7f.1."""
+    """Parse a host that is an address, also in forms that resolvers and proxies take: 2130706433, 0x7f.1."""
     text = host.strip("[]").partition("%")[0]
     try:
         return ipaddress.ip_address(text)
@@ -155,21 +155,21 @@ def parse_address(host: str) -> IpAddress | None:
 
 
 def is_service(name: str) -> bool:
-    """Whether a cluster's DNS would answer for this name with a Service or a pod."""
+    """Return whether cluster DNS would resolve this name to a Service or a pod."""
     name = _normalize_host(name)
     return bool(_SERVICE.search(name)) or name == _CLUSTER or name.endswith(f".{_CLUSTER}")
 
 
 def is_service_of(name: str, namespace: str) -> bool:
-    """Whether it is the name of a Service, or of a pod behind one, of that namespace."""
-    # No other form: `a.svc.example.dev` is a public name, and a namespace may be called `dev`.
+    """Return whether it is the name of a Service, or of a pod behind a Service, of that namespace."""
+    # Only this suffix counts: `a.svc.example.dev` is a public name, and a namespace may be called `dev`.
     return bool(namespace) and _normalize_host(name).removesuffix(f".{_CLUSTER}").endswith(
         f".{namespace}.svc"
     )
 
 
 def embedded_ipv4(address: IpAddress) -> Iterator[IpAddress]:
-    """The IPv4 addresses that an IPv6 address carries: a router or the kernel goes there in its place."""
+    """Yield the IPv4 addresses inside an IPv6 address; a router or the kernel connects to these instead."""
     if isinstance(address, ipaddress.IPv4Address):
         return
     number = int(address)
@@ -182,7 +182,7 @@ def embedded_ipv4(address: IpAddress) -> Iterator[IpAddress]:
         yield from address.teredo
     if address in _NAT64 or address in _IPV4_TRANSLATED:
         yield last
-    if address in _NAT64_LOCAL:  # which of the forms of RFC 6052 it is, its network alone knows
+    if address in _NAT64_LOCAL:  # only that network knows its prefix length (RFC 6052), so yield each form
         after_48 = ((number >> 64) & 0xFFFF) << 16 | ((number >> 40) & 0xFFFF)
         after_56 = ((number >> 64) & 0xFF) << 24 | ((number >> 32) & 0xFFFFFF)
         after_64 = (number >> 24) & 0xFFFFFFFF
@@ -205,7 +205,7 @@ def _always_refused_reason(address: IpAddress) -> str | None:
         return "leads to a cloud's metadata service"
     if address.is_multicast:
         return "leads to a multicast address"
-    if isinstance(address, ipaddress.IPv4Address) and address.is_reserved:  # IPv6 counts NAT64 among these
+    if isinstance(address, ipaddress.IPv4Address) and address.is_reserved:  # for IPv6 this includes NAT64
         return "leads to a reserved address"
     return None
 
@@ -235,7 +235,7 @@ def _entry_host(entry: str) -> str:
 
 
 def _normalize_host(host: str) -> str:
-    """A name as a resolver or a proxy reads it: escapes and letters of other scripts become ASCII."""
+    """Return a name as a resolver or a proxy reads it: unescaped, with other scripts folded to ASCII."""
     text = unquote(host)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("\u3002", ".")

@@ -1,16 +1,16 @@
-"""Every error that is raised on purpose, and what it asks of the loop that catches it.
+"""Every error that is raised on purpose, and how the loop that catches it must react.
 
     StokerError               a reason (one word for machines) and a message (a sentence for people)
     ├── Stalled               a human must act; trying again before something changes is useless
     │   ├── InvalidValue      a value from outside is not what it claims to be
     │   └── Misconfigured     this process cannot run as it was started; a command exits with code 2
-    ├── Wait                  nothing is wrong; come back after a known time
-    └── Retry                 it may well work next time; come back with growing pauses
+    ├── Wait                  nothing is wrong; requeue after a known time
+    └── Retry                 it may succeed next time; requeue with backoff
 
-A foreign exception is turned into one of these at the boundary where it enters
-(`stoker.kube.client.errors` for the API server, `stoker.git.errors` for git), with the
-consequence that fits. Nothing past that boundary looks at status codes or at the
-text of a message.
+The module where a foreign exception enters converts it into one of these
+(`stoker.kube.client.errors` for the API server, `stoker.git.errors` for git) and chooses
+the consequence. Code past that boundary never looks at status codes or at the text of a
+message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stoker.domain.reasons import Reason
 
 
 class StokerError(Exception):
-    """Carries the reason as it will stand in the condition, the event, the metric and the log."""
+    """Carries the reason that the condition, the event, the metric and the log will show."""
 
     default_reason: ClassVar[Reason] = Reason.INTERNAL_ERROR
 
@@ -44,13 +44,13 @@ class InvalidValue(Stalled):
 
 
 class Misconfigured(Stalled):
-    """The process was started in a way in which it cannot work."""
+    """The process was started with options with which it cannot work."""
 
     default_reason = Reason.MISCONFIGURED
 
 
 class Wait(StokerError):
-    """Come back after `after` seconds; nothing is wrong."""
+    """Requeue after `after` seconds; nothing is wrong."""
 
     default_reason = Reason.WAITING
 
@@ -60,7 +60,7 @@ class Wait(StokerError):
 
 
 class Retry(StokerError):
-    """Try again with back-off, but not before `after` seconds where the other side named a time."""
+    """Retry with backoff, but not before `after` seconds if the other side named a time."""
 
     default_reason = Reason.TRANSIENT_ERROR
 
@@ -70,10 +70,10 @@ class Retry(StokerError):
 
 
 def clear_traceback(error: BaseException) -> None:
-    """Part a foreign error, which nobody will see, from the frames that it came through.
+    """Drop the tracebacks of a foreign error that no caller will see.
 
-    An HTTP client keeps the error in the stream that broke, and the traceback's frames keep the stream:
-    ten kilobytes and fifty objects for each lost connection, until Python next looks for cycles.
+    An HTTP client stores the error in the broken stream, and the traceback's frames hold the stream:
+    ten kilobytes and fifty objects leak for each lost connection until the next garbage collection.
     """
     link: BaseException | None = error
     while link is not None:

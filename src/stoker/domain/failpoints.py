@@ -1,9 +1,9 @@
-"""Places in the code at which a test can make the world end.
+"""Failpoints: named places in the code at which a test can inject a crash or an error.
 
-A failpoint is a name that is spoken before and after each step that changes
-something on disk. Nobody listens in normal operation, and then it costs one look
-at a global. `stoker_testkit.faults.failpoints` listens in a process of its own and kills
-it there, lets the disk be full, or holds it until it is told to go on.
+The code calls `reach_failpoint` before and after each step that changes something on disk.
+In normal operation no listener is set, and a call costs one read of a global. In tests
+`stoker_testkit.faults.failpoints` listens in a process of its own, and kills that process there,
+simulates a full disk, or blocks it until the test continues it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _GIT = (
     "fetch",
     "mirror.swap",
 )
-# An artifact becomes a commit.
+# Import of an artifact as a commit.
 _IMPORTING = ("import",)
-# Building commits and bringing them to a branch.
+# Building commits and pushing them to a branch.
 _WRITING = ("pack.write", "push", "tip.write")
-# The turns of a worker of the reverser: changes become commits, these are brought away, and count as written.
+# The steps of a reverser worker: take changes and build commits, push them, mark the changes as written.
 _REVERSING = ("batch.take", "batch.deliver", "batch.settle")
-# Between the last guard and the first byte, and between the last byte and the report.
+# Between the last gate and the first written byte, and between the last byte and the report.
 _SYNC_STEPS = ("carry",)
 _DISK_STEPS = (
-    # Files on their way, where nobody looks.
+    # Staged files, outside of the live folders.
     "staging.clear",
     "staging.mkdir",
     "stage.mkdir",
@@ -49,13 +49,13 @@ _DISK_STEPS = (
     "base.flush",
 )
 
-# An object of a snapshot in a folder: written beside its place, moved there, let go.
+# An object of a snapshot in a folder: written to a temporary file, renamed into place, deleted.
 _SNAPSHOT = ("snapshot.write", "snapshot.sync", "snapshot.rename", "snapshot.flush", "snapshot.unlink")
 
-# The copy before a change, the word that a change will be taken back, the way back, the word that it is done.
+# Snapshot before a change; record the intent to roll back; restore; record that the rollback is done.
 _ROLLBACK_STEPS = ("snapshot.take", "rollback.intend", "rollback.restore", "rollback.settle")
 
-# What is noted of a gateway beside the ledger, and what the notes are about.
+# Gateway state files beside the ledger, and the steps that these files record.
 _GATEWAY_STEPS = ("startup.mark", "mark.write", "mark.rename", "mark.clear", "lock", "scan")
 
 
@@ -64,34 +64,34 @@ def _before_and_after(steps: tuple[str, ...]) -> tuple[str, ...]:
 
 
 DATA_FAILPOINTS = _before_and_after(_DISK_STEPS)
-"""Those on the data volume."""
+"""On the data volume."""
 CACHE = _before_and_after(_GIT)
-"""Those in the cache of mirrors."""
+"""In the cache of mirrors."""
 IMPORTING = _before_and_after(_IMPORTING)
-"""Those of whoever follows a registry or a bucket, in place of a fetch."""
+"""In a process that follows a registry or a bucket; they replace those of a fetch."""
 WRITING = _before_and_after(_WRITING)
-"""Those of whoever writes to a branch."""
+"""In a process that pushes to a branch."""
 REVERSING = _before_and_after(_REVERSING)
-"""Those of the reverser, besides the ones of writing."""
+"""In the reverser, in addition to `WRITING`."""
 GATEWAY = _before_and_after(_GATEWAY_STEPS)
-"""Those of whoever looks after a gateway."""
+"""In an agent that restarts, scans or locks a gateway."""
 SNAPSHOT = _before_and_after(_SNAPSHOT)
-"""Those of whoever keeps snapshots in a folder."""
+"""In a process that stores snapshots in a folder."""
 ROLLBACK_FAILPOINTS = _before_and_after(_ROLLBACK_STEPS)
-"""Those of whoever takes a change back."""
+"""In an agent that rolls back."""
 ALL_FAILPOINTS = (*CACHE, *_before_and_after(_SYNC_STEPS), *DATA_FAILPOINTS)
-"""Every name that a sync of files comes to, for a test that goes through all of them."""
+"""Every failpoint that a sync of files reaches, for a test that iterates over all of them."""
 
 _listener: Callable[[str], None] | None = None
 
 
 def reach_failpoint(name: str) -> None:
-    """The process is at this place; whoever listens may not let it go on."""
+    """Call the listener, if any; it may block, raise or end the process."""
     if _listener is not None:
         _listener(name)
 
 
 def listen(listener: Callable[[str], None] | None) -> None:
     """Call `listener` with each name from now on; only a test does that."""
-    global _listener  # noqa: PLW0603 - one global look is all that a failpoint may cost
+    global _listener  # noqa: PLW0603 - a failpoint must cost no more than one read of a global
     _listener = listener

@@ -1,8 +1,8 @@
-"""What a check of `stoker doctor` found, whatever it looked at.
+"""Findings of the checks of `stoker doctor`.
 
-Each part of the product that can be looked at (a gateway, a cluster, a repository)
-has a list of checks; each check makes one finding, and the first that is wrong ends
-the list, because what comes after it would only repeat it.
+Each part of the product that can be examined (a gateway, a cluster, a repository) has a
+list of checks, and each check returns one finding. The first finding that is wrong ends
+the list, because later checks would only repeat the same failure.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from stoker.domain.reasons import Reason
 class FindingStatus(StrEnum):
     WELL = "ok"
     NOTE = "note"
-    """Nothing is wrong, and somebody should know it all the same."""
+    """Nothing is wrong, but the user should know it."""
     UNTRIED = "untried"
     WRONG = "WRONG"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the examination."""
+    """The result of one check, printed as one line."""
 
     check: str
     mark: FindingStatus
     said: str
     mend: str = ""
-    """What to do about it, for somebody who knows the plant and not this program."""
+    """How to fix it, for an engineer who knows the plant and not this program."""
     reason: Reason | None = None
     of_input: bool = False
-    """What is wrong is what this command was given."""
+    """The cause is an input of this command, such as an option."""
 
     def lines(self) -> Iterator[str]:
         reason = f"{self.reason}: " if self.reason is not None else ""

@@ -1,9 +1,9 @@
-"""What the engine knows of a repository: blob ids, the files of a commit, what was refused of it.
+"""Git values of the engine: blob ids, the files of a commit, the entries that were refused.
 
-`stoker.git` builds these from git's objects, `stoker.fs` compares live files with
-them, and every decision in between is made on them alone: no content passes
-through the engine, only its id. A name that is not a canonical path never becomes
-an entry; it becomes a `RefusedEntry` that says its name and nothing of its content.
+`stoker.git` builds these from git's objects, `stoker.fs` compares live files with them, and
+every decision in between uses only them: no content passes through the engine, only its id.
+A name that is not a canonical path never becomes an entry. It becomes a `RefusedEntry`, which
+holds the name and nothing of the content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class BlobId(str):
-    """The id that git gives to a content, SHA-1 or SHA-256 as its repository has it."""
+    """The id that git gives to a content, SHA-1 or SHA-256 depending on the repository."""
 
     __slots__ = ()
 
@@ -34,14 +34,14 @@ class BlobId(str):
 
 
 class BlobHash:
-    """Computes the id of a content that arrives in pieces and whose size is known before."""
+    """Computes the id of a content that arrives in chunks and whose size is known in advance."""
 
     __slots__ = ("_digest",)
 
     def __init__(self, size: int, *, digits: int = 40) -> None:
-        """`digits` is the length of an id of the same repository: it tells which hash is used there."""
+        """`digits` is the length of an id of the same repository; it selects SHA-1 or SHA-256."""
         header = b"blob %d\0" % size
-        # SHA-1 here names git objects; nothing is trusted because of it.
+        # SHA-1 here only names git objects; no trust decision depends on it.
         self._digest = hashlib.sha1(header, usedforsecurity=False) if digits == 40 else hashlib.sha256(header)
 
     def update(self, chunk: bytes) -> None:
@@ -52,7 +52,7 @@ class BlobHash:
 
 
 class FileVersion(NamedTuple):
-    """What a file is: its content by id, and whether it may be executed. No other mode exists here."""
+    """The version of a file: its blob id and whether it is executable. Other modes do not exist here."""
 
     blob: BlobId
     executable: bool = False
@@ -63,7 +63,7 @@ class FileVersion(NamedTuple):
 
 
 class TreeChange(NamedTuple):
-    """A regular file that is not the same in two commits; None on the side where it is not there."""
+    """A regular file that differs between two commits; None on the side where it does not exist."""
 
     path: str
     before: FileVersion | None
@@ -81,7 +81,7 @@ class RefusedEntryKind(StrEnum):
 
     @property
     def by_design(self) -> bool:
-        """Whether skipping it is what a user expects (C-114), and no sign that something is wrong."""
+        """Whether skipping it is what a user expects, and no sign that something is wrong."""
         return self in (RefusedEntryKind.SYMLINK, RefusedEntryKind.SUBMODULE)
 
 
@@ -89,9 +89,9 @@ class RefusedEntry(NamedTuple):
     """An entry that is not delivered, and why."""
 
     name: str
-    """As it may be shown; it is not a path."""
+    """Printable form of the name; it is not a path."""
     nearest: RelPath
-    """The entry's own path, or the deepest canonical folder above it when its name is not one."""
+    """The entry's own path, or the deepest canonical folder above it if the name itself is not canonical."""
     kind: RefusedEntryKind
     detail: str = ""
 
@@ -100,14 +100,14 @@ class RefusedEntry(NamedTuple):
 
 
 class CommitTree(NamedTuple):
-    """All of a commit: the files that can be delivered, by canonical path, and the entries that cannot."""
+    """A whole commit: the files that can be delivered, by canonical path, and the entries that cannot."""
 
     files: Mapping[str, FileVersion] = MappingProxyType({})
     refused: tuple[RefusedEntry, ...] = ()
 
 
 class Blob(NamedTuple):
-    """A content on its way; the pieces are read once, and before the next blob is asked for."""
+    """A content as a stream; read the chunks once, and before requesting the next blob."""
 
     id: BlobId
     size: int
@@ -115,14 +115,14 @@ class Blob(NamedTuple):
 
 
 def blob_of(content: bytes, *, digits: int = 40) -> BlobId:
-    """The id of a content that is at hand."""
+    """Return the blob id of a content in memory."""
     digest = BlobHash(len(content), digits=digits)
     digest.update(content)
     return digest.blob()
 
 
 def printable_name(name: str) -> str:
-    """A name from outside as one printable line; what a terminal would act on is escaped."""
+    """Return a name from outside as one printable line; control characters for a terminal are escaped."""
     text = "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in name
     )
@@ -133,22 +133,22 @@ _COMMANDS = str.maketrans({char: f"\\x{ord(char):02x}" for char in "[]#@!"})
 
 
 def inert_name(name: str) -> str:
-    """A name from outside as it may stand in a commit message or a pull request.
+    """Return a name from outside in a form that is safe in a commit message or a pull request.
 
-    Forges and CI services act on what they read there: `[skip ci]`, `***NO_CI***`, `closes #1`, `@team`.
+    Forges and CI services act on text there: `[skip ci]`, `***NO_CI***`, `closes #1`, `@team`.
     """
     return printable_name(name).translate(_COMMANDS).replace("***", r"\x2a\x2a\x2a")
 
 
 class PathNote(NamedTuple):
-    """One path and one sentence about it, for the report."""
+    """A path and a sentence about it, for the report."""
 
     path: str
     why: str
 
 
 class HeldPath(NamedTuple):
-    """A place in which nothing may change at present, and why: somebody works there."""
+    """A folder that must not be changed at present, and why, usually an open Designer session."""
 
     place: str
     """A folder below the data folder, such as `projects/Line 1`."""

@@ -1,8 +1,8 @@
-"""The address of a container image: a repository, a tag, a digest, each of which somebody may have said.
+"""Container image references: a repository, a tag and a digest, each of them optional in a resource.
 
 The installation knows one image, its own. A resource may name another repository,
-another tag or a digest; what it leaves open is taken from the installation's. Nothing
-here knows the name of a registry.
+another tag or a digest; the parts it omits come from the installation's image. No
+registry name is hard-coded here.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ImageRef:
 
     @classmethod
     def parse(cls, text: str) -> ImageRef:
-        """An address as a person writes it; raises `InvalidValue` for what no registry could serve."""
+        """Parse an image reference; raise `InvalidValue` if no registry could serve it."""
         if len(text) > MAX_LENGTH or not _REFERENCE.fullmatch(text):
             raise InvalidValue(f"{text[:80]!r} is not the address of an image")
         rest, _, digest = text.partition("@")
         name, colon, tag = rest.rpartition(":")
-        if not colon or "/" in tag:  # what follows the last colon is the port of a registry
+        if not colon or "/" in tag:  # the text after the last colon is the port of a registry and a path
             name, tag = rest, ""
         return cls(name, tag, digest)
 
@@ -51,10 +51,10 @@ class ImageRef:
 
 
 def agent_image(wanted: ImagePolicy, own: ImageRef) -> ImageRef:
-    """The image of an agent: what its resource says, completed by the installation's own.
+    """Return the image of an agent: the resource's values, completed from the installation's own image.
 
-    A repository alone is taken for a mirror of the own one. A tag alone means another
-    version, so the own digest says nothing about it.
+    A repository alone is treated as a mirror of the own repository. A tag alone means another
+    version, so the own digest does not apply to it.
     """
     repository = wanted.repository or own.repository
     if wanted.digest:

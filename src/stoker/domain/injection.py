@@ -1,9 +1,9 @@
-"""What is put into a gateway's pod, as far as its resource and the installation decide it.
+"""The sidecar of a gateway's pod, as far as its resource and the installation decide it.
 
-The injector builds the container of a `SidecarTemplate`; the controller makes the same value
-anew for every pod and compares digests: a pod whose agent was made of something else
-no longer fits its resource. What the pod alone decides (its data volume, its user)
-cannot change while it lives, and is no part of this.
+The injector builds the container from a `SidecarTemplate`. The controller computes the same
+template again for every pod and compares digests: a pod whose agent was built from a
+different template is outdated. Properties that only the pod decides (its data volume, its
+user) cannot change while the pod exists, and are not part of the template.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from stoker.domain.reasons import Reason
 CONTAINER = "stoker-agent"
 LEGACY_CONTAINER = "sync-agent"
 INITIAL_SYNC_CONTAINER = "stoker-initial-sync"
-"""Runs before the gateway where sidecars are ordinary containers."""
+"""An init container that runs before the gateway where sidecars are ordinary containers."""
 
 AGENT_CONTAINERS = frozenset({CONTAINER, LEGACY_CONTAINER})
-"""The containers that are an agent, whoever put them there (C-079, C-081)."""
+"""The containers that are an agent, whether the injector or a user's manifest added them."""
 
 VERSION = 1
-"""Of what the injector makes of a `SidecarTemplate`; a new one makes every pod outdated, so it is raised
-seldom."""
+"""Version of the container that the injector builds from a `SidecarTemplate`. Raising it makes every pod
+outdated, so raise it seldom."""
 
 MINTED_KEY = "token"
-"""The key under which the controller puts the short-lived token of a GitHub App (C-027)."""
+"""The key under which the controller stores the short-lived token of a GitHub App."""
 
 
 MANAGED_BY_STOKER = {"app.kubernetes.io/managed-by": "stoker"}
-"""The label of Secrets that our own processes write; they never go to git."""
+"""The label of Secrets that Stoker's own processes write; they never go to git."""
 
 BUCKET_KEYS = {
     SnapshotStorageKind.S3: ("accessKeyId", "secretAccessKey", "sessionToken"),
     SnapshotStorageKind.GCS: ("serviceAccount.json",),
 }
-"""Which keys of a bucket's Secret an agent gets to see."""
+"""The keys of a bucket's Secret that are mounted into an agent."""
 
 
 def minted_secret_name(door: SyncResourceKind, resource: str) -> str:
-    """The Secret that holds it; gateways never get to see the app's own key."""
+    """Return the name of the Secret with that token; gateways' pods never get the app's own key."""
     prefix = {SyncResourceKind.STOKER: "stoker", SyncResourceKind.IGNITION_SYNC: "ignition-sync"}[door]
     return f"{prefix}-git-token-{resource}"
 
 
 def shared_claim_name(resource: str) -> str:
-    """The claim of the volume that holds one clone for all gateways of a resource (R-CTRL-14)."""
+    """Return the name of the claim of the volume that holds one clone for all gateways of a resource."""
     return f"ignition-sync-repo-{resource}"
 
 
@@ -65,7 +65,7 @@ MAX_VARIABLE_LENGTH = 16 << 10
 
 
 def parse_environment(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """`NAME=VALUE` as a command line has them; only names that cannot change what an agent is."""
+    """Parse `NAME=VALUE` options; only names that cannot change how an agent works are accepted."""
     found: dict[str, str] = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -87,7 +87,7 @@ def parse_environment(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class SecretMount:
-    """The keys of one Secret that a container gets to see."""
+    """The keys of one Secret that are mounted into a container."""
 
     name: str
     keys: tuple[str, ...]
@@ -95,22 +95,22 @@ class SecretMount:
 
 @dataclass(frozen=True, slots=True)
 class AgentInstallation:
-    """What holds for all agents."""
+    """Settings of the installation that apply to all agents."""
 
     image: ImageRef
     """The image that the operator itself runs."""
     require_digest: bool = False
-    """Refuse images that are not pinned (C-145)."""
+    """Refuse images that are not pinned by a digest."""
     repo_size: str = "2Gi"
-    """Limit of the volume for clones; empty for none (C-116)."""
+    """Size limit of the volume for clones; empty for no limit."""
     metadata_key: SecretKey | None = None
-    """In the namespace of each gateway: what the controller's messages are signed with."""
+    """Key in the namespace of each gateway with which the controller signs the metadata ConfigMap."""
     shared_volumes: bool = False
-    """Whether somebody makes the volumes that resources ask for; a pod would wait for ever for one."""
+    """Whether the controller creates shared volumes; without it a pod would wait for its volume forever."""
     environment: tuple[tuple[str, str], ...] = ()
     """Variables of every agent: where traces and audit records go."""
     image_repositories: tuple[str, ...] = ()
-    """Where images may come from besides the own repository; one that ends with / is all below it."""
+    """Allowed image repositories besides the own one; an entry that ends with / allows all below it."""
 
     def allows(self, repository: str) -> bool:
         return any(
@@ -121,7 +121,7 @@ class AgentInstallation:
 
 @dataclass(frozen=True, slots=True)
 class SidecarTemplate:
-    """One agent, before it is put into a pod."""
+    """An agent container, before the injector adds it to a pod."""
 
     image: str
     pull_policy: str
@@ -133,19 +133,19 @@ class SidecarTemplate:
     git: SecretMount | None
     api_key: SecretMount | None
     secrets: tuple[SecretMount, ...]
-    """Everything that has no place of its own: host keys, authorities, signers."""
+    """Secrets without a field of their own: host keys, certificate authorities, signers."""
     metadata_key: SecretMount | None
     shared_claim: str = ""
-    """A mirror that is read in place of a clone of one's own; empty for none."""
+    """Claim of a shared mirror that replaces the agent's own clone; empty for none."""
     snapshot_claim: str = ""
-    """Where snapshots lie; empty: beside the ledger, or in a bucket."""
+    """Claim that holds snapshots; empty: they are stored beside the ledger, or in a bucket."""
     environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:
-        """Stands on the pod; equal for equal agents."""
+        """Digest for an annotation of the pod; equal for equal agents."""
         made_of = asdict(self)
-        if not self.snapshot_claim:  # pods that were made before there were any are as good as new ones
+        if not self.snapshot_claim:  # keep the digest of pods from before this field existed
             del made_of["snapshot_claim"]
         if not self.environment:
             del made_of["environment"]
@@ -156,7 +156,7 @@ class SidecarTemplate:
 def build_sidecar(
     intent: ResourceIntent, installation: AgentInstallation, chosen: str = ""
 ) -> SidecarTemplate:
-    """The agent of a resource; `chosen` is the image that the pod itself asks for, which wins over all."""
+    """Build the agent of a resource; `chosen`, the image of the pod's annotation, takes precedence."""
     agent, access = intent.agent, intent.policies.access
     image = container_image(intent, installation, chosen)
     signing = installation.metadata_key
@@ -169,7 +169,7 @@ def build_sidecar(
         limits=agent.limits,
         startup_budget=agent.startup_budget,
         repo_size=installation.repo_size,
-        # Who reads a mirror that is there needs no way into the repository.
+        # An agent that reads a shared mirror needs no credentials for the repository.
         git=None if shared else _login_secret(intent.source.auth, intent.identity),
         api_key=None if access.api_key is None else SecretMount(access.api_key.name, (access.api_key.key,)),
         secrets=_mounts_by_secret((*(() if shared else _trust_keys(intent)), *_other_secret_keys(intent))),
@@ -181,10 +181,10 @@ def build_sidecar(
 
 
 def container_image(intent: ResourceIntent, installation: AgentInstallation, chosen: str = "") -> ImageRef:
-    """The image that a resource's containers of ours run, agent and fetcher alike; raises if it may not.
+    """Return the image of a resource's agent and fetcher containers; raise if it is not allowed.
 
-    The controller makes the fetcher's pod with rights of its own, so whoever can write a resource must not
-    choose freely what runs there.
+    The controller creates the fetcher's pod with rights of its own, so a user who can write a resource must
+    not choose freely which image runs there.
     """
     image = ImageRef.parse(chosen) if chosen else agent_image(intent.agent.image, installation.image)
     if not installation.allows(image.repository):
@@ -203,7 +203,7 @@ def container_image(intent: ResourceIntent, installation: AgentInstallation, cho
 
 @dataclass(frozen=True, slots=True)
 class SourceSecrets:
-    """What it takes to fetch the repository of a resource, and to believe who says what to fetch."""
+    """The Secrets needed to fetch the repository of a resource and to verify the metadata ConfigMap."""
 
     git: SecretMount | None
     trust: tuple[SecretMount, ...]
@@ -211,7 +211,7 @@ class SourceSecrets:
 
 
 def source_secrets(intent: ResourceIntent, installation: AgentInstallation) -> SourceSecrets:
-    """For whoever fetches in place of the agents."""
+    """Return the Secrets for the fetcher, which fetches instead of the agents."""
     signing = installation.metadata_key
     return SourceSecrets(
         git=_login_secret(intent.source.auth, intent.identity),
@@ -231,7 +231,7 @@ def _login_secret(auth: GitAuthPolicy, whose: ResourceIdentity) -> SecretMount |
 
 
 def _trust_keys(intent: ResourceIntent) -> Iterator[SecretKey | None]:
-    """How the repository's server is known."""
+    """Yield the keys that verify the repository's server."""
     if intent.source.auth.kind is GitAuthKind.SSH:
         yield intent.source.auth.known_hosts
     yield intent.source.ca
@@ -246,7 +246,7 @@ def _other_secret_keys(intent: ResourceIntent) -> Iterator[SecretKey | None]:
 
 
 def _bucket_keys(snapshots: SnapshotPolicy) -> Iterator[SecretKey]:
-    """What opens the bucket; where none is named, the pod's own identity does."""
+    """Yield the credentials of the bucket; without a Secret, the pod's own identity is used."""
     name = snapshots.bucket.credentials_secret
     if snapshots.enabled and name:
         yield from (SecretKey(name, key) for key in BUCKET_KEYS.get(snapshots.storage, ()))

@@ -1,15 +1,15 @@
 """Maintenance windows: when a gateway may be changed. Pure; the time is an argument.
 
 A window opens at each time that its cron expression names in its time zone, and stays
-open for its duration. Where clocks are changed:
+open for its duration. At a change of daylight saving time:
 
-- a time that is skipped (02:30 in spring) opens the window as much later as was
-  skipped, which is when it would have come without the change;
-- a time that comes twice (02:30 in autumn) opens it once, the first time. Where the
-  hour is `*` it means hours as they pass, and each of the two opens it.
+- a time that is skipped (02:30 in spring) opens the window later by the skipped amount,
+  at the moment it would have come without the change;
+- a time that occurs twice (02:30 in autumn) opens the window once, the first time. If the
+  hour is `*`, it means elapsed hours, and each of the two opens the window.
 
-A duration is time that passes, whatever clocks show meanwhile. Several windows are one
-that is open while any of them is; none at all means that it is always open.
+A duration is elapsed time, whatever clocks show meanwhile. Several windows are open while
+any of them is open; without any window a gateway may always be changed.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from stoker.domain.intent.policies import MaintenanceWindowPolicy
 MAX_LOOKAHEAD = timedelta(days=8)
 """How far ahead the end of an open window is looked for."""
 _AROUND = timedelta(days=3)
-# Samoa once left out a whole day; nobody left out more.
+# Samoa skipped a whole day in 2011; no zone has skipped more.
 _LARGEST_CHANGE = timedelta(hours=26)
 _NO_TIME = timedelta()
 
 
 def check_window(window: MaintenanceWindowPolicy) -> None:
-    """Raises, with a sentence, for a window that cannot be understood or never opens."""
+    """Raise, with a message for the user, if a window is malformed or never opens."""
     _parse_window(window)
 
 
 def is_open(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> bool:
-    """Whether something may be changed now."""
+    """Return whether changes are allowed now."""
     return not windows or any(_window_end(window, now) > now for window in windows)
 
 
 def next_edge(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> datetime | None:
-    """When it opens next or, while it is open, when it closes; None: not within the foreseen time."""
+    """Return when the windows open next or, while open, when they close; None: not within `MAX_LOOKAHEAD`."""
     if not windows:
         return None
     if not is_open(windows, now):
@@ -56,7 +56,7 @@ def next_edge(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -> date
 
 
 def _window_end(window: MaintenanceWindowPolicy, now: datetime) -> datetime:
-    """When what opened last by now closes, or has closed."""
+    """Return when the window that opened last before `now` closes, or when it closed."""
     opened = _parse_window(window).before(now)
     return opened + timedelta(seconds=window.duration) if opened is not None else now
 
@@ -68,7 +68,7 @@ class _WindowOpenings(NamedTuple):
     zone: tzinfo
 
     def after(self, now: datetime) -> datetime | None:
-        """The first one later than `now`."""
+        """Return the first opening later than `now`."""
         here = _wall_clock(now, self.zone)
         found: datetime | None = None
         until: datetime | None = None
@@ -79,11 +79,11 @@ class _WindowOpenings(NamedTuple):
                 if moment > now and (found is None or moment < found):
                     found = moment
             if found is not None and until is None:
-                until = wall + self._margin(wall)  # a time that was skipped may come after a later one
+                until = wall + self._margin(wall)  # a skipped time may open after a later wall clock time
         return found
 
     def before(self, now: datetime) -> datetime | None:
-        """The last one that is not later than `now`."""
+        """Return the last opening that is not later than `now`."""
         here = _wall_clock(now, self.zone)
         found: datetime | None = None
         until: datetime | None = None
@@ -102,11 +102,11 @@ class _WindowOpenings(NamedTuple):
         yield first
         if self.cron.every_hour:
             second = wall.replace(tzinfo=self.zone, fold=1).astimezone(UTC)
-            if second > first:  # a time that is skipped has its later reading first
+            if second > first:  # for a skipped time, fold=0 gives the later moment
                 yield second
 
     def _margin(self, wall: datetime) -> timedelta:
-        """How far the order of wall clock times can be wrong: not at all, where no clock is changed."""
+        """Return how far wall clock times can be out of order: zero unless the offset changes nearby."""
         around = {(wall + distance).replace(tzinfo=self.zone).utcoffset() for distance in (-_AROUND, _AROUND)}
         return _NO_TIME if len(around) == 1 else _LARGEST_CHANGE
 
@@ -129,7 +129,7 @@ def _parse_window(window: MaintenanceWindowPolicy) -> _WindowOpenings:
 def _time_zone(name: str) -> tzinfo:
     if name in ("UTC", "Etc/UTC"):
         return UTC
-    from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415 - few have windows
+    from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415 - few installations have windows
 
     try:
         return ZoneInfo(name)

@@ -1,9 +1,9 @@
 """Paths inside a repository or a gateway's data folder.
 
 A `RelPath` is canonical: relative, `/`-separated, without `.`, `..`, empty or
-reserved parts. The strict constructor is for names that come from git objects,
-where anything odd is an attack; `RelPath.clean` is for what people write in a
-manifest (`./projects/` and `projects` are the same folder).
+reserved parts. The strict constructor is for names from git objects, where anything
+unusual may be an attack. `RelPath.clean` is for paths that people write in a manifest
+(`./projects/` and `projects` are the same folder).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 # Code points that HFS+ drops when it compares names: `.g\u200cit` is `.git` there.
 _IGNORABLE = "[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]"
-# What can be wrong only at the end of a part; `:` and `~` are left for a closer look.
+# Bytes that can only be wrong at the end of a part; `:` and `~` need the full check.
 _PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte not in b"\\:~")
 _DOT_AS_SPACE = bytes(range(256)).lower().replace(b".", b" ")
 _GIT_SHORT_NAME = re.compile(r"git~[0-9]+")
 
 
 class RelPath(str):
-    """A canonical relative path; the empty one is the root itself."""
+    """A canonical relative path; the empty path is the root itself."""
 
     __slots__ = ()
 
@@ -41,19 +41,19 @@ class RelPath(str):
 
     @classmethod
     def known(cls, text: str) -> RelPath:
-        """A text of which it is already known that it is canonical; nothing is checked again."""
+        """Wrap a text that is already known to be canonical; nothing is checked again."""
         return str.__new__(cls, text)
 
     @classmethod
     def all_of(cls, texts: Sequence[str]) -> bool:
-        """Whether every one of many texts is a canonical path, at a fraction of the cost of building them."""
+        """Return whether all texts are canonical paths, at a fraction of the cost of building each."""
         return _are_plainly_canonical(texts) or all(
             _path_problem(text) is None for text in _needs_full_check(texts)
         )
 
     @classmethod
     def clean(cls, text: str) -> RelPath:
-        """What a person wrote, brought into canonical form; `.` and `./` are the root."""
+        """Convert a path that a person wrote into canonical form; `.` and `./` are the root."""
         if text.startswith("/"):
             raise InvalidValue(f"path {_quote_path(text)} is absolute; write it relative to its root")
         return cls("/".join(part for part in text.split("/") if part not in ("", ".")))
@@ -71,49 +71,52 @@ class RelPath(str):
         return str.__new__(RelPath, self.rpartition("/")[0])
 
     def ancestors(self) -> Iterator[RelPath]:
-        """The folders above, nearest first; the root is not one of them."""
+        """Yield the folders above, nearest first, without the root."""
         end = self.rfind("/")
         while end > 0:
             yield str.__new__(RelPath, self[:end])
             end = self.rfind("/", 0, end)
 
     def joined(self, tail: str) -> RelPath:
-        """This path with canonical `tail` below it."""
+        """Return this path with canonical `tail` below it."""
         if not tail:
             return self
         return RelPath(f"{self}/{tail}" if self else tail)
 
     def is_below(self, folder: RelPath) -> bool:
-        """Whether this path is `folder` itself or inside it, by whole parts."""
+        """Return whether this path is `folder` itself or inside it, by whole parts."""
         return not folder or self == folder or self.startswith(folder + "/")
 
 
 def collision_key(path: str) -> str:
-    """Equal for names that a case-folding or normalizing filesystem would confuse."""
+    """Return a key that is equal for names that a case-folding or normalizing filesystem would confuse."""
     return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
 
 
 def collision_keys(paths: Iterable[str]) -> list[str]:
-    """The keys of many canonical paths at once: no key crosses a line break, and no path holds one."""
+    """Return the keys of many paths at once: folding never crosses a line break, and no path holds one."""
     joined = "\n".join(paths)
     return collision_key(joined).split("\n") if joined else []
 
 
 def _needs_full_check(texts: Sequence[str]) -> Sequence[str]:
-    """Those that have to be looked at one by one."""
+    """Return the texts that need the full check one by one."""
     odd = [text for text in texts if not text.isascii() or len(text) > MAX_PART_BYTES]
     plain = [text for text in texts if text.isascii() and len(text) <= MAX_PART_BYTES] if odd else ()
     return odd if odd and _are_plainly_canonical(plain) else texts
 
 
 def _are_plainly_canonical(texts: Sequence[str]) -> bool:
-    """True only if all are canonical. The whole batch is one text, in which each part stands between slashes
-    and a backslash, which no path may hold, between two paths."""
+    """Return True only if all texts are canonical.
+
+    The check joins the whole batch into one text: slashes surround each part, and a backslash, which no
+    path may hold, separates two paths.
+    """
     if not texts:
         return True
     joined = ("/" + "/\\/".join(texts) + "/").encode(errors="surrogatepass")
     return (
-        max(map(len, texts)) <= MAX_PART_BYTES  # so no name is too long, nor any path too deep
+        max(map(len, texts)) <= MAX_PART_BYTES  # so no name is too long and no path too deep
         and len(joined.translate(None, _PLAIN)) == len(texts) - 1
         and b"//" not in (joined := joined.translate(_DOT_AS_SPACE))
         and b" /" not in joined

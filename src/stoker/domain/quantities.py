@@ -1,8 +1,8 @@
 """Durations and sizes as people write them in a manifest.
 
 Durations follow Go (`300ms`, `60s`, `5m`, `1h30m`), sizes follow Kubernetes
-quantities (`10Mi`, `1Gi`, `500M`). Both are bounded: a field that says `1e30h`
-must be refused where it enters, not stall a loop (Flux CVE-2022-39272).
+quantities (`10Mi`, `1Gi`, `500M`). Both are bounded: a value such as `1e30h` must be
+refused at input and must not stall a loop (Flux CVE-2022-39272).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12} | {
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a Go-style duration."""
+    """Return the seconds of a Go-style duration."""
     if len(text) > 64 or not re.fullmatch(DURATION_PATTERN, text):
         raise InvalidValue(f"{text[:64]!r} is not a duration; write it as 30s, 5m or 1h30m")
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
@@ -39,7 +39,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_quantity(text: str) -> int:
-    """Bytes of a Kubernetes quantity."""
+    """Return the bytes of a Kubernetes quantity."""
     if len(text) > 32 or not re.fullmatch(QUANTITY_PATTERN, text):
         raise InvalidValue(f"{text[:32]!r} is not a size; write it as 500M, 10Mi or 1Gi")
     number, unit = _QUANTITY.fullmatch(text).groups()  # type: ignore[union-attr]

@@ -1,7 +1,7 @@
-"""The words that stand in conditions, events, metrics and log lines.
+"""The reasons and condition types of conditions, events, metrics and log lines.
 
-One word per cause, spelt once, so that a person who searches for what
-`kubectl describe` showed finds the log line, the alert and the page of
+Each cause has one word, defined once. A person who searches for the word that
+`kubectl describe` showed finds the log line, the alert and the section of
 `docs/troubleshooting.md` with it.
 """
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class ConditionType(StrEnum):
-    """Condition types of all kinds (DECISIONS C-139 and the reverser's paper)."""
+    """Condition types of all kinds."""
 
     READY = "Ready"
     STALLED = "Stalled"
@@ -42,9 +42,9 @@ class ConditionType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why something is as it is."""
+    """The cause of a state, as one word for machines."""
 
-    # The consequences of the error tree, where nothing more exact is known.
+    # Defaults of the error tree, for errors without a more exact reason.
     INTERNAL_ERROR = "InternalError"
     STALLED = "Stalled"
     WAITING = "Waiting"
@@ -104,7 +104,7 @@ class Reason(StrEnum):
     ARTIFACT_REFUSED = "ArtifactRefused"
     ARTIFACT_DAMAGED = "ArtifactDamaged"
 
-    # Writing to git. The first three are the words of the reverser's paper.
+    # Writing to git. The first three are defined by the reverser's API.
     AUTH_FAILED = "AuthFailed"
     NON_FAST_FORWARD = "NonFastForwardAfterRetry"
     NETWORK_ERROR = "NetworkError"
@@ -144,7 +144,7 @@ class Reason(StrEnum):
     WAITING_FOR_PRIMARY = "WaitingForPrimary"
     PRIMARY_UNAVAILABLE = "PrimaryUnavailable"
 
-    # The agent and what it is told.
+    # The agent and its metadata ConfigMap.
     WRONG_POD = "WrongPod"
     METADATA_NOT_FOUND = "MetadataNotFound"
     METADATA_INVALID = "MetadataInvalid"
@@ -153,7 +153,7 @@ class Reason(StrEnum):
     REF_NOT_RESOLVED = "RefNotResolved"
     TERMINATING = "Terminating"
 
-    # Admission: what is put into pods, and what is said about a resource before it is stored.
+    # Admission: injection into pods, and checks of a resource before it is stored.
     SIDECAR_INJECTED = "SidecarInjected"
     SIDECAR_OUTDATED = "SidecarOutdated"
     RESOURCE_NOT_FOUND = "ResourceNotFound"
@@ -206,7 +206,7 @@ class Reason(StrEnum):
     SHARED_MIRROR_BEHIND = "SharedMirrorBehind"
     GITHUB_APP_NOT_PERMITTED = "GitHubAppNotPermitted"
 
-    # Safe delivery: gates before a change, and going back after it.
+    # Safe delivery: gates before a change, and rollback after it.
     SERVICE_UNREACHABLE = "ServiceUnreachable"
     EGRESS_REFUSED = "EgressRefused"
     VALIDATION_REJECTED = "ValidationRejected"
@@ -228,7 +228,7 @@ class Reason(StrEnum):
     ROLLBACK_FAILED = "RollbackFailed"
     ALERT_FAILED = "AlertFailed"
 
-    # The way back from a gateway to git.
+    # Bidirectional sync, from a gateway to git.
     WATCHERS_ACTIVE = "WatchersActive"
     CHANGE_PENDING = "ChangePending"
     CHANGE_REFUSED = "ChangeRefused"
@@ -236,7 +236,7 @@ class Reason(StrEnum):
     PR_CREATED = "PRCreated"
     FORGE_REFUSED = "ForgeRefused"
 
-    # What a pass found.
+    # The result of a sync.
     PAUSED = "Paused"
     SYNC_PARTIAL = "SyncPartial"
     NOT_VERIFIED = "NotVerified"
@@ -245,7 +245,7 @@ class Reason(StrEnum):
     ORPHANS_KEPT = "OrphansKept"
     CONTENT_SKIPPED = "ContentSkipped"
 
-    # The reverser. Most are the words of its paper.
+    # The reverser. Most are defined by its API.
     INITIALIZED = "Initialized"
     RECONCILING = "Reconciling"
     ERROR = "Error"

@@ -1,8 +1,8 @@
-"""What points into a repository, a registry or a bucket: an address, a ref, a commit.
+"""Addresses, refs and commits of a repository, a registry or a bucket.
 
-Each type is checked where it is built and nowhere else. A ref or an address
-that begins with `-` would be read by git as an option and run commands, so none
-of these types can hold one.
+The constructor of each type checks its value, and no other code does. Git would read a
+ref or an address that begins with `-` as an option and could run commands, so none of
+these types can hold such a value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stoker.domain.errors import InvalidValue
 MAX_REF_BYTES = 255
 MAX_URL_LENGTH = 2048
 
-# As texts, compiled when they are needed: most processes need few of them.
+# Patterns as text, compiled on first use: most processes need few of them.
 _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _REF_FORBIDDEN = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"
 _SCP = r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>[A-Za-z0-9\[][A-Za-z0-9.\-:\[\]]*):(?P<path>[^:].*)"
@@ -28,7 +28,7 @@ _OCI_NAME = r"/[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 _REGION = r"[a-z0-9-]{1,64}"
 _HOST = r"[A-Za-z0-9_.-]+|\[?[0-9A-Fa-f:.]+\]?"
-# Cut at the last "@", because a password may hold one, and look past a "/" in it, unless a port stands there.
+# Cut at the last "@", because a password may hold one, and skip a "/" in it, unless a port precedes it.
 _USERINFO = r"(?<=://)(?:[^\s/?#@:'\"]*:(?!\d{1,5}(?:[/?#]|$))[^\s'\"]{0,2048}|[^\s/?#'\"]*)@"
 
 
@@ -78,12 +78,12 @@ class RepoUrl(str):
 
     @property
     def is_artifact(self) -> bool:
-        """Whether it is no repository, so that it can be read and never be written."""
+        """Whether it is an artifact: it can be read but never be written."""
         return self.scheme in _ARTIFACTS
 
 
 class SourceUrl(RepoUrl):
-    """Where files come from: a repository, or what cannot be written to.
+    """The address of files: a repository, or a read-only artifact.
 
     oci://host/name                               an artifact in a registry; `?plainHttp=true` without TLS
     s3://bucket/prefix?endpoint=https://…&region=…   objects in a bucket, by default one of AWS
@@ -103,7 +103,7 @@ class SourceUrl(RepoUrl):
 
 
 def without_userinfo(text: str) -> str:
-    """The address as it may be shown: a password that somebody put into it is cut out."""
+    """Return the address for display: without a user name and password."""
     return re.sub(_USERINFO, "", text)
 
 
@@ -151,7 +151,7 @@ def _absolute_url_problem(text: str) -> str | None:
         port = parts.port
     except ValueError:
         return "cannot be read as a URL"
-    if text.partition("://")[0] not in _SCHEMES:  # in lower case, as git wants it
+    if text.partition("://")[0] not in _SCHEMES:  # git accepts schemes in lower case only
         return f"must begin with {', '.join(s + '://' for s in _SCHEMES)} or be of the form git@host:path"
     if parts.scheme == "file":
         return None if not parts.netloc and parts.path.startswith("/") else "must be file:///absolute/path"
@@ -210,20 +210,20 @@ def _bucket_problem(bucket: str, prefix: str, query: dict[str, str]) -> str | No
 
 
 def why_not_host(host: str) -> str | None:
-    """Why a host is refused in an address that git or a library reads by itself."""
+    """Return why a host is refused in an address that git or a library parses by itself, or None."""
     if not host:
         return "names no host"
     if host.startswith("-"):
         return "has a host name that begins with '-'"
-    if not re.fullmatch(_HOST, host):  # git would decode an escape, and fold what looks like a digit to one
+    if not re.fullmatch(_HOST, host):  # git would decode escapes and fold characters that look like digits
         return "has a host name with other characters than letters, digits, '.', '-' and '_'"
     address = address_of(host.strip("[]").rstrip("."))
-    # Cloud metadata services answer there with credentials of the machine.
+    # Cloud metadata services return credentials of the machine at link-local addresses.
     return "names a link-local address" if address is not None and address.is_link_local else None
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that git would connect to without asking for a name, however it is written."""
+    """Return the address that git would connect to without a DNS lookup, in any spelling; None for a name."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

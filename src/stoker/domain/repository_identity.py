@@ -1,8 +1,8 @@
-"""Which addresses mean the same repository: what keeps two destinations out of one folder.
+"""Recognises addresses of the same repository, so that two destinations never share a folder.
 
-`normalize_repository` drops what never tells two repositories apart: scheme, user, default port, final slash,
-`.git`, escapes. `may_be_same` is wider and is for refusals only: most servers fold the case of a path and
-offer it at several ports. Two host names of one server cannot be recognised here.
+`normalize_repository` drops the parts that never distinguish two repositories: scheme, user, default port,
+final slash, `.git`, escapes. `may_be_same` compares more loosely and is for refusals only: most servers
+ignore the case of a path and serve it at several ports. Two host names of one server are not recognised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PORT = re.compile(r":\d+(?=/)")
 
 
 def normalize_repository(url: str) -> str:
-    """An address as host and path, in one spelling."""
+    """Return an address as host and path, in a canonical spelling."""
     if "://" not in url and (scp := _SCP.fullmatch(url)):
         host, port, path = scp["host"].strip("[]").lower(), "", scp["path"]
     else:
@@ -31,7 +31,7 @@ def normalize_repository(url: str) -> str:
 
 
 def may_be_same(one: str, other: str) -> bool:
-    """Whether two results of `normalize_repository` can be one repository, whatever the case and the port."""
+    """Return whether two results of `normalize_repository` may be one repository, ignoring case and port."""
     return _PORT.sub("", one, count=1).casefold() == _PORT.sub("", other, count=1).casefold()
 
 

@@ -1,8 +1,8 @@
-"""Secrets as volumes of a pod: only the keys that are needed, each one optional.
+"""Secrets as volumes of a pod: only the keys that are needed, each of them optional.
 
-A Secret that is missing is told by whoever wanted to read it, and never keeps a pod
-from starting. Who runs as which user is the pod's business, so all of them may read;
-nothing else has the volume mounted.
+A missing Secret must never keep a pod from starting; the process that reads the file
+reports it. The pod decides which user each container runs as, so the files are readable
+by all users; no other container mounts the volume.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _READABLE = 0o444
 
 
 def secret_volume(secret: SecretMount) -> VolumeJson:
-    """One Secret, a file for each key."""
+    """Return the volume of one Secret, with a file for each key."""
     return {
         "secret": {
             "secretName": secret.name,
@@ -29,7 +29,7 @@ def secret_volume(secret: SecretMount) -> VolumeJson:
 
 
 def secrets_volume(secrets: tuple[SecretMount, ...]) -> VolumeJson:
-    """Several, as NAME/KEY."""
+    """Return the projected volume of several Secrets, with files named NAME/KEY."""
     sources = [
         {
             "secret": {

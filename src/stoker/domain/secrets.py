@@ -1,9 +1,9 @@
 """A value that must never be shown.
 
-Tokens, keys and passwords travel as `Secret` from the file or the API object
-they were read from to the one call that needs them. Formatting, logging,
-comparing or serializing one by accident shows nothing; the only way in is
-`reveal()`, which is easy to search for.
+Tokens, keys and passwords travel as `Secret` from the file or the API object they were
+read from to the call that needs them. Formatting, logging, comparing or serializing a
+`Secret` by accident shows nothing. The only access is `reveal()`, which is easy to
+search for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Secret:
         self.__value = value.encode() if isinstance(value, str) else bytes(value)
 
     def reveal(self) -> str:
-        """The text itself; the caller hands it to one process or request and keeps no copy."""
+        """Return the text; the caller passes it to one process or request and keeps no copy."""
         return self.__value.decode()
 
     def reveal_bytes(self) -> bytes:
@@ -32,7 +32,7 @@ class Secret:
 
     @property
     def is_one_line(self) -> bool:
-        """Whether it is text that can be handed on as a variable or a header."""
+        """Whether it is text without line breaks, usable as a variable or a header."""
         try:
             return not {"\0", "\n", "\r"} & set(self.__value.decode())
         except UnicodeDecodeError:
@@ -55,7 +55,7 @@ class Secret:
             return NotImplemented
         return hmac.compare_digest(self.__value, other.__value)
 
-    __hash__ = None  # type: ignore[assignment]  # a secret as a dictionary key would end up in a dump
+    __hash__ = None  # type: ignore[assignment]  # a secret as a dictionary key would appear in a dump
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret cannot be pickled or copied")

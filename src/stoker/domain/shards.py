@@ -1,10 +1,10 @@
-"""Which of several controllers a namespace belongs to.
+"""Assignment of namespaces to controllers (shards).
 
 A shard is one of `count` controllers that divide the namespaces among themselves. The
-answer depends on nothing but the name and the count, so every process of every version
-gives the same one. Each shard draws a number for a namespace and the highest wins: where
-a shard is added, namespaces move to the new one and between no others, and where the last
-is taken away, only its own move.
+assignment depends only on the name and the count, so every process of every version
+computes the same. It uses rendezvous hashing: each shard has a weight for a namespace and
+the highest weight wins. If a shard is added, namespaces move only to the new shard; if the
+last shard is removed, only its own namespaces move.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final, Self
 from stoker.domain.errors import InvalidValue
 
 MAX_SHARDS: Final = 16
-"""Every shard holds a Lease and, for webhooks, all resources: more of them only cost more."""
+"""Every shard holds a Lease and caches all resources for its webhooks, so more shards only add cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The `index`th of `count`, counted from 0."""
+    """Shard number `index` of `count`, counted from 0."""
 
     index: int = 0
     count: int = 1
@@ -54,12 +54,12 @@ class Shard:
 
 
 SINGLE_SHARD: Final = Shard()
-"""The only one."""
+"""The shard of an installation that is not divided."""
 
 
 @lru_cache(maxsize=16384)
 def shard_of_namespace(namespace: str, count: int) -> int:
-    """The index of the shard that a namespace belongs to where there are so many."""
+    """Return the index of the shard that a namespace belongs to, of `count` shards."""
     return max(range(count), key=lambda index: _shard_weight(namespace, index))
 
 

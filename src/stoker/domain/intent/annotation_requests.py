@@ -1,8 +1,8 @@
-"""What is asked of a resource beside its spec: annotations that people and webhooks write.
+"""Requests to a resource beside its spec: annotations that people and webhooks write.
 
-They are kept as they were said. Whether a request is still current, or an
-approval newer than what it shall release, is decided by the controller, which
-knows when it saw them.
+The values are kept as they were written. The controller decides whether a request is
+still current, and whether an approval is newer than the change it releases, because the
+controller knows when it first saw them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from stoker.domain.refs import GitRef
 
 APPROVAL_CLOCK_TOLERANCE = timedelta(minutes=5)
-"""How far the clock of whoever approves may be ahead of ours."""
+"""How far the clock of the approving user's machine may be ahead of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefRequest:
-    """Another ref than the spec's, until the spec's own ref changes after it (C-053)."""
+    """A ref that overrides the spec's, until the spec's own ref changes after it."""
 
     ref: GitRef
     at: datetime | None = None
@@ -29,7 +29,7 @@ class RefRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalGrant:
-    """Somebody agreed, at a time; to one ref where it is named (C-125)."""
+    """An approval by a user, at a time; limited to a ref if it names one."""
 
     by: str
     at: datetime
@@ -37,27 +37,27 @@ class ApprovalGrant:
 
 
 class PlanApproval(NamedTuple):
-    """The approval of one plan. It counts once: what was used is remembered in the ledger."""
+    """The approval of one plan. It counts once: the ledger records used approvals."""
 
     digest: str
     given: str = ""
-    """What tells it from another approval of the same plan: where it was given, and when or for which commit.
+    """Distinguishes it from another approval of the same plan: its origin, and its time or commit.
 
-    Empty: it was given to this process for its next sync alone, and is never stored.
+    Empty: the approval was given to this process for its next sync alone, and is never stored.
     """
 
     @property
     def text(self) -> str:
-        """As the ledger has it."""
+        """The form in which the ledger stores it."""
         return f"{self.digest} {self.given}"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequests:
-    """Everything that is asked at the moment."""
+    """All current requests of a resource."""
 
     ref: RefRequest | None = None
     approval: ApprovalGrant | None = None
     approved_plans: tuple[str, ...] = ()
     released_commits: tuple[str, ...] = ()
-    """Commits that may be tried again where they were taken back."""
+    """Commits that were rolled back and may be tried again."""

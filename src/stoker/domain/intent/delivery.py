@@ -1,7 +1,7 @@
-"""How a commit reaches a fleet: triggers, order, stages, approval, alarms.
+"""How a commit reaches a fleet: triggers, order, stages, approval, alerts.
 
-These are the controller's business; an agent sees only their outcome, the
-commit that it may take.
+The controller evaluates these policies; an agent sees only the result, the commit that
+it may apply.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ MIN_POLLING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PollingPolicy:
-    """When to look at the ref without being told to."""
+    """How often the controller resolves the ref without a trigger."""
 
     enabled: bool = True
     interval: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.enabled and self.interval < MIN_POLLING_SECONDS:  # a pause of nothing is a loop without one
+        if self.enabled and self.interval < MIN_POLLING_SECONDS:  # an interval of 0 would be a busy loop
             raise InvalidValue(
                 f"polling.interval of {self.interval:g} s is shorter than {MIN_POLLING_SECONDS:g} s;"
                 " to look only when told to, set polling.enabled to false"
@@ -33,14 +33,14 @@ class PollingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverPolicy:
-    """What the webhook receiver takes for this resource."""
+    """Which requests the webhook receiver accepts for this resource."""
 
     enabled: bool = True
     port: int = 8443
     hmac_key: SecretKey | None = None
     bearer: SecretKey | None = None
     allowed_refs: tuple[str, ...] = ()
-    """Globs of the refs that a request may name beside the spec's own."""
+    """Globs of the refs that a request may name besides the spec's own."""
     allowed_namespaces: tuple[str, ...] = ()
 
 
@@ -51,7 +51,7 @@ class VolumeAccessMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SharedVolumePolicy:
-    """The papers' shared repository volume, an option beside the agent's own clone."""
+    """A shared repository volume, which replaces the agents' own clones."""
 
     storage_class: str = ""
     size_bytes: int = 1 << 30
@@ -111,12 +111,12 @@ class ApprovalPolicy:
 
     @property
     def names_approvers(self) -> bool:
-        """Whether an approval needs the name of the user who gives it; then a plan alone is none."""
+        """Whether an approval must name the approving user; a plan digest alone is not enough."""
         return self.required or bool(self.teams)
 
 
 def needs_approval(gateway: str, approval: ApprovalPolicy, deployment: DeploymentPolicy) -> bool:
-    """Whether a change of this gateway has to be approved: by the resource, or by a stage it belongs to."""
+    """Return whether a change of this gateway needs approval, by the resource or by one of its stages."""
     return approval.required or any(
         stage.require_approval and gateway in stage.gateways for stage in deployment.stages
     )
@@ -131,9 +131,9 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertTarget:
-    """Where an alarm goes and on which reasons; none named means every warning.
+    """Where an alert goes and for which reasons; no reason means every warning.
 
-    An address or key written into the resource itself is kept, with a warning.
+    An address or key written into the resource itself is accepted, with a warning.
     """
 
     kind: AlertKind
@@ -157,7 +157,7 @@ class SidecarMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentPodPolicy:
-    """The container that is injected; an empty image means the one that the webhook itself runs."""
+    """The injected container; an empty image means the image of the webhook itself."""
 
     image: ImagePolicy = field(default_factory=ImagePolicy)
     requests: tuple[tuple[str, str], ...] = (("cpu", "50m"), ("memory", "64Mi"))

@@ -1,4 +1,4 @@
-"""Which files a gateway shall have: mappings, transforms, excludes, deletion."""
+"""The files of a gateway: mappings, transforms, excludes, deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MissingSourcePolicy(StrEnum):
 
 
 class OrphanPolicy(StrEnum):
-    """Which files that the repository does not have are deleted: all of them, or only those we wrote."""
+    """Which files that are missing in the repository are deleted: all of them, or only those Stoker wrote."""
 
     MIRROR = "mirror"
     OWNED = "owned"
@@ -35,15 +35,15 @@ class BinaryPolicy(StrEnum):
 
 
 class FileMapping(NamedTuple):
-    """A folder or file of the repository and its place below the data folder.
+    """A folder or file of the repository and its destination below the data folder.
 
-    Source and destination are templates; they become paths, and are checked as
-    paths, only after rendering. `orphans` is the destination's own rule where it is
-    a folder that others fill too; None leaves it to the `DeletionPolicy`. A later
-    mapping lies over an earlier one, but for the files of `gives_way`, named by their
-    path below the source: those stand only where no earlier mapping has one. Without a
-    `kind` the commit decides whether the source is a folder or a file. Mappings with the
-    same `service_path` are the layout of one service, of which the commit must have a part.
+    Source and destination are templates; they become paths, and are checked as paths, only
+    after rendering. `orphans` is a rule for a destination folder that other writers fill too;
+    None leaves it to the `DeletionPolicy`. A later mapping overrides an earlier one, except
+    for the files of `gives_way`, named by their path below the source: such a file is used
+    only if no earlier mapping provides it. Without a `kind` the commit decides whether the
+    source is a folder or a file. Mappings with the same `service_path` are the layout of one
+    service, and the commit must contain at least one of their sources.
     """
 
     source: str
@@ -71,7 +71,7 @@ class FilePatch(NamedTuple):
 
 
 class TagProviderName(NamedTuple):
-    """What a tag provider is called in the repository, and what this gateway calls it."""
+    """The name of a tag provider in the repository, and its name on this gateway."""
 
     repository: str
     gateway: str
@@ -85,7 +85,7 @@ class InheritedTagTypes(NamedTuple):
 
 
 class TransformPolicy(NamedTuple):
-    """What happens to content between the repository and the gateway."""
+    """Changes to content between the repository and the gateway."""
 
     system_name: str | None = None
     fields: tuple[FieldTemplate, ...] = ()
@@ -97,8 +97,8 @@ class TransformPolicy(NamedTuple):
 class ExcludePolicy(NamedTuple):
     """Globs of paths that are neither written nor deleted.
 
-    A mandatory pattern cannot be dropped by a user, and finding a match in what
-    would be written fails the pass.
+    A user cannot drop a mandatory pattern, and a sync fails if a file that it would write
+    matches a mandatory pattern.
     """
 
     patterns: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class ExcludePolicy(NamedTuple):
 
 
 class DeletionPolicy(NamedTuple):
-    """What may be deleted, and how much of it without approval: above either limit a sync waits."""
+    """Which files may be deleted, and how many without approval: above either limit a sync waits."""
 
     orphans: OrphanPolicy = OrphanPolicy.OWNED
     budget_files: int = 50
@@ -114,7 +114,7 @@ class DeletionPolicy(NamedTuple):
 
 
 class FilesIntent(NamedTuple):
-    """Everything the engine needs to know about one gateway's files."""
+    """Everything the engine needs to know about the files of one gateway."""
 
     mappings: tuple[FileMapping, ...]
     transforms: TransformPolicy = TransformPolicy()

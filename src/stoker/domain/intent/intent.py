@@ -1,4 +1,4 @@
-"""What the adapters produce: one intent for a resource, one for each of its gateways."""
+"""The output of the adapters: one intent for a resource, one for each of its gateways."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stoker.domain.reasons import Reason
 
 
 class SyncResourceKind(StrEnum):
-    """Which kind a resource is, for the names of what belongs to it and nothing else."""
+    """The kind of a resource; used only for the names of the objects that belong to it."""
 
     IGNITION_SYNC = "IgnitionSync"
     STOKER = "Stoker"
@@ -39,7 +39,7 @@ class ResourceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a person should know although nothing is refused: a Warning event and a log line."""
+    """A warning although nothing is refused; it becomes a Warning event and a log line."""
 
     reason: Reason
     message: str
@@ -47,7 +47,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ResourceIntent:
-    """What the operator does for one resource."""
+    """The operator's work for one resource."""
 
     identity: ResourceIdentity
     source: SourceIntent
@@ -56,10 +56,10 @@ class ResourceIntent:
     receiver: ReceiverPolicy = field(default_factory=ReceiverPolicy)
     shared_volume: SharedVolumePolicy | None = None
     single_gateway: bool = False
-    """Its storage can be used by one pod only (C-020)."""
+    """Its storage can be used by one pod only."""
     deployment: DeploymentPolicy = field(default_factory=DeploymentPolicy)
     rate_limit: RateLimitPolicy | None = None
-    """None: as many at once as there are."""
+    """None: all gateways at once."""
     approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     rollback: RollbackTarget = field(default_factory=RollbackTarget)
     alerts: tuple[AlertTarget, ...] = ()
@@ -71,10 +71,10 @@ class ResourceIntent:
 
 @dataclass(frozen=True, slots=True)
 class GatewayIntent:
-    """What one gateway's files shall be, and how they may get there.
+    """The files of one gateway, and the policies under which they may be changed.
 
-    With `ref_overridden` the source's ref is the pod's own wish, which the agent
-    resolves by itself; otherwise it takes the commit that the controller names.
+    With `ref_overridden` the pod itself chose the source's ref, and the agent resolves it;
+    otherwise the agent takes the commit that the controller names.
     """
 
     resource: ResourceIdentity

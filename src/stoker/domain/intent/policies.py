@@ -1,7 +1,7 @@
-"""How and when a gateway may be changed, and what watches over it afterwards.
+"""How and when a gateway may be changed, and the checks after a change.
 
-Durations are seconds and sizes are bytes: the spelling of a manifest is read in
-the adapter and nowhere else.
+Durations are seconds and sizes are bytes: only the adapter parses the spelling of a
+manifest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ScanOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GatewayAccessPolicy:
-    """How the gateway's own API is reached."""
+    """How to reach the gateway's own API."""
 
     port: int = 8043
     tls: bool = True
@@ -31,7 +31,7 @@ class GatewayAccessPolicy:
     insecure_skip_verify: bool = False
     scan_order: ScanOrder = ScanOrder.PROJECTS_FIRST
     files_only: bool = False
-    """The gateway is asked nothing."""
+    """Send no request to the gateway."""
 
 
 class DesignerPolicy(StrEnum):
@@ -61,7 +61,7 @@ class TagInheritance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IgnitionPolicy:
-    """What only an Ignition gateway needs to be asked."""
+    """Settings that apply only to an Ignition gateway."""
 
     designer_sessions: DesignerPolicy = DesignerPolicy.WAIT
     designer_timeout: float = 300.0
@@ -76,7 +76,7 @@ class IgnitionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ValidationPolicy:
-    """What must agree before a file is touched."""
+    """Checks that must pass before a file is changed."""
 
     dry_run_before: bool = False
     webhook_url: str = ""
@@ -98,7 +98,7 @@ class DriftIgnorePolicy:
 
 @dataclass(frozen=True, slots=True)
 class DriftPolicy:
-    """What happens when somebody changes a managed file on the gateway."""
+    """What happens when a managed file was changed on the gateway."""
 
     mode: DriftMode = DriftMode.REPORT
     interval: float = 300.0
@@ -118,7 +118,7 @@ class SnapshotStorageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBucketPolicy:
-    """Where in an object store; which fields matter follows from the storage type."""
+    """A location in an object store; the storage type determines which fields apply."""
 
     name: str = ""
     key_prefix: str = ""
@@ -129,7 +129,7 @@ class SnapshotBucketPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPolicy:
-    """The copy that is taken before each sync."""
+    """The snapshot that is taken before each sync."""
 
     enabled: bool = False
     retention_count: int = 5
@@ -141,7 +141,7 @@ class SnapshotPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RollbackTarget:
-    """A request to go back, carried out once for each distinct value."""
+    """A requested rollback, executed once for each distinct value."""
 
     to_snapshot: str = ""
     to_commit: CommitId | None = None
@@ -168,7 +168,7 @@ class ForgePolicy:
 
 @dataclass(frozen=True, slots=True)
 class BidirectionalPolicy:
-    """The way back: what a designer changes becomes a pull request."""
+    """Bidirectional sync: a change made on the gateway becomes a pull request."""
 
     enabled: bool = False
     watch_paths: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ class MaintenanceWindowPolicy:
 
 @dataclass(frozen=True, slots=True)
 class GatewayPolicies:
-    """Every policy that the agent beside one gateway obeys."""
+    """Every policy that the agent of one gateway follows."""
 
     access: GatewayAccessPolicy = field(default_factory=GatewayAccessPolicy)
     ignition: IgnitionPolicy = field(default_factory=IgnitionPolicy)

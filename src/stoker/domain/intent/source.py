@@ -1,4 +1,4 @@
-"""Where the desired files come from, and how to be let in there."""
+"""Where the desired files come from, and how to authenticate there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GitAuthKind(StrEnum):
 
 
 class GitAuthPolicy(NamedTuple):
-    """How git is let in; which fields are set follows from `kind`.
+    """How git authenticates; `kind` determines which fields are set.
 
     `BASIC` names the key of the password; the user name is beside it under `username`.
     """
@@ -51,7 +51,7 @@ class SignaturePolicy(NamedTuple):
 
 
 class SourceIntent(NamedTuple):
-    """A repository and the ref that is wanted of it."""
+    """A repository and the wanted ref."""
 
     url: RepoUrl
     ref: GitRef

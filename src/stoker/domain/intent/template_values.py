@@ -1,4 +1,4 @@
-"""What a template can name."""
+"""The values that a template can use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stoker.domain.refs import CommitId, GitRef
 
 
 class TemplateValues(NamedTuple):
-    """Text, never objects. What is None does not exist: a template that names it is an error."""
+    """Text, never objects. A value of None does not exist: a template that names it is an error."""
 
     gateway_name: str | None = None
     namespace: str | None = None
@@ -23,14 +23,14 @@ class TemplateValues(NamedTuple):
     ref: str | None = None
     commit: str | None = None
     timestamp: str | None = None
-    """Unix seconds. The commit's own time, not that of the pass: or no file would ever be at rest (C-093)."""
+    """Unix seconds of the commit, not of the sync: the time of the sync would change files at every sync."""
     vars: Mapping[str, str] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
 
     def at(self, ref: GitRef, commit: CommitId, committed: int | None = None) -> TemplateValues:
-        """The same for one commit, which is known only after the ref was resolved.
+        """Return these values for one commit, which is known only after the ref was resolved.
 
-        `committed` is the committer's time in Unix seconds, where the source knows it.
+        `committed` is the committer's time in Unix seconds, if the source knows it.
         """
         timestamp = None if committed is None else str(committed)
         return self._replace(ref=str(ref), commit=str(commit), timestamp=timestamp)

@@ -6,14 +6,13 @@ The agent encodes, the controller decodes. A set is a zlib stream of
     {"path", "repoPath", "action", "base", "blob", "mode", "baseMode", "size"}\\n   N times, each
     followed by `size` bytes of content
 
-cut into chunks that fit into a ConfigMap beside those of other gateways. Each chunk says
-which it is and how many there are; a set is decoded only whole and against its digest.
+cut into chunks that fit into a ConfigMap beside those of other gateways. Each chunk holds its
+number and the number of chunks; a set is decoded only when complete and after its digest matched.
 
 The bytes come from a pod, and one controller decodes for all tenants. So the decoder
 streams: it holds one short line and the contents that it returns, never a parsed document.
-The number of files is checked before the first, every line and every content before it is
-read, and the sum while it is unpacked. What it must never do is parse JSON whose size the
-sender chooses.
+It checks the number of files before the first, every line and every content before it reads
+it, and the total while it unpacks. It must never parse JSON whose size the sender chooses.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ CHUNK_BYTES = 900 << 10
 MAX_CHUNKS = CHANGE_MAPS
 MAX_SET_FILES = 5000
 MAX_UNPACKED = 16 << 20
-"""Of all lines and contents; `maxFileSize` is 10Mi by default. Decoding takes a few times this at most."""
+"""Limit of all lines and contents; `maxFileSize` is 10Mi by default. Decoding takes a few times this."""
 MAX_LINE = 32 << 10
 """Two paths of 4096 bytes each, escaped, and the rest of a file's description."""
 MAX_GATEWAY = 253
@@ -55,17 +54,17 @@ _WORDS = ("path", "repoPath", "action", "base", "blob", "mode", "baseMode")
 
 
 def chunk_key(gateway_key: str, set_id: str, number: int) -> str:
-    """The key of a chunk in its ConfigMap."""
+    """Return the key of a chunk in its ConfigMap."""
     return f"{gateway_key}.{set_id}.{number}"
 
 
 def unpacked_size(files: Iterable[ChangedFile]) -> int:
-    """Bytes of these files before they are compressed."""
+    """Return the bytes of these files before compression."""
     return sum(len(_description(file)) + len(file.content) for file in files)
 
 
 def encode(changes: ChangeSet) -> tuple[bytes, ...]:
-    """The chunks, each to go under a key of its own; raises if all ConfigMaps together cannot hold them."""
+    """Return the chunks, each for a key of its own; raise if all ConfigMaps together cannot hold them."""
     packer = zlib.compressobj(6)
     head = {
         "id": changes.id,
@@ -122,13 +121,13 @@ class ChangeSetChunk:
 
 
 def is_complete(chunks: Iterable[ChangeSetChunk]) -> bool:
-    """Whether all parts of their set are among them."""
+    """Return whether all chunks of their set are present."""
     chunks = tuple(chunks)
     return bool(chunks) and {chunk.number for chunk in chunks} == set(range(chunks[0].of))
 
 
 def decode(chunks: Iterable[ChangeSetChunk]) -> ChangeSet:
-    """The set; raises `InvalidValue` if parts are missing or it is not what was sent."""
+    """Decode the set; raise `InvalidValue` if chunks are missing or the digest differs."""
     by_number = {chunk.number: chunk for chunk in chunks}
     parts = [by_number[number] for number in sorted(by_number)]
     if not is_complete(parts) or len({(part.id, part.of, part.digest) for part in parts}) != 1:
@@ -142,7 +141,7 @@ def decode(chunks: Iterable[ChangeSetChunk]) -> ChangeSet:
 
 
 class _ChangeSetUnpacker:
-    """Lines and contents out of a compressed stream, no more of it in memory than is asked for."""
+    """Reads lines and contents from a compressed stream and unpacks no more of it than requested."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._slices = (part[at : at + _SLICE] for part in parts for at in range(0, len(part), _SLICE))
@@ -152,7 +151,7 @@ class _ChangeSetUnpacker:
         self._total = 0
 
     def line(self) -> bytes:
-        """Up to the next newline; raises for a line that is longer than any description."""
+        """Return the bytes up to the next newline; raise if the line is longer than any valid description."""
         start = 0
         while (end := self._buffer.find(b"\n", start)) < 0:
             start = len(self._buffer)
@@ -163,14 +162,14 @@ class _ChangeSetUnpacker:
         return self._cut(end + 1)[:-1]
 
     def content(self, size: int) -> bytes:
-        """Exactly so many bytes; the caller has checked that so many may come."""
+        """Return exactly `size` bytes; the caller has checked `size` against its limit."""
         while len(self._buffer) < size:
             if not self._more():
                 raise InvalidValue("a change set is cut off")
         return self._cut(size)
 
     def end(self) -> None:
-        """Raises unless the stream ends here."""
+        """Raise unless the stream ends here."""
         if self._buffer or self._more() or not self._inflate.eof:
             raise InvalidValue("a change set holds more than it says, or is cut off")
         if self._inflate.unused_data or next(self._slices, None) is not None:
@@ -273,6 +272,6 @@ def _line(fields: dict[str, Any]) -> bytes:
 
 def _blob_id(content: bytes, digits: int) -> str:
     digest = hashlib.sha256 if digits == 64 else hashlib.sha1
-    whole = digest(b"blob %d\0" % len(content))  # git's own name for a content
+    whole = digest(b"blob %d\0" % len(content))  # the input that git hashes for a blob
     whole.update(content)
     return whole.hexdigest()

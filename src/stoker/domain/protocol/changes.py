@@ -1,8 +1,8 @@
-"""Change sets of bidirectional sync and the controller's answers to them, as values.
+"""Change sets of bidirectional sync and the controller's replies to them, as values.
 
-An agent sends a `ChangeSet`: whole files, as the repository shall have them, with what they
-were made from. `stoker.domain.protocol.change_set_codec` carries it through ConfigMaps.
-The controller answers with a `ChangeSetReply` in the metadata ConfigMap.
+An agent sends a `ChangeSet`: whole files, as the repository shall have them, with the base
+versions from which they were changed. `stoker.domain.protocol.change_set_codec` encodes it for
+ConfigMaps. The controller answers with a `ChangeSetReply` in the metadata ConfigMap.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ChangeAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """One file as the gateway has it, and where it belongs."""
+    """One file as it is on the gateway, and its path in the repository."""
 
     path: str
     """Below the data folder."""
@@ -34,13 +34,13 @@ class ChangedFile:
     """Below the root of the repository."""
     action: ChangeAction
     base: str = ""
-    """Blob id of `repo_path` in the base commit; empty: it was not there."""
+    """Blob id of `repo_path` in the base commit; empty: the file did not exist there."""
     blob: str = ""
-    """Blob id of the content; empty: it is deleted."""
+    """Blob id of the content; empty: the file is deleted."""
     content: bytes = b""
     mode: str = PLAIN
     base_mode: str = ""
-    """What the file had been given; empty: nobody says, or it was not there."""
+    """The mode that the last sync gave the file; empty: unknown, or the file did not exist."""
 
     @property
     def executable(self) -> bool:
@@ -48,13 +48,13 @@ class ChangedFile:
 
     @property
     def changes_mode(self) -> bool:
-        """Whether somebody changed on the gateway whether it may be executed."""
+        """Whether the executable bit was changed on the gateway."""
         return self.base_mode not in ("", self.mode)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Everything that one gateway has to say at one time."""
+    """All changes that one gateway sends at one time."""
 
     id: str
     """`YYYYMMDD-HHMMSS`, unique for the gateway."""
@@ -66,28 +66,28 @@ class ChangeSet:
 
 class ChangeSetResult(StrEnum):
     RECORDED = "Recorded"
-    """Git has it, on the branch or on the ref itself."""
+    """The change is in git, on the branch or on the ref itself."""
     REFUSED = "Refused"
-    """It does not go to git; it stays on the gateway."""
+    """The change does not go to git; it stays on the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSetReply:
-    """What became of a gateway's last set, and what must stay as it is until somebody decides."""
+    """The result of a gateway's last set, and the paths that must not be overwritten meanwhile."""
 
     id: str
     result: ChangeSetResult = ChangeSetResult.RECORDED
     message: str = ""
     refused: tuple[str, ...] = ()
-    """Live paths of the set that git did not get; of all others it has exactly what was sent."""
+    """Live paths of the set that were not written to git; git has exactly the sent version of all others."""
     holds: tuple[str, ...] = ()
     """Live paths that are not overwritten while their pull request is open, of this and earlier sets."""
     over: str = ""
-    """The last set before the end of the last request: what was refused up to it may be asked again."""
+    """The last set before the last pull request ended: changes refused up to it may be sent again."""
 
 
 def parse_answers(entries: Mapping[str, Any]) -> dict[str, ChangeSetReply]:
-    """The answers of a metadata map, by gateway; raises for what is none."""
+    """Parse the replies of a metadata ConfigMap, by gateway; raise `InvalidValue` for a malformed reply."""
     return {
         name: decode_dataclass(ChangeSetReply, value, f"the answer to {quote_value(name)}")
         for name, value in entries.items()

@@ -1,9 +1,9 @@
 """Frozen values to JSON objects and back.
 
-Keys are the fields in camel case; what is as it is by default is left out. Reading
-checks every value against the type of its field and names the field that does not
-fit; a key that no field knows is passed over, because the other side may be newer.
-It reads text from outside: size and depth are bounded before anything else.
+Keys are the field names in camel case; fields that have their default value are omitted.
+Decoding checks every value against the type of its field and names the field that does not
+match. It ignores unknown keys, because the other side may be newer. The text comes from
+outside, so size and depth are limited before anything else.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MAX_DEPTH = 64
 MAX_NUMBER = 1 << 53
 MAX_QUOTE_LENGTH = 80
 
-# One mark after the other, never a whole string: its repetition costs a hundred bytes for each letter.
+# Match single characters, never a whole string: repetition would cost a hundred bytes for each character.
 _MARK = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 
 
 def parse_object(text: str, what: str, *, at_most: int) -> dict[str, Any]:
-    """A JSON object out of text that nobody has checked."""
+    """Parse untrusted text as a JSON object within `at_most` bytes."""
     if len(text) > at_most or len(text.encode(errors="replace")) > at_most:
         raise InvalidValue(f"{what} is larger than {at_most} bytes")
     if _is_too_deep(text):
@@ -40,7 +40,7 @@ def parse_object(text: str, what: str, *, at_most: int) -> dict[str, Any]:
 
 
 def json_object(text: str | bytes, what: str) -> dict[str, Any]:
-    """The same of a text whose size is known to be bounded."""
+    """Parse text whose size is already limited as a JSON object."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -51,13 +51,13 @@ def json_object(text: str | bytes, what: str) -> dict[str, Any]:
 
 
 def compact_json(value: object) -> str:
-    """The shortest text for it; a lone surrogate, which no API server takes, becomes a question mark."""
+    """Return the shortest JSON text; a lone surrogate, which API servers refuse, becomes a question mark."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode(errors="replace").decode()
 
 
 def to_plain(value: object) -> Any:
-    """Dictionaries, lists, text and numbers."""
+    """Convert to dictionaries, lists, text and numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         told = ((one, getattr(value, one.name)) for one in fields(value))
         return {camel_case(one.name): to_plain(said) for one, said in told if said != one.default}
@@ -71,7 +71,7 @@ def to_plain(value: object) -> Any:
 
 
 def decode_dataclass(kind: type[T], value: object, where: str) -> T:
-    """The value as this dataclass; `where` names it in a refusal."""
+    """Decode the value as this dataclass; `where` names it in error messages."""
     if not isinstance(value, dict):
         raise InvalidValue(f"{where} is not an object")
     known = _wire_fields(typing.cast("Hashable", kind))
@@ -93,14 +93,14 @@ def camel_case(name: str) -> str:
 
 
 def quote_value(value: object) -> str:
-    """What a refusal may quote: one short line."""
+    """Return a value as one short line for an error message."""
     text = ascii(value)
     return text if len(text) <= MAX_QUOTE_LENGTH else text[: MAX_QUOTE_LENGTH - 3] + "..."
 
 
 @functools.cache
 def _wire_fields(kind: Hashable) -> dict[str, tuple[str, Any]]:
-    """By the key on the wire: the field and its type."""
+    """Return field name and type by the key on the wire."""
     cls = typing.cast("type[Any]", kind)
     hints = typing.get_type_hints(cls)
     return {camel_case(one.name): (one.name, hints[one.name]) for one in fields(cls)}
@@ -136,7 +136,7 @@ def _decode_scalar(wanted: Any, value: object, where: str) -> Any:
 
 
 def _is_too_deep(text: str) -> bool:
-    """Whether lists and objects are nested deeper than they may; a bracket in a string does not count."""
+    """Return whether lists and objects are nested too deep; brackets in strings do not count."""
     depth, quoted = 0, False
     for match in _MARK.finditer(text):
         mark = match[0]

@@ -1,11 +1,11 @@
-"""The metadata map: what the controller wants of the agents of one resource.
+"""The metadata ConfigMap: the controller's instructions to the agents of one resource.
 
-Flat keys say what it takes to begin (003:2.0.2, C-030); `agentSpec` holds the whole
-settled resource as JSON and is read by `stoker.api.agent_spec`, because this room
-knows no custom resources. Where both say something, `agentSpec` is the truth.
+Flat keys hold what an agent needs to begin. `agentSpec` holds the whole resolved resource
+as JSON, and `stoker.api.agent_spec` reads it, because this package knows no custom
+resources. If both define a value, `agentSpec` takes precedence.
 
-A value that is not what it should be is refused with its key in the sentence, and
-nothing of the map is used: the agent stays at what it was told before.
+An invalid value is refused with its key in the message, and the whole ConfigMap is
+ignored: the agent keeps its previous instructions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SyncMode(StrEnum):
 
 
 class StatusKeyMode(StrEnum):
-    """Under which key an agent reports: the gateway's name, or the pod's where several pods share one."""
+    """Under which key an agent reports: the gateway's name, or the pod's if several pods share that name."""
 
     GATEWAY = "gateway"
     POD = "pod"
@@ -49,17 +49,17 @@ class StatusKeyMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GatewayTarget:
-    """The commit that one gateway shall be at, and whether it may already be applied."""
+    """The commit for one gateway, and whether it may be applied already or only planned."""
 
     commit: CommitId
     mode: SyncMode = SyncMode.APPLY
     plan: str = ""
-    """The digest of a plan that somebody has approved."""
+    """The digest of an approved plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackRequest:
-    """To go back, once for each distinct `id` (C-119)."""
+    """A rollback, executed once for each distinct `id`."""
 
     id: str
     to_commit: CommitId | None = None
@@ -68,7 +68,7 @@ class RollbackRequest:
 
 @dataclass(frozen=True, slots=True)
 class AgentMetadata:
-    """What the map says, checked."""
+    """The parsed and checked content of the metadata ConfigMap."""
 
     commit: CommitId | None = None
     """None: the ref has not been resolved yet."""
@@ -76,7 +76,7 @@ class AgentMetadata:
     trigger: str = ""
     triggered_at: str = ""
     traceparent: str = ""
-    """The trace of the work that made this commit the one to be at; for tracing and nothing else."""
+    """The trace of the work that selected this commit; for tracing only."""
     git_url: RepoUrl | None = None
     auth_type: GitAuthKind = GitAuthKind.NONE
     auth_secret: SecretKey | None = None
@@ -89,16 +89,16 @@ class AgentMetadata:
     protocol_version: str = PROTOCOL_VERSION
     agent_spec: str = ""
     targets: Mapping[str, GatewayTarget] = field(default_factory=dict)
-    """By gateway, or by pod; who is not in it takes `commit`."""
+    """By gateway, or by pod; a gateway without an entry takes `commit`."""
     status_key_mode: StatusKeyMode = StatusKeyMode.GATEWAY
     status_shards: Mapping[str, int] = field(default_factory=dict)
-    """By status key; who is not in it reports to the main map."""
+    """By status key; an agent without an entry reports to the main status ConfigMap."""
     rollback: RollbackRequest | None = None
     changes: Mapping[str, ChangeSetReply] = field(default_factory=dict)
-    """By gateway, or by pod: what became of what was changed there."""
+    """By gateway, or by pod: the reply to its last change set."""
 
     def data(self) -> dict[str, str]:
-        """The map's data; `parse` of it is this value again."""
+        """Return the ConfigMap's data; `parse` of it returns this value again."""
         auth, api_key = self.auth_secret or SecretKey("", ""), self.api_key or SecretKey("", "")
         flat = {
             "commit": self.commit or "",
@@ -131,7 +131,7 @@ class AgentMetadata:
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> AgentMetadata:
-        """What a map's data means; raises `InvalidValue` for the first key that means nothing."""
+        """Parse the data of a ConfigMap; raise `InvalidValue` for the first invalid key."""
         version = _read_key(data, "protocolVersion", decode.parse_version, PROTOCOL_VERSION)
         return cls(
             commit=_read_key(data, "commit", CommitId, None),
@@ -161,12 +161,12 @@ class AgentMetadata:
 
 
 def is_digest(text: str) -> bool:
-    """Whether it has the form of a plan's digest."""
+    """Return whether the text has the form of a plan's digest."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def is_terminating(data: Mapping[str, str]) -> bool:
-    """Whether the resource is going away; said before all else, whatever else the map says."""
+    """Return whether the resource is being deleted; checked first, even if other keys are invalid."""
     return data.get("terminating", "").strip() == "true"
 
 

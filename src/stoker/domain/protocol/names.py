@@ -1,4 +1,4 @@
-"""The names of the maps that belong to a resource, and the labels that tell whose they are (C-005)."""
+"""The names of the ConfigMaps of a resource, and the labels that name their resource."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ _PREFIXES = {SyncResourceKind.STOKER: "stoker", SyncResourceKind.IGNITION_SYNC: 
 
 
 def metadata_map_name(door: SyncResourceKind, resource: str) -> str:
-    """What the controller tells the agents of a resource."""
+    """Return the name of the ConfigMap with the controller's instructions to the agents of a resource."""
     return f"{_PREFIXES[door]}-metadata-{resource}"
 
 
 def status_map_name(door: SyncResourceKind, resource: str, shard: int = 0) -> str:
-    """What agents report; the first twenty in the main map, the rest in shards from 1 on.
+    """Return the name of a status ConfigMap.
 
-    The number stands in the middle: at the end it would make the shard of one resource
-    the main map of another, called `line-1`.
+    The first twenty agents report to the main ConfigMap (shard 0), the others to shards from 1 on.
+
+    The number is in the middle of the name: at the end, the shard of one resource could have
+    the name of the main ConfigMap of another resource, such as `line-1`.
     """
     if shard < 0:
         raise InvalidValue(f"a status map has no shard {shard}")
@@ -33,7 +35,7 @@ def status_map_name(door: SyncResourceKind, resource: str, shard: int = 0) -> st
 
 
 def changes_map_name(door: SyncResourceKind, resource: str, number: int) -> str:
-    """What gateways changed by themselves and git shall get; there are eight, numbered in the middle too."""
+    """Return the name of a ConfigMap with change sets; there are eight, numbered in the middle too."""
     if not 0 <= number < CHANGE_MAPS:
         raise InvalidValue(f"there is no changes map {number}")
     return f"{_PREFIXES[door]}-changes-{number}-{resource}"

@@ -1,4 +1,4 @@
-"""How a flat value of the metadata map is read: one small function per form, each with its own refusal."""
+"""Parsers for the flat values of the metadata ConfigMap, one per form, each with its own error message."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def parse_port(text: str) -> int:
 
 
 def parse_patterns(text: str) -> tuple[str, ...]:
-    """A comma inside braces belongs to its glob (C-045)."""
+    """Split at commas; a comma inside braces belongs to its glob."""
     if len(text) > MAX_JSON:
         raise InvalidValue(f"it is larger than {MAX_JSON} bytes")
     parts, depth, part = [], 0, ""

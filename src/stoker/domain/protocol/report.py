@@ -1,9 +1,9 @@
-"""The report of one gateway: what its agent writes under its own key of the status map.
+"""The report of one gateway: the value that its agent writes under its key of the status ConfigMap.
 
-JSON in camel case, at most 4 KiB. What does not fit is left out, the least wanted
-first, and named in `omitted`; a count never is. The reader also takes the two shapes
-of the papers: one with `filesChanged`, `projectsSynced` and a map of checksums, one
-with `SyncedAt`, `FilesAdded` and a number of errors (C-034).
+JSON in camel case, at most 4 KiB. Fields that do not fit are dropped, the least important
+first, and named in `omitted`; counts are never dropped. The parser also accepts two older
+shapes: one with `filesChanged`, `projectsSynced` and a map of checksums, one with
+`SyncedAt`, `FilesAdded` and a number of errors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stoker.domain.protocol.json import compact_json, decode_dataclass, parse_ob
 
 MAX_REPORT_BYTES = 4096
 MAX_READ_BYTES = 32 << 10
-"""Agents write 4 KiB; others may write more, up to here."""
+"""Agents write 4 KiB; other writers may write more, up to this limit."""
 MAX_HISTORY = 10
 MAX_LISTED = 20
 MAX_ERRORS = 10
@@ -51,7 +51,7 @@ _LIST_LIMITS = {
 
 
 class SyncState(StrEnum):
-    """Where a gateway stands."""
+    """The sync state of a gateway."""
 
     PENDING = "Pending"
     SYNCING = "Syncing"
@@ -69,7 +69,7 @@ class HeldProjectReport:
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """What somebody else changed."""
+    """Managed files that were changed outside of Stoker."""
 
     files: int
     paths: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class DriftReport:
 
 @dataclass(frozen=True, slots=True)
 class DriftRestoreReport:
-    """What was changed on the gateway and put back, most recently (`drift.mode: restore`)."""
+    """The files that were changed on the gateway and restored, most recently (`drift.mode: restore`)."""
 
     files: int
     paths: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class DriftRestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class PendingPlanReport:
-    """What would be done, if somebody approved it."""
+    """The plan that would be applied if a user approved it."""
 
     digest: str
     reason: str = ""
@@ -99,7 +99,7 @@ class PendingPlanReport:
 
 @dataclass(frozen=True, slots=True)
 class ChecksumReport:
-    """Of the papers' list of checksums what a map can hold (C-036)."""
+    """A digest and a count in place of a checksum per file, which would not fit into a ConfigMap."""
 
     digest: str = ""
     files: int = 0
@@ -113,7 +113,7 @@ class FileChangeReport:
 
 @dataclass(frozen=True, slots=True)
 class DiffReport:
-    """What the last sync changed, without contents."""
+    """The changes of the last sync, without contents."""
 
     from_commit: str = ""
     to_commit: str = ""
@@ -141,7 +141,7 @@ class HistoryEntryReport:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """A copy that can be gone back to."""
+    """A snapshot that can be restored."""
 
     id: str
     bytes: int = 0
@@ -150,7 +150,7 @@ class SnapshotReport:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineReport:
-    """A commit that was taken back here and is not tried again."""
+    """A commit that was rolled back on this gateway and is not tried again."""
 
     commit: str
     reason: str = ""
@@ -160,18 +160,18 @@ class QuarantineReport:
 
 @dataclass(frozen=True, slots=True)
 class GatewayChangesReport:
-    """What somebody changed on this gateway and git does not have yet, or never gets.
+    """Changes made on this gateway that git does not have yet, or never gets.
 
-    Said, also empty, by whoever watches for such changes.
+    An agent that watches for such changes always sends it, even if it is empty.
     """
 
     id: str = ""
-    """Of the set that is on its way; empty: none."""
+    """Id of the set that is being sent; empty: none."""
     pending: int = 0
     refused: int = 0
     held: int = 0
     paths: tuple[str, ...] = ()
-    """The first of them."""
+    """The first paths only."""
     reason: str = ""
     message: str = ""
 
@@ -186,7 +186,7 @@ class RollbackReport:
 
 @dataclass(frozen=True, slots=True)
 class GatewayReport:
-    """Where one gateway stands."""
+    """The state of one gateway."""
 
     gateway: str
     pod_name: str = ""
@@ -200,7 +200,7 @@ class GatewayReport:
     warnings: tuple[str, ...] = ()
     synced_at: str = ""
     commit: str = ""
-    """The commit that is wanted; `synced_commit` is the one that is there."""
+    """The wanted commit; `synced_commit` is the applied one."""
     ref: str = ""
     synced_ref: str = ""
     synced_commit: str = ""
@@ -211,11 +211,11 @@ class GatewayReport:
     projects_synced: tuple[str, ...] = ()
     scan_result: str = ""
     scan_durations: tuple[str, ...] = ()
-    """How long the gateway took to answer each of those requests, such as 0.012s."""
+    """How long the gateway took to answer each scan request, such as 0.012s."""
     applied: bool | None = None
-    """Whether the gateway accepted the scans; None where nobody asks it."""
+    """Whether the gateway accepted the scans; None if the agent does not call the gateway."""
     verified: bool | None = None
-    """Whether it was seen to have what lies on its disk, which is another thing."""
+    """Whether the gateway was observed to have loaded the files on its disk; acceptance does not imply it."""
     duration: str = ""
     held_projects: tuple[HeldProjectReport, ...] = ()
     drift: DriftReport | None = None
@@ -243,12 +243,12 @@ class GatewayReport:
     """When the next maintenance window opens, while a change waits for it."""
     changes: GatewayChangesReport | None = None
     omitted: tuple[str, ...] = ()
-    """What was left out because the report would have been too large."""
+    """The fields that were dropped because the report would have been too large."""
 
     def json(self) -> str:
-        """The value of the key in the map."""
+        """Return the value for the key in the ConfigMap."""
         for smaller in _shrinking_reports(_bound_fields(self)):
-            # Read by machines as much as by people, so what must always be there is, empty or not.
+            # Scripts read these two fields, so they are present even if they have their default value.
             text = compact_json({"gateway": "", "syncStatus": "Pending", **to_plain(smaller)})
             if len(text.encode()) <= MAX_REPORT_BYTES:
                 return text
@@ -256,15 +256,15 @@ class GatewayReport:
 
     @classmethod
     def parse(cls, text: str) -> GatewayReport:
-        """A report of this or another version; raises `InvalidValue` if it is none."""
+        """Parse a report of this or another version; raise `InvalidValue` if it is malformed."""
         said = parse_object(text, "the report", at_most=MAX_READ_BYTES)
-        # The newer paper's struct has no names for JSON, and Go's own begin with a capital.
+        # One older shape is a Go struct without JSON tags, whose keys begin with a capital letter.
         said = {name[:1].lower() + name[1:]: value for name, value in said.items() if name}
         _rename_legacy_fields(said)
         return _bound_fields(decode_dataclass(cls, said, "the report"))
 
     def without_heartbeat(self) -> GatewayReport:
-        """What tells whether there is something new to say."""
+        """Return the report without the heartbeat, to compare whether anything else changed."""
         return replace(self, heartbeat_at="")
 
 
@@ -285,7 +285,7 @@ _PARTS = (
 
 
 def _rename_legacy_fields(said: dict[str, object]) -> None:
-    """The papers' spellings into ours."""
+    """Convert the field names of the older shapes into the current ones."""
     said.setdefault("gateway", "")
     count = said.get("errors")
     if isinstance(count, int):
@@ -304,7 +304,7 @@ def _rename_legacy_fields(said: dict[str, object]) -> None:
 
 
 def _bound_fields(value: T) -> T:
-    """Every line and every list within its own limit, also in what lies inside."""
+    """Limit every line and every list, also in nested values."""
     if isinstance(value, GatewayReport | _PARTS):
         changed: dict[str, Any] = {
             one.name: _bound_value(one.name, getattr(value, one.name)) for one in fields(value)
@@ -326,7 +326,7 @@ def _bound_value(name: str, said: object) -> object:
 
 
 def _shrinking_reports(report: GatewayReport) -> Iterator[GatewayReport]:
-    """The report, and what is left of it when one thing after another is left out."""
+    """Yield the report, then smaller versions with one more part dropped each time."""
     yield report
     left = report
     for told in range(len(report.history) - 1, -1, -1):
@@ -335,7 +335,7 @@ def _shrinking_reports(report: GatewayReport) -> Iterator[GatewayReport]:
             left = replace(left, history=(*report.history[:told], *briefly))
             yield left
     report = left
-    for kept in range(len(report.history) - 1, 0, -1):  # the oldest goes first (C-047)
+    for kept in range(len(report.history) - 1, 0, -1):  # drop the oldest entry first
         left = replace(left, history=report.history[:kept])
         yield left
     for name, without in _SHRINK_STEPS:
@@ -379,7 +379,7 @@ _SHRINK_STEPS: tuple[tuple[str, Callable[[GatewayReport], GatewayReport]], ...] 
 
 
 def _printable_line(text: str, longest: int = MAX_LINE_BYTES) -> str:
-    """One printable line of at most so many bytes on the wire; a cut is shown."""
+    """Return one printable line of at most `longest` bytes on the wire; an ellipsis marks a cut."""
     text = "".join(letter if letter.isprintable() else " " for letter in text)
     while _wire_size(text) > longest:
         text = text[: min(len(text) - 2, longest * len(text) // _wire_size(text))] + "…"

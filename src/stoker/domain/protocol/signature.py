@@ -1,10 +1,10 @@
-"""Whether a metadata ConfigMap is what the controller wrote, and not an earlier one (R-CM-24).
+"""Signature of the metadata ConfigMap: proves that the controller wrote it, and that it is not an older copy.
 
-Who may write ConfigMaps in a namespace could otherwise send any commit of any repository to its gateways.
-The signature is an HMAC-SHA256 over the ConfigMap's name and all other keys, so that neither an edited
-ConfigMap nor that of another resource is followed. Among these keys are the uid of the resource and a
-sequence number that grows with every write: whoever reads remembers the highest one, and an earlier
-ConfigMap that is put back is refused. It is checked only where a key is mounted.
+Without it, anyone who may write ConfigMaps in a namespace could send any commit of any repository to its
+gateways. The signature is an HMAC-SHA256 over the ConfigMap's name and all other keys, so an agent follows
+neither an edited ConfigMap nor the ConfigMap of another resource. These keys include the uid of the resource
+and a sequence number that grows with every write. The reader remembers the highest number and refuses an
+older ConfigMap that was put back. The signature is checked only where a key is mounted.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ MAX_DIGITS = 18
 
 
 def compute_signature(data: Mapping[str, str], key: Secret, *, of: str) -> str:
-    """The signature of a ConfigMap's data; `of` is the ConfigMap itself, as `namespace/name`."""
+    """Return the signature of a ConfigMap's data; `of` is the ConfigMap itself, as `namespace/name`."""
     signed_keys = {name: value for name, value in data.items() if name != SIGNATURE}
     text = json.dumps([of, signed_keys], sort_keys=True, separators=(",", ":"))
     return hmac.new(key.reveal_bytes(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def sign_data(data: Mapping[str, str], key: Secret, *, of: str, uid: str, sequence: int) -> dict[str, str]:
-    """The same data with the resource's uid, the sequence number, and the signature of all of it."""
+    """Return the data with the resource's uid, the sequence number, and the signature over all of it."""
     whole = {**data, RESOURCE_UID: uid, SEQUENCE: str(sequence)}
     return {**whole, SIGNATURE: compute_signature(whole, key, of=of)}
 
 
 def strip_signature(data: Mapping[str, str]) -> dict[str, str]:
-    """The data without what signing adds."""
+    """Return the data without the keys that signing adds."""
     return {name: text for name, text in data.items() if name not in (SIGNATURE, SEQUENCE, RESOURCE_UID)}
 
 
 def check_signature(data: Mapping[str, str], key: Secret, *, of: str) -> int:
-    """The sequence number; raises unless whoever wrote the data knows the key."""
+    """Return the sequence number; raise unless the data was signed with the key."""
     if not key:
         raise InvalidValue("the key of the metadata ConfigMap is empty", reason=Reason.METADATA_NOT_TRUSTED)
     given = data.get(SIGNATURE, "")
@@ -63,7 +63,7 @@ def check_signature(data: Mapping[str, str], key: Secret, *, of: str) -> int:
 
 
 def check_order(sequence: int, highest: int, *, of: str) -> None:
-    """Raise where a ConfigMap is older than one that was followed before."""
+    """Raise if a ConfigMap is older than one that was followed before."""
     if sequence < highest:
         raise InvalidValue(
             f"metadata ConfigMap {of} is an earlier one that was put back (sequence {sequence} after "
