@@ -1,5 +1,5 @@
 """Everything that knows Ignition: the gateway's API, its scan lock, its files, and verification after a sync.
 
-Knows neither custom resources nor Kubernetes; the caller provides an address, an API
+This package knows neither custom resources nor Kubernetes; the caller provides an address, an API
 key and a data folder.
 """

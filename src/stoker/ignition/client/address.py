@@ -1,8 +1,7 @@
-"""Where a gateway answers: scheme, host and port, checked once.
+"""The address of a gateway: scheme, host and port, checked once.
 
-People write `localhost:8043`, `https://gw.plant.example` or `10.0.0.5:8088`. Two
-ports say by themselves whether TLS is spoken; any other is plain HTTP unless the
-scheme is written.
+People write `localhost:8043`, `https://gw.plant.example` or `10.0.0.5:8088`. Without a
+scheme, ports 443 and 8043 mean TLS and any other port means plain HTTP.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,251}[A-Za-z0-9])?\.?")
 
 @dataclass(frozen=True, slots=True)
 class GatewayAddress:
-    """One gateway's web server."""
+    """The address of one gateway's web server."""
 
     host: str
     port: int
@@ -30,7 +29,7 @@ class GatewayAddress:
 
     @classmethod
     def parse(cls, text: str) -> GatewayAddress:
-        """Read `host:port`, `host`, or a URL without a path."""
+        """Parse `host:port`, `host`, or a URL without a path."""
         if "@" in text:
             raise InvalidValue("a gateway address holds no user name and no password; the key is a file")
         shown = ascii(text[:100])
@@ -40,7 +39,7 @@ class GatewayAddress:
         if scheme not in {"", "http", "https"}:
             raise InvalidValue(f"gateway address {shown} begins with neither http:// nor https://")
         try:
-            if not rest.isprintable() or rest.endswith(":"):  # urlsplit drops line breaks without a word
+            if not rest.isprintable() or rest.endswith(":"):  # urlsplit silently drops line breaks
                 raise ValueError
             parts = urlsplit(f"//{rest}")
             host, port = parts.hostname or "", parts.port
@@ -58,7 +57,7 @@ class GatewayAddress:
 
     @property
     def loopback(self) -> bool:
-        """Whether it is this very machine (or pod), whatever its certificate says."""
+        """Whether it is this machine (or pod); its certificate then names another host."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:

@@ -1,8 +1,8 @@
-"""The gateway's API key: `name:secret`, as the gateway showed it once when the key was made.
+"""The gateway's API key: `name:secret`, as the gateway showed it once when the key was created.
 
-A key without its name is the commonest mistake, and the gateway's only answer to
-it is an empty 401; so it is refused here, in words, before anything is sent. The
-key is read anew for every request, because whoever rotates it replaces a file.
+A key without its name is the most common mistake, and the gateway answers it only with an
+empty 401. So this module refuses it with an explanation before a request is sent. The key
+is read again for every request, because a rotation replaces the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[Xx]-[A-Za-z0-9-]{1,62}")
 
 
 def api_key_file(path: Path) -> ApiKeyReader:
-    """Reads the key from this file each time; it is checked when it is read."""
+    """Return a reader that reads and checks the key from this file on each call."""
 
     def read() -> Secret:
         try:
@@ -42,7 +42,7 @@ def api_key_file(path: Path) -> ApiKeyReader:
 
 
 def check_api_key(key: Secret, where: str) -> Secret:
-    """The key, if it is of the form that a gateway accepts."""
+    """Return the key if it has the form that a gateway accepts, else raise."""
     text = key.reveal_bytes().decode("latin-1")
     if not text:
         raise _malformed_key(f"{where} is empty")
@@ -59,14 +59,14 @@ def check_api_key(key: Secret, where: str) -> Secret:
 
 
 def check_header_name(name: str) -> str:
-    """A header of one's own, as the resources take it too: none that HTTP itself gives a meaning."""
+    """Return a custom header name, by the same rule as the resources; standard HTTP headers are refused."""
     if not _NAME.fullmatch(name):
         raise InvalidValue(f"{name[:80]!r} is not a header such as {HEADER}")
     return name
 
 
 def api_key_name(key: Secret) -> str:
-    """The part of it that may be shown."""
+    """Return the part of the key that may be shown."""
     return key.reveal().partition(":")[0][:MAX_NAME_LENGTH]
 
 

@@ -1,7 +1,7 @@
-"""Who is working on a gateway: Designers by project, and Perspective sessions.
+"""Designer sessions by project, and Perspective sessions.
 
-Reads the lists of the API of 8.3 and those of the older papers, whose names for the
-same things differ. Pure: `gateway` asks, `gateway_hook` decides what it means.
+Parses the lists of the 8.3 API and of the documented `/data/api/v2`, which use different
+field names. Pure: `gateway` sends the requests, `stoker.ignition.sync` decides on the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KINDS = ("type", "sessionType", "sessionScope", "scope", "client", "application
 
 
 class DesignerSession(NamedTuple):
-    """Somebody who has a project open in the Designer."""
+    """A user who has a project open in the Designer."""
 
     id: str
     user: str
@@ -37,11 +37,11 @@ class PerspectiveSession(NamedTuple):
     user: str
     project: str
     uptime: float
-    """Seconds; 0 where the gateway does not say."""
+    """Seconds; 0 if the gateway does not report it."""
 
 
 def parse_designers(said: object, *, mixed: bool) -> tuple[DesignerSession, ...] | None:
-    """The Designers of a list; of a `mixed` one, those that say that they are Designers."""
+    """Return the Designers of a list; of a `mixed` list, only the entries that are marked as Designers."""
     items = parse_items(said, "sessions", "designers")
     if items is None:
         return None
@@ -53,7 +53,7 @@ def parse_designers(said: object, *, mixed: bool) -> tuple[DesignerSession, ...]
 
 
 def parse_project_designers(project: str, said: object) -> tuple[DesignerSession, ...] | None:
-    """The Designers of one project, out of what is told about that project; None if that is not told."""
+    """Parse the Designers of one project from the project's response; None if it does not list them."""
     items = parse_items(said, "designers", "sessions", "designSessions", "designerSessions")
     if items is None:
         return None
@@ -63,7 +63,7 @@ def parse_project_designers(project: str, said: object) -> tuple[DesignerSession
 
 
 def parse_perspective_sessions(said: object) -> tuple[PerspectiveSession, ...] | None:
-    """The Perspective sessions of a list; a Designer's own preview is none."""
+    """Return the Perspective sessions of a list, without previews inside a Designer."""
     items = parse_items(said, "sessions")
     if items is None:
         return None

@@ -1,10 +1,10 @@
-"""One gateway's API, as far as a sync needs it.
+"""Client of one gateway's API, with the requests that a sync needs.
 
-Says what to ask and where: first by the paths of 8.3, then by those that the older
-papers name. `requests` and `http` carry it, `responses` judges it, `sessions` and
-`inventory` read it. Every method either returns what was asked for or raises an error
-of our own with the first thing that is wrong. It keeps no opinion about when to ask
-what: that is for those who use it.
+Defines which paths to call: first those of 8.3, then those of the documented `/data/api/v2`.
+`requests` and `http` send them, `responses` classifies the responses, `designer_sessions`
+and `inventory` parse them. Every method returns the requested value or raises one of our own
+errors with the first problem. The client does not decide when to call what; its callers
+in `stoker.ignition.sync` do.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ API = "/data/api/v1"
 DOCUMENTED_API = "/data/api/v2"
 PERSPECTIVE = "/data/perspective/api/v1/sessions"
 NO_PAGE_LIMIT = "?limit=-1"
-"""Without it some lists show a first page."""
+"""Without it, some lists return only a first page."""
 
 _PROVIDERS = (f"{API}/resources/list/ignition/tag-provider{NO_PAGE_LIMIT}", f"{DOCUMENTED_API}/tag-providers")
 _LISTING = "listing tag providers"
 
 
 class ScanKind(StrEnum):
-    """The two things that a gateway scans, and locks, apart from each other."""
+    """The two kinds of content that a gateway scans and locks separately."""
 
     PROJECTS = "projects"
     CONFIG = "config"
 
 
 class GatewayClient:
-    """The client; `aclose` ends its connections."""
+    """The client; `aclose` closes its connections."""
 
     def __init__(
         self,
@@ -86,11 +86,11 @@ class GatewayClient:
 
     @property
     def trust(self) -> str:
-        """How far the other end is who it says it is, for the status."""
+        """How far the server's identity is verified, for the status."""
         return self._asking.trust
 
     async def presence(self) -> GatewayPresence:
-        """Its state and version; needs no key, and an 8.1 gateway answers too."""
+        """Return state and version; needs no key, and an 8.1 gateway answers too."""
         what = "asking for its state"
         answer = await self._asking.send("GET", "/system/gwinfo", what=what)
         found = GatewayPresence.from_gwinfo(answer.body) if answer.status == 200 else GatewayPresence()
@@ -105,7 +105,7 @@ class GatewayClient:
         return found
 
     async def check(self) -> GatewayInfo:
-        """Whether it can be worked with; raises with the first thing that is wrong."""
+        """Check that the gateway is usable; raise with the first problem."""
         here = await self.presence()
         self.require_running(here)
         try:
@@ -114,7 +114,7 @@ class GatewayClient:
                 paths, "asking for its version", lambda _, said: parse_gateway_info(said)
             )
         except PathNotOffered:
-            # Asked for anew each time: it may only not have come so far yet.
+            # Do not cache the 404: the gateway may still be starting and offer the path later.
             self._asking.forget()
             raise self._not_ours(here.version) from None
         if is_older_than_api(said.version):
@@ -122,7 +122,7 @@ class GatewayClient:
         return said
 
     def require_running(self, here: GatewayPresence) -> None:
-        """Raises if it says that it is on its way up, or that it will not come up."""
+        """Raise if the gateway reports that it is starting or has faulted."""
         if here.state is GatewayState.STARTING:
             raise Retry(f"the gateway at {self.address} is still starting", reason=Reason.GATEWAY_STARTING)
         if here.state is GatewayState.FAULTED:
@@ -132,10 +132,10 @@ class GatewayClient:
             )
 
     async def may_write(self) -> None:
-        """Raises if the key may not write; NotOffered where that cannot be found out without doing it.
+        """Raise if the key may not write; raise `PathNotOffered` if only a real write would show it.
 
-        A lock is asked for in words that are no numbers: whoever may not write is
-        refused for that, and whoever may for the words. Nothing is locked.
+        The request for a scan lock has timeouts that are no numbers. Without permission the gateway
+        refuses it for that reason, and with permission it refuses the timeouts. Nothing is locked.
         """
         body = json.dumps({"acquireTimeout": "none", "holdTimeout": "none"}).encode()
         try:
@@ -145,20 +145,20 @@ class GatewayClient:
                 raise
 
     async def project_names(self) -> frozenset[str]:
-        """The projects that it has loaded."""
+        """Return the projects that the gateway has loaded."""
         paths = (f"{API}/projects/list{NO_PAGE_LIMIT}", f"{API}/projects/names")
         return await self._asking.first(paths, "listing projects", lambda _, said: parse_names(said))
 
     async def tag_providers(self) -> frozenset[str]:
-        """The tag providers that it has loaded."""
+        """Return the tag providers that the gateway has loaded."""
         return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: parse_names(said))
 
     async def managed_providers(self) -> frozenset[str]:
-        """Those of them whose tags a module makes by itself, such as MQTT Engine's."""
+        """Return the tag providers whose tags a module creates by itself, such as MQTT Engine's."""
         return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: parse_managed_providers(said))
 
     async def types_of(self, provider: str) -> frozenset[str] | None:
-        """The tag type definitions that a provider has, by path; None where it cannot be asked."""
+        """Return the tag type definitions of a provider, by path; None if the gateway cannot export them."""
         asked = {"provider": provider, "type": "json", "path": TYPES_FOLDER, "recursive": "true"}
         path = f"{API}/tags/export?{urlencode({**asked, 'includeUdts': 'true'}, quote_via=quote)}"
         what = "exporting tag types"
@@ -171,7 +171,7 @@ class GatewayClient:
         return found
 
     async def designers(self) -> tuple[DesignerSession, ...] | None:
-        """Who has which project open; None where this gateway does not say."""
+        """Return the open Designers with their projects; None if this gateway does not list them."""
         mixed = f"{DOCUMENTED_API}/sessions"
         paths = (f"{API}/designers{NO_PAGE_LIMIT}", f"{DOCUMENTED_API}/design/sessions", mixed)
         found = await self._asking.first_or_none(
@@ -180,7 +180,7 @@ class GatewayClient:
         return found if found is not None else await self._designers_by_project()
 
     async def perspective_sessions(self) -> tuple[PerspectiveSession, ...] | None:
-        """The browsers that show a project; None where this gateway offers no such list."""
+        """Return the browsers that show a project; None if this gateway offers no such list."""
         return await self._asking.first_or_none(
             (f"{PERSPECTIVE}/{NO_PAGE_LIMIT}", f"{DOCUMENTED_API}/sessions"),
             "listing Perspective sessions",
@@ -188,13 +188,13 @@ class GatewayClient:
         )
 
     async def message_session(self, session: str, text: str) -> None:
-        """Show words to whoever is before it; NotOffered where it cannot, or there is no such session."""
+        """Show a message in a session; raise `PathNotOffered` if the gateway cannot, or it does not exist."""
         what = "writing to a Perspective session"
         path = f"{DOCUMENTED_API}/sessions/{self._one(session, what)}/message"
         await self._asking.ask("POST", path, what, json.dumps({"message": text}).encode())
 
     async def close_session(self, session: str, text: str) -> None:
-        """End it and show why; NotOffered where there is no such session."""
+        """Close a session with a message; raise `PathNotOffered` if it does not exist."""
         what = "closing a Perspective session"
         named = f"sessionId={self._one(session, what)}&message={quote(text, safe='')}"
         said = (await self._asking.ask("DELETE", f"{PERSPECTIVE}?{named}", what)).json()
@@ -202,7 +202,7 @@ class GatewayClient:
             raise PathNotOffered(f"{what}: the gateway at {self.address} has no session {session}")
 
     async def modules(self) -> ModuleHealth | None:
-        """Which modules run and which were put aside; None where this gateway does not say."""
+        """Return which modules run and which are quarantined; None if this gateway does not list them."""
         what = "listing modules"
         healthy, put_aside = (
             f"{API}/modules/{health}{NO_PAGE_LIMIT}" for health in ("healthy", "quarantined")
@@ -216,13 +216,13 @@ class GatewayClient:
         return ModuleHealth(found, sick)
 
     async def pending_restarts(self) -> tuple[str, ...] | None:
-        """What waits for a restart; it knows only of what was changed in the gateway itself."""
+        """Return the tasks that wait for a restart; only changes made in the gateway itself are listed."""
         return await self._asking.first_or_none(
             (f"{API}/restart-tasks/pending",), "listing restarts", lambda _, said: parse_restart_tasks(said)
         )
 
     async def restart(self) -> None:
-        """Ask it to start again; it says yes at once and goes away a few seconds later."""
+        """Request a restart; the gateway answers at once and goes down a few seconds later."""
         what = "restarting the gateway"
         try:
             await self._asking.known("POST", f"{API}/restart-tasks/restart?confirm=true", what)
@@ -230,11 +230,11 @@ class GatewayClient:
             await self._asking.known("POST", f"{API}/restart", what)
 
     async def scan(self, kind: ScanKind) -> int:
-        """Ask it to read its files again; it says yes at once and does it later."""
+        """Request a scan of its files; the gateway answers at once and scans later."""
         return (await self._asking.ask("POST", f"{API}/scan/{kind}", f"scan of {kind}")).status
 
     async def scans(self) -> bool:
-        """Whether it says that a scan is going on; one that says nothing of it has none."""
+        """Return whether a scan is running; False if the gateway does not report it."""
         for kind in ScanKind:
             said = (await self._asking.ask("GET", f"{API}/scan/{kind}", f"scan of {kind}")).json()
             if isinstance(said, dict) and said.get("scanActive") is True:
@@ -242,8 +242,8 @@ class GatewayClient:
         return False
 
     async def lock(self, kind: ScanKind, *, acquire: int, hold: int) -> None:
-        """Hold back its own changes for `hold` seconds; raises NotOffered where it knows no such lock."""
-        # Without a body it answers 500, so there always is one.
+        """Block the gateway's own changes for `hold` seconds; raise `PathNotOffered` if it has no lock."""
+        # A request without a body is answered with 500.
         body = json.dumps({"acquireTimeout": acquire, "holdTimeout": hold}).encode()
         what, within = f"scan lock of {kind}", REQUEST_SECONDS + acquire
         try:
@@ -254,7 +254,7 @@ class GatewayClient:
             raise ScanLockRefused(message) from None
 
     async def lock_info(self, kind: ScanKind) -> bool:
-        """Whether somebody holds it; raises NotOffered where it knows no such lock."""
+        """Return whether a client holds the lock; raise `PathNotOffered` if the gateway has no such lock."""
         answer = await self._asking.known("GET", _lock_name(kind), f"scan lock of {kind}")
         return answer.status == 200
 
@@ -262,7 +262,7 @@ class GatewayClient:
         await self._asking.aclose()
 
     async def _designers_by_project(self) -> tuple[DesignerSession, ...] | None:
-        """The oldest of the papers asks project by project; one that went meanwhile has nobody."""
+        """List the Designers project by project, the oldest form; skip projects deleted meanwhile."""
         family = f"{DOCUMENTED_API}/projects/"
         if self._asking.lacks(family):
             return None
@@ -280,7 +280,7 @@ class GatewayClient:
         return tuple(one for these in told for one in these)
 
     def _one(self, session: str, what: str) -> str:
-        """The session's id as a part of a path; one that would name all of them, or none, is none."""
+        """Return a session's id as a path segment; refuse an id that would address all sessions or none."""
         if session in {"", ".", ".."}:
             raise PathNotOffered(
                 f"{what}: the gateway at {self.address} gave it no id by which it can be named"
@@ -299,5 +299,5 @@ def _lock_name(kind: ScanKind) -> str:
 
 
 def error_note(error: StokerError) -> str:
-    """An error as part of a note: its reason, then its words."""
+    """Format an error for a note: its reason, then its message."""
     return f"{error.reason}: {error.message}"

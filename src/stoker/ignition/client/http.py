@@ -1,9 +1,9 @@
 """The HTTP session to one gateway, and the boundary for foreign exceptions.
 
-The only module of this room that imports aiohttp; `stoker.ignition.client.gateway` imports
-it when the first request is made, so that a sync without a gateway does not pay for
-it. Redirects are not followed, because the key must not follow them. aiohttp's own
-exceptions hold the request's headers: they are never chained and never quoted.
+The only module of this package that imports aiohttp; `stoker.ignition.client.requests`
+imports it with the first request, so that a sync without a gateway does not pay for the
+import. Redirects are not followed, because the key must not be sent to another host.
+aiohttp's own exceptions hold the request's headers: never chain or quote them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from stoker.ignition.client.responses import GatewayResponse, one_line
 
 CONNECT_SECONDS = 5.0
 KEEPALIVE_SECONDS = 5.0
-"""Shorter than any gateway's own limit, so that none closes a connection in the moment of its use."""
+"""Shorter than any gateway's own limit, so that the gateway never closes a connection just as it is used."""
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 
 
 class GatewayHttp:
-    """Sends a request and reads its answer; closed by `aclose`."""
+    """Sends a request and reads its response; `aclose` closes the session."""
 
     def __init__(self, address: GatewayAddress, ca: bytes | None, *, verified: bool) -> None:
         self._address = address
@@ -39,13 +39,13 @@ class GatewayHttp:
                 keepalive_timeout=KEEPALIVE_SECONDS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,  # nothing compressed was asked for, and a few bytes can become gigabytes
+            auto_decompress=False,  # we request no compression; a decompression bomb would fill memory
             headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "stoker"},
         )
 
     async def aclose(self) -> None:
         await self._session.close()
-        await asyncio.sleep(0)  # connections close in the loop's next turn
+        await asyncio.sleep(0)  # connections close in the next iteration of the event loop
 
     async def send(
         self,
@@ -57,7 +57,7 @@ class GatewayHttp:
         what: str,
         within: float,
     ) -> GatewayResponse:
-        """The answer, whatever its status; raises Retry where there is none."""
+        """Return the response, whatever its status; raise `Retry` if there is none."""
         timeout = aiohttp.ClientTimeout(total=within, connect=CONNECT_SECONDS)
         try:
             async with self._session.request(
@@ -82,7 +82,7 @@ class GatewayHttp:
 
 
 class _AnswerTooLong(Exception):
-    """More bytes than any answer that we ask for has."""
+    """The response is larger than any response that we request."""
 
 
 async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
@@ -99,7 +99,7 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
 
 def _context(address: GatewayAddress, ca: bytes | None, *, verified: bool) -> ssl.SSLContext:
     if not verified:
-        # Without the machine's authorities, which would take a megabyte and be of no use.
+        # Without the machine's certificate authorities, which would take a megabyte and are not used.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -108,9 +108,9 @@ def _context(address: GatewayAddress, ca: bytes | None, *, verified: bool) -> ss
         context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError):
         raise Misconfigured(f"the certificate authority for {address} is not in PEM form") from None
-    # Python 3.13 demands extensions that the authorities of many plants do not carry.
+        # Python 3.13 demands extensions that the certificate authorities of many plants do not have.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    # On loopback the certificate names the gateway as others call it, not localhost.
+    # On loopback the certificate holds the gateway's public name, not localhost.
     context.check_hostname = not address.loopback
     return context
 
@@ -133,7 +133,7 @@ _FIXED: tuple[tuple[type[Exception], str], ...] = (
 
 
 def _failure_text(error: Exception, seconds: float) -> str:
-    """The end of a sentence that begins with the gateway's address."""
+    """Return the end of a sentence that begins with the gateway's address."""
     for kind, sentence in _FIXED:
         if isinstance(error, kind):
             return sentence

@@ -1,7 +1,7 @@
-"""What a gateway says that it is and has: version, projects, tag providers, tag types, modules.
+"""Version, projects, tag providers, tag types and modules of a gateway.
 
-Reads the answers of the API of 8.3 and those of the older papers. Pure: `gateway`
-asks. A module that is neither healthy nor quarantined is not mentioned by either.
+Parses the responses of the 8.3 API and of the documented `/data/api/v2`. Pure: `gateway`
+sends the requests. Neither API lists a module that is neither healthy nor quarantined.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ _FAULTED_STATES = frozenset({"quarantined", "faulted", "error", "errored", "fail
 
 @dataclass(frozen=True, slots=True)
 class GatewayInfo:
-    """What the gateway says of itself to whoever may ask."""
+    """The gateway's description of itself, which needs Gateway Read."""
 
     name: str
     version: str
     role: str = ""
-    """`Master`, `Backup` or `Independent`, as it says."""
+    """`Master`, `Backup` or `Independent`, as the gateway reports it."""
     deployment_mode: str = ""
 
 
 class ModuleHealth(NamedTuple):
-    """Which modules run, and which the gateway has put aside, with its reason where it gives one."""
+    """The running modules, and the quarantined modules with the gateway's reason if it gives one."""
 
     healthy: frozenset[str]
     quarantined: Mapping[str, str]
 
 
 def is_older_than_api(version: str) -> bool:
-    """False for what is no version: then the paths that it offers decide."""
+    """Return whether it is older than 8.3; False for an unparsable version, then the offered paths decide."""
     match = _VERSION.match(version)
     return match is not None and (int(match[1]), int(match[2])) < FIRST_VERSION
 
 
 def parse_gateway_info(said: object) -> GatewayInfo | None:
-    """Nothing if there is no version, without which it is no gateway's answer."""
+    """Parse the gateway's description; None without a version, because then it is no gateway's response."""
     if not isinstance(said, dict) or not (version := item_text(said, "ignitionVersion")):
         return None
     return GatewayInfo(
@@ -64,13 +64,13 @@ def parse_gateway_info(said: object) -> GatewayInfo | None:
 
 
 def parse_names(said: object) -> frozenset[str] | None:
-    """The names of projects or tag providers."""
+    """Return the names of projects or tag providers."""
     items = _named_items(said)
     return None if items is None else item_names(items, "name")
 
 
 def parse_managed_providers(said: object) -> frozenset[str] | None:
-    """The names of those tag providers that are a module's own."""
+    """Return the names of the tag providers that a module fills."""
     items = _named_items(said)
     return (
         None
@@ -106,7 +106,7 @@ def parse_quarantined(said: object) -> dict[str, str] | None:
 
 
 def parse_module_list(said: object) -> ModuleHealth | None:
-    """One list of all modules, each with a state, as the papers have it."""
+    """Parse a single list of all modules, each with a state, as in the documented `/data/api/v2`."""
     items = parse_items(said, "modules")
     if items is None:
         return None
@@ -120,7 +120,7 @@ def parse_module_list(said: object) -> ModuleHealth | None:
 
 
 def parse_restart_tasks(said: object) -> tuple[str, ...] | None:
-    """What waits for a restart, in the gateway's words."""
+    """Return the tasks that wait for a restart, in the gateway's own words."""
     items = parse_items(said, "pending", "tasks")
     if items is None:
         return None
@@ -133,14 +133,14 @@ def parse_restart_tasks(said: object) -> tuple[str, ...] | None:
 
 
 def parse_tag_types(said: object) -> frozenset[str] | None:
-    """The tag type definitions of an export, by their path below the provider's folder of types."""
+    """Return the tag type definitions of an export, by their path below the provider's folder of types."""
     if not isinstance(said, dict):
         return None
     return frozenset(islice(_tag_type_paths(said), MAX_ITEMS))
 
 
 def _tag_type_paths(export: JsonItem) -> Iterator[str]:
-    """Without recursion and to an end, however deep and wide it is."""
+    """Walk the export without recursion and with a limit, so that depth and width cannot exhaust memory."""
     waiting: list[tuple[str, JsonItem]] = [("", export)]
     for _ in range(MAX_ITEMS):
         if not waiting:

@@ -1,8 +1,8 @@
-"""Lists, names and texts out of what a gateway answered, bounded.
+"""Lists, names and texts from a gateway's response, with limits.
 
-Whatever is read here may end in a status that many others read: so a list has an
-end, a text is one short line, and what has another type than expected is left out
-and never guessed. Pure; `answers` has made sure that it was JSON at all.
+These values may end up in a status that many people read. So a list is bounded, a text is
+one short line, and a value of an unexpected type is dropped and never guessed. Pure;
+`responses` has already parsed the JSON.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ JsonItem = Mapping[str, object]
 
 
 def parse_items(said: object, *keys: str) -> list[object] | None:
-    """The list that an answer is, or that it holds under `items` or one of the other keys.
+    """Return the list that a response is, or holds under `items` or one of the other keys.
 
-    None if there is none, or only a part of it, or one without end: whoever took a
-    part for the whole would overwrite a project that somebody edits.
+    None if there is no list, only a part of it, or more than `MAX_ITEMS`: a sync that mistakes a
+    part for the whole would overwrite a project that a Designer has open.
     """
     total: object = 0
     if isinstance(said, dict):
@@ -40,18 +40,18 @@ def only_objects(items: list[object]) -> Iterator[JsonItem]:
 
 
 def item_names(items: list[object], *keys: str) -> frozenset[str]:
-    """The names of a list of names, or of a list of things that have one."""
+    """Return the names of a list of names, or of a list of objects with a name."""
     found = (item_name(item, *keys) if isinstance(item, dict) else as_name(item) for item in items)
     return frozenset(name for name in found if name)
 
 
 def item_name(item: JsonItem, *keys: str) -> str:
-    """The first of the keys that holds a name; nothing if none does."""
+    """Return the name under the first key that holds one, else the empty string."""
     return next((name for key in keys if (name := as_name(item.get(key)))), "")
 
 
 def as_name(value: object) -> str:
-    """A name as it is, because others are compared with it; one that cannot be shown is made so."""
+    """Return a name unchanged, because callers compare it; only an unprintable or long name is altered."""
     if not isinstance(value, str):
         return ""
     return (
@@ -60,7 +60,7 @@ def as_name(value: object) -> str:
 
 
 def item_text(item: JsonItem, *keys: str) -> str:
-    """The first of the keys that holds words; nothing if none does."""
+    """Return the text under the first key that holds one, else the empty string."""
     values = (item.get(key) for key in keys)
     return next(
         (text for one in values if isinstance(one, str) and (text := one_line(one, MAX_TEXT_LENGTH))), ""
@@ -68,7 +68,7 @@ def item_text(item: JsonItem, *keys: str) -> str:
 
 
 def item_seconds(item: JsonItem, key: str) -> float:
-    """Milliseconds, as gateways count, as seconds; 0 for what is no duration."""
+    """Convert the gateway's milliseconds to seconds; 0 for a value that is no duration."""
     value = item.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0

@@ -1,9 +1,9 @@
-"""How a gateway is asked: with the key, within a time, and not twice for what it does not have.
+"""Requests to a gateway: adds the key, applies timeouts, and remembers missing paths.
 
-Stands between `gateway`, which knows the paths, and `http`, which carries the bytes.
-The key is read for every request, because whoever rotates it replaces a file. A path
-that was answered with 404 is not asked for again for a while, unless the gateway was
-away meanwhile: it may have been upgraded.
+Sits between `gateway`, which knows the paths, and `http`, which sends the bytes. The key
+is read for every request, because a rotation replaces the file. After a 404 a path is
+not requested again for `ABSENT_SECONDS`, unless the gateway was down meanwhile: it may
+have been upgraded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GATEWAY_STATE_REASONS = _AWAY_REASONS | {Reason.NOT_COMMISSIONED, Reason.SECURE
 
 
 class GatewayRequests:
-    """The requests to one gateway; `aclose` ends its connections."""
+    """Sends requests to one gateway; `aclose` closes its connections."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class GatewayRequests:
 
     @property
     def trust(self) -> str:
-        """How far the other end is who it says it is, for the status."""
+        """How far the server's identity is verified, for the status."""
         if not self.address.tls:
             return "plain HTTP"
         if self._ca is None and self.address.loopback:
@@ -70,9 +70,9 @@ class GatewayRequests:
         return "unverified" if self._insecure else "verified"
 
     async def first(self, paths: Sequence[str], what: str, read: Callable[[str, object], T | None]) -> T:
-        """What the first of the paths that this gateway has says; raises NotOffered if it has none.
+        """Return the value of the first path that this gateway has; raise `PathNotOffered` if it has none.
 
-        `read` is given the path and the JSON, and returns nothing for what it cannot read.
+        `read` receives the path and the JSON, and returns None for a response that it cannot parse.
         """
         for path in paths:
             try:
@@ -89,7 +89,7 @@ class GatewayRequests:
     async def first_or_none(
         self, paths: Sequence[str], what: str, read: Callable[[str, object], T | None]
     ) -> T | None:
-        """The same, and None if this gateway has none of the paths."""
+        """Do the same as `first`, but return None if this gateway has none of the paths."""
         try:
             return await self.first(paths, what, read)
         except PathNotOffered:
@@ -98,7 +98,7 @@ class GatewayRequests:
     async def known(
         self, method: str, path: str, what: str, body: bytes | None = None, *, within: float = REQUEST_SECONDS
     ) -> GatewayResponse:
-        """The same as `ask`, for a path that names no single thing and so is there or is not."""
+        """Do the same as `ask`, but remember a 404: the path names no single object, so it is unsupported."""
         if self.lacks(path):
             raise PathNotOffered(f"{what}: the gateway at {self.address} has no such path (404)")
         try:
@@ -110,7 +110,7 @@ class GatewayRequests:
     async def ask(
         self, method: str, path: str, what: str, body: bytes | None = None, *, within: float = REQUEST_SECONDS
     ) -> GatewayResponse:
-        """An answer that is not a refusal. A key that was replaced meanwhile is tried too."""
+        """Return the response if it is no refusal. If the key was rotated meanwhile, try the new key too."""
         key = check_api_key(self._key(), "the API key")
         try:
             return await self._ask_with(key, method, path, what, body, within)
@@ -148,7 +148,7 @@ class GatewayRequests:
         body: bytes | None = None,
         within: float = REQUEST_SECONDS,
     ) -> GatewayResponse:
-        """Any answer at all, without the key unless it is among the headers."""
+        """Return any response, without the key unless it is among the headers."""
         if self._wire is None:
             from stoker.ignition.client.http import GatewayHttp  # noqa: PLC0415 - aiohttp costs 180 ms of CPU
 
@@ -161,7 +161,7 @@ class GatewayRequests:
             raise
 
     def away(self, answer: GatewayResponse, what: str) -> StokerError | None:
-        """What an answer to a question without a key says of where the gateway is, if it says that."""
+        """Return the error if a response to a request without a key shows the gateway's state, else None."""
         trouble = answer_error(answer, GatewayRequestInfo(what, self.address, "", writes=False))
         return trouble if trouble is not None and trouble.reason in _GATEWAY_STATE_REASONS else None
 
@@ -169,14 +169,14 @@ class GatewayRequests:
         return unreadable_answer(GatewayRequestInfo(what, self.address, "", writes=False))
 
     def lacks(self, path: str) -> bool:
-        """Whether it said not long ago that it has no such path."""
+        """Return whether the gateway answered recently that it has no such path."""
         return self._clock.monotonic() < self._absent.get(path, 0.0)
 
     def remember_lack(self, path: str) -> None:
         self._absent[path] = self._clock.monotonic() + ABSENT_SECONDS
 
     def forget(self) -> None:
-        """Ask again for what was not there: the gateway was away, or is another one now."""
+        """Forget missing paths: the gateway was down, or it is another gateway now."""
         self._absent.clear()
 
     async def aclose(self) -> None:

@@ -1,9 +1,9 @@
-"""What a gateway can answer, and what each answer asks of whoever asked.
+"""Responses of a gateway, and the error that each of them means for the caller.
 
-A 401 may have an empty body, a 404 may be a page of HTML, a 403 may be JSON, and a
-200 may carry `success:false`: so the status and the content type are looked at
-first, and a body is parsed only where it can be one. Pure: no I/O, no retries.
-Nothing here ever quotes a request.
+A 401 may have an empty body, a 404 may be a page of HTML, a 403 may be JSON, and a 200
+may carry `success:false`. So this module checks the status and the content type first, and
+parses a body only if it can be JSON. Pure: no I/O, no retries. It never quotes a request,
+because the request holds the key.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from stoker.ignition.client.address import GatewayAddress
 
 MAX_QUOTE_LENGTH = 300
 MAX_JSON_VALUES = 400_000
-"""More than any answer that we ask for holds; a few MiB of `[],[],…` would become hundreds in memory."""
+"""More than any response that we request holds; a few MiB of `[],[],…` would become hundreds in memory."""
 
 
 SHORT_BODY_BYTES = 64 * 1024
-"""No refusal is longer."""
+"""No error response is longer."""
 
 _NO_SUCH_PATH = frozenset({404, 405, 410, 501})
 _COMMISSIONING_REDIRECT = re.compile(r"(https?://[^/]{1,300})?/welcome\b")
@@ -34,13 +34,13 @@ _PAGE_MESSAGE = re.compile(r"<th>MESSAGE:</th>\s*<td>([^<]+)")
 
 
 class PathNotOffered(Stalled):
-    """404 and its like: this gateway has no such path."""
+    """404 and similar: this gateway has no such path."""
 
     default_reason = Reason.NOT_IGNITION_83
 
 
 class GatewayBusy(Retry):
-    """408 or 409: not now, because of something else that goes on."""
+    """408 or 409: another operation on the gateway is in progress."""
 
     default_reason = Reason.GATEWAY_ERROR
 
@@ -50,14 +50,14 @@ class GatewayBusy(Retry):
 
 
 class ScanLockRefused(Retry):
-    """Somebody else holds the scan lock, or the gateway is busy with a change of its own."""
+    """Another client holds the scan lock, or the gateway is busy with a change of its own."""
 
     default_reason = Reason.SCAN_LOCK_HELD
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayResponse:
-    """One answer, read whole."""
+    """A response, read completely."""
 
     status: int
     content_type: str
@@ -65,7 +65,7 @@ class GatewayResponse:
     body: bytes = field(repr=False)
 
     def json(self) -> object:
-        """The body as JSON; nothing if it is something else, whatever the header says."""
+        """Return the body as JSON; None if it is something else, whatever the header says."""
         if self.content_type not in {"application/json", "text/json", "text/plain", ""}:
             return None
         if sum(map(self.body.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES:
@@ -81,18 +81,18 @@ def _refuse_constant(word: str) -> None:
 
 
 class GatewayRequestInfo(NamedTuple):
-    """What was asked, for the sentences about it."""
+    """A description of the request, for error messages."""
 
     what: str
     address: GatewayAddress
     key_name: str
     writes: bool
     key: Secret | None = None
-    """What was sent along, so that no answer that repeats it is quoted with it."""
+    """The key that was sent, so that a response that repeats it is redacted before it is quoted."""
 
 
 def answer_error(answer: GatewayResponse, asked: GatewayRequestInfo) -> StokerError | None:
-    """Why the answer is not what was asked for; nothing if it is."""
+    """Return why the response is not the requested one, or None if it is."""
     at = f"{asked.what}: the gateway at {asked.address}"
     status = answer.status
     if 200 <= status < 300:
@@ -130,7 +130,7 @@ def answer_error(answer: GatewayResponse, asked: GatewayRequestInfo) -> StokerEr
 
 
 def unreadable_answer(asked: GatewayRequestInfo) -> Retry:
-    """An answer of 200 that is none: a login page, half a document, another program."""
+    """Return the error for a 200 with a wrong body: a login page, half a document, another program."""
     return Retry(
         f"{asked.what}: the gateway at {asked.address} answered with something else than was asked for, or "
         "with a part of it",
@@ -139,7 +139,7 @@ def unreadable_answer(asked: GatewayRequestInfo) -> Retry:
 
 
 def _refusal_error(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError | None:
-    # Lists are long and are parsed by whoever wants them; a refusal is short and has this word.
+    # Lists are long, and the caller parses them; a refusal is short and contains this key.
     body = answer.body
     said = answer.json() if len(body) <= SHORT_BODY_BYTES and b'"success"' in body else None
     if isinstance(said, dict) and said.get("success") is False:
@@ -158,7 +158,7 @@ def _redirect_error(answer: GatewayResponse, asked: GatewayRequestInfo, at: str)
         )
     if not asked.address.tls and answer.location.startswith("https://"):
         return _https_required_error(at)
-    # Not followed: the key must not travel to wherever somebody points.
+    # Not followed: the key must not be sent to another host.
     return Retry(f"{at} points elsewhere ({answer.status})", reason=Reason.GATEWAY_ERROR)
 
 
@@ -182,7 +182,7 @@ def _https_required_error(at: str) -> Stalled:
 
 
 def _gateway_message(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
-    """The gateway's own words, where it has some that are short and meant for us."""
+    """Return the gateway's own message, if the body holds a short one."""
     said = answer.json() if len(answer.body) <= SHORT_BODY_BYTES else None
     if not isinstance(said, dict):
         return ""
@@ -198,7 +198,7 @@ def _gateway_message(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
 
 
 def _page_text(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
-    """What the page of a web server says besides its status."""
+    """Return the message of a web server's error page besides its status."""
     if answer.content_type != "text/html":
         return ""
     found = _PAGE_MESSAGE.search(answer.body[:SHORT_BODY_BYTES].decode("latin-1"))
@@ -206,18 +206,18 @@ def _page_text(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
 
 
 def _quoted(text: str, asked: GatewayRequestInfo) -> str:
-    """The gateway's words as part of a sentence, without the key that it was sent."""
+    """Return the gateway's text for use in a message, with the key redacted."""
     key = "" if asked.key is None else asked.key.reveal()
     return domain_text.quote_line(text, MAX_QUOTE_LENGTH, (key, key.partition(":")[2]))
 
 
 def one_line(text: str, longest: int = MAX_QUOTE_LENGTH) -> str:
-    """Text from elsewhere as part of a sentence."""
+    """Return foreign text as a short line for use in a message."""
     return domain_text.one_line(text[: 4 * longest], longest)
 
 
 class GatewayState(StrEnum):
-    """Starting, running and faulted are different things."""
+    """The state that a gateway reports."""
 
     STARTING = "STARTING"
     RUNNING = "RUNNING"
@@ -226,20 +226,20 @@ class GatewayState(StrEnum):
 
 
 class GatewayPresence(NamedTuple):
-    """What a gateway says to anybody, key or not."""
+    """State and version, which a gateway returns without a key."""
 
     state: GatewayState = GatewayState.UNKNOWN
     version: str = ""
 
     @classmethod
     def from_gwinfo(cls, body: bytes) -> GatewayPresence:
-        """Read `ContextStatus=RUNNING;…;Version=8.3.7;…`."""
+        """Parse `ContextStatus=RUNNING;…;Version=8.3.7;…`."""
         pairs = dict(part.partition("=")[::2] for part in body[:8192].decode("latin-1").strip().split(";"))
         return cls(_parse_state(pairs.get("ContextStatus", "")), one_line(pairs.get("Version", ""), 40))
 
     @classmethod
     def from_ping(cls, said: object) -> GatewayPresence:
-        """Read `{"state":"STARTING"}`."""
+        """Parse `{"state":"STARTING"}`."""
         return cls(
             _parse_state(str(said.get("state", ""))) if isinstance(said, dict) else GatewayState.UNKNOWN
         )

@@ -1,9 +1,9 @@
-"""Files that a gateway turns into running objects, and who may change them.
+"""Files that a gateway deserialises into running objects, and the policy for changing them.
 
-`data.bin` and its like hold serialised Java objects: whoever can write one runs code
-on the gateway. A policy can refuse every changed one, or ask that the commit it comes
-from was signed by somebody who is trusted. Pure: the caller knows what will be written
-and whether a signature was asked for and held.
+`data.bin` and similar files hold serialised Java objects: anyone who can write such a file
+runs code on the gateway. A policy can refuse every changed binary file, or require that the
+commit was signed by a trusted signer. Pure: the caller knows which files will be written and
+whether a signature was required and verified.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_binary(path: str) -> bool:
 
 
 def binary_refusal(written: Iterable[str], policy: BinaryPolicy, *, signed: bool) -> Stalled | None:
-    """Why these paths must not be written; `signed`: a trusted signature was required, and verified."""
+    """Return why these paths must not be written; `signed`: a trusted signature was required and verified."""
     if policy is BinaryPolicy.ALLOW or (policy is BinaryPolicy.REQUIRE_SIGNED and signed):
         return None
     binaries = sorted(path for path in written if is_binary(path))

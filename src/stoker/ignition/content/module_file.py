@@ -1,8 +1,8 @@
-"""What the file of a module says of itself: its id, and the ids on which it depends.
+"""Reads id and dependencies from the file of a module.
 
 A `.modl` is a zip with a `module.xml`. It comes from a repository, so it is read with
-bounds and nothing in it is expanded. One that cannot be read, or is a plain jar,
-depends on nothing.
+limits and XML entities are never expanded. An unreadable file, or a plain jar, has no
+dependencies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TAIL = (1 << 16) + 64
 
 
 def read_module(file: IO[bytes]) -> ModuleFile:
-    """What an open file of a module says of itself; nothing if it is none."""
+    """Return the id and dependencies of an open module file; an empty value if it is no module."""
     try:
         if not _has_small_index(file):
             return ModuleFile()
@@ -36,7 +36,7 @@ def read_module(file: IO[bytes]) -> ModuleFile:
 
 
 def _has_small_index(file: IO[bytes]) -> bool:
-    """A zip's index is read as a whole, so its size is looked at first; no module needs a zip64."""
+    """Check the size of the zip's index first, because zipfile reads it whole; no module needs a zip64."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _TAIL))
     tail = file.read(_TAIL)
@@ -46,7 +46,8 @@ def _has_small_index(file: IO[bytes]) -> bool:
 
 
 def _parse_description(content: bytes) -> ModuleFile:
-    # An entity could blow it up a billionfold, and no module has any; a NUL is of an encoding that hides one.
+    # A nested entity could expand a billionfold, and no module has any; a NUL byte indicates UTF-16, which
+    # would hide the marks.
     if len(content) > MAX_DESCRIPTION or any(mark in content for mark in (b"<!DOCTYPE", b"<!ENTITY", b"\0")):
         return ModuleFile()
     try:

@@ -1,10 +1,10 @@
-"""Modules of a gateway: which are known, in which order their files go in, what needs a restart.
+"""Modules of a gateway: known modules, the install order of their files, changes that need a restart.
 
 A gateway names its modules by id (`com.cirruslink.mqtt.engine.gateway`) or by name
-(`MQTT Engine`). Of files of modules those on which others depend go in first, then what
-a person listed, then the rest by name. A gateway loads modules when it starts, so any
-change of one asks for a restart. Pure; `stoker.ignition.content.module_file` reads what a file
-says of itself.
+(`MQTT Engine`). Module files are written in this order: dependencies of others first, then
+the files that the user listed, then the rest by name. A gateway loads modules only when it
+starts, so any change of a module needs a restart. Pure; `stoker.ignition.content.module_file`
+reads the description in a module file.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class KnownModule(StrEnum):
 
 
 class ModuleFile(NamedTuple):
-    """What a module's file says of itself."""
+    """The description in a module's file."""
 
     id: str = ""
     depends_on: frozenset[str] = frozenset()
 
 
 def known_module(module: str) -> KnownModule | None:
-    """Which module an id or a name means; None for the others and for custom ones."""
+    """Return the known module of an id or a name; None for other and custom modules."""
     folded = _NOT_A_LETTER.sub("", module.lower())
     if "mqttengine" in folded:
         return KnownModule.MQTT_ENGINE
@@ -50,7 +50,7 @@ def known_modules(modules: Collection[str]) -> frozenset[KnownModule]:
 
 
 def modules_changed(plan: SyncPlan) -> tuple[str, ...]:
-    """The files of modules that a plan adds, replaces or removes: what the gateway must restart for."""
+    """Return the module files that a plan adds, replaces or removes; they need a restart of the gateway."""
     changed = {*(str(write.path) for write in plan.writes), *(str(one.path) for one in plan.removals)}
     return tuple(sorted(filter(is_module, changed)))
 
@@ -58,9 +58,9 @@ def modules_changed(plan: SyncPlan) -> tuple[str, ...]:
 def install_order(
     paths: Collection[str], listed: Sequence[str], described: Mapping[str, ModuleFile] | None = None
 ) -> tuple[str, ...]:
-    """The files in the order in which they go in: dependencies first, then as listed, then by name.
+    """Return the files in the order in which to write them: dependencies first, then as listed, then by name.
 
-    Files that depend on each other in a circle go in as they are listed.
+    Files with a dependency cycle are written in listed order.
     """
     ranks, said = {name: rank for rank, name in enumerate(listed)}, described or {}
     names = sorted(

@@ -1,10 +1,10 @@
 """Differences between two states of a resource that mean nothing.
 
-A gateway writes who touched a resource last into its `resource.json`, in its own key
-order, and draws a `thumbnail.png` whenever somebody opens a view. Neither is a change
-of the resource: it is not written to a gateway, not told as drift and not committed
-back. As soon as any other file of the resource differs all of it is a change, and the
-thumbnail rides with its view. What cannot be read is never taken for noise.
+A gateway writes the last author of a resource into its `resource.json`, in its own key
+order, and draws a `thumbnail.png` whenever a user opens a view. Neither is a change of the
+resource: it is not written to a gateway, not reported as drift and not committed to git. As
+soon as any other file of the resource differs, all of it is a change, and the thumbnail is
+committed with its view. Content that cannot be read is never treated as noise.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _MANIFESTS = frozenset({MANIFEST, UNARY_MANIFEST})
 
 
 class ResourceNoise:
-    """Which changed files might mean nothing, and whether one does."""
+    """Finds changed files that may be noise, and decides whether a file is."""
 
     def doubtful(self, paths: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-        """By folder, if nothing else changed in it: the changed paths that might mean nothing."""
+        """Return, by folder in which nothing else changed, the changed paths that may be noise."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         real: set[str] = set()
         for path in paths:
@@ -30,12 +30,12 @@ class ResourceNoise:
             if name in _MANIFESTS or name == THUMBNAIL:
                 found[folder].append(path)
             else:
-                # What lies deeper may belong to the resource as well.
+                # A deeper path may belong to the resource of a folder above.
                 real.update((folder, *RelPath.known(path).ancestors()))
         return {folder: tuple(sorted(some)) for folder, some in found.items() if folder not in real}
 
     def means_nothing(self, name: str, before: bytes | None, after: bytes | None) -> bool:
-        """Of one file of such a folder, by its name there; None is a file that is not there."""
+        """Return whether a change of a file in such a folder is noise; None is a missing file."""
         if name == THUMBNAIL:
             return True
         return (

@@ -1,9 +1,9 @@
-"""What in a data folder, or in a plan for it, is a project, a tag provider, a module.
+"""Finds projects, tag providers and modules in a data folder or in a plan.
 
 A project is a folder below `projects/` with a `project.json`; a tag provider is a
-resource below the collections that every gateway loads. Read only, and little: a link
-is never followed, `.resources` and everything else that begins with a dot is the
-gateway's own.
+resource in the collections that every gateway loads. This module only reads, and reads
+little: it never follows a symlink, and skips `.resources` and everything else that begins
+with a dot, which belongs to the gateway.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ CONFIG = "config"
 MODULES = "user-lib/modules"
 MODULE_ENDINGS = (".modl", ".jar")
 PROVIDER_FOLDERS = tuple(f"config/resources/{one}/ignition/tag-provider" for one in ("external", "core"))
-"""Tag providers of the collections that are loaded whatever the deployment mode is."""
+"""Tag providers of the collections that are loaded in every deployment mode."""
 _RESOURCE_MANIFEST = "resource.json"
 _LARGEST_MANIFEST = 64 << 10
 
 
 class AffectedContent(NamedTuple):
-    """Which parts of a gateway a plan changes."""
+    """The parts of a gateway that a plan changes."""
 
     projects: frozenset[str] = frozenset()
     config: bool = False
     elsewhere: bool = False
-    """Something that belongs to no project, the configuration included."""
+    """Some path belongs to no project; the configuration counts as well."""
     gone: frozenset[str] = frozenset()
-    """Places of projects and tag providers that end with the plan."""
+    """Folders of projects and tag providers that the plan removes."""
 
     @classmethod
     def by(cls, plan: SyncPlan) -> AffectedContent:
@@ -58,19 +58,19 @@ class AffectedContent(NamedTuple):
 
 
 def project_of(path: str) -> str | None:
-    """The project that a path belongs to; None for what belongs to none."""
+    """Return the project that a path belongs to, or None."""
     parts = path.split("/", 2)
     return parts[1] if len(parts) == 3 and parts[0] == PROJECTS else None
 
 
 def is_module(path: str) -> bool:
-    """Whether the gateway loads it as a module when it starts."""
+    """Return whether the gateway loads it as a module when it starts."""
     folder, _, name = path.rpartition("/")
     return folder == MODULES and name.lower().endswith(MODULE_ENDINGS)
 
 
 def removed_places(deleted: Iterable[str]) -> Iterator[str]:
-    """The projects and tag providers whose manifest is among the deleted files."""
+    """Yield the folders of projects and tag providers whose manifest is among the deleted files."""
     for path in deleted:
         place, _, name = path.rpartition("/")
         parts = place.split("/")
@@ -81,7 +81,7 @@ def removed_places(deleted: Iterable[str]) -> Iterator[str]:
 
 
 def project_and_provider_names(places: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The projects and the tag providers at such places."""
+    """Return the names of the projects and of the tag providers in these folders."""
     projects: set[str] = set()
     providers: set[str] = set()
     for place in places:
@@ -91,12 +91,12 @@ def project_and_provider_names(places: Iterable[str]) -> tuple[frozenset[str], f
 
 
 def project_folders(data_dir: Path) -> frozenset[str]:
-    """The projects that the gateway must show after a scan."""
+    """Return the projects that the gateway must list after a scan."""
     return _folders_with(data_dir / PROJECTS, PROJECT_MANIFEST)
 
 
 def tag_provider_folders(data_dir: Path) -> Mapping[str, str]:
-    """The tag providers that the gateway must show after a scan, each with its place."""
+    """Return the tag providers that the gateway must list after a scan, each with its folder."""
     return {
         name: f"{folder}/{name}"
         for folder in PROVIDER_FOLDERS
@@ -105,7 +105,7 @@ def tag_provider_folders(data_dir: Path) -> Mapping[str, str]:
 
 
 def with_inheriting_projects(data_dir: Path, projects: frozenset[str]) -> frozenset[str]:
-    """These projects and those that inherit from them, which a change of them changes too."""
+    """Return these projects and all that inherit from them, because a change of a parent changes them too."""
     parents = {name: _parent_project(data_dir / PROJECTS / name) for name in project_folders(data_dir)}
     found = projects
     while more := frozenset(name for name, parent in parents.items() if parent in found) - found:

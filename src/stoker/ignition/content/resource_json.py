@@ -1,12 +1,11 @@
-"""`resource.json`: what it says, what of it means something, and the signature that fits it.
+"""`resource.json`: parsing, comparison by meaning, and its signature.
 
-A gateway keeps beside the files of each resource who changed it last, when, and a
-digest of everything. Writers differ in key order and spacing, so two of them are
-compared by what they say. Whether a digest fits is computed, never guessed: it is
-SHA-256 over scope, documentation, version, the three flags, each file by name and
-content, and each attribute but the digest itself. Pure; what is too large, is no JSON,
-holds a key twice or has another shape is refused by name and then means whatever its
-bytes are.
+A gateway stores in it the last author of each resource, the time, and a digest of the whole
+resource. Writers differ in key order and spacing, so two manifests are compared by their
+parsed content. The digest is computed, never guessed: it is SHA-256 over scope,
+documentation, version, the three flags, each file by name and content, and each attribute
+except the digest itself. Pure. A manifest that is too large, is no JSON, holds a key twice
+or has another shape is refused with the reason, and callers then compare its bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from stoker.domain.errors import InvalidValue
 
 MANIFEST = "resource.json"
 UNARY_MANIFEST = "unary-resource.json"
-"""The same for a folder that is a resource and holds others, such as a folder of tags."""
+"""The same for a folder that is a resource and also holds others, such as a folder of tags."""
 THUMBNAIL = "thumbnail.png"
 MODIFICATION = "lastModification"
 SIGNATURE = "lastModificationSignature"
@@ -37,7 +36,7 @@ _INT32 = 1 << 31
 
 
 class JsonNumber(NamedTuple):
-    """As it is spelt, because the digest is over the spelling."""
+    """A number in its original spelling, because the digest is over the spelling."""
 
     spelt: str
 
@@ -49,10 +48,10 @@ ResourceJsonValue = (
 
 @dataclass(frozen=True, slots=True)
 class ResourceManifest:
-    """What a `resource.json` says."""
+    """The content of a `resource.json`."""
 
     said: Mapping[str, ResourceJsonValue]
-    """All of it, whoever may have added to it."""
+    """All keys, including those of other writers."""
     files: tuple[str, ...]
     attributes: Mapping[str, ResourceJsonValue]
 
@@ -70,7 +69,7 @@ class ResourceManifest:
 
     @property
     def meaning(self) -> Mapping[str, ResourceJsonValue]:
-        """What it says without who changed it last, and without the thumbnail, which follows its view."""
+        """The content without the last author, and without the thumbnail, which follows its view."""
         attributes = {
             key: value for key, value in self.attributes.items() if key not in (MODIFICATION, SIGNATURE)
         }
@@ -79,12 +78,12 @@ class ResourceManifest:
 
     @property
     def signed(self) -> str:
-        """The signature that it carries; empty if none."""
+        """The stored signature; empty if there is none."""
         carried = self.attributes.get(SIGNATURE)
         return carried if isinstance(carried, str) else ""
 
     def signature(self, contents: Mapping[str, bytes]) -> str:
-        """The signature that fits it and the contents of its files."""
+        """Compute the signature for this manifest and the contents of its files."""
         digest = hashlib.sha256()
         digest.update(struct.pack(">I", self._scope()))
         digest.update(_utf8(self._text("documentation")))
@@ -130,7 +129,7 @@ class ResourceManifest:
 
 
 def is_equivalent(one: bytes, other: bytes) -> bool:
-    """Whether two manifests say the same; False for what cannot be read, unless it is the same bytes."""
+    """Return whether two manifests mean the same; False for unreadable content unless the bytes are equal."""
     if one == other:
         return True
     try:
@@ -157,7 +156,7 @@ def _parse_manifest(content: bytes) -> ResourceJsonValue:
 
 def _unique_object(pairs: list[tuple[str, ResourceJsonValue]]) -> dict[str, ResourceJsonValue]:
     found = dict(pairs)
-    if len(found) != len(pairs):  # readers differ in which one they keep
+    if len(found) != len(pairs):  # parsers differ in which of two equal keys they keep
         raise InvalidValue("holds a key twice")
     return found
 
@@ -179,7 +178,7 @@ def _compact_json(value: ResourceJsonValue) -> str:
 
 
 def _java_sorted(names: Iterable[str]) -> list[str]:
-    """As Java sorts texts: by their UTF-16 units, not by characters."""
+    """Sort like Java's String: by UTF-16 code units, not by code points."""
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 

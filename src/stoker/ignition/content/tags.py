@@ -1,10 +1,9 @@
-"""Which tag types a gateway gets, as far as only the running gateway can tell.
+"""Tag types that a gateway does not get, as far as only the running gateway knows it.
 
-Two things are decided here and handed to the mapping of files as data. The tag
-providers of MQTT Engine are filled by the module itself, so nothing of them is synced
-(R-IGN-15). And a gateway that shall only have the leaves of a hierarchy gets no tag
-type that a parent provider already has (R-IGN-17). Pure: whoever asks the gateway
-brings the names; a gateway that did not answer brings none, and nothing is left out.
+This module computes two exclusions for the file mapping. MQTT Engine fills its tag providers
+itself, so nothing of them is synced. With `leaf-only` inheritance, a gateway gets no tag type
+that a parent provider already has. Pure: the caller gets the names from the gateway. If the
+gateway did not answer, there are no names, and nothing is excluded.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ _WILDCARD_CHARACTERS = re.compile(r"[*?\[\]{}\\]")
 
 
 def mqtt_engine_providers(modules: Collection[str], providers: Collection[str]) -> frozenset[str]:
-    """Of a gateway's tag providers, those that MQTT Engine fills; none without the module."""
+    """Return the tag providers that MQTT Engine fills; none without the module."""
     if not any(known_module(module) is KnownModule.MQTT_ENGINE for module in modules):
         return frozenset()
     return frozenset(name for name in providers if _fold_name(name).startswith("mqttengine"))
 
 
 def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIntent:
-    """The same files, but nothing of these providers: neither written nor deleted.
+    """Return the files without these providers: nothing of them is written or deleted.
 
-    A mapping that is for such a provider alone goes as a whole: one that is there and
-    gives nothing any more would look as if its source had vanished.
+    A mapping that is for such a provider alone is removed completely: a mapping without any
+    file would look as if its source had vanished.
     """
     patterns = tuple(_provider_patterns(name) for name in sorted(providers) if _is_folder_name(name))
     if not patterns:
@@ -50,13 +49,13 @@ def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIn
 
 
 def parent_providers(provider: str, providers: Collection[str], modules: Collection[str]) -> tuple[str, ...]:
-    """The providers from which this one may inherit: all others in which people keep types."""
+    """Return the providers from which this one may inherit: all others in which users keep types."""
     managed = mqtt_engine_providers(modules, providers)
     return tuple(sorted(name for name in providers if name not in (provider, SYSTEM_PROVIDER, *managed)))
 
 
 def without_inherited_types(files: FilesIntent, provider: str, inherited: Collection[str]) -> FilesIntent:
-    """The same files without the tag types of the provider that a parent has, named by their paths there."""
+    """Return the files without the provider's tag types that a parent has, named by their paths there."""
     names = frozenset(sorted(name.removeprefix(TYPES_PREFIX) for name in inherited)[:MAX_TAG_TYPES])
     if not names:
         return files
@@ -65,7 +64,7 @@ def without_inherited_types(files: FilesIntent, provider: str, inherited: Collec
 
 
 def _provider_patterns(provider: str) -> str:
-    """As the papers exclude them: types, tags and the provider itself, in any collection."""
+    """Return the glob for types, tags and the provider itself, in any collection."""
     literal = _WILDCARD_CHARACTERS.sub(r"\\\g<0>", provider)
     return f"**/tag-*/{literal}/"
 

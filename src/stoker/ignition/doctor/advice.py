@@ -1,8 +1,8 @@
-"""What is wrong with a gateway and how it is mended, in the words of whoever runs the plant.
+"""Findings about a gateway and advice how to fix them, for the engineers of a plant.
 
-Pure: `checks` asks and hands over what it heard. Every sentence says what was
-found, every mend says where to click or what to write. The names of pages are those
-of the 8.3 gateway's own web pages.
+Pure: `checks` sends the requests and passes the results. Every message states what was
+found, every advice states where to click or what to write. The page names are those of
+the 8.3 gateway's own web interface.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _AUTHORITY = (
 
 
 def error_finding(check: str, error: StokerError, address: GatewayAddress) -> Finding:
-    """An error as the finding that ends the examination."""
+    """Convert an error into the finding that ends the examination."""
     of_input = isinstance(error, InvalidValue | Misconfigured)
     mend = advice_for(error, address)
     return Finding(check, FindingStatus.WRONG, error.message, mend, error.reason, of_input)
 
 
 def advice_for(error: StokerError, address: GatewayAddress) -> str:
-    """What to do about an error."""
+    """Return how to fix an error."""
     match error.reason:
         case Reason.CERTIFICATE_NOT_TRUSTED:
             words = error.message.lower()
@@ -121,7 +121,7 @@ def _host_and_port(address: GatewayAddress) -> str:
 
 
 def transport_finding(address: GatewayAddress, trust: str) -> Finding:
-    """How the connection is protected."""
+    """Report how the connection is protected."""
     if not address.tls:
         if address.loopback:
             return Finding("tls", FindingStatus.WELL, "plain HTTP, and it does not leave this machine")
@@ -199,6 +199,6 @@ def restarts_finding(tasks: Collection[str] | None) -> Finding:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first few, and how many there are besides."""
+    """Return the first few names, and the number of the others."""
     more = len(names) - MAX_NAMES
     return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

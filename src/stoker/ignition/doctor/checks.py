@@ -1,8 +1,8 @@
-"""The checks of `stoker doctor` that concern a gateway, in the order in which things go wrong.
+"""The checks of `stoker doctor` for a gateway, ordered so that each depends on the ones before.
 
-Each check asks one thing and makes one finding; `advice` knows what it means.
-None of them changes anything on the gateway, except that a scan is asked for where
-that was wished. The first thing that is wrong ends it.
+Each check sends one request and returns one finding; `advice` explains it. The checks change
+nothing on the gateway, except that a scan is requested with `--try-scan`. The first finding
+that is wrong ends the examination.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONNECT_SECONDS = 5.0
 
 @dataclass(slots=True)
 class CheckedGateway:
-    """The gateway under examination, and what earlier checks learned of it."""
+    """The gateway under examination, and the results of earlier checks."""
 
     gateway: GatewayClient
     key: ApiKeyReader
@@ -39,7 +39,7 @@ class CheckedGateway:
 
 
 async def examine_gateway(patient: CheckedGateway) -> AsyncIterator[Finding]:
-    """Finding after finding, up to the first that is wrong."""
+    """Yield findings up to the first that is wrong."""
     for name, look in CHECKS:
         try:
             finding = await look(patient)
@@ -70,7 +70,7 @@ async def _check_address(patient: CheckedGateway) -> Finding:
 async def _check_port(patient: CheckedGateway) -> Finding:
     address = patient.gateway.address
     try:
-        # wait_for and not asyncio.timeout: the latter misjudges in Python 3.11.2.
+        # wait_for instead of asyncio.timeout, which has a bug in Python 3.11.2.
         opening = asyncio.open_connection(address.host, address.port)
         _, writer = await asyncio.wait_for(opening, CONNECT_SECONDS)
     except TimeoutError:
@@ -82,7 +82,7 @@ async def _check_port(patient: CheckedGateway) -> Finding:
 
 
 async def _check_transport(patient: CheckedGateway) -> Finding:
-    """The first request: it fails where the connection does."""
+    """Send the first request; it fails if the connection does."""
     patient.here = await patient.gateway.presence()
     return advice.transport_finding(patient.gateway.address, patient.gateway.trust)
 

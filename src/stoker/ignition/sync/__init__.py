@@ -1,1 +1,1 @@
-"""What a sync does around a gateway: wait until it is ready, lock, scan, restart, verify, redundancy."""
+"""The gateway's part of a sync: wait until it is ready, lock, scan, restart, verify, redundancy."""

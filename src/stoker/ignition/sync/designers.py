@@ -1,18 +1,17 @@
-"""Projects that somebody has open in a Designer, and what a change of them has to do about it.
+"""Projects that are open in a Designer, and how a sync treats them.
 
-Asked before anything is staged. With `wait` the busy projects stay as they are, each
-with the name of its user, and the others go on; with `proceed` it is only said; with
-`fail` the whole change stops. No policy ever writes into a project that is waited for,
-however long that lasts: after the timeout waiting turns into an error that is retried.
+The check runs before anything is staged. With `wait` the open projects stay as they are, each
+with the name of its user, and the other projects are synced; with `proceed` the sync only warns;
+with `fail` the whole sync stops. No policy ever writes into a project that is waited for,
+however long that lasts: after the timeout, waiting becomes an error that is retried.
 
-A project's wait begins with the first change that it holds back and ends when it is
-found closed, or when nothing is to change there any more; newer commits join it,
-because a stream of them would otherwise put off the error for ever. It is remembered
-beside the ledger, so that an agent which is started again every few minutes does not
-begin anew each time.
+A project's wait begins with the first change that it holds back. It ends when the project is
+found closed, or when there is no change for it any more. Newer commits join the wait, because a
+stream of commits would otherwise postpone the error forever. The wait is stored beside the
+ledger, so that an agent that restarts every few minutes does not begin it again each time.
 
-A gateway that does not list its Designers stops the change: an unknown Designer would lose
-its work. Only the policy `proceed` goes on without the list, and says so.
+A gateway that does not list its Designers stops the sync: the user of an unknown Designer would
+lose work. Only the policy `proceed` continues without the list, with a warning.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from stoker.ignition.sync.state_files import StateFiles
 STATE_FILE = "designers"
 MAX_WAITS = 500
 FORGET_SECONDS = 900.0
-"""Seconds after its timeout in which nobody asked for a project: then it did not wait all the time."""
+"""A wait that no sync renewed for its timeout and this many seconds is forgotten: it was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class _DesignerWait:
 
 
 class DesignerHolds:
-    """Who has what open at one gateway, for one policy."""
+    """Tracks the open projects of one gateway, for one policy."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class DesignerHolds:
         timeout: float,
     ) -> None:
         self.warnings: tuple[str, ...] = ()
-        """What the last question could not answer, or what the policy lets pass."""
+        """Designers that the last check could not determine, or that the policy ignores."""
         self._gateway = gateway
         self._readiness = readiness
         self._marks = marks
@@ -71,9 +70,9 @@ class DesignerHolds:
         self._waits: dict[str, _DesignerWait] | None = None
 
     async def hold(self, projects: frozenset[str]) -> tuple[HeldPath, ...]:
-        """Those of the projects that have to wait; raises with the policy `fail` if there are any.
+        """Return the projects that have to wait; with the policy `fail`, raise if there are any.
 
-        Raises too where the gateway does not list its Designers, unless the policy is `proceed`.
+        Also raise if the gateway does not list its Designers, unless the policy is `proceed`.
         """
         self.warnings = ()
         busy = await self._busy(projects) if projects else {}
@@ -93,7 +92,7 @@ class DesignerHolds:
         )
 
     def overdue(self, held: Sequence[HeldPath]) -> Retry | None:
-        """Why waiting for these is an error by now; None as long as it is not."""
+        """Return the error if waiting for these exceeds the timeout, else None."""
         late = {name: wait.user for name, wait in self._of(held).items() if self._is_late(wait)}
         if not late:
             return None
@@ -105,7 +104,7 @@ class DesignerHolds:
         )
 
     async def opened_since(self, projects: frozenset[str]) -> Retry | None:
-        """Why the change has to begin anew: somebody came while its contents were fetched. Else None."""
+        """Return why the sync must start again: a Designer opened a project during the fetch. Else None."""
         if self._policy is DesignerPolicy.PROCEED or not projects:
             return None
         try:
@@ -121,31 +120,33 @@ class DesignerHolds:
         )
 
     async def still_held(self, held: Sequence[HeldPath]) -> bool:
-        """Whether a pass would find all of them held again, and have nothing else to say of it."""
+        """Return whether a sync would find all of them held again, with nothing else to report."""
         if not held or self.overdue(held) is not None:
             return False
         names = frozenset(one.place.removeprefix(f"{PROJECTS}/") for one in held)
         try:
             busy = _open_projects(await self._gateway.designers() or (), names)
         except StokerError:
-            return False  # a pass says why
+            return False  # the sync reports the error
         waits, now = self._all(), self._clock.monotonic()
         waits.update({name: replace(waits[name], seen=now) for name in busy if name in waits})
         return names <= busy.keys()
 
     def forget(self) -> None:
-        """The gateway was not even started: nobody has anything open."""
+        """Forget all waits: the gateway was not started yet, so no Designer is open."""
         self._waits = {}
         self._marks.clear(STATE_FILE)
 
     async def _busy(self, projects: frozenset[str]) -> Mapping[str, str]:
-        """The projects that are open, with who has them."""
+        """Return the open projects with their users."""
         cautious = self._policy is not DesignerPolicy.PROCEED
         pauses = PAUSES if cautious else ()
         try:
             sessions = await retry_call(self._listed, self._clock, pauses, self._is_worth_waiting)
         except StokerError as error:
-            self._readiness.saw(error)  # not sooner: one that ran a moment ago is worth waiting for
+            self._readiness.saw(
+                error
+            )  # only after the retries: a gateway that ran recently is worth retrying
             if cautious:
                 raise
             self.warnings += (f"who has a project open in a Designer is not known: {error_note(error)}",)
@@ -153,7 +154,7 @@ class DesignerHolds:
         return _open_projects(sessions, projects)
 
     async def _listed(self) -> Sequence[DesignerSession]:
-        """Every Designer; raises where the gateway does not list them."""
+        """Return every Designer; raise if the gateway does not list them."""
         sessions = await self._gateway.designers()
         if sessions is None:
             raise Stalled(
@@ -165,13 +166,13 @@ class DesignerHolds:
         return sessions
 
     def _is_worth_waiting(self, error: StokerError) -> bool:
-        """A gateway that answers with an error, or has run a moment ago, may have Designers in it."""
+        """Return whether to retry: a gateway that answers errors, or ran recently, may have Designers."""
         return error.reason is Reason.GATEWAY_ERROR or (
             error.reason is Reason.GATEWAY_UNREACHABLE and self._readiness.running is True
         )
 
     def _remember(self, busy: Mapping[str, str]) -> None:
-        """These wait, and no others: a change that is still to be made is part of every plan."""
+        """Keep these waits and no others: every plan contains all changes that are still to be made."""
         before, now = self._all(), self._clock.monotonic()
         waits = {}
         for name, user in busy.items():
@@ -196,7 +197,7 @@ class DesignerHolds:
         return self._waits
 
     def _load(self) -> dict[str, _DesignerWait]:
-        """Moments of the wall clock as such of the monotonic one; none lies in the future."""
+        """Convert stored wall clock times to monotonic times; none is in the future."""
         now, today = self._clock.monotonic(), self._clock.now().timestamp()
         try:
             said = json.loads(self._marks.read(STATE_FILE) or b"{}")
@@ -226,7 +227,7 @@ class DesignerHolds:
 def _open_projects(sessions: Iterable[DesignerSession], projects: frozenset[str]) -> Mapping[str, str]:
     users: dict[str, list[str]] = {}
     for session in sessions:
-        # One without a project has not opened any yet: it has nothing to lose.
+        # A Designer without a project has none open yet: its user has nothing to lose.
         if session.project in projects:
             users.setdefault(session.project, []).append(session.user or "somebody")
     return {name: ", ".join(sorted(set(those))) for name, those in users.items()}

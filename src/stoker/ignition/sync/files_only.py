@@ -1,9 +1,9 @@
-"""A sync that writes files and asks the gateway nothing (`--files-only`, `spec.gateway.filesOnly`).
+"""A sync that writes files and sends no request to the gateway (`--files-only`, `spec.gateway.filesOnly`).
 
-Takes the place of `gateway_hook` among the hooks of a sync and of a rollback. It remembers on
-the data volume that a scan is pending, so that the first sync that asks the gateway again makes
-it load what was written meanwhile. What the gateway told of its modules and tag providers before
-still counts (`stored_inventory`). It must never open a connection.
+Replaces `gateway_hook` among the hooks of a sync and of a rollback. It records on the data
+volume that a scan is pending, so that the first sync that calls the gateway again makes it load
+the files written meanwhile. The stored inventory of modules and tag providers still applies
+(`stored_inventory`). It must never open a connection.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from stoker.ignition.sync.stored_inventory import StoredInventory
 
 
 class FilesOnlyChange(Protocol):
-    """What is about to happen, or has (`stoker.agent.sync.hooks`)."""
+    """The planned or applied change (`stoker.agent.sync.hooks`)."""
 
     @property
     def plan(self) -> SyncPlan: ...
 
 
 class FilesOnlyHook:
-    """The hook of one data folder whose gateway is not asked."""
+    """The hook of a data folder whose gateway is not called."""
 
     def __init__(self, state_dir: Path, policy: IgnitionPolicy | None = None) -> None:
         self._marks = StateFiles(state_dir)
@@ -40,7 +40,7 @@ class FilesOnlyHook:
         self._pending = PendingWorkStore(self._marks)
 
     def fitted(self, files: FilesIntent) -> FilesIntent:
-        """The files without what the gateway has from elsewhere, by the inventory that is stored."""
+        """Return the files without content that the gateway gets elsewhere, by the stored inventory."""
         return StoredInventory.read(self._marks).fitted(files, self._policy)
 
     async def hold(self, change: FilesOnlyChange) -> tuple[HeldPath, ...]:
@@ -48,7 +48,7 @@ class FilesOnlyHook:
 
     @asynccontextmanager
     async def around(self, change: FilesOnlyChange) -> AsyncIterator[None]:
-        """Remember the scan before the first live change, so that a kill in between does not lose it."""
+        """Record the scan before the first live change, so that a kill in between does not lose it."""
         if change.plan.actions:
             gone = AffectedContent.by(change.plan).gone
             self._pending.incur(PendingWork(True, gone, frozenset(modules_changed(change.plan))))

@@ -1,8 +1,8 @@
-"""What is owed to a gateway, paid as far as it goes: wait for it, restart, scan, look.
+"""Completes pending gateway work: wait until the gateway is ready, restart, scan, verify.
 
-Comes when files are in place, in the same pass or in a later one that had nothing to
-write. Whatever goes wrong is told and stays owed; nothing here raises for a gateway
-that is down, starting or refuses.
+Runs when the files are in place, in the same sync or in a later one that had nothing to
+write. Every failure is reported and stays pending; nothing here raises for a gateway that
+is down, starting or refuses the request.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from stoker.ignition.sync.verify import GatewayFailure, GatewayFailures, Gateway
 from stoker.telemetry import tracing
 
 SCAN = "scan"
-"""The place of a failure that is none of a file in particular."""
+"""The path in the report for a failure that concerns no particular file."""
 
 
 @dataclass(slots=True)
 class PendingWorkResult:
-    """How far it went."""
+    """How much of the pending work was completed."""
 
     applied: bool = False
     """The gateway accepted the scans, now or before, and runs."""
     notes: tuple[PathNote, ...] = ()
-    """What it did not do or show; none: nothing is owed any more."""
+    """What the gateway did not do or list; empty: nothing is pending any more."""
     restarted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     failures: GatewayFailures = field(default_factory=dict)
-    """What of it is the fault of its files; a gateway that is away or refuses us says nothing of them."""
+    """Failures caused by the files; a gateway that is down or refuses the key proves nothing about them."""
 
 
 class PendingWorkRunner:
-    """One gateway and what it still has to do; asked again after growing pauses."""
+    """Completes the pending work of one gateway; retries with backoff."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PendingWorkRunner:
         self._verifying = verifying
 
     async def pay(self, debt: PendingWork) -> PendingWorkResult:
-        """Do what is owed; afterwards the debt is settled, or says what is left of it."""
+        """Do the pending work; afterwards it is settled, or the store holds the rest."""
         payment = PendingWorkResult()
         try:
             await self._readiness.ready()
@@ -79,8 +79,8 @@ class PendingWorkRunner:
         return payment
 
     def _owe(self, debt: PendingWork, payment: PendingWorkResult) -> None:
-        left = self._debts.owed() or debt  # without the restart, if that was asked for
-        if payment.applied:  # a scan that was accepted has let go of the lock
+        left = self._debts.owed() or debt  # without the restart, if that was requested
+        if payment.applied:  # an accepted scan has released the lock
             left = replace(left, scan=False, lock_ends=0.0)
         self._debts.remember(left)
         self._patience.failed()
@@ -89,7 +89,7 @@ class PendingWorkRunner:
             payment.warnings += (f"{attempts}; it is asked again every minute",)
 
     async def _restart(self, debt: PendingWork, payment: PendingWorkResult) -> None:
-        """For modules; asked for once, and not again if it takes longer than we wait."""
+        """Restart for modules; requested once, and not again if it takes longer than we wait."""
         if not debt.modules:
             return
         refusal = await self._restarting.ask(debt.modules)
@@ -102,7 +102,7 @@ class PendingWorkRunner:
         payment.warnings += await self._restarting.pending()
 
     async def _scan_and_look(self, debt: PendingWork, payment: PendingWorkResult) -> VerifyResult:
-        """Scan if that is owed. One that was accepted and brought nothing is asked for a few times more."""
+        """Scan if a scan is pending. If an accepted scan loaded nothing, request it a few times more."""
         if not debt.scan:
             found = await self._verifying.read_back(debt, 0.0)
             payment.applied = True
@@ -112,7 +112,7 @@ class PendingWorkRunner:
             with tracing.step("gateway.scan"):
                 await self._scanner.scan()
         except StokerError as error:
-            if error.reason is Reason.GATEWAY_ERROR:  # it runs, it knows us, and it does not do it
+            if error.reason is Reason.GATEWAY_ERROR:  # it runs and accepts the key, but the scan failed
                 payment.failures = {SCAN: (GatewayFailure.SCAN, error.message)}
             raise
         payment.applied = True

@@ -1,10 +1,10 @@
-"""What a gateway says of its modules, tag providers and tag types, and what follows for its files.
+"""Asks a gateway for its modules, tag providers and tag types, and filters the files accordingly.
 
-Asked before a pass, by whoever may ask the gateway at all: not on each pass, but every
-few minutes and after a start that was seen. What follows counts in the settings of
-the files, so an answer is kept on the data volume and stands until another one comes: a
-gateway that is down, starting or refuses changes nothing, and a new process goes on
-with what the last one knew. Nothing here keeps files from being written.
+Runs before a sync that may call the gateway, not on each sync but every few minutes and
+after an observed start. The result is part of the settings of the files, so it is stored on the
+data volume and applies until the next result: a gateway that is down, starting or refuses the
+request changes nothing, and a new process continues with the stored result. A failure here
+never stops files from being written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 
 class GatewaySurvey:
-    """One gateway, asked from time to time."""
+    """Queries one gateway's inventory periodically."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class GatewaySurvey:
         self._start_asked: float | None = None
 
     async def fitting(self, files: FilesIntent, *, ask: bool, remember: bool) -> FilesIntent:
-        """The files as this gateway shall have them, by what it says now or said last."""
+        """Return the files for this gateway, filtered by its current or last inventory."""
         if not may_hold_tags(files):
             return files
         if self._told is None:
@@ -72,9 +72,7 @@ class GatewaySurvey:
         return told.fitted(files, self._policy)
 
     def _remember(self, told: StoredInventory) -> None:
-        with suppress(
-            StokerError, OSError
-        ):  # the sync reports a volume that cannot be used; tried again next time
+        with suppress(StokerError, OSError):  # the sync reports an unusable volume; the next call tries again
             self._marks.write(STATE_FILE, told.content)
             self._remembered = told
 
@@ -85,18 +83,18 @@ class GatewaySurvey:
         return self._clock.monotonic() >= self._next or self._readiness.came_up != self._start_asked
 
     async def _asked(self, before: StoredInventory) -> StoredInventory:
-        """What it says now, as far as it says something; otherwise what it said before."""
+        """Return the current inventory as far as the gateway provides it, else the previous values."""
         self._next = self._clock.monotonic() + REFRESH_SECONDS
         self._trouble = ""
         told = before
         try:
             await self._readiness.check()
             if self._readiness.grace_left:
-                return before  # it was not up until now: when its first seconds are over
+                return before  # it has only just started: ask when the grace period is over
             told = self._bounded(await self._modules_and_providers(before), before)
         except StokerError as error:
             self._readiness.saw(error)
-            if isinstance(error, Stalled):  # what passes by itself is told by others
+            if isinstance(error, Stalled):  # other steps report transient errors
                 self._trouble = f"which tag providers modules fill is not known: {error_note(error)}"
         self._start_asked = self._readiness.came_up
         return told
@@ -104,7 +102,7 @@ class GatewaySurvey:
     async def _modules_and_providers(self, before: StoredInventory) -> StoredInventory:
         health = await self._gateway.modules()
         modules = before.modules
-        if health is not None:  # one that was put aside still owns its tags
+        if health is not None:  # a quarantined module still owns its tags
             modules = frozenset(map(str, known_modules({*health.healthy, *health.quarantined})))
         try:
             providers = await self._gateway.tag_providers()
@@ -115,7 +113,7 @@ class GatewaySurvey:
         return await self._with_types(told, providers - told.managed)
 
     async def _with_types(self, told: StoredInventory, providers: Collection[str]) -> StoredInventory:
-        """And with the types of the parents, where somebody wants only the leaves."""
+        """Add the types of the parents if the policy is `leaf-only`."""
         if self._policy.tag_inheritance is not TagInheritance.LEAF_ONLY:
             return told
         own = self._policy.tag_provider
@@ -133,7 +131,7 @@ class GatewaySurvey:
         return replace(told, provider=own, inherited=frozenset(found))
 
     def _bounded(self, told: StoredInventory, before: StoredInventory) -> StoredInventory:
-        """What cannot be remembered must not count either, or the next process would undo it."""
+        """Ignore an inventory that cannot be stored, or the next process would undo its effect."""
         if len(told.content) <= MAX_FILE_BYTES:
             return told
         self._trouble = "the gateway tells more names of tag providers and types than can be remembered"

@@ -1,20 +1,21 @@
-"""What happens at the gateway around a pass over its files, from the first question to the last look.
+"""The hook that does the gateway's part of a sync, from the first request to the verification.
 
-Held projects are named before anything is staged; when all contents lie ready the
-scan locks are taken and Perspective sessions are cleared; then the files change; after
-them come a restart if there are new modules, the scans, and the reading back. Each step
-has its own module; this one puts them in order and keeps the outcome for the status.
+1. Before staging: name the projects that a Designer has open.
+2. When all contents are staged: take the scan locks and clear Perspective sessions.
+3. The sync changes the files.
+4. Afterwards: restart if modules changed, scan, verify.
 
-The gateway is asked first. One that does not answer, rejects the key or does not list its
-Designers stops the pass before the first byte; so do a Designer in a project (with the
-policy `fail`, or one that stayed too long when there is nothing else to do, or that came
-while contents were fetched) and a scan lock of another client, because a scan of ours
-would end it. A gateway that has never been started cannot answer: before its first boot
-files are written without it.
+Each step has its own module; this module calls them in order and keeps the outcome for the status.
 
-Applied and verified are two words: the gateway accepted the scan, and it shows what
-it should. What it could not do once files are in place stays pending on the data volume,
-and `settle` asks again until it is done.
+The first step needs the gateway. A gateway that does not answer, rejects the key or does not list
+its Designers stops the sync before the first byte is written. So does an open Designer (with the
+policy `fail`, or after the timeout when there is nothing else to do, or if it was opened while
+contents were fetched) and a scan lock of another client, because our scan would end that lock. A
+gateway that has never been started cannot answer: before its first boot, files are written without it.
+
+Applied and verified differ: applied means that the gateway accepted the scan, verified means that it
+lists the expected content. Work that the gateway could not do after the files were in place stays
+pending on the data volume, and `settle` retries until it is done.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ FILES_ONLY_HINT = "to write files without asking the gateway use --files-only, o
 
 
 class GatewayChange(Protocol):
-    """What is about to happen, or has (`stoker.agent.sync.hooks`)."""
+    """The planned or applied change (`stoker.agent.sync.hooks`)."""
 
     @property
     def plan(self) -> SyncPlan: ...
@@ -67,30 +68,30 @@ class GatewayChange(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayHookOptions:
-    """How one gateway is to be treated."""
+    """How to sync one gateway."""
 
     data_dir: Path
     state_dir: Path
-    """Where notes to ourselves lie: `.sync-state` of the data folder."""
+    """Folder of the state files: `.sync-state` of the data folder."""
     order: ScanOrder = ScanOrder.PROJECTS_FIRST
     policy: IgnitionPolicy = field(default_factory=IgnitionPolicy)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayOutcome:
-    """What became of the gateway's side of the last change, for the status."""
+    """The result of the gateway's part of the last change, for the status."""
 
     lock: str = ""
-    """`held`, or why there was none."""
+    """`held`, or why there is no lock."""
     result: str = ""
-    """`projects=200 config=200`, as far as it came."""
+    """`projects=200 config=200`, as far as the scans got."""
     durations: tuple[float, ...] = ()
-    """Seconds that each of these answers took."""
+    """Seconds that each of these responses took."""
     trust: str = ""
     applied: bool = False
     """The gateway accepted the scans, or has started since."""
     verified: bool = False
-    """And shows what its data folder says."""
+    """The gateway also lists what its data folder holds."""
     held: tuple[HeldPath, ...] = ()
     sessions: PerspectiveOutcome = field(default_factory=PerspectiveOutcome)
     restarted: tuple[str, ...] = ()
@@ -99,7 +100,7 @@ class GatewayOutcome:
 
 
 class GatewayHook:
-    """One gateway and the data folder that it reads; for one pass at a time, reused for every pass."""
+    """The hook of one gateway and its data folder; for one sync at a time, reused for every sync."""
 
     def __init__(
         self,
@@ -108,11 +109,11 @@ class GatewayHook:
         clock: Clock | None = None,
         answered: ResponseObserver | None = None,
     ) -> None:
-        """`answered` hears how long the gateway took to answer each request for a scan."""
+        """`answered` receives how long the gateway took to answer each scan request."""
         clock = clock if clock is not None else SystemClock()
         marks, policy = StateFiles(options.state_dir), options.policy
         self.initial = False
-        """Set by the owner before a pass: the gateway has not been started, so nothing is asked of it."""
+        """Set by the owner before a sync: the gateway has not been started, so no request is sent."""
         self.outcome = GatewayOutcome(trust=gateway.trust)
         self._unstarted = False
         self._data_dir = options.data_dir
@@ -144,45 +145,45 @@ class GatewayHook:
         )
         self._notes: tuple[PathNote, ...] = ()
         self.failures: GatewayFailures | None = None
-        """What it failed at when it was last asked, by place; None: this process has not asked it yet."""
+        """The failures of the last attempt, by path; None: this process has not called the gateway yet."""
         self._before: tuple[str, ...] = ()
         self._since: tuple[str, ...] = ()
 
     @property
     def info(self) -> GatewayInfo | None:
-        """What the gateway last said of itself."""
+        """The last description that the gateway gave of itself."""
         return self._readiness.info
 
     @property
     def owes(self) -> bool:
-        """Whether the gateway still has something to do, or to show."""
+        """Whether gateway work is pending, including verification."""
         return self._debts.owed() is not None
 
     @property
     def settle_in(self) -> float | None:
-        """Seconds after which `settle` is worth calling, whatever else happens; None: nothing is owed."""
+        """Seconds after which to call `settle`, whatever else happens; None: nothing is pending."""
         return self._patience.due_in if self.owes or self.awaits_first_boot else None
 
     @property
     def needs_second_sync(self) -> bool:
-        """The first boot came after the first sync and is over: what it made has to be met once more."""
+        """The first boot followed the first sync and is over: a second sync must restore what it changed."""
         settled = self._readiness.running is True and not self._readiness.grace_left
         return settled and not self.initial and self.awaits_first_boot
 
     def commissioned(self) -> None:
-        """The second sync was made."""
+        """Record that the second sync was made."""
         self.first_boot.over()
 
     async def fitting(self, files: FilesIntent, *, dry_run: bool) -> FilesIntent:
-        """The files as this gateway shall have them; without what modules or other providers bring."""
+        """Return the files for this gateway, without content that modules or other providers bring."""
         fit = await self._survey.fitting(files, ask=not self.initial, remember=not dry_run)
         self._tell()
         return fit
 
     async def hold(self, change: GatewayChange) -> tuple[HeldPath, ...]:
-        """The places that a Designer has open.
+        """Return the folders of projects that a Designer has open.
 
-        Raises, nothing written, where the policy says so and where the gateway cannot be asked.
+        Raise, with nothing written, if the policy demands it or the gateway cannot be reached.
         """
         self._before = ()
         self._tell(held=())
@@ -196,21 +197,21 @@ class GatewayHook:
             self._tell(held=held)
             late = self._designers.overdue(held)
             if late is not None and len(held) == len(touched.projects) and not touched.elsewhere:
-                raise late  # with anything else to do, that is done first
+                raise late  # only if there is nothing else to do; other changes are applied first
         except StokerError:
-            await self.settle()  # what an earlier pass owes must not wait for a Designer
+            await self.settle()  # pending work of an earlier sync must not wait for a Designer
             raise
         return held
 
     @asynccontextmanager
     async def around(self, change: GatewayChange) -> AsyncIterator[None]:
-        """Hold the scan locks while the files change; raises, nothing written, if others hold them."""
+        """Hold the scan locks while the files change; raise, with nothing written, if others hold them."""
         if change.plan.actions:
             await self._prepare(change, AffectedContent.by(change.plan))
         yield
 
     async def after(self, change: GatewayChange, applied: object) -> tuple[PathNote, ...]:
-        """Restart, scan and verify; what the gateway did not do or show comes back as notes."""
+        """Restart, scan and verify; return as notes what the gateway did not do or list."""
         debt = self._debts.owed()
         if debt is None:
             return ()
@@ -221,7 +222,7 @@ class GatewayHook:
         return await self._pay(debt)
 
     async def settle(self) -> tuple[PathNote, ...]:
-        """What an earlier pass still owes: asked again after growing pauses, told from memory before."""
+        """Retry pending work of an earlier sync with backoff; between attempts return the last notes."""
         debt = self._debts.owed()
         self._patience.longest = POLL_SECONDS if self.awaits_first_boot else math.inf
         if self.initial:
@@ -229,14 +230,14 @@ class GatewayHook:
         if debt is None:
             await self._look_for_first_boot()
             self.failures = {}
-            self._tell(applied=True, verified=True)  # seen by this process or by one before it
+            self._tell(applied=True, verified=True)  # verified by this process or an earlier one
             return ()
         if self._patience.due_in:
             return self._notes
         return await self._pay(debt)
 
     async def still_held(self, held: Sequence[HeldPath]) -> bool:
-        """Whether a pass would be held back in the same places; asks for Designers and nothing else."""
+        """Return whether a sync would be held back in the same places; lists Designers and nothing else."""
         return not self.initial and await self._designers.still_held(held)
 
     async def aclose(self) -> None:
@@ -244,11 +245,11 @@ class GatewayHook:
 
     @property
     def awaits_first_boot(self) -> bool:
-        """The gateway has files and has never run with them: what it makes of them is nobody's change."""
+        """The gateway has files and has never run with them: changes made by its first boot are not drift."""
         return self.first_boot.awaited
 
     async def _asked_first(self, change: GatewayChange, touched: AffectedContent) -> tuple[HeldPath, ...]:
-        """The projects that Designers have open, from a gateway that runs and accepts the key."""
+        """Return the projects that Designers have open, from a gateway that runs and accepts the key."""
         try:
             held = await self._designers.hold(touched.projects)
             self._before = self._designers.warnings
@@ -263,7 +264,7 @@ class GatewayHook:
         return held
 
     async def _diagnosed(self, error: StokerError) -> StokerError:
-        """What the gateway says of its state: one that has faulted answers 503 as one that starts does."""
+        """Ask the gateway for its state: a faulted gateway answers 503 like a starting one."""
         if error.reason is not Reason.GATEWAY_STARTING:
             return error
         try:
@@ -273,13 +274,13 @@ class GatewayHook:
         return error
 
     def _never_started(self, change: GatewayChange) -> bool:
-        """Whether the gateway is silent because it has never been started with this data folder."""
+        """Return whether the gateway is silent because it has never been started with this data folder."""
         if change.before is not None and not self.awaits_first_boot:
             return False
         return is_never_started(self._data_dir, change.before)
 
     async def _prepare(self, change: GatewayChange, touched: AffectedContent) -> None:
-        """Everything between the last guard and the first byte."""
+        """Do everything between the last gate and the first written byte."""
         self._since = ()
         self.outcome = GatewayOutcome(held=self.outcome.held)
         self._tell()
@@ -294,7 +295,7 @@ class GatewayHook:
         self._debts.incur(debt)
 
     async def _take_over(self, actions: int, touched: AffectedContent, debt: PendingWork) -> PendingWork:
-        """Lock, and clear the sessions; what will be owed from now on, with what is known only now."""
+        """Lock, and clear the sessions; return the pending work with the facts known only now."""
         self._readiness.doubt()
         try:
             newcomer = await self._designers.opened_since(touched.projects)
@@ -334,7 +335,7 @@ class GatewayHook:
         return None if health is None else frozenset(health.quarantined)
 
     def _leave_to_first_boot(self, debt: PendingWork) -> tuple[PathNote, ...]:
-        """It reads and loads everything by itself when it starts; afterwards it is looked at."""
+        """Leave the loading to the first boot, which reads all files; verify afterwards."""
         self._debts.remember(PendingWork(scan=False, gone=debt.gone))
         self._readiness.not_started()
         self._patience.succeeded()
@@ -363,13 +364,13 @@ class GatewayHook:
         return payment.notes
 
     def _tell(self, **news: Any) -> None:
-        """The outcome with these news; what is warned of follows from the moments that it was said in."""
+        """Update the outcome with these values and with the warnings of all steps so far."""
         warnings = tuple(dict.fromkeys((*self._survey.warnings, *self._before, *self._since)))
         self.outcome = replace(self.outcome, **news, trust=self._gateway.trust, warnings=warnings)
 
 
 def _not_written_error(error: StokerError) -> StokerError:
-    """The same consequence, with what it means for the files and the way around it."""
+    """Return the same kind of error, with the state of the files and the workaround in the message."""
     message = f"nothing was written: {error.message}; {FILES_ONLY_HINT}"
     if isinstance(error, Stalled):
         return Stalled(message, reason=error.reason)

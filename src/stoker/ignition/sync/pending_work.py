@@ -1,9 +1,9 @@
-"""What is still owed to the gateway: a scan, a restart, a look whether it shows what it should.
+"""Pending gateway work: a scan, a restart, a verification.
 
-Files may be in place while the gateway was down, or this process was killed before
-it could ask for a scan. The next pass then finds nothing to write; the mark tells it
-that the gateway has not read everything yet. It is made before the first live change
-and goes when the gateway was seen to show everything, so a kill in between leaves it.
+Files may be written while the gateway is down, or this process may be killed before it could
+request a scan. The next sync then finds nothing to write; the state file records that the
+gateway has not read everything yet. It is written before the first live change and removed
+after verification, so a kill in between leaves it in place.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ MAX_NAMES = 2000
 
 @dataclass(frozen=True, slots=True)
 class PendingWork:
-    """One or several passes' worth of it."""
+    """The pending work of one or several syncs."""
 
     scan: bool = True
-    """False: it was accepted, and what it should have brought was not seen yet."""
+    """False: the scan was accepted, but its result was not verified yet."""
     gone: frozenset[str] = frozenset()
-    """Places, such as `projects/Line 1`, that were removed and must not be shown any more."""
+    """Folders, such as `projects/Line 1`, that were removed and must not be listed any more."""
     modules: frozenset[str] = frozenset()
-    """Files of modules whose change takes a restart."""
+    """Changed module files, which need a restart."""
     quarantined: frozenset[str] | None = None
-    """Modules that the gateway had put aside before the change; None: not asked."""
+    """Modules that were quarantined before the change; None: unknown."""
     lock_ends: float = 0.0
-    """Until when, by the wall clock, a scan lock is ours although nobody remembers it."""
+    """Wall clock end of a scan lock that an earlier process of ours took."""
 
     def and_also(self, newer: PendingWork) -> PendingWork:
-        """Both. What was put aside before the older change is what neither of them is to blame for."""
+        """Combine both. The older `quarantined` wins: neither change caused those."""
         return PendingWork(
             self.scan or newer.scan,
             self.gone | newer.gone,
@@ -45,7 +45,7 @@ class PendingWork:
 
 
 class PendingWorkStore:
-    """Whether, and what, the gateway at this data folder still has to do."""
+    """Stores the pending work of the gateway at this data folder."""
 
     def __init__(self, marks: StateFiles) -> None:
         self._marks = marks
@@ -55,12 +55,12 @@ class PendingWorkStore:
         return None if content is None else _decode_pending_work(content)
 
     def incur(self, debt: PendingWork | None = None) -> None:
-        """Owe this besides what is owed already."""
+        """Add this to the pending work."""
         debt, before = debt if debt is not None else PendingWork(), self.owed()
         self.remember(debt if before is None else before.and_also(debt))
 
     def remember(self, debt: PendingWork) -> None:
-        """Owe exactly this."""
+        """Replace the pending work by exactly this."""
         self._marks.write(STATE_FILE, _encode_pending_work(debt))
 
     def settle(self) -> None:
@@ -83,7 +83,7 @@ def _encode_pending_work(debt: PendingWork) -> bytes:
 
 
 def _decode_pending_work(content: bytes) -> PendingWork:
-    """Of what cannot be read a scan is owed at least."""
+    """Decode the state file; an unreadable file means that at least a scan is pending."""
     try:
         said = json.loads(content)
     except (ValueError, RecursionError):

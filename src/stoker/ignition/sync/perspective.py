@@ -1,16 +1,15 @@
-"""Perspective sessions of projects that change: counted, and closed only where the policy asks for it.
+"""Perspective sessions of changed projects: counted, and closed only if the policy demands it.
 
-Comes just before files change, when the scan lock is held and nothing can stop the
-change any more, and only for projects that really change, with those that inherit
-from them.
+Runs just before files change, when the scan lock is held and nothing can stop the change any
+more, and only for projects that really change and those that inherit from them.
 
     none      counts; sessions refresh themselves when the project has changed
     graceful  shows a message, waits, and closes only sessions that got the message
-    close     waits, and closes what is left with a message in the same request
+    close     waits, and closes the remaining sessions with a message in the same request
 
-Ignition 8.3 has no request that only shows a message, so `graceful` leaves every session open
-there and warns. It must never close a session that was not warned, and nothing that fails here
-stops a sync: it is a warning.
+Ignition 8.3 has no request that only shows a message, so there `graceful` leaves every session
+open and warns. It must never close a session that was not warned. A failure here never stops a
+sync; it becomes a warning.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ GRACE_SECONDS = 10.0
 POLL_SECONDS = 1.0
 MAX_CONCURRENT_MESSAGES = 8
 MAX_WAIT_SECONDS = 30.0
-"""For telling or closing all sessions, however many there are and however slow the gateway is."""
+"""Limit for messaging or closing all sessions, however many there are and however slow the gateway is."""
 UPDATE_NOTICE = "This screen will be updated in a few seconds and then has to be opened again."
 CLOSED = "This screen was updated. Please open it again."
 
@@ -43,12 +42,12 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PerspectiveOutcome:
-    """What became of the sessions of the projects that change."""
+    """The result for the sessions of the changed projects."""
 
     active: int | None = None
-    """How many there were; None where the gateway does not say."""
+    """Number of sessions; None if the gateway does not list them."""
     longest: float = 0.0
-    """Seconds for which the oldest had been open."""
+    """Age of the oldest session in seconds."""
     closed: int = 0
     projects: tuple[str, ...] = ()
     """Projects in which a session was closed."""
@@ -56,7 +55,7 @@ class PerspectiveOutcome:
 
 
 class PerspectiveSessions:
-    """The sessions of one gateway, for one policy."""
+    """Handles the sessions of one gateway by one policy."""
 
     def __init__(
         self, gateway: GatewayClient, data_dir: Path, clock: Clock, policy: PerspectivePolicy
@@ -68,11 +67,11 @@ class PerspectiveSessions:
 
     @property
     def seconds(self) -> float:
-        """How long `clear` takes at most, when the gateway answers."""
+        """The longest duration of `clear`, if the gateway answers."""
         return 0.0 if self._policy is PerspectivePolicy.NONE else GRACE_SECONDS
 
     async def clear(self, projects: frozenset[str]) -> PerspectiveOutcome:
-        """Do with the sessions of these projects what the policy says."""
+        """Apply the policy to the sessions of these projects."""
         projects = with_inheriting_projects(self._data_dir, projects)
         try:
             sessions = await self._sessions(projects)
@@ -96,7 +95,7 @@ class PerspectiveSessions:
     async def _end(
         self, sessions: Sequence[PerspectiveSession], projects: frozenset[str]
     ) -> tuple[Sequence[PerspectiveSession], tuple[str, ...]]:
-        """Those that were closed, and what did not work."""
+        """Return the closed sessions and the warnings."""
         troubles: list[StokerError] = []
         warned = await self._each(
             sessions, lambda session: self._gateway.message_session(session.id, UPDATE_NOTICE), troubles
@@ -107,7 +106,7 @@ class PerspectiveSessions:
             troubles.append(PathNotOffered(open_still))
         left = await self._wait(closing, projects) if closing else ()
         closed = await self._each(left, lambda one: self._gateway.close_session(one.id, CLOSED), troubles)
-        # One that went away by itself meanwhile is answered as if there was no such path.
+        # The gateway answers 404 for a session that ended by itself meanwhile, as for a missing path.
         stays = len(left) - len(closed)
         if stays and await self._remain(left, projects, troubles):
             troubles.append(PathNotOffered(f"{stays} of {len(left)} could not be closed"))
@@ -122,7 +121,7 @@ class PerspectiveSessions:
     async def _wait(
         self, sessions: Sequence[PerspectiveSession], projects: frozenset[str]
     ) -> Sequence[PerspectiveSession]:
-        """Until all of them have gone, or time is up, also where they are not listed; those that are left."""
+        """Wait until all have ended or the grace period is over, even if listing fails; return the rest."""
         deadline = self._clock.monotonic() + GRACE_SECONDS
         while True:
             await self._clock.sleep(POLL_SECONDS)
@@ -146,7 +145,7 @@ class PerspectiveSessions:
         return any(one.id in now for one in left)
 
     async def _sessions(self, projects: frozenset[str]) -> Sequence[PerspectiveSession] | None:
-        """One that does not say which project it shows may show any of them."""
+        """List the sessions of these projects; a session without a project may show any of them."""
         found = await self._gateway.perspective_sessions()
         if found is None:
             return None
@@ -158,7 +157,7 @@ class PerspectiveSessions:
         do: Callable[[PerspectiveSession], Coroutine[object, object, None]],
         troubles: list[StokerError],
     ) -> Sequence[PerspectiveSession]:
-        """Those with which it worked; a few at a time, and not for ever."""
+        """Return the sessions for which `do` succeeded; a few run at a time, within a time limit."""
         if not sessions:
             return []
         room = asyncio.Semaphore(MAX_CONCURRENT_MESSAGES)

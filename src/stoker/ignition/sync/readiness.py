@@ -1,8 +1,7 @@
-"""When a gateway can be asked, and how long to wait when it cannot.
+"""Whether a gateway is ready for requests, and how long to wait if it is not.
 
-A gateway that has just come up is left alone for its first seconds: scans that come
-while it still loads are lost, or race with what it does by itself. One that does not
-answer is asked again after growing pauses.
+After a start the gateway gets a grace period: scans that arrive while it still loads are lost,
+or race with its own loading. A gateway that does not answer is retried with backoff.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from stoker.ignition.client.inventory import GatewayInfo
 
 GRACE_SECONDS = 10.0
 BOOT_SECONDS = 300.0
-"""How long a gateway that was let go may take until it listens; silent for longer, something is wrong."""
+"""How long a gateway may take to listen after it was allowed to start; longer silence is an error."""
 FRESH_SECONDS = 5.0
-"""How long an answer tells that the gateway runs; each question more is a moment that files wait for."""
+"""How long a response proves that the gateway runs; each extra request delays the files."""
 WATCHED_SECONDS = 30.0
-"""A gateway that did not run so long ago, and runs now, has come up in between: its start was watched."""
+"""If a gateway was seen down at most this long before it was seen up, its start was observed."""
 TOLD_SECONDS = 600.0
-"""How long what it said of itself is believed, as long as it answers."""
+"""How long the gateway's description of itself is cached, as long as it answers."""
 PAUSES = (5.0, 10.0, 30.0, 60.0)
-"""Seconds between attempts at a gateway that is unavailable; the last one goes on for ever."""
+"""Seconds between attempts at an unavailable gateway; the last pause repeats forever."""
 
 _NOT_RUNNING = frozenset(
     {
@@ -42,36 +41,36 @@ T = TypeVar("T")
 
 
 class GatewayReadiness:
-    """What was last seen of a gateway: whether it runs, and since when if its start was seen."""
+    """The last known state of a gateway: whether it runs, and since when if its start was observed."""
 
     def __init__(self, gateway: GatewayClient, clock: Clock) -> None:
         self.running: bool | None = None
-        """None until it was asked for the first time."""
+        """None before the first request."""
         self.info: GatewayInfo | None = None
         self._gateway = gateway
         self._clock = clock
         self.came_up: float | None = None
-        """When its start was seen; None while it does not run, and for one that ran when we came."""
+        """When its start was observed; None while it is down, or if it ran before this process."""
         self._seen_down = -math.inf
         self._awaited_until = self._answered = self._told = -math.inf
 
     @property
     def grace_left(self) -> float:
-        """Seconds in which it is to be left alone; none for one that ran when we came."""
+        """Seconds left of the grace period; 0 if the gateway ran before this process."""
         if self.came_up is None:
             return 0.0
         return max(0.0, self.came_up + GRACE_SECONDS - self._clock.monotonic())
 
     @property
     def start_was_watched(self) -> bool:
-        """Whether it came up a moment ago, and was seen not to run just before that."""
+        """Whether it started a moment ago and was seen down just before."""
         if self.came_up is None:
             return False
         soon = self._clock.monotonic() - self.came_up <= GRACE_SECONDS + WATCHED_SECONDS
         return soon and self.came_up - self._seen_down <= WATCHED_SECONDS
 
     async def check(self) -> GatewayInfo:
-        """Ask; raises with the first thing that is wrong."""
+        """Request the gateway's state; raise with the first problem."""
         try:
             self.info = await self._gateway.check()
         except StokerError as error:
@@ -86,28 +85,28 @@ class GatewayReadiness:
         return self.info
 
     async def confirmed(self) -> None:
-        """The same, unless it has answered a moment ago and said not long before what it is."""
+        """Check, unless the gateway answered a moment ago and its description is still cached."""
         now = self._clock.monotonic()
         if now - self._answered > FRESH_SECONDS or now - self._told > TOLD_SECONDS:
             await self.check()
 
     async def ready(self) -> None:
-        """The same, and then wait until its first seconds are over."""
+        """Confirm that it runs, then wait for the end of the grace period."""
         await self.confirmed()
         if left := self.grace_left:
             await self._clock.sleep(left)
 
     def doubt(self) -> None:
-        """What it answered before this moment tells nothing any more."""
+        """Discard what earlier responses prove."""
         self._answered = -math.inf
 
     def answered(self) -> None:
-        """It has done, just now, what was asked of it."""
+        """Record that the gateway just answered a request successfully."""
         self._runs()
         self._answered = self._clock.monotonic()
 
     def saw(self, error: StokerError) -> None:
-        """What an answer to somebody else's question tells: one that refuses a key runs."""
+        """Record the error of another request: a gateway that refuses a key runs."""
         if error.reason in _NOT_RUNNING:
             self.not_running()
         else:
@@ -118,7 +117,7 @@ class GatewayReadiness:
         self._seen_down = self._clock.monotonic()
 
     def not_started(self) -> None:
-        """It waits for us, and will come up from now on: for a while nobody has to wonder about silence."""
+        """Record that the gateway has not started yet; for `BOOT_SECONDS` its silence is no error."""
         self.not_running()
         self._awaited_until = self._clock.monotonic() + BOOT_SECONDS
 
@@ -129,12 +128,12 @@ class GatewayReadiness:
 
 
 class RetryPacing:
-    """How often something failed in a row, and when it is worth another attempt."""
+    """Counts failures in a row and computes when to try again."""
 
     def __init__(self, clock: Clock, pauses: Sequence[float] = PAUSES) -> None:
         self.failures = 0
         self.longest = math.inf
-        """No pause is longer: a first boot is looked at often, to see the moment in which it ends."""
+        """Upper limit of a pause: a first boot is polled often, to observe the moment in which it ends."""
         self._clock = clock
         self._pauses = pauses
         self._next = 0.0
@@ -145,7 +144,7 @@ class RetryPacing:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all pauses were tried: from now on it is told as something that lasts."""
+        """Whether all pauses were used: from now on it is reported as a lasting failure."""
         return self.failures > len(self._pauses) and self.longest == math.inf
 
     def failed(self) -> None:
@@ -163,7 +162,7 @@ async def retry_call(
     pauses: Sequence[float],
     worth: Callable[[StokerError], bool],
 ) -> T:
-    """The answer, asked for again after each pause as long as the error is worth it; then the error."""
+    """Call `ask`, again after each pause while `worth` accepts the error; at last let the error through."""
     for pause in pauses:
         try:
             return await ask()

@@ -1,13 +1,11 @@
-"""What the backup of a redundant pair does about a commit: one decision, without I/O.
+"""Decides what the backup of a redundant pair does about a commit, without I/O.
 
-A gateway replicates its configuration to its backup, which refuses edits of its own.
-So the backup waits until the primary has loaded the commit (its scan was accepted),
-leaves alone what replication brought, and brings the rest itself. If the primary does
-not answer twice in a row, it goes on without it and says so; when the primary answers
-again, it waits again.
+A gateway replicates its configuration to its backup, and the backup refuses edits of its own.
+So the backup's agent waits until the primary has loaded the commit (its scan was accepted),
+leaves replicated content alone, and syncs the rest itself. If two checks of the primary in a
+row fail, it continues without the primary and warns; when the primary answers again, it waits again.
 
-What the primary reports stands in a map that whoever runs the agent can read; it
-arrives here as a value.
+The primary's report is in a status ConfigMap; the caller reads it and passes it as a value.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from stoker.domain.reasons import Reason
 
 FAILURE_THRESHOLD = 2
 SILENT_SECONDS = 660.0
-"""A report is renewed every five minutes at the latest: one this old is of an agent that is gone."""
+"""A report is renewed at least every five minutes, so an older report is from an agent that is gone."""
 
 _ROLES_BY_NAME = {"master": RedundancyRole.PRIMARY, "backup": RedundancyRole.BACKUP}
 
 
 class BackupAction(StrEnum):
-    """What to do now."""
+    """What the agent of a backup does now."""
 
     SYNC = "sync"
     WAIT = "wait"
@@ -38,18 +36,18 @@ class BackupAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PrimaryReport:
-    """What the primary's agent last said of itself."""
+    """The last report of the primary's agent."""
 
     commit: str = ""
-    """The commit that its files are at."""
+    """The commit of its files."""
     scanned: bool = False
     """Whether the gateway accepted the scan of it, or had nothing to scan."""
     at: datetime | None = None
     down: bool = False
-    """Its agent says that the gateway does not answer, or has faulted."""
+    """Its agent reports that the gateway does not answer, or has faulted."""
 
     def is_well(self, now: datetime) -> bool:
-        """Whether a check succeeds: a report that is not too old to be believed, of a gateway that runs."""
+        """Return whether a check succeeds: a recent report of a running gateway."""
         return not (self.down or self.is_silent(now))
 
     def is_silent(self, now: datetime) -> bool:
@@ -58,22 +56,22 @@ class PrimaryReport:
 
 @dataclass(frozen=True, slots=True)
 class RedundancyState:
-    """All that the decision depends on."""
+    """All inputs of the decision."""
 
     wanted: str
-    """The commit that this gateway is to be at."""
+    """The commit wanted for this gateway."""
     here: str = ""
-    """The commit that its files are at."""
+    """The commit of its files."""
     initial: bool = False
-    """It has not been started yet: its files must be there before."""
+    """It has not been started yet: its files must be written before."""
     role: RedundancyRole = RedundancyRole.STANDALONE
-    """What the annotation, or the resource, says; it wins over the gateway's own word."""
+    """The role from the annotation or the resource; it overrides the role that the gateway reports."""
     said: str = ""
-    """What the gateway says of itself: `Master`, `Backup`, `Independent`, or nothing."""
+    """The role that the gateway reports: `Master`, `Backup`, `Independent`, or nothing."""
     peer: str = ""
     primary: PrimaryReport | None = None
     failed_checks: int = 0
-    """How often in a row the primary could not be found well."""
+    """How many checks of the primary failed in a row."""
 
 
 class BackupDecision(NamedTuple):
@@ -84,7 +82,7 @@ class BackupDecision(NamedTuple):
 
 
 def decide_redundancy(pair: RedundancyState) -> BackupDecision:
-    """The first rule that speaks."""
+    """Return the decision of the first rule that applies."""
     if redundancy_role(pair) is not RedundancyRole.BACKUP:
         return BackupDecision(BackupAction.SYNC)
     if pair.initial:
@@ -130,7 +128,7 @@ def _waiting_message(pair: RedundancyState) -> str:
 
 
 class PrimaryHealth:
-    """How often in a row the primary was not found well; one good check forgets them all."""
+    """Counts failed checks of the primary in a row; a successful check resets the count."""
 
     def __init__(self) -> None:
         self.failed_checks = 0

@@ -1,10 +1,10 @@
-"""A restart for modules: asked for when their files are in place, and waited for.
+"""Restart for changed modules: requested when their files are in place, and waited for.
 
-A module is loaded when a gateway starts and at no other time, so a change of one
-(`stoker.ignition.content.modules`) means a restart before the scan. It is asked for once; a
-gateway that stays away longer than the bound is left to those who settle what is
-owed. One that cannot be restarted over its API goes on as it is, and the modules are
-named.
+A gateway loads modules only when it starts, so a change of a module
+(`stoker.ignition.content.modules`) needs a restart before the scan. The restart is requested
+once; if the gateway stays down longer than the limit, the work stays pending
+(`stoker.ignition.sync.finish_pending`). If the gateway cannot be restarted over its API, the
+sync continues with a warning that names the modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stoker.ignition.sync.readiness import GatewayReadiness
 
 MAX_WAIT_SECONDS = 180.0
 LEAVING_SECONDS = 30.0
-"""A gateway says yes at once and goes away a few seconds later."""
+"""A gateway accepts a restart at once and goes down a few seconds later."""
 POLL_SECONDS = 0.5
 
 
@@ -33,7 +33,7 @@ class GatewayRestart:
         self._clock = clock
 
     async def ask(self, modules: Collection[str]) -> str:
-        """Ask for one; nothing if it was accepted, else the warning that takes its place."""
+        """Request a restart; return an empty string if it was accepted, else the warning to report."""
         try:
             await self._gateway.restart()
         except PathNotOffered:
@@ -44,7 +44,7 @@ class GatewayRestart:
         return ""
 
     async def wait(self) -> None:
-        """Until it was away and is back, or was not seen to leave; raises when it stays away too long."""
+        """Wait until the gateway was down and is back, or never went down; raise if it is down too long."""
         began = self._clock.monotonic()
         left = False
         while True:
@@ -65,7 +65,7 @@ class GatewayRestart:
         await self._readiness.ready()
 
     async def pending(self) -> tuple[str, ...]:
-        """Warnings about what waits for a restart."""
+        """Return warnings about changes that wait for a restart."""
         try:
             tasks = await self._gateway.pending_restarts()
         except StokerError as error:

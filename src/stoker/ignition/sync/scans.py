@@ -1,11 +1,11 @@
-"""Scan locks and scans: the two things that a gateway is told about its files.
+"""Scan locks and scans of a gateway.
 
-Before the first live change the locks are taken, where they are offered, so that the
-gateway's own changes wait and nothing half-written is read; the scans afterwards
-load the files and let go of the locks. There is no other way to give a lock back, and
-so none to hold it longer: a plan that needs more than `MAX_HOLD_SECONDS` goes on without
-it, and is told. Nothing is torn then either: files come whole and in a safe order,
-the lock is the second belt.
+The locks are taken before the first live change, if the gateway offers them, so that the
+gateway's own changes wait and it reads no half-written state. The scans afterwards load the files
+and release the locks. A scan is the only way to release a lock. A lock cannot be prolonged
+either: a plan that needs more than `MAX_HOLD_SECONDS` continues without it, with a warning. The
+gateway reads no torn file even then, because each file is replaced atomically and in a safe
+order; the lock is an additional protection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RETRY_PAUSES = (1.0, 2.0, 4.0)
 HELD = "held"
 
 ResponseObserver = Callable[[float], None]
-"""Hears how many seconds a gateway took to answer a request for a scan."""
+"""Receives how many seconds a gateway took to answer a scan request."""
 
 log = get_logger(__name__)
 
@@ -41,20 +41,20 @@ _ORDERS = {
 
 
 def lock_seconds(actions: int, besides: float = 0.0) -> int:
-    """How long a lock is needed for so many changes on a slow disk, and for what happens besides."""
+    """Return how long a lock is needed for so many changes on a slow disk, plus `besides` seconds."""
     return min(MAX_HOLD_SECONDS, HOLD_SECONDS + actions // ACTIONS_PER_SECOND + int(besides))
 
 
 class GatewayScanner:
-    """The locks and scans of one gateway, both kinds in the order asked for."""
+    """The locks and scans of one gateway, both kinds in the configured order."""
 
     def __init__(
         self, gateway: GatewayClient, order: ScanOrder, clock: Clock, answered: ResponseObserver | None = None
     ) -> None:
         self.result = ""
-        """`projects=200 config=200`, as far as it came."""
+        """`projects=200 config=200`, as far as the scans got."""
         self.durations: tuple[float, ...] = ()
-        """Seconds that the gateway took to answer each of those."""
+        """Seconds that the gateway took to answer each of these."""
         self._answered = answered
         self._gateway = gateway
         self._kinds = _ORDERS[order]
@@ -62,10 +62,10 @@ class GatewayScanner:
         self._ours_until: dict[ScanKind, float] = {}
 
     async def lock(self, seconds: int) -> str:
-        """Take the locks: `held`, or why there is none.
+        """Take the locks; return `held`, or why there is no lock.
 
-        Raises, and has none, if another client holds one, and where the gateway rejects the key or
-        does not answer: whoever cannot lock for that reason cannot scan either.
+        Raise, and release all locks, if another client holds one, and if the gateway rejects the key
+        or does not answer: then a scan would fail as well.
         """
         try:
             for kind in self._kinds:
@@ -83,18 +83,18 @@ class GatewayScanner:
         return HELD
 
     def left_behind(self, seconds: float) -> None:
-        """An earlier process of ours took the locks, and they have so much left."""
+        """Record that an earlier process of ours took the locks, and for how long they last."""
         if seconds > 0:
             for kind in self._kinds:
                 self._ours_until.setdefault(kind, self._clock.monotonic() + seconds)
 
     @property
     def lock_left(self) -> float:
-        """Seconds until the first of our locks runs out; 0 where there is none, or it did."""
+        """Seconds until our first lock expires; 0 if there is none, or it has expired."""
         return max(0.0, min(self._ours_until.values(), default=0.0) - self._clock.monotonic())
 
     async def scan(self) -> None:
-        """Ask for all scans; what may work next time is tried again, the rest is told at once."""
+        """Request all scans; transient errors are retried, others are raised at once."""
         self.result, self.durations = "", ()
         for kind in self._kinds:
             await self._scan(kind)
@@ -105,19 +105,19 @@ class GatewayScanner:
             await self._gateway.lock(kind, acquire=ACQUIRE_SECONDS, hold=seconds)
             reach_failpoint("lock.after")
         except ScanLockRefused:
-            # A pass of ours that broke off left it behind: it is still ours.
+            # An interrupted sync of ours took the lock: it is still ours.
             if self._clock.monotonic() >= self._ours_until.get(kind, 0.0):
                 raise
         else:
             self._ours_until[kind] = self._clock.monotonic() + seconds
 
     async def _let_go(self) -> None:
-        """A scan is the only way to give a lock back; no file has changed yet, so it finds nothing."""
+        """Release the locks by a scan, the only way; no file has changed yet, so the scan finds nothing."""
         for kind in tuple(self._ours_until):
             try:
                 await self._scan(kind)
             except StokerError:
-                continue  # it ends by itself
+                continue  # the lock expires by itself
 
     async def _scan(self, kind: ScanKind) -> None:
         reach_failpoint("scan.before")
@@ -132,7 +132,7 @@ class GatewayScanner:
         self.result = f"{self.result} {kind}={status}".strip()
 
     async def _ask_for(self, kind: ScanKind) -> int:
-        """One request. What is measured is the answer, not the scan, which the gateway does later (C-137)."""
+        """Send one request. The measured time is that of the response; the gateway scans later."""
         began = self._clock.monotonic()
         try:
             status = await self._gateway.scan(kind)

@@ -1,10 +1,10 @@
-"""Small notes to ourselves on the data volume, beside the ledger.
+"""Small state files on the data volume, beside the ledger.
 
-What has to outlive this process and is known to nobody else: a scan that is owed, a
-project that waits for its Designer, a gateway that has not been through its first
-boot, what a gateway last said of itself. Each is one small file that is replaced
-whole and is durable when the call returns. Only this process's user reads them; one
-that is not as we write them counts as empty, never as an error.
+They hold what must survive this process and is recorded nowhere else: a pending scan, a
+project that waits for its Designer, a gateway before its first boot, the last known inventory of
+a gateway. Each is a small file that is replaced atomically and is durable when the call returns.
+Only this process's user reads them. A file with unexpected content counts as empty, never as an
+error.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StateFiles:
-    """The folder of the ledger, as far as these notes go; it is made when the first is written."""
+    """The state files in the ledger's folder; the folder is created with the first file."""
 
     def __init__(self, state_dir: Path) -> None:
         self._place = state_dir
 
     def read(self, name: str) -> bytes | None:
-        """What was written; None if nothing was."""
+        """Return the content of the file, or None if it does not exist."""
         with suppress(FileNotFoundError), self._opened() as state:
             fd = os.open(name, _READ, dir_fd=state)
             with os.fdopen(fd, "rb") as file:
@@ -43,7 +43,7 @@ class StateFiles:
             self._replace(name, content)
 
     def write_secret(self, name: str, content: bytes) -> None:
-        """As `write`, only where no other user can read it; raises where another user owns the folder."""
+        """Write where no other user can read it; raise if another user owns or can read the folder."""
         with suppress(FileExistsError):
             self._place.mkdir(mode=0o700)
         with self._opened() as state:
@@ -60,7 +60,9 @@ class StateFiles:
             self._place.mkdir(mode=0o700)
         with self._opened() as state:
             reach_failpoint("mark.write.before")
-            with suppress(FileNotFoundError):  # of an earlier process, or with another user's rights on it
+            with suppress(
+                FileNotFoundError
+            ):  # left by an earlier process, or with another user's permissions
                 os.unlink(f"{name}.new", dir_fd=state)
             with os.fdopen(os.open(f"{name}.new", _WRITE, 0o600, dir_fd=state), "wb") as file:
                 file.write(content)
@@ -80,7 +82,7 @@ class StateFiles:
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        """Opened without following a link that somebody put in its place."""
+        """Open the folder without following a symlink in its place."""
         try:
             fd = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

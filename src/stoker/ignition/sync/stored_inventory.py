@@ -1,8 +1,8 @@
-"""The inventory of a gateway on the data volume: modules, tag providers and tag types, as it last told them.
+"""The stored inventory of a gateway: its modules, tag providers and tag types on the data volume.
 
-`stoker.ignition.sync.gateway_filter` asks the gateway and stores the answer. A new process, and a sync
-that asks the gateway nothing (`stoker.ignition.sync.files_only`), go on with what is stored: content of a
-provider that a module fills stays out either way. It must never open a connection.
+`stoker.ignition.sync.gateway_filter` asks the gateway and stores the result. A new process, and a sync
+that does not call the gateway (`stoker.ignition.sync.files_only`), use the stored inventory: content of
+a provider that a module fills is excluded either way. It must never open a connection.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _CONFIG = frozenset({"", ".", "config"})
 
 @dataclass(frozen=True, slots=True)
 class StoredInventory:
-    """What a gateway last said, as far as its files depend on it."""
+    """The last known inventory, as far as the files depend on it."""
 
     modules: frozenset[str] = frozenset()
-    """Those of its modules that are known here, by name."""
+    """The known modules (`KnownModule`) among its modules, by name."""
     managed: frozenset[str] = frozenset()
     """Tag providers that a module fills by itself."""
     provider: str = ""
-    """The tag provider whose parents were asked for their types; empty where none were."""
+    """The tag provider whose parents' types were read; empty if none were."""
     inherited: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, marks: StateFiles) -> StoredInventory:
-        """What is stored; empty where nothing is, or nothing that can be read."""
+        """Return the stored inventory; empty if there is none or it cannot be read."""
         with suppress(StokerError):  # the sync itself reports a volume that cannot be used
             return cls.parse(marks.read(STATE_FILE))
         return cls()
 
     @classmethod
     def parse(cls, content: bytes | None) -> StoredInventory:
-        """Content in any other form than ours counts as empty."""
+        """Parse the file; content of any other form counts as empty."""
         try:
             said = json.loads(content or b"{}")
         except (ValueError, RecursionError):
@@ -59,7 +59,7 @@ class StoredInventory:
 
     @property
     def content(self) -> bytes:
-        """As it is stored."""
+        """The form in which it is stored."""
         return json.dumps(
             {
                 "modules": sorted(self.modules),
@@ -70,7 +70,7 @@ class StoredInventory:
         ).encode()
 
     def fitted(self, files: FilesIntent, policy: IgnitionPolicy) -> FilesIntent:
-        """The files without what the gateway has from elsewhere."""
+        """Return the files without content that the gateway gets elsewhere."""
         if not may_hold_tags(files):
             return files
         files = without_providers(files, self.managed)
@@ -80,7 +80,7 @@ class StoredInventory:
 
 
 def may_hold_tags(files: FilesIntent) -> bool:
-    """Whether any of them may go to the gateway's configuration; for projects no inventory is needed."""
+    """Return whether any file may go to the gateway's configuration; projects need no inventory."""
     tops = (mapping.destination.strip("/").partition("/")[0] for mapping in files.mappings)
     return any(top in _CONFIG or "{{" in top for top in tops)
 

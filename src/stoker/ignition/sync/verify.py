@@ -1,10 +1,10 @@
-"""Reading back: whether the gateway shows what its data folder says.
+"""Verification after a scan: whether the gateway lists the content of its data folder.
 
-A scan's 200 means that it was asked for. While the gateway says that it scans, what it
-lists is what it knew before, and proves nothing; that it does not say so proves nothing
-either. So the scan is let end, and then the projects and tag providers on disk are compared
-with those that it lists, until they agree or time is up; what was removed has to be gone;
-and a module that the gateway puts aside after a change is named. Asks only; changes nothing.
+A scan's 200 only means that the request was accepted. While a gateway reports a running scan, its lists
+hold the old state and prove nothing; the absence of such a report proves nothing either. So the
+verifier waits for the end of the scan, then compares the projects and tag providers on disk with the
+lists until they agree or the time is up. Removed content must be gone from the lists. A module that
+is quarantined after a change is reported. It only reads; it changes nothing.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ SCAN_INTERVAL = 0.05
 
 
 class GatewayFailure(StrEnum):
-    """What a gateway that runs did not do with its files."""
+    """What a running gateway did not do with its files."""
 
     SCAN = "scan"
-    """It was asked to read them and refused."""
+    """It refused the request to read them."""
     PROJECT = "project"
     CONFIG = "config"
 
 
 GatewayFailures = Mapping[str, tuple[GatewayFailure, str]]
-"""By place, with a sentence."""
+"""By path, with a message."""
 
 
 class VerifyResult(NamedTuple):
-    """What was not seen, and what could not be looked at."""
+    """Content that is not listed, and content that could not be checked."""
 
     notes: tuple[PathNote, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class VerifyResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _ExpectedContent:
-    """What must be shown, each name with its place, and what must not."""
+    """The content that must be listed, each name with its folder, and the content that must not."""
 
     projects: dict[str, str]
     providers: dict[str, str]
@@ -82,7 +82,7 @@ class _ExpectedContent:
 
 
 class GatewayVerifier:
-    """One gateway and the folder that it reads."""
+    """Compares one gateway's lists with its data folder."""
 
     def __init__(self, gateway: GatewayClient, data_dir: Path, clock: Clock) -> None:
         self._gateway = gateway
@@ -90,7 +90,7 @@ class GatewayVerifier:
         self._clock = clock
 
     async def read_back(self, debt: PendingWork, seconds: float = VERIFY_SECONDS) -> VerifyResult:
-        """Look until the gateway shows what the folder says, or time is up; 0 seconds are one look."""
+        """Poll until the gateway lists the folder's content, or time is up; 0 seconds mean one check."""
         wanted = _ExpectedContent.of(self._data_dir, debt)
         deadline = self._clock.monotonic() + seconds
         await self._scanned(deadline)
@@ -107,7 +107,7 @@ class GatewayVerifier:
         )
 
     async def _scanned(self, deadline: float) -> None:
-        """Let a scan that goes on end; a gateway that cannot be asked about it is looked at all the same."""
+        """Wait for a running scan to end; if the gateway cannot be asked, verify anyway."""
         pause = SCAN_INTERVAL
         with suppress(StokerError):
             while self._clock.monotonic() < deadline and await self._gateway.scans():
@@ -129,7 +129,7 @@ class GatewayVerifier:
         return VerifyResult((*notes, *more), (), {**failures, **_note_failures(GatewayFailure.CONFIG, more)})
 
     async def _put_aside(self, debt: PendingWork) -> tuple[tuple[PathNote, ...], tuple[str, ...]]:
-        """Modules that were not quarantined before the change and are now."""
+        """Return modules that are quarantined now and were not before the change."""
         if debt.quarantined is None:
             return (), ()
         health = await self._gateway.modules()
