@@ -1,10 +1,10 @@
-"""`agentSpec`: the settled resource on its way from the controller to the agents, as JSON in one key.
+"""`agentSpec`: the merged resource that the controller sends to the agents, as JSON in one key.
 
-The controller merges a resource with its base and the installation's defaults once,
-and every agent gets the outcome: an agent reads no resource of its own, and turns
-this one into its gateway's intent with the same adapters as everybody else. Of the
-metadata only what agents need goes along: name, generation, our own annotations.
-Where the key is missing, as beside an older controller, the flat keys of the map say
+The controller merges a resource with its base and the installation's defaults once, and
+every agent gets the result. An agent reads no custom resource; it translates this one into
+its gateway's intent with the same adapters as the controller (`stoker.api.to_intent`). Of the
+metadata only the fields that agents need are sent: name, generation, our own annotations. If
+the key is missing, as with an older controller, the flat keys of the metadata ConfigMap are
 enough for a resource without policies.
 """
 
@@ -32,9 +32,9 @@ VERSION = 1
 MAX_BYTES = 512 << 10
 
 _ANNOTATION_PREFIXES = ("stoker.io/", "sync.ignition.io/")
-# Approvals may be written without a prefix (C-125).
+# Approvals may be written without a prefix.
 _UNPREFIXED_ANNOTATIONS = frozenset({"approved-by", "approved-at", "approved-ref", "approved-plan"})
-# The controller's own business. Alarms may name an address that is a secret, which no ConfigMap may hold.
+# Only the controller uses these. An alert may hold an address that is a secret, which no ConfigMap may hold.
 _CONTROLLER_ONLY_FIELDS = (
     "alerting",
     "polling",
@@ -48,10 +48,10 @@ _BY_KIND = {model.__name__: model for model in MODELS}
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """What every agent of a resource is told."""
+    """The specification that every agent of a resource receives."""
 
     resource: CustomResource
-    """Settled: it inherits nothing any more."""
+    """Merged: it inherits nothing any more."""
     cluster_name: str = ""
     alone: bool = True
     """Whether the resource has no second gateway."""
@@ -71,7 +71,7 @@ class _AgentSpecHead(msgspec.Struct):
 
 
 def encode(spec: AgentSpec) -> str:
-    """The value of the key."""
+    """Return the value of the key."""
     resource = spec.resource
     found = resource.metadata
     annotations = {
@@ -99,7 +99,7 @@ def encode(spec: AgentSpec) -> str:
 
 
 def _approval(block: ApprovalSpec | None) -> ApprovalSpec | None:
-    """Whether agents have to wait for a release, and which teams may give one; the rest is the controller's.
+    """Keep only whether agents must wait for an approval, and which teams may give it.
 
     Agents do not check teams. Where teams are named, an annotation of the pod is no approval for them.
     """
@@ -109,7 +109,7 @@ def _approval(block: ApprovalSpec | None) -> ApprovalSpec | None:
 
 
 def _deployment(block: DeploymentSpec | None) -> DeploymentSpec | None:
-    """When a change is taken back, and which gateways have to wait for a release."""
+    """Keep only the auto-rollback and the gateways that need an approval."""
     if block is None:
         return None
     stages = tuple(
@@ -125,7 +125,7 @@ def _deployment(block: DeploymentSpec | None) -> DeploymentSpec | None:
 
 
 def decode(text: str) -> AgentSpec:
-    """What the key says; raises `InvalidValue` with the path of the field that is wrong."""
+    """Parse the key; raise `InvalidValue` with the path of the invalid field."""
     if len(text) > MAX_BYTES:
         raise _invalid_agent_spec(f"it is larger than {MAX_BYTES} bytes")
     try:
@@ -150,7 +150,7 @@ def decode(text: str) -> AgentSpec:
 
 
 def agent_spec_of(metadata: AgentMetadata, whose: ResourceIdentity) -> AgentSpec:
-    """The key of a map, or what its flat keys amount to; it has to be of the resource that was expected."""
+    """Return the spec from the key or from the flat keys; raise if it belongs to another resource."""
     spec = decode(metadata.agent_spec) if metadata.agent_spec else _from_flat_keys(metadata, whose)
     found = ResourceIdentity(
         SyncResourceKind(type(spec.resource).__name__),
@@ -198,7 +198,7 @@ def _auth(metadata: AgentMetadata) -> dict[str, object]:
         return {"sshKey": {"secretRef": {"name": secret.name, "key": secret.key or "ssh-privatekey"}}}
     if metadata.auth_type is GitAuthKind.BASIC:
         return {"basic": {"secretRef": {"name": secret.name}}}
-    # An app's token is minted by the controller: here it is a token like any other (C-027).
+    # The controller creates an app's token, so here it is an ordinary token.
     usual = "token" if metadata.auth_type is GitAuthKind.GITHUB_APP else secret.key or "token"
     return {"token": {"secretRef": {"name": secret.name, "key": usual}}}
 

@@ -1,13 +1,12 @@
-"""What a field means where nobody has set it: neither the resource, nor its base, nor the installation.
+"""Built-in defaults: the value of a field that neither the resource, its base nor the installation sets.
 
-These values are not in the schema, because a default there is written into every
-object at admission and nothing could be inherited (C-128, C-129). The merge
-order is resource, base, the chart's `defaults`, then this table. Keys are paths
-below `spec`; `[]` stands for every item of a list. The generator shows each value in
-`kubectl explain` and in the reference page.
+These values are not in the schema, because the API server writes a schema default into
+every object at admission, and then nothing could be inherited. The merge order is resource,
+base, the chart's `defaults`, then this table. Keys are paths below `spec`; `[]` means every
+item of a list. The generator shows each value in `kubectl explain` and on the reference page.
 
-A value takes effect only where its block may come into being by itself: below
-one of `OPTIONAL_BLOCKS`, and in list items, only if somebody wrote the block.
+A missing block is created for its defaults, except the blocks in `OPTIONAL_BLOCKS` and list
+items: below those a default applies only if the user wrote the block.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ SYNC: Mapping[str, DefaultValue] = {
     "approval.required": False,
     "approval.timeout": "24h",
     "alerting.enabled": False,
-    # The image itself has no default here: left out, it is the one that the admission webhook runs.
+    # The image has no default here: without it, the agent runs the image of the admission webhook.
     "agent.image.pullPolicy": "IfNotPresent",
     "agent.image.digest": "",
     "agent.resources.requests.cpu": "50m",
@@ -125,8 +124,8 @@ BUILT_IN_DEFAULTS: Mapping[str, Mapping[str, DefaultValue]] = {
 }
 
 OPTIONAL_BLOCKS: tuple[str, ...] = (
-    "gateway",  # no gateway block: only files are synced, nothing talks to a gateway
-    "storage",  # the block itself asks for a shared volume (C-017)
+    "gateway",  # without the block only files are synced, and no request is sent to a gateway
+    "storage",  # the presence of the block requests a shared volume
     "shared.externalResources",
     "shared.scripts",
     "shared.udts",
@@ -137,11 +136,11 @@ OPTIONAL_BLOCKS: tuple[str, ...] = (
 )
 
 UNMERGED_PATHS: tuple[str, ...] = ("git.auth", "bidirectional.forge")
-"""Maps that a resource replaces rather than merges with its base: their keys exclude each other."""
+"""Maps that a resource replaces instead of merging with its base: their keys exclude each other."""
 
 
 def with_defaults(kind: str, spec: Mapping[str, object]) -> dict[str, object]:
-    """A copy of a spec in wire form in which every built-in value stands where nothing was set."""
+    """Return a copy of a spec in wire form, with the built-in value of every unset field."""
     filled = copy.deepcopy(dict(spec))
     for path, value in BUILT_IN_DEFAULTS[kind].items():
         for block, name in _blocks_at(filled, path):
@@ -151,7 +150,7 @@ def with_defaults(kind: str, spec: Mapping[str, object]) -> dict[str, object]:
 
 
 def _blocks_at(spec: dict[str, object], path: str) -> Iterator[tuple[dict[str, object], str]]:
-    """Every block that holds the last name of the path, made where it may come into being by itself."""
+    """Yield every block that holds the last name of the path; create missing blocks unless optional."""
     head, _, name = path.rpartition(".")
     blocks = [spec]
     written = ""

@@ -1,7 +1,7 @@
-"""What objects of every kind have in common: metadata, references, conditions, selectors.
+"""Parts that several kinds share: metadata, references, conditions, selectors.
 
-Times are kept as the text the API server sent (`domain.clock` reads and writes
-them): an object that is decoded and encoded again is the same object.
+Times stay the text that the API server sent (`stoker.domain.clock` parses and formats
+them), so that decoding and encoding an object does not change it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stoker.api.scalars import DataKey, Generation, NamespaceName, ObjectName, T
 
 
 class OwnerReference(Block):
-    """The object that this one goes away with."""
+    """An owner of this object; the garbage collector deletes the object after its owner."""
 
     api_version: str
     kind: str

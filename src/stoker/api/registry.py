@@ -1,4 +1,4 @@
-"""The kinds: what the API server and `kubectl` need to know about each, and which class models it."""
+"""The registry of kinds: what the API server and `kubectl` need to know about each, and its class."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stoker.domain.reasons import ConditionType as Type
 
 VERSION = "v1alpha1"
 
-# Not `stoker`: kubectl expands a category before it looks at singular names, and
-# `kubectl get stoker NAME` would ask for NAME in all eight kinds.
+# Not `stoker`: kubectl expands a category before it checks singular names, and
+# `kubectl get stoker NAME` would request NAME of all eight kinds.
 CATEGORY = "stoker-all"
 
 
@@ -32,7 +32,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True)
 class CustomResourceKind:
-    """One custom resource."""
+    """A kind of custom resource."""
 
     model: type[CustomResource]
     group: str
@@ -40,9 +40,9 @@ class CustomResourceKind:
     short_names: tuple[str, ...]
     columns: tuple[PrinterColumn, ...]
     conditions: Mapping[str, str]
-    """Condition types that its status may carry, and what each says when it is True."""
+    """Condition types that its status may carry, and the meaning of each when it is True."""
     annotations: Mapping[str, str]
-    """Annotations on the resource that have a meaning, written by people or by the product."""
+    """Annotations with a meaning on the resource, written by people or by the product."""
     namespaced: bool = True
     version: str = VERSION
     notes: str = ""
@@ -271,7 +271,7 @@ _BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
 
 
 def kind_for(api_version: str, name: str) -> CustomResourceKind:
-    """The kind that a manifest names in its header."""
+    """Return the kind that a manifest names in its header."""
     kind = _BY_NAME.get((api_version, name))
     if kind is None:
         known = ", ".join(f"{one.name} ({one.api_version})" for one in KINDS)

@@ -1,9 +1,9 @@
-"""The kinds of text and number that fields hold.
+"""Types of text and number fields.
 
-Each is a plain `str` or `int` on the wire and in Python, with bounds and a rule
-whose sentence tells a person what to write instead. Where `domain` has a type
-for the same thing, the Python side of the rule is that type, so that a file
-which is accepted here is never refused later for another reason.
+Each is a plain `str` or `int` on the wire and in Python, with bounds and a rule whose
+message states the expected form. If `domain` has a type for the same value, the Python side
+of the rule uses that type, so that a file accepted here is never refused later for another
+reason.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ SizeQuantity = Annotated[
     ),
 ]
 
-# CPU and memory of a container. A rule could not be priced on a value that may be a number or text, so
-# the form is a plain pattern.
+# CPU and memory of a container. The API server cannot estimate the cost of a CEL rule on a value that may be
+# a number or text, so the form is a plain pattern.
 AMOUNT_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,9})?([numk]|[MGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?$"
 ResourceAmount = Annotated[
     int | Annotated[str, Meta(pattern=AMOUNT_PATTERN)], Meta(extra={"schema": {"pattern": AMOUNT_PATTERN}})
@@ -96,7 +96,7 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
 Generation = Annotated[int, Meta(ge=0)]
 ObservedGeneration = Annotated[int, Meta(ge=-1)]
-"""Of a status as a whole; the server puts -1 where nobody has written one (`stoker.api.codegen.crd`)."""
+"""Of a status as a whole; the API server defaults it to -1 (`stoker.api.codegen.crd`)."""
 Timestamp = Annotated[str, text_bounds(64, form="date-time")]
 
 # --- names -------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ BranchTemplate = Annotated[
     ),
 ]
 
-# In a class of characters; `\s` would mean fewer of them to RE2 than to Python.
+# For use inside a character class; `\s` matches fewer characters in RE2 than in Python.
 _BLANK = r"\x00-\x20\x7f"
 _URL = (
     rf"^(https?://[A-Za-z0-9\[][^/@?#{_BLANK}]*(/[^?#{_BLANK}]*)?"

@@ -1,10 +1,9 @@
-"""From the types to the schema in a CRD.
+"""Generates the schema of a CRD from the types.
 
-A walk over the types as msgspec sees them gives a structural OpenAPI v3 schema:
-nothing but what the types say, no references, every list and text bounded so
-that the API server can price the CEL rules. What the schema cannot say
-(comparisons between fields, the form of a text) becomes
-`x-kubernetes-validations`.
+A walk over the types as msgspec describes them builds a structural OpenAPI v3 schema
+without references, in which every list and text is bounded, so that the API server can
+estimate the cost of the CEL rules. Constraints that the schema cannot express (comparisons
+between fields, the form of a text) become `x-kubernetes-validations`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ JsonSchema = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class SchemaNode:
-    """A type without its wrappings: what it is, and what is said about it."""
+    """A type without its annotations, and the values of these annotations."""
 
     type: Type
     description: str = ""
@@ -51,7 +50,7 @@ class SchemaNode:
 
 
 def unwrap_type(type_: Type) -> SchemaNode:
-    """Peel annotations and `| None` off a type."""
+    """Remove annotations and `| None` from a type."""
     if isinstance(type_, Metadata):
         inner = unwrap_type(type_.type)
         said = type_.extra or {}
@@ -70,25 +69,25 @@ def unwrap_type(type_: Type) -> SchemaNode:
 
 @functools.cache
 def fields_of(model: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """The fields of a block, those that must be given first."""
+    """Return the fields of a block, required fields first."""
     info = cast("StructType", type_info(model))
     return tuple(sorted(info.fields, key=lambda one: not one.required))
 
 
 def rules_of(model: type) -> Iterator[FieldRule]:
-    """The rules of a block and of the blocks it extends."""
+    """Yield the rules of a block and of the blocks it extends."""
     for cls in reversed(model.__mro__):
         yield from cls.__dict__.get("RULES", ())
 
 
 class SchemaBuilder:
-    """Makes the schema of one kind; knows the built-in defaults to mention them in descriptions."""
+    """Builds the schema of one kind; adds the built-in defaults to the descriptions."""
 
     def __init__(self, kind: str) -> None:
         self._defaults = {f"spec.{path}": value for path, value in BUILT_IN_DEFAULTS[kind].items()}
 
     def block(self, model: type[msgspec.Struct], path: str = "") -> JsonSchema:
-        """The schema of a block at a path from the root of the object."""
+        """Return the schema of a block at a path from the root of the object."""
         fields = fields_of(model)
         schema: JsonSchema = {"type": "object", "description": inspect.cleandoc(model.__doc__ or "")}
         required = [one.encode_name for one in fields if one.required]
@@ -145,7 +144,7 @@ class SchemaBuilder:
 
 
 def format_default(value: DefaultValue) -> str:
-    """A built-in value as a person would write it."""
+    """Return a built-in value as a person would write it."""
     if isinstance(value, tuple):
         return "[" + ", ".join(value) + "]"
     if isinstance(value, bool):

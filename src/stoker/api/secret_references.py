@@ -1,7 +1,7 @@
-"""Which Secrets a spec names, found by the form of a reference and not by a list of fields. Pure.
+"""Finds the Secrets that a spec refers to, by the form of a reference and not by a list of fields. Pure.
 
-An object under a key that ends in `SecretRef`, or a text under a key that ends in `secretName`. So a field
-that is added later is covered, and so is an object that does not fit its schema.
+A reference is an object under a key that ends in `SecretRef`, or a text under a key that ends in
+`secretName`. So fields that are added later are covered, and objects that do not match their schema too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def secret_references(value: Any) -> Iterator[tuple[str, str]]:
-    """Namespace, as far as one is given, and name of every reference inside a value."""
+    """Yield namespace (empty if none is given) and name of every reference inside a value."""
     if isinstance(value, list):
         for item in value:
             yield from secret_references(item)

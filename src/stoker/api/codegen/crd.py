@@ -9,7 +9,7 @@ from stoker.api.schema import JsonSchema, SchemaBuilder
 
 
 def crd_for(kind: CustomResourceKind) -> JsonSchema:
-    """The object that `kubectl apply` takes."""
+    """Return the CustomResourceDefinition for `kubectl apply`."""
     version: JsonSchema = {"name": kind.version, "served": True, "storage": True}
     if kind.has_status:
         version["subresources"] = {"status": {}}
@@ -39,7 +39,7 @@ def crd_for(kind: CustomResourceKind) -> JsonSchema:
 
 
 def schema_for(kind: CustomResourceKind) -> JsonSchema:
-    """The schema of the whole object; the server itself describes and checks header and metadata."""
+    """Return the schema of the whole object; the API server itself checks header and metadata."""
     schema = SchemaBuilder(kind.name).block(kind.model)
     properties = cast("dict[str, JsonSchema]", schema["properties"])
     header: JsonSchema = {
@@ -51,8 +51,8 @@ def schema_for(kind: CustomResourceKind) -> JsonSchema:
     schema["properties"] = parts
     if kind.has_status:
         status = cast("JsonSchema", parts["status"])
-        # Whoever computes kstatus takes an object without conditions for done, and one that nobody
-        # has looked at yet has none. A generation that was never observed says otherwise.
+        # kstatus treats an object without conditions as ready, and a new object has none until the
+        # controller has seen it. An observed generation of -1 marks it as in progress.
         status["default"] = {"observedGeneration": -1}
     schema["required"] = ["spec"]
     return schema

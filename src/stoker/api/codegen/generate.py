@@ -1,10 +1,9 @@
-"""Writes what is made from the types: the CRDs, once plain and once for the chart, and the reference pages.
+"""Writes the files generated from the types: the CRDs, plain and as chart templates, and the reference pages.
 
     python -m stoker.api.codegen.generate            write them below the current folder
-    python -m stoker.api.codegen.generate --check    write nothing; exit with 1 and name what is out of date
+    python -m stoker.api.codegen.generate --check    write nothing; exit with 1 and name outdated files
 
-`make verify` runs the second form, so that types, CRDs and pages cannot drift
-apart.
+`make verify` runs the second form, so that types, CRDs and pages cannot drift apart.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from stoker.api.registry import KINDS, CustomResourceKind
 
 
 def crd_yaml(kind: CustomResourceKind) -> str:
-    """The CRD as a file for `kubectl apply -f`."""
+    """Return the CRD as a file for `kubectl apply -f`."""
     return f"# {GENERATED}\n" + yaml.safe_dump(
         crd_for(kind), sort_keys=False, width=1 << 20, allow_unicode=True
     )
 
 
 def crd_template(kind: CustomResourceKind) -> str:
-    """The same as a template of the chart, which keeps it at an uninstall and wires its conversion.
+    """Return the CRD as a template of the chart, which keeps it at an uninstall and sets its conversion.
 
-    Helm neither renders nor upgrades what lies in a chart's own folder for CRDs.
+    Helm neither renders nor upgrades files in a chart's own `crds` folder.
     """
     crd = crd_for(kind)
     spec = yaml.safe_dump(crd["spec"], sort_keys=False, width=1 << 20, allow_unicode=True)
@@ -49,14 +48,14 @@ def crd_template(kind: CustomResourceKind) -> str:
         '    {{- include "stoker.crd.annotations" . | nindent 4 }}\n'
         "spec:\n"
         '  {{- include "stoker.crd.conversion" . | nindent 2 }}\n'
-        # Descriptions speak of templates, too; those are not for helm.
+        # Descriptions mention templates too; Helm must not render those.
         f"{indent(spec, '  ').replace('{{', '{{ `{{` }}')}"
         "{{- end }}\n"
     )
 
 
 def generated_files(root: Path) -> dict[Path, str]:
-    """Every generated file below a root, and what it must hold."""
+    """Return every generated file below a root, with its expected content."""
     files = {}
     for kind in KINDS:
         examples = root / "examples"
@@ -70,7 +69,7 @@ def generated_files(root: Path) -> dict[Path, str]:
 
 
 def stale_files(root: Path) -> list[Path]:
-    """Generated files that are missing, differ, or belong to no kind any more."""
+    """Return generated files that are missing, differ, or belong to no kind any more."""
     files = generated_files(root)
     wrong = {path for path, text in files.items() if not path.is_file() or path.read_text() != text}
     for folder in {path.parent for path in files}:

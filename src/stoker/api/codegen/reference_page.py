@@ -1,4 +1,4 @@
-"""The reference page of a kind, in Markdown, made from its schema and its examples."""
+"""The reference page of a kind in Markdown, generated from its schema and its examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GENERATED = (
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One field of the table."""
+    """A row of the field table."""
 
     path: str
     schema: JsonSchema
@@ -26,7 +26,7 @@ class FieldRow:
 
 
 def reference_page(kind: CustomResourceKind, minimal: str, full: str) -> str:
-    """The page as it stands in docs/spec."""
+    """Return the page for docs/spec."""
     schema = schema_for(kind)
     parts = [
         f"<!-- {GENERATED} -->",
@@ -55,7 +55,7 @@ def reference_page(kind: CustomResourceKind, minimal: str, full: str) -> str:
 
 
 def field_rows(schema: JsonSchema, path: str) -> Iterator[FieldRow]:
-    """Every field below a path, outer ones first."""
+    """Yield every field below a path, outer fields first."""
     properties = cast("dict[str, JsonSchema]", schema.get("properties", {}))
     required = cast("list[str]", schema.get("required", []))
     for name, below in properties.items():
@@ -148,7 +148,7 @@ def _columns(kind: CustomResourceKind) -> str:
 
 
 def _rule_messages(schema: JsonSchema) -> Iterator[str]:
-    """The sentence of every rule, with the fields that it is about."""
+    """Yield the message of every rule, with the fields that it applies to."""
     fields: dict[str, list[str]] = {}
     for path, rule in _rules(schema, ""):
         fields.setdefault(rule["message"], []).append(f"{path}{rule.get('fieldPath', '')}".strip("."))

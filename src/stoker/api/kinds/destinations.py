@@ -1,4 +1,4 @@
-"""Where the cluster is written to: `GitRepoConfig` and `GitDestination`."""
+"""Where the reverser writes the state of the cluster: `GitRepoConfig` and `GitDestination`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _AllowedNamespaces = Annotated[
 
 
 def allows_namespace(owner: str, namespace: str, allowed: Collection[str] | None) -> bool:
-    """Whether what is in the owner's namespace, with this `allowedNamespaces`, may be used from another."""
+    """Return whether objects of `owner` with this `allowedNamespaces` may be used from `namespace`."""
     return owner == namespace or not {namespace, "*"}.isdisjoint(allowed or ())
 
 

@@ -18,7 +18,7 @@ from stoker.api.spec.triggers import SharedStorageSpec
 GROUP = "sync.ignition.io"
 
 ALLOWED_NAMESPACES = f"{GROUP}/allowed-namespaces"
-"""Annotation of a base: namespaces that may inherit from it, separated by commas, or `*` (C-131)."""
+"""Annotation of a base: namespaces that may inherit from it, separated by commas, or `*`."""
 
 _SharedField = Annotated[
     SharedContentSpec | None, describe("Content that every gateway gets, switched on part by part.")

@@ -1,7 +1,7 @@
 """The part of a spec that a base can supply to many resources.
 
 None of these fields has a default in the schema: the API server would write it
-into every resource and nothing could be inherited any more (C-128, C-129).
+into every resource, and then nothing could be inherited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every kind is: a header, metadata, and a spec."""
+"""The base classes of every kind: a header, metadata, and a spec."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ConditionedStatus(Block):
     ] = None
 
 
-# The name stands in labels of pods and in names of ConfigMaps (C-073).
+# The name is used in labels of pods and in names of ConfigMaps.
 NAME_FITS_A_LABEL = FieldRule(
     "size(self.metadata.name) <= 63",
     "metadata.name must have at most 63 characters",

@@ -1,8 +1,8 @@
-"""What `IgnitionSync` and `Stoker` have in common, and what either needs to be usable.
+"""The common spec of `IgnitionSync` and `Stoker`, and the rules that make a spec complete.
 
-Needs that a base could meet are not `required` in the schema. They are the rules
-in `COMPLETE`: the API server applies them to resources that inherit nothing, and
-whoever merges a resource with its base applies them to the result (C-135).
+Fields that a base could supply are not `required` in the schema. Instead the rules in
+`COMPLETE` require them: the API server applies these rules to resources that inherit nothing,
+and `stoker.api.to_intent.inheritance` applies them to the result of a merge.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _has_gateway_key(spec: SyncSpec) -> bool:
 
 
 def _bucket_of(spec: SyncSpec, kind: str) -> str | None:
-    """The bucket of a storage kind, or None where that kind is not in use."""
+    """Return the bucket of a storage kind, or None if that kind is not in use."""
     if not spec.snapshots or not spec.snapshots.enabled or not spec.snapshots.storage:
         return None
     storage = spec.snapshots.storage
@@ -98,7 +98,7 @@ def is_artifact(spec: SyncSpec) -> bool:
 
 
 def _has_artifact_login(spec: SyncSpec) -> bool:
-    """A login that a registry or a bucket understands."""
+    """Return whether the login suits the source: registries and buckets do not accept every kind."""
     auth = spec.git.auth
     if auth is None or not is_artifact(spec):
         return True

@@ -1,9 +1,9 @@
-"""Objects to and from the wire.
+"""Encodes and decodes custom resources for the API server.
 
-What the API server sends was checked and pruned there, so decoding takes it as
-it is and ignores fields it does not know; an object that was stored under an
-older schema and no longer fits becomes an `InvalidValue` that stalls this one
-object and no other. Files from disk take the stricter way through `files.py`.
+The API server has already validated and pruned its objects, so decoding ignores unknown
+fields. An object that was stored under an older schema and no longer fits becomes an
+`InvalidValue`, which stalls that object and no other. Files from disk go through the
+stricter `files.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AT = re.compile(r"(?P<what>.*) - at `(?:key in )?\$\.?(?P<path>.*)`", re.DOTALL
 
 
 def decode(raw: bytes, into: type[B]) -> B:
-    """An object as the API server sent it."""
+    """Decode an object from the API server."""
     try:
         return cast("B", _decoder(into).decode(raw))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
@@ -32,7 +32,7 @@ def decode(raw: bytes, into: type[B]) -> B:
 
 
 def from_wire(value: Mapping[str, object], into: type[B]) -> B:
-    """An object that is already plain dictionaries and lists."""
+    """Convert an object of plain dictionaries and lists."""
     try:
         return msgspec.convert(value, into)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -40,17 +40,17 @@ def from_wire(value: Mapping[str, object], into: type[B]) -> B:
 
 
 def encode(value: Block) -> bytes:
-    """JSON for the API server."""
+    """Encode as JSON for the API server."""
     return msgspec.json.encode(value)
 
 
 def to_wire(value: Block) -> dict[str, object]:
-    """Plain dictionaries and lists, for merging, comparing and patching."""
+    """Convert to plain dictionaries and lists, for merging, comparing and patching."""
     return cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(value)))
 
 
 def explain_error(error: Exception) -> str:
-    """msgspec's message with the field first: `spec.git.ref: expected text`."""
+    """Return msgspec's message with the field first: `spec.git.ref: expected text`."""
     if isinstance(error, RecursionError):
         return "is nested too deeply"
     found = _AT.fullmatch(str(error))

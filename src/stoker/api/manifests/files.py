@@ -1,8 +1,8 @@
-"""Resources from files: what `stoker sync` and the other commands read.
+"""Reads resources from files, for `stoker sync` and the other commands.
 
-A file is refused with a sentence that names the file, the document and the
-field. What is accepted here is what the API server would accept, because the
-limits, the rules and the sentences are the same ones (`validate.py`).
+A refused file gets an error message that names the file, the document and the field. This
+module accepts what the API server would accept, because limits, rules and messages are the
+same (`validate.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN_PROBLEMS = 10
 
 
 def read_manifests(data: bytes, file: str, *, strict: bool = True) -> tuple[CustomResource, ...]:
-    """Every resource of a file, in its order. `strict` refuses fields that the kind does not have."""
+    """Return every resource of a file, in order. `strict` refuses fields that the kind does not have."""
     return tuple(
         _decode_document(document, f"{file}, document {number}", strict=strict)
         for number, document in enumerate(_parse_documents(data, file), start=1)
@@ -41,7 +41,7 @@ def _parse_documents(data: bytes, file: str) -> Iterator[YamlValue]:
 def decode_manifest(
     manifest: bytes | Mapping[str, object], *, strict: bool = True, file: str = "manifest"
 ) -> CustomResource:
-    """The one resource of a manifest."""
+    """Return the only resource of a manifest."""
     if isinstance(manifest, Mapping):
         return _decode_document(manifest, file, strict=strict)
     found = read_manifests(manifest, file, strict=strict)

@@ -1,9 +1,8 @@
-"""The checks of the API server, for objects that did not come from one.
+"""The checks of the API server, for objects that come from a file.
 
-In a cluster the schema refuses a wrong manifest before anything of ours sees it.
-Standalone there is only the file, so the same rules (`fields.Rule`) are applied
-here in their Python form, with the same sentences. Nothing in this module
-changes an object.
+In a cluster the schema refuses an invalid manifest before our code sees it. Standalone
+there is only the file, so this module applies the same rules (`field_docs.FieldRule`) in
+their Python form, with the same messages. It never changes an object.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from msgspec.inspect import DictType, StructType, Type, VarTupleType
 
 from stoker.api.schema import SchemaNode, fields_of, rules_of, unwrap_type
 
-# Written by the server and read back by `kubectl get -o yaml`; harmless in a file.
+# The API server writes these and `kubectl get -o yaml` prints them; they are harmless in a file.
 _SERVER_METADATA = frozenset({"managedFields", "selfLink", "deletionGracePeriodSeconds"})
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestProblem:
-    """A field and what is wrong with it."""
+    """A field and the error in it."""
 
     path: str
     says: str
@@ -32,7 +31,7 @@ class ManifestProblem:
 
 
 def broken_rules(block: msgspec.Struct, path: str = "") -> Iterator[ManifestProblem]:
-    """Every rule that an object breaks, outermost first."""
+    """Yield every rule that an object breaks, outermost first."""
     for rule in rules_of(type(block)):
         if not rule.holds(block):
             yield ManifestProblem(_join_path(path, rule.at), rule.says)
@@ -60,7 +59,7 @@ def _broken_rules_in_value(node: SchemaNode, value: object, path: str) -> Iterat
 
 
 def _duplicate_items(node: SchemaNode, value: tuple[object, ...], path: str) -> Iterator[ManifestProblem]:
-    """Items that a set or a map by keys may hold only once."""
+    """Yield duplicate items of a set or of a list keyed by fields."""
     kind = node.extra.get("x-kubernetes-list-type")
     keys = node.extra.get("x-kubernetes-list-map-keys")
     if kind not in ("set", "map"):
@@ -75,7 +74,7 @@ def _duplicate_items(node: SchemaNode, value: tuple[object, ...], path: str) -> 
 
 
 def unknown_fields(model: type[msgspec.Struct], raw: Mapping[str, object], path: str = "") -> Iterator[str]:
-    """Paths of fields that the type does not have, as the server would have pruned them."""
+    """Yield the paths of fields that the type does not have; the API server would prune them."""
     known = {one.encode_name: one for one in fields_of(model)}
     for name, value in raw.items():
         at = _join_path(path, str(name))

@@ -1,10 +1,9 @@
-"""YAML from disk into plain values, for input that nobody has checked.
+"""Parses untrusted YAML from disk into plain values.
 
-The document is built from the parser's events with a stack of our own. So there
-is no constructor that a tag could call, no recursion that nesting could exhaust,
-and aliases are paid for by the size of what they repeat: a bomb of nine lines is
-refused while it is read. Keys that occur twice are refused, because the reader
-and the cluster might keep different ones.
+The document is built from the parser's events with an explicit stack. So no tag can call
+a constructor, nesting cannot exhaust the recursion limit, and each alias counts with the size
+of the content that it repeats: an alias bomb of nine lines is refused while it is read.
+Duplicate keys are refused, because this parser and the cluster might keep different ones.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class _OpenCollection:
 
 
 def load_documents(data: bytes) -> Iterator[YamlValue]:
-    """Each document of a file; one that is empty is left out."""
+    """Yield each document of a file, without empty ones."""
     if len(data) > MAX_BYTES:
         raise InvalidValue(f"the file is larger than {MAX_BYTES} bytes")
     try:
@@ -57,7 +56,7 @@ def load_documents(data: bytes) -> Iterator[YamlValue]:
 
 
 class _YamlReader:
-    """Turns events into documents."""
+    """Builds documents from parser events."""
 
     def __init__(self) -> None:
         self._open: list[_OpenCollection] = []
@@ -137,7 +136,7 @@ class _YamlReader:
         self._add(done.value, done.line)
 
     def _add(self, value: YamlValue, line: int, *, merges: bool = False) -> None:
-        """Put a finished value where it belongs; in a map every other one is a name."""
+        """Add a finished value to its parent; in a map, keys and values alternate."""
         if not self._open:
             self._root = value
             return

@@ -1,8 +1,8 @@
-"""What an unquoted word in YAML means.
+"""The meaning of unquoted words in YAML.
 
-A manifest must mean the same to `stoker sync` as to `kubectl apply`, so words are
-read as Go's YAML does: `yes`, `on` and `y` are true, `0x1f` and `010` are numbers.
-Times stay text. Numbers that JSON cannot carry are refused.
+A manifest must mean the same to `stoker sync` as to `kubectl apply`, so words are parsed
+as Go's YAML does: `yes`, `on` and `y` are true, `0x1f` and `010` are numbers. Times stay
+text. Numbers that JSON cannot represent are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIN_INTEGER = -(1 << 63)
 
 
 def parse_plain_scalar(word: str) -> YamlScalar:
-    """The value of a word that stands without quotes."""
+    """Return the value of an unquoted word."""
     if word in _SCALAR_WORDS:
         return _SCALAR_WORDS[word]
     if word[0] not in "+-.0123456789":
@@ -45,7 +45,7 @@ def parse_plain_scalar(word: str) -> YamlScalar:
 
 
 def key_as_text(value: YamlScalar) -> str:
-    """A value as the name of a field; names are always text in JSON."""
+    """Return a value as a field name; names are always text in JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "null" if value is None else str(value)

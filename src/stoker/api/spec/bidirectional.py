@@ -1,4 +1,4 @@
-"""Changes made on a gateway that flow back to git: `spec.bidirectional`."""
+"""Bidirectional sync, from changes on a gateway to git: `spec.bidirectional`."""
 
 from __future__ import annotations
 

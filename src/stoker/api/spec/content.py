@@ -1,4 +1,4 @@
-"""What lands on a gateway beside its own service: `spec.shared`, `spec.additionalFiles`, `spec.normalize`."""
+"""Content of a gateway besides its own service: `spec.shared`, `spec.additionalFiles`, `spec.normalize`."""
 
 from __future__ import annotations
 

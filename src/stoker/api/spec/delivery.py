@@ -1,4 +1,4 @@
-"""How a commit reaches many gateways and how it is taken back: snapshots, rollback, deployment."""
+"""How a commit reaches many gateways and how it is rolled back: snapshots, rollback, deployment."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class GatewaySpec(Block):
         ),
     )
 
-    # 0 is refused by a rule: the message of a limit could not name filesOnly.
+    # A rule refuses 0, because the message of a schema limit could not mention filesOnly.
     port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)] | None,
         describe("Port of the gateway's web server, from 1 to 65535."),

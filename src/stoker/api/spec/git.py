@@ -1,4 +1,4 @@
-"""Where content comes from and how it is trusted: `spec.git`."""
+"""The source of content and its verification: `spec.git`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates in front of a sync: what may be deleted, when, how fast, and who is asked or told."""
+"""Gates before a sync: deletion budget, validation, drift, windows, rate limit, approval; and alerting."""
 
 from __future__ import annotations
 

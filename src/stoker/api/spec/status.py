@@ -1,7 +1,7 @@
-"""What the controller reports about a sync and its gateways: `status` of IgnitionSync and Stoker.
+"""The controller's report about a sync and its gateways: `status` of IgnitionSync and Stoker.
 
-The whole status stays below 512 KiB: every list is capped here, and whoever
-fills it drops history first. Nothing in it may hold a secret.
+The whole status stays below 512 KiB: every list is capped here, and the controller drops
+history first. No field may hold a secret.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a change is noticed and where its content waits: `spec.webhook`, `spec.polling`, `spec.storage`."""
+"""Triggers of a sync and the shared clone: `spec.webhook`, `spec.polling`, `spec.storage`."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
 """Translates every kind of custom resource into one intent.
 
-A resource of any kind that asks for gateways to be kept in sync goes through
-these four functions; nothing that imports this package needs to know which kind
-it was. A further kind is one class with the methods of `KindAdapter` and one line in
-`_ADAPTERS`.
+Every kind that keeps gateways in sync goes through these four functions; code that imports
+this package does not need to know the kind. To add a kind, write a class with the methods of
+`KindAdapter` and add it to `_ADAPTERS`.
 
-    base_wanted_by(resource)             the object to look up first, if any
-    settle(resource, …)                  the resource with all that it inherits
-    intent_for(settled)                  what the operator does for it
-    gateway_intent_for(settled, pod, …)  what one gateway's files must be
+    base_ref(resource)                   the base to look up first, if any
+    merge_spec(resource, …)              the resource merged with everything that it inherits
+    intent_for(settled)                  the operator's work for the resource
+    gateway_intent_for(settled, pod, …)  the files of one gateway
 
-An agent receives a settled resource and begins with `SettledResource(resource)`.
+An agent receives a merged resource and begins with `SettledResource(resource)`.
 """
 
 from __future__ import annotations
@@ -49,16 +48,16 @@ NO_SURROUNDINGS = IntentContext()
 
 
 class KindAdapter(Protocol[R]):
-    """What is to be known about one kind."""
+    """The translation of one kind."""
 
     def wanted_base(self, resource: R) -> NamespacedRef | None:
-        """The base that the resource names, with its namespace."""
+        """Return the base that the resource names, with its namespace."""
         ...
 
     def settle(
         self, resource: R, base: IgnitionSyncBase | None, defaults: IgnitionSyncBaseSpec
     ) -> SettledResource[R]:
-        """The resource after the merge, or an error that says what is missing."""
+        """Return the resource after the merge; raise an error that names what is missing."""
         ...
 
     def resource_intent(self, known: SettledResource[R]) -> ResourceIntent: ...
@@ -66,14 +65,14 @@ class KindAdapter(Protocol[R]):
     def gateway_intent(self, resource: R, pod: PodFacts, around: IntentContext) -> GatewayIntent: ...
 
 
-# Which resource each adapter takes follows from its key, which a mapping's type cannot express.
+# The key determines the resource type of each adapter, which the type of a mapping cannot express.
 _ADAPTERS: Mapping[type[CustomResource], KindAdapter[Any]] = {
     IgnitionSync: IgnitionSyncAdapter(),
     Stoker: StokerAdapter(),
 }
 
 MODELS: tuple[type[CustomResource], ...] = tuple(_ADAPTERS)
-"""The kinds that ask for gateways to be kept in sync."""
+"""The kinds that keep gateways in sync."""
 
 
 def base_ref(resource: CustomResource) -> NamespacedRef | None:

@@ -1,4 +1,4 @@
-"""`spec.alerting`: whom to tell, and where their secrets are."""
+"""`spec.alerting`: the receivers of alerts, and their Secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def alerts_of(block: AlertingSpec | None) -> tuple[AlertTarget, ...]:
 
 
 def alert_notices(block: AlertingSpec | None) -> Iterator[Notice]:
-    """Also for alarms that are off: a secret in a manifest is one either way (C-126)."""
+    """Yield notices, also if alerting is off: a secret in a manifest is exposed either way."""
     for index, webhook in enumerate((block and block.webhooks) or ()):
         at = f"alerting.webhooks[{index}]"
         if webhook.url is not None:

@@ -1,7 +1,7 @@
-"""What is asked of a resource by annotation: another ref, an approval, a plan that may go ahead.
+"""Requests to a resource by annotation: another ref, an approval, an approved plan.
 
-People and webhooks write these, so a value that cannot be read is left out with
-a notice: it must not stop a resource whose spec is fine.
+People and webhooks write these, so an invalid value is ignored with a notice: it must
+not stop a resource whose spec is valid.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ REQUESTED_SOURCE = "requested-source"
 NUDGED_AT = "nudged-at"
 NUDGED_SOURCE = "nudged-source"
 DASHBOARD = "dashboard"
-"""A source that is a person and no git server."""
+"""A source that is a person, not a git server."""
 TRACEPARENT = "traceparent"
-"""The trace of the last of these; for tracing and nothing else."""
+"""The trace of the last of these requests; for tracing only."""
 APPROVED_BY = "approved-by"
 APPROVED_AT = "approved-at"
 APPROVED_REF = "approved-ref"
@@ -37,14 +37,14 @@ RELEASED = "release-quarantine"
 
 
 def parse_requests(annotations: Mapping[str, str], group: str) -> tuple[ResourceRequests, tuple[Notice, ...]]:
-    """Read under the prefix of the resource's own group (C-004); approvals also without one (C-125)."""
+    """Parse annotations with the prefix of the resource's own group; approvals also without a prefix."""
     reader = _AnnotationReader(annotations, group)
     requested = reader.read(REQUESTED_REF, values.parse_ref)
     approver = reader.read(APPROVED_BY, values.parse_line, bare=True)
     approved_at = reader.read(APPROVED_AT, _parse_time, bare=True)
     approved_ref = reader.read(APPROVED_REF, values.parse_ref, bare=True)
     approved_plans = reader.read(APPROVED_PLAN, values.parse_digests, bare=True)
-    # What an approval is limited to and cannot be read must not make it one for everything.
+    # An approval whose limits cannot be parsed must not become an approval of everything.
     readable = reader.unreadable.isdisjoint((APPROVED_REF, APPROVED_PLAN))
     requests = ResourceRequests(
         ref=RefRequest(
@@ -58,7 +58,7 @@ def parse_requests(annotations: Mapping[str, str], group: str) -> tuple[Resource
         approval=ApprovalGrant(approver, approved_at, approved_ref)
         if approver and approved_at and readable
         else None,
-        # `approved-by` was removed from an approval: it is withdrawn, whatever else is still there.
+        # Without `approved-by` an approval is withdrawn, even if its other annotations are still there.
         approved_plans=(approved_plans or ()) if approver or not (approved_at or approved_ref) else (),
         released_commits=reader.read(RELEASED, values.parse_commits) or (),
     )
@@ -66,7 +66,7 @@ def parse_requests(annotations: Mapping[str, str], group: str) -> tuple[Resource
 
 
 class _AnnotationReader:
-    """Reads annotations one by one and keeps what it had to say about them."""
+    """Reads annotations one by one and collects notices about invalid ones."""
 
     def __init__(self, annotations: Mapping[str, str], group: str) -> None:
         self._annotations = annotations

@@ -1,7 +1,7 @@
-"""How the value of an annotation is read: one small function per form, each with its own refusal.
+"""Parsers for the values of annotations, one per form, each with its own error message.
 
-Annotations have no schema; these bounds are all that stands between a pod's
-author and the rest of the product.
+Annotations have no schema; these bounds are the only protection against the values that
+a pod's author writes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ locale = _matching_text(r"[A-Za-z]{2,8}([_-][A-Za-z0-9]{1,8})*", 35, "it must be
 
 
 def parse_switch(annotation: PodAnnotation) -> bool:
-    """Only the two words that Kubernetes users write; `yes` might as well be a mistake."""
+    """Accept only the two words that Kubernetes users write; `yes` might be a mistake."""
     if annotation.value not in ("true", "false"):
         raise annotation.refused('it must be "true" or "false"')
     return annotation.value == "true"
@@ -90,7 +90,7 @@ def parse_port(annotation: PodAnnotation) -> int:
 
 
 def parse_period(annotation: PodAnnotation) -> float:
-    """Seconds as a plain number, as the papers write it, or a duration."""
+    """Parse seconds as a plain number, or a duration."""
     text = annotation.value
     try:
         seconds = parse_duration(f"{text}s" if re.fullmatch(r"[0-9]{1,9}", text) else text)
@@ -118,7 +118,7 @@ def parse_image(annotation: PodAnnotation) -> str:
 
 
 def parse_service_path(annotation: PodAnnotation) -> str:
-    """A folder of the repository in canonical form; the empty one is the repository itself."""
+    """Return a folder of the repository in canonical form; the empty path is the repository itself."""
     try:
         return RelPath.clean(annotation.value)
     except InvalidValue as error:
@@ -132,7 +132,7 @@ def parse_line(annotation: PodAnnotation) -> str:
 
 
 def parse_literal(annotation: PodAnnotation) -> str:
-    """Text that will stand in a template and must come out of it unchanged."""
+    """Parse text that is put into a template and must be rendered unchanged."""
     if "{{" in annotation.value or "}}" in annotation.value:
         raise annotation.refused("it is taken literally; a template belongs into system-name-template")
     return parse_line(annotation)
@@ -165,7 +165,7 @@ def parse_tag_providers(annotation: PodAnnotation) -> tuple[str, ...]:
 
 
 def parse_patterns(annotation: PodAnnotation) -> tuple[str, ...]:
-    """Globs, separated by commas; a comma inside braces belongs to its glob (C-045)."""
+    """Parse globs separated by commas; a comma inside braces belongs to its glob."""
     found = [part.strip() for part in _split_outside_braces(annotation)]
     kept = tuple(part for part in found if part)
     if len(kept) > MAX_PATTERNS or any(len(part) > MAX_PATTERN_LENGTH for part in kept):

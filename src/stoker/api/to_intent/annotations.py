@@ -1,8 +1,8 @@
-"""What a pod's annotations say about its gateway, as typed settings.
+"""The annotations of a pod as typed settings of its gateway.
 
-Every value is checked on the way, and a refusal is a sentence with the
-annotation's full name in it: whoever reads it has only the pod before them.
-Nothing here knows which kind of resource the pod belongs to.
+Every value is checked, and an error message contains the annotation's full name, because
+its reader may know only the pod. This module does not depend on the kind of resource that
+the pod belongs to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_UNKNOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """One gateway's own wishes; what it leaves open is None or empty."""
+    """The settings of one gateway; unset values are None or empty."""
 
     gateway: str
     inject: bool = False
@@ -66,7 +66,7 @@ class PodSettings:
 
 
 def pod_settings(pod: PodFacts) -> PodSettings:
-    """The settings of a pod, or `InvalidValue` for the first annotation that is not what it should be."""
+    """Return the settings of a pod; raise `InvalidValue` for the first invalid annotation."""
 
     def read(key: PodAnnotationKey, parse: Callable[[PodAnnotation], T], default: T) -> T:
         annotation = pod.annotation(key)
@@ -110,7 +110,7 @@ def pod_settings(pod: PodFacts) -> PodSettings:
 
 
 def _legacy_names(pod: PodFacts) -> Iterator[Notice]:
-    """One notice for all of them: it tells which prefix to write, not what is wrong."""
+    """Yield one notice for all legacy names: it recommends the new prefix and reports no error."""
     used = [
         found
         for key in PodAnnotationKey
@@ -122,9 +122,9 @@ def _legacy_names(pod: PodFacts) -> Iterator[Notice]:
 
 
 def _unknown_names(pod: PodFacts) -> Iterator[Notice]:
-    """A misspelt annotation would otherwise do nothing, and say nothing.
+    """Yield notices for unknown annotations, because a misspelt one would silently do nothing.
 
-    A pod may carry thousands of them; finding what each resembles would take seconds.
+    A pod may carry thousands of annotations, and finding a similar name for each would take seconds.
     """
     known = [str(key) for key in PodAnnotationKey]
     ours = ((name, prefix) for name in sorted(pod.annotations) for prefix in (PREFIX, LEGACY_PREFIX))

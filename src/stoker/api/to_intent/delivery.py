@@ -1,4 +1,4 @@
-"""The blocks that say how a commit reaches the fleet, as the controller's part of the intent."""
+"""The blocks about how a commit reaches the fleet, as the controller's part of the intent."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def deployment_of(block: blocks.DeploymentSpec | None) -> intent.DeploymentPolic
 def dependency_graph(
     order: Sequence[intent.GatewayOrderPolicy], *, weighed: bool
 ) -> dict[str, tuple[str, ...]]:
-    """Who waits for whom as far as the spec alone says; within stages weights count one by one (C-123)."""
+    """Return which gateway waits for which, as far as the spec decides; with stages, without weights."""
     weights = {name: 0 for one in order for name in one.depends_on}
     weights |= {one.gateway: one.weight for one in order}
     before = {one.gateway: one.depends_on for one in order}
@@ -90,7 +90,7 @@ def _stage(block: blocks.DeploymentStageSpec) -> intent.StagePolicy:
         name=block.name,
         gateways=block.gateways,
         wait_after=parse_seconds(block.post_sync_wait, 0.0),
-        # One sample of the papers writes the method before the address (C-122).
+        # Some manifests write the method before the address.
         health_check_url=(block.health_check_url or "").removeprefix("GET "),
         require_approval=value_or_default(block.require_approval, False),
     )
@@ -149,7 +149,7 @@ def agent_of(block: gateway.AgentContainerSpec | None) -> intent.AgentPodPolicy:
 
 
 def _refuse_requests_above_limits(requests: tuple[tuple[str, str], ...], limits: dict[str, str]) -> None:
-    """The cluster would refuse the pod, and the gateway with it; a limit is there though nobody wrote one."""
+    """Refuse requests above limits: the cluster would refuse the pod. Default limits count as well."""
     for name, asked in requests:
         allowed = limits.get(name)
         if allowed is not None and parse_amount(asked) > parse_amount(allowed):

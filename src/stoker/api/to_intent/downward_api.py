@@ -1,7 +1,7 @@
-"""The annotations of a pod as the kubelet writes them into a file of the downward API.
+"""Parses the annotations file that the kubelet writes through the downward API.
 
-Each line is a key, `=`, and the value as a quoted Go string. The file changes
-while the pod runs, so an agent reads it again before each pass (C-046).
+Each line is a key, `=`, and the value as a quoted Go string. The file changes while
+the pod runs, so an agent reads it again before each sync.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LAST_CODE_POINT = 0x10FFFF
 
 
 def parse_podinfo(text: str) -> dict[str, str]:
-    """Key and value of every line."""
+    """Return key and value of every line."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if not line:
@@ -34,7 +34,7 @@ def _unescape(escape: re.Match[str]) -> str:
     if letter:
         return _SHORT.get(letter, letter)
     code = int(byte or short_code or long_code, 16)
-    # A lone byte from 0x80 on is half of a character, which Go writes for text that was no valid UTF-8.
+    # A single byte from 0x80 on is part of a character; Go writes it for text that is no valid UTF-8.
     if (byte and code >= 0x80) or code > _LAST_CODE_POINT or 0xD800 <= code <= 0xDFFF:
         return "\N{REPLACEMENT CHARACTER}"
     return chr(code)

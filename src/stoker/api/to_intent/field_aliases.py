@@ -1,15 +1,15 @@
-"""One spelling for what the papers spell in two ways.
+"""Replaces alternative spellings of fields by their canonical spelling.
 
 Runs on plain dictionaries before anything is merged, so that a base may use one
-spelling and the resource the other; behind it only the first of each pair exists:
+spelling and the resource the other. Afterwards only the canonical spelling exists:
 
-    webhook.allowedNamespaces      webhookNamespaces       C-077
-    deployment.autoRollback        autoRollback            C-118
-    normalize.templates            normalize.fields        C-091
-    git.verify                     git.auth.gpgKey         a demand for signatures, not a way to log in
-    alerting.webhooks[].on         …webhooks[].true        YAML 1.1 reads an unquoted `on` as true
+    webhook.allowedNamespaces      webhookNamespaces
+    deployment.autoRollback        autoRollback
+    normalize.templates            normalize.fields
+    git.verify                     git.auth.gpgKey         it requires signatures and is no login
+    alerting.webhooks[].on         …webhooks[].true        YAML 1.1 parses an unquoted `on` as true
 
-Where both are given, lists are joined, and for the rest the first spelling wins.
+If both are given, lists are joined; for other values the canonical spelling wins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stoker.api.to_intent.tree_merge import SpecTree, inherit, pop_value, set_va
 
 
 def resolve_aliases(spec: SpecTree) -> SpecTree:
-    """The spec itself, changed in place: every second spelling is gone from it."""
+    """Replace every alternative spelling; changes the spec in place and returns it."""
     _rename_field(spec, "webhookNamespaces", "webhook.allowedNamespaces")
     _rename_field(spec, "autoRollback", "deployment.autoRollback")
     _rename_field(spec, "normalize.fields", "normalize.templates")
@@ -36,7 +36,7 @@ def _rename_field(tree: SpecTree, second: str, first: str) -> None:
 
 
 def _move_signature_policy(spec: SpecTree) -> None:
-    """Logins replace each other whole; a demand for signatures must not get lost on the way."""
+    """Move the keys out of the login: logins replace each other whole and would drop that policy."""
     keys = pop_value(spec, "git.auth.gpgKey.secretRef")
     if keys is None:
         return

@@ -1,8 +1,8 @@
-"""What a gateway gets, whichever of the two ways it was said in.
+"""The content of a gateway, from a profile or from a service path.
 
-A pod names a `SyncProfile`, or the folder of its service in the repository, from
-which the layout of the v3 papers follows. Both become the same list of mappings
-in the order in which they lie over each other (C-074).
+A pod names a `SyncProfile`, or the folder of its service in the repository, which implies
+a fixed layout. Both become the same list of mappings, in which later mappings override
+earlier ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_PERIOD = 30.0
 
 @dataclass(frozen=True, slots=True)
 class GatewayContent:
-    """Mappings, and what a profile says beside them; `overlay` lies over everything."""
+    """Mappings, and the other settings of a profile; `overlay` overrides all mappings."""
 
     mappings: tuple[FileMapping, ...]
     overlay: tuple[FileMapping, ...] = ()
@@ -46,7 +46,7 @@ class GatewayContent:
 
 
 def content_for(pod: PodSettings, namespace: str, profiles: ReadOnlyMap[str, SyncProfile]) -> GatewayContent:
-    """The content of one gateway; `profiles` are those of the pod's namespace, by name."""
+    """Return the content of one gateway; `profiles` are those of the pod's namespace, by name."""
     if pod.profile:
         profile = profiles.get(pod.profile)
         if profile is None:
@@ -67,9 +67,9 @@ def content_for(pod: PodSettings, namespace: str, profiles: ReadOnlyMap[str, Syn
 
 
 def refuse_root_mapping(sources: Iterable[str], whose: str) -> None:
-    """Refuse a mapping of the whole repository where changes flow back: it would open every file of it.
+    """Refuse a mapping of the whole repository with bidirectional sync: a gateway could change every file.
 
-    A source with a template is judged by the controller, which knows what it renders to.
+    The controller checks sources with a template, because it knows the rendered value.
     """
     if maps_root(sources):
         raise InvalidValue(
@@ -81,12 +81,12 @@ def refuse_root_mapping(sources: Iterable[str], whose: str) -> None:
 
 
 def maps_root(sources: Iterable[str]) -> bool:
-    """Whether one of the sources of mappings is the repository itself."""
+    """Return whether a source is the repository itself."""
     return any("{{" not in source and not RelPath.clean(source) for source in sources)
 
 
 def _from_service_path(pod: PodSettings, path: str) -> GatewayContent:
-    """The v3 layout: projects, the core collection, and the deployment mode over it (R-ENG-27 … -29)."""
+    """Return the layout of a service: projects, the core collection, and the deployment mode over it."""
     below = f"{path}/" if path else ""
     mappings = [
         FileMapping(f"{below}projects", "projects", service_path=path),
@@ -99,10 +99,11 @@ def _from_service_path(pod: PodSettings, path: str) -> GatewayContent:
 
 
 def _overlay(source: str, destination: str) -> FileMapping:
-    """A deployment mode over a collection; without it a gateway would run with the settings of another one.
+    """Return the mapping of a deployment mode over a collection.
 
-    A mode is a collection of its own and has a file that says so; over the file of `core` it would make
-    `core` its own parent.
+    A missing mode fails, or a gateway would run with the settings of another mode. A mode is a collection
+    of its own with a `config-mode.json`; if that file replaced the file of `core`, `core` would become
+    its own parent.
     """
     return FileMapping(
         source, destination, when_missing=MissingSourcePolicy.FAIL, gives_way=(COLLECTION_FILE,)

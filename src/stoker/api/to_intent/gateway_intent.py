@@ -1,4 +1,4 @@
-"""One gateway's intent, out of its resource, its pod and the content that the pod chose."""
+"""The intent of one gateway, from its resource, its pod and the content that the pod selects."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from stoker.domain.reasons import Reason
 
 DEFAULT_SYSTEM_NAME = "{{.GatewayName}}"
 DEFAULT_PROVIDER = IgnitionPolicy().tag_provider
-"""What a repository calls the tag provider of its gateway."""
+"""The name of the gateway's tag provider in a repository."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayFacts:
-    """A pod, what its annotations say, and what it gets by them."""
+    """A pod, the settings from its annotations, and the resulting content."""
 
     pod: PodFacts
     settings: PodSettings
@@ -49,13 +49,13 @@ class GatewayFacts:
 
     @property
     def project(self) -> str:
-        """A service's folder names its project; the repository itself has no name (C-096)."""
+        """The project of a service is named after its folder; the repository root has no name."""
         return RelPath.clean(self.content.service_path).name or self.settings.gateway
 
 
 @dataclass(frozen=True, slots=True)
 class KindExtras:
-    """What only one kind adds to its gateways."""
+    """Additions of a single kind to its gateways."""
 
     mappings: tuple[FileMapping, ...] = ()
     mandatory_excludes: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class KindExtras:
 def gateway_intent(
     door: SyncResource, facts: GatewayFacts, around: IntentContext, extras: KindExtras
 ) -> GatewayIntent:
-    """What the files of one gateway shall be, and how they may get there."""
+    """Return the files of one gateway and the policies under which they may be changed."""
     spec, source = door.spec, source_of(door.spec.git)
     settings, content = facts.settings, facts.content
     common = policies_of(spec)
@@ -106,9 +106,9 @@ def gateway_intent(
 
 
 def _approved_plans(door: SyncResource, settings: PodSettings) -> tuple[PlanApproval, ...]:
-    """Plans that were approved on the resource, and on the pod.
+    """Return the plans that were approved on the resource, and on the pod.
 
-    Admission does not check who annotates a pod. Where an approval is required or teams are named, only
+    Admission does not check who annotates a pod. If an approval is required or teams are named, only
     a named approval on the resource counts, as the controller publishes it.
     """
     requests, _ = door.requests()
@@ -125,16 +125,16 @@ def _approved_plans(door: SyncResource, settings: PodSettings) -> tuple[PlanAppr
 def _excludes(
     spec: SyncSpec, settings: PodSettings, content: GatewayContent, extras: KindExtras
 ) -> tuple[str, ...]:
-    """The resource's, the profile's, the gateway's own and the mandatory ones, each once (R-ENG-32)."""
+    """Return the patterns of resource, profile and gateway and the mandatory ones, without duplicates."""
     providers = (f"**/tag-*/{provider}/" for provider in settings.excluded_tag_providers)
     own = (*(spec.exclude_patterns or ()), *content.excludes, *settings.excludes, *providers)
     return tuple(dict.fromkeys((*own, *extras.mandatory_excludes)))
 
 
 def _transforms(normalize: NormalizeSpec, settings: PodSettings, content: GatewayContent) -> TransformPolicy:
-    """A system is named by its annotation, else by its template, else after the gateway (R-ENG-34).
+    """Return the transforms: the system name comes from the annotation, else its template, else the gateway.
 
-    A tag provider of another name than the repository's is renamed in what refers to it (R-IGN-18).
+    If the tag provider has another name than in the repository, references to it are renamed.
     """
     name = settings.system_name or settings.system_name_template or DEFAULT_SYSTEM_NAME
     provider = settings.tag_provider or DEFAULT_PROVIDER
@@ -170,7 +170,7 @@ def _values(spec: SyncSpec, facts: GatewayFacts, cluster_name: str) -> TemplateV
         pod_ordinal=pod.ordinal or None,
         site_number=spec.site_number,
         cluster_name=cluster_name or None,
-        # C-092: from annotations or variables.
+        # Annotations take precedence over variables.
         time_zone=settings.time_zone or variables.get("TimeZone"),
         locale=settings.locale or variables.get("Locale"),
         vars=variables,

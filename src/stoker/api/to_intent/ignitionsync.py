@@ -1,4 +1,4 @@
-"""The front door of the v3 papers: `IgnitionSync`, with the base that it may inherit from."""
+"""The adapter of `IgnitionSync`, with the base that it may inherit from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from stoker.domain.reasons import Reason
 
 
 class IgnitionSyncAdapter:
-    """Turns an `IgnitionSync` into intents."""
+    """Translates an `IgnitionSync` into intents."""
 
     def wanted_base(self, resource: IgnitionSync) -> NamespacedRef | None:
         wanted = resource.spec.inherits_from
@@ -77,7 +77,7 @@ def _sync_resource(resource: IgnitionSync) -> SyncResource:
 
 
 def _shared_volume(spec: IgnitionSyncSpec) -> SharedVolumePolicy | None:
-    """A volume that only one pod can mount is no better than that pod's own clone (C-021)."""
+    """Return the shared volume; None if only one pod can mount it, as that is no better than a clone."""
     if is_artifact(spec):
         return None
     volume = shared_volume_of(spec.storage) if spec.storage else None

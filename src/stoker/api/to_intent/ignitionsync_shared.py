@@ -1,4 +1,4 @@
-"""What every gateway of an `IgnitionSync` gets beside its own service: `shared` and `additionalFiles`."""
+"""Content for every gateway of an `IgnitionSync` besides its own service: `shared` and `additionalFiles`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULES = "user-lib/modules"
 
 
 def shared_mappings(spec: IgnitionSyncSpec, *, project: str, tag_provider: str) -> Iterator[FileMapping]:
-    """In the papers' order, each where it was switched on; later ones lie over earlier ones (R-ENG-30)."""
+    """Yield the enabled mappings in a fixed order; later mappings override earlier ones."""
     shared = spec.shared or SharedContentSpec()
     external, scripts, udts, modules = (
         shared.external_resources,
@@ -31,7 +31,7 @@ def shared_mappings(spec: IgnitionSyncSpec, *, project: str, tag_provider: str) 
     if udts and udts.enabled and udts.source:
         yield FileMapping(udts.source, f"{TAG_TYPES}/{tag_provider}")
     if modules and modules.enabled and modules.source:
-        # People and images put modules there too; those are none of ours to delete.
+        # Users and images put modules there too; those must not be deleted.
         yield FileMapping(modules.source, MODULES, orphans=OrphanPolicy.OWNED)
     yield from (_additional(one) for one in spec.additional_files or ())
 

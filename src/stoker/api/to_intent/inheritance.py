@@ -1,10 +1,9 @@
-"""A spec together with everything that it leaves to others.
+"""Merges a spec with everything that it inherits.
 
-The order is resource, base, the installation's defaults, built-in values
-(C-128, C-129). Out comes a spec of the same kind that inherits nothing any more:
-the controller works on it, an agent is handed it, and it says what a file on
-disk would have to say. Whether something required is missing can only be told
-from it (C-135).
+The order is resource, base, the installation's defaults, built-in values. The result is a
+spec of the same kind that inherits nothing any more, equal to a complete file on disk. The
+controller works with it and sends it to the agents. Only the result shows whether a required
+field is missing.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ S = TypeVar("S", bound=SyncSpec)
 
 _UNMERGED_PATH_SET = frozenset(UNMERGED_PATHS)
 
-# The chart's values name a size and a class for everybody; only a resource or a base asks for a volume.
+# The chart's defaults set size and class for all resources; only a resource or a base requests a volume.
 _ENABLED_BY_PRESENCE = "storage"
 
 _SHOWN_PROBLEMS = 5
 
 
 def merge_and_check_spec(kind: str, spec: S, base: Block | None, defaults: Block) -> S:
-    """The spec after the merge, complete and checked."""
+    """Return the spec after the merge, complete and checked."""
     tree = _block_as_tree(spec)
     if base is not None:
         tree = _merge_trees(tree, _block_as_tree(base))
@@ -56,13 +55,13 @@ def merge_and_check_spec(kind: str, spec: S, base: Block | None, defaults: Block
 
 
 def written_spec(resource: CustomResource, base: Block | None = None) -> SpecTree:
-    """The spec that somebody wrote, here or in the base: nothing that stands there by default."""
+    """Return the spec as users wrote it, in the resource and in the base, without any default."""
     own = resolve_aliases(msgspec.convert(to_wire(resource)["spec"], dict[str, object]))
     return own if base is None else _merge_trees(own, _block_as_tree(base))
 
 
 def installation_defaults(values: Mapping[str, object]) -> IgnitionSyncBaseSpec:
-    """The chart's `defaults`, read once when a process starts; a misspelt name stops it."""
+    """Parse the chart's `defaults`, once when a process starts; a misspelt name stops the process."""
     unknown = sorted(unknown_fields(IgnitionSyncBaseSpec, values))
     if unknown:
         raise InvalidValue(f"defaults: there is no field {', '.join(unknown)}", reason=Reason.MISCONFIGURED)
@@ -72,15 +71,15 @@ def installation_defaults(values: Mapping[str, object]) -> IgnitionSyncBaseSpec:
 
 
 def base_allows(home: str, namespace: str, annotations: Mapping[str, str] | None) -> bool:
-    """Whether a base in namespace `home`, with these annotations, may be used from another namespace."""
+    """Return whether a base in namespace `home`, with these annotations, may be used from `namespace`."""
     listed = (annotations or {}).get(ALLOWED_NAMESPACES, "")
     return home == namespace or not {namespace, "*"}.isdisjoint(name.strip() for name in listed.split(","))
 
 
 def check_base(namespace: str, wanted: NamespacedRef, base: IgnitionSyncBase | None) -> tuple[Notice, ...]:
-    """Whether a resource of this namespace may use the base that it names (C-131).
+    """Raise unless a resource of this namespace may use the base that it names.
 
-    A base of another namespace that is missing gets the answer of one that does not allow the namespace:
+    A missing base of another namespace gets the same answer as a base that does not allow the namespace:
     otherwise any tenant could find out which bases another namespace has.
     """
     home = wanted.namespace or namespace

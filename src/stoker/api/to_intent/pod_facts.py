@@ -1,9 +1,8 @@
-"""A gateway's pod as the adapters see it: names, labels, annotations, and who that makes it.
+"""A gateway's pod as the adapters see it: names, labels, annotations, and the gateway's identity.
 
-Where there is no pod, as on a machine without a cluster, the same facts are
-written down by hand. The gateway's name and the key of its status are made here
-and nowhere else, so that injector, controller and agent cannot disagree about
-them.
+Without a cluster there is no pod, and a user writes the same facts into a file. Only this
+module computes the gateway's name and its status key, so that injector, controller and
+agent cannot disagree about them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MAX_SHOWN = 80
 
 
 class PodAnnotationKey(StrEnum):
-    """What follows the prefix in an annotation of a pod."""
+    """Names of a pod's annotations after the prefix."""
 
     INJECT = "inject"
     CR_NAME = "cr-name"
@@ -55,12 +54,12 @@ class PodAnnotationKey(StrEnum):
     APPROVED_PLAN = "approved-plan"
     AGENT_IMAGE = "agent-image"
     INJECTED = "injected"
-    """Written by the injector: the digest of what it put into the pod."""
+    """Written by the injector: the digest of the injected sidecar."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodAnnotation:
-    """One annotation under the name it really has, so that a refusal can point at it."""
+    """An annotation with its actual name, so that an error message can name it."""
 
     name: str
     value: str
@@ -72,7 +71,7 @@ class PodAnnotation:
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What is known about the pod of a gateway."""
+    """The relevant fields of a gateway's pod."""
 
     name: str
     namespace: str
@@ -80,7 +79,7 @@ class PodFacts:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     def annotation(self, key: PodAnnotationKey) -> PodAnnotation | None:
-        """The new prefix wins over the legacy one; an empty value is as good as none (C-003)."""
+        """Return an annotation; the new prefix wins over the legacy one; an empty value counts as unset."""
         for prefix in (PREFIX, LEGACY_PREFIX):
             value = self.annotations.get(prefix + key, "").strip()
             if value:
@@ -89,15 +88,15 @@ class PodFacts:
 
     @property
     def ordinal(self) -> str:
-        """The pod's number in its StatefulSet; empty for every other pod."""
+        """The pod's ordinal in its StatefulSet; empty for every other pod."""
         if self.labels.get(_STATEFUL_LABEL) == self.name:
-            # Clusters before 1.28 do not set the label for the number itself.
+            # Clusters before 1.28 do not set the label of the ordinal.
             return self.labels.get(_ORDINAL_LABEL) or self.name.rpartition("-")[2]
         return self.labels.get(_ORDINAL_LABEL, "")
 
 
 def gateway_name(pod: PodFacts) -> str:
-    """The identity of a gateway: its annotation, else the usual label, else the pod's name (C-050)."""
+    """Return the identity of a gateway: its annotation, else the usual label, else the pod's name."""
     chosen = pod.annotation(PodAnnotationKey.GATEWAY_NAME)
     if chosen is not None:
         return check_gateway_name(chosen)
@@ -105,7 +104,7 @@ def gateway_name(pod: PodFacts) -> str:
 
 
 def check_gateway_name(annotation: PodAnnotation) -> str:
-    """A gateway's name becomes a folder's name and a template's value: nothing in it may act there."""
+    """Check a gateway's name, a later folder name and template value: it must be harmless in both."""
     value = annotation.value
     if len(value) > _MAX_KEY or not value.isprintable() or re.search(r"[/\\{}]", value):
         raise annotation.refused(
@@ -117,10 +116,10 @@ def check_gateway_name(annotation: PodAnnotation) -> str:
 
 
 def status_key(name: str) -> str:
-    """The key of a gateway in a ConfigMap.
+    """Return the key of a gateway in a ConfigMap.
 
-    A name that is no legal key keeps what it can, with a hash that tells it from
-    every other name which would look the same.
+    In a name that is no legal key, illegal characters are replaced and a hash is appended,
+    which distinguishes it from other names with the same replacement.
     """
     safe = re.sub(r"[^-._A-Za-z0-9]|^\.", "_", name)
     if safe == name and 0 < len(name) <= _MAX_KEY:

@@ -1,4 +1,4 @@
-"""The blocks that say how one gateway may be changed, as `GatewayPolicies`."""
+"""The blocks about how one gateway may be changed, as `GatewayPolicies`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TLS_PORT = 8043
 
 
 def policies_of(spec: InheritableSpec) -> intent.GatewayPolicies:
-    """What holds for every gateway of a resource."""
+    """Return the policies of every gateway of a resource."""
     return intent.GatewayPolicies(
         access=_access(spec.gateway),
         ignition=_ignition(spec.ignition or IgnitionSpec()),
@@ -39,9 +39,9 @@ def policies_of(spec: InheritableSpec) -> intent.GatewayPolicies:
 def policies_for(
     common: intent.GatewayPolicies, pod: PodSettings, *, alone: bool
 ) -> tuple[intent.GatewayPolicies, tuple[Notice, ...]]:
-    """The same for one gateway, whose own annotations win."""
+    """Return the policies of one gateway, whose own annotations take precedence."""
     access, ignition = common.access, common.ignition
-    # C-106: a pair consists of two gateways, so one role cannot be meant for all of several.
+    # A pair consists of two gateways, so with several gateways one role cannot apply to all of them.
     inherits_role = alone or ignition.redundancy_role is intent.RedundancyRole.STANDALONE
     role = ignition.redundancy_role if inherits_role else intent.RedundancyRole.STANDALONE
     peer = ignition.peer_gateway if inherits_role else ""
@@ -87,7 +87,7 @@ def access_notices(access: intent.GatewayAccessPolicy) -> Iterator[Notice]:
 
 
 def _access(gateway: GatewaySpec | None) -> intent.GatewayAccessPolicy:
-    """Without the block the gateway is asked nothing, as with `filesOnly` (R-API-137)."""
+    """Return the access policy; without the block no request is sent, as with `filesOnly`."""
     default = intent.GatewayAccessPolicy()
     if gateway is None:
         return replace(default, files_only=True)

@@ -1,4 +1,4 @@
-"""The part of a spec that the operator works on for the resource as a whole."""
+"""The resource intent: the part of a spec that applies to the resource as a whole."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def resource_intent(
     *,
     single_gateway: bool = False,
 ) -> ResourceIntent:
-    """The same for every kind, but for what only one of them has."""
+    """Return the intent; the arguments hold the parts that only one kind has."""
     spec = door.spec
     policies = policies_of(spec)
     requests, request_notices = door.requests()

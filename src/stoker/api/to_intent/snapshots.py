@@ -1,4 +1,4 @@
-"""`spec.snapshots`, where the type of the storage decides which of its blocks counts."""
+"""`spec.snapshots`; the type of the storage decides which of its blocks applies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def snapshots_of(block: blocks.SnapshotSpec | None) -> SnapshotPolicy:
 
 
 def snapshot_notices(block: blocks.SnapshotSpec | None) -> Iterator[Notice]:
-    """A bucket that was described and is not used is a surprise on the day it is needed."""
+    """Yield notices about unused storage blocks, so that no user relies on a bucket that stays empty."""
     storage = (block and block.storage) or blocks.SnapshotStorageSpec()
     used = parse_choice(storage.type, SnapshotStorageKind.PVC)
     for kind, described in (("pvc", storage.pvc), ("s3", storage.s3), ("gcs", storage.gcs)):

@@ -17,7 +17,7 @@ from stoker.domain.refs import GitRef, SourceUrl
 
 
 def source_of(git: GitSourceSpec) -> SourceIntent:
-    """Building the address and the ref checks them, wherever the resource came from."""
+    """Return the source; the constructors check address and ref, wherever the resource came from."""
     return SourceIntent(
         url=SourceUrl(git.repo),
         ref=GitRef(git.ref),

@@ -1,4 +1,4 @@
-"""The front door of the newest paper: `Stoker`, whose gateways name a `SyncProfile`."""
+"""The adapter of `Stoker`, whose gateways name a `SyncProfile`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stoker.domain.reasons import Reason
 
 
 class StokerAdapter:
-    """Turns a `Stoker` into intents."""
+    """Translates a `Stoker` into intents."""
 
     def wanted_base(self, resource: Stoker) -> NamespacedRef | None:
         return None
@@ -50,7 +50,7 @@ def _sync_resource(resource: Stoker) -> SyncResource:
 
 
 def _notices(spec: StokerSpec) -> Iterator[Notice]:
-    """Here the pattern is advice that may be refused, not a rule (C-082)."""
+    """Yield notices; for this kind the runtime pattern is a recommendation, not mandatory."""
     if not excludes_runtime_files(spec.exclude_patterns or ()):
         yield Notice(
             Reason.RUNTIME_FILES_NOT_EXCLUDED,

@@ -1,9 +1,8 @@
-"""Specs as plain dictionaries and lists: how one inherits from another.
+"""Inheritance between specs as plain dictionaries and lists.
 
-The rule is the same for every field (C-130): maps are merged key by key, lists
-are joined, and for everything else the own value wins. It is the only code that
-works on untyped data, because it must not know one field from another; its
-callers turn the outcome into types again.
+The rule is the same for every field: maps are merged key by key, lists are joined, and
+for everything else the own value wins. This is the only code that works on untyped data,
+because it must treat all fields alike; its callers convert the result to types again.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ SpecTree = dict[str, object]
 
 
 def inherit(own: object, base: object, replaced: Container[str] = (), path: str = "") -> object:
-    """`own` with what it leaves out taken from `base`; neither is changed.
+    """Return `own` completed from `base`; neither is changed.
 
-    What a list inherits comes first and the own entries keep their order at the
-    end: where a later entry lies over an earlier one, the own one must win. An
-    entry that both have stays where the own list has it. Maps at the paths in
-    `replaced` are taken whole, because their keys exclude each other.
+    In a list the inherited entries come first and the own entries follow in their order:
+    where a later entry overrides an earlier one, the own entry must win. An entry that both
+    have stays at its position in the own list. Maps at the paths in `replaced` are not merged,
+    because their keys exclude each other.
     """
     if own is None:
         return base
@@ -38,12 +37,12 @@ def inherit(own: object, base: object, replaced: Container[str] = (), path: str 
 
 
 def _fingerprint(entry: object) -> bytes:
-    """Python finds 1, 1.0 and True equal; a manifest does not."""
+    """Return a comparable form of an entry; 1, 1.0 and True are equal in Python but not in a manifest."""
     return msgspec.json.encode(entry, order="sorted")
 
 
 def value_at(tree: SpecTree, path: str) -> object:
-    """The value at a dotted path, or None."""
+    """Return the value at a dotted path, or None."""
     value: object = tree
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
@@ -51,7 +50,7 @@ def value_at(tree: SpecTree, path: str) -> object:
 
 
 def set_value(tree: SpecTree, path: str, value: object) -> None:
-    """Set the value at a dotted path; what stands in the way is replaced by a map."""
+    """Set the value at a dotted path; a value on the path that is no map is replaced by a map."""
     *folders, last = path.split(".")
     for name in folders:
         below = tree.get(name)
@@ -62,7 +61,7 @@ def set_value(tree: SpecTree, path: str, value: object) -> None:
 
 
 def pop_value(tree: SpecTree, path: str) -> object:
-    """Remove the value at a dotted path and return it; maps that it leaves empty go with it."""
+    """Remove the value at a dotted path and return it; maps that become empty are removed too."""
     head, _, rest = path.partition(".")
     if not rest:
         return tree.pop(head, None)

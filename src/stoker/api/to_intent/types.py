@@ -1,4 +1,4 @@
-"""What is passed between the front doors and the code that they share."""
+"""Values passed between the adapters and their shared code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SAME_AS_RUNTIME_FILES = frozenset({RUNTIME_FILES, "**/.resources/", "**/.resour
 
 @dataclass(frozen=True, slots=True)
 class SettledResource(Generic[R]):
-    """A resource that inherits nothing any more, and what was noticed on the way."""
+    """A resource merged with everything that it inherits, and the notices of the merge."""
 
     resource: R
     notices: tuple[Notice, ...] = ()
@@ -30,10 +30,10 @@ class SettledResource(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class IntentContext:
-    """What a gateway's intent depends on beside its resource and its pod.
+    """Inputs of a gateway's intent besides its resource and its pod.
 
-    `profiles` are those of the pod's namespace, by name; `alone` says that the
-    resource has no second gateway.
+    `profiles` are those of the pod's namespace, by name; `alone` means that the resource
+    has no second gateway.
     """
 
     profiles: Mapping[str, SyncProfile] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class IntentContext:
 
 @dataclass(frozen=True, slots=True)
 class SyncResource:
-    """A resource behind its front door: which kind it is, in which API group, and its settled spec."""
+    """A resource independent of its kind: the kind, its API group, and the merged spec."""
 
     kind: SyncResourceKind
     group: str

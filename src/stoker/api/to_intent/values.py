@@ -1,8 +1,7 @@
-"""Small words for reading a block: a value or what stands for it, seconds, bytes, choices, secrets.
+"""Helpers to read a block: values with defaults, seconds, bytes, choices, secrets.
 
-Every field of a block may be left out. The defaults that these functions are
-given are those of the intent itself, so that a spec which was never completed
-means the same as one that was.
+Every field of a block is optional. Callers pass the defaults of the intent itself, so that a
+spec that was never completed means the same as a completed one.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ def parse_size(text: str | None, default: int) -> int:
 
 
 def parse_amount(text: str) -> Decimal:
-    """How much of a resource of the cluster: `50m` of a CPU, `64Mi` of memory."""
+    """Parse an amount of a cluster resource: `50m` of a CPU, `64Mi` of memory."""
     number = text.rstrip("numkKMGTPEi")
     return Decimal(number) * _UNITS[text[len(number) :]]
 
 
 def parse_choice(word: str | None, default: E) -> E:
-    """The member that is spelt like this, of the enumeration that the default belongs to."""
+    """Return the member with this spelling, of the enumeration that the default belongs to."""
     return default if word is None else type(default)(word)
 
 
