@@ -2,7 +2,7 @@
 
 No other module of the product reads the wall clock or sleeps by itself. Each receives a
 `Clock`, so that tests control time (`stoker_testkit.manual_clock`). Deadlines are always
-monotonic: a wall clock that jumps by a year must not change one.
+monotonic: a wall clock that jumps by a year must not move a deadline.
 """
 
 from __future__ import annotations

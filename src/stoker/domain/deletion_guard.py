@@ -50,7 +50,7 @@ class DeletionLimits(NamedTuple):
     floor: int = FEW_FILES
 
     def exceeded(self, deleted: int, managed: int) -> str:
-        """Which limit is exceeded, as the end of a sentence; empty when none is."""
+        """Return which limit is exceeded, as the end of a sentence; empty if none is."""
         if deleted > self.files:
             return f"more than {self.files} files"
         if deleted > self.floor and deleted * 100 > self.percent * managed:

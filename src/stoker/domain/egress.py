@@ -1,4 +1,4 @@
-"""Which addresses a process of the cluster connects to on behalf of a resource.
+"""Egress policy: the addresses that a process of the cluster may connect to on behalf of a resource.
 
 A resource names hosts: of its repository, registry, bucket, forge, alert receivers, webhooks
 and health checks. The controller, the reverser and the agents can reach networks that the

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 VALUE_BYTES = 256
-"""A dict with one entry, its slot in a list and its share of a key; no value takes more for its JSON size."""
+"""A dict with one entry, its slot in a list and its share of a key; no smaller JSON value takes more."""
 NARROW_BYTES, WIDE_BYTES = 4, 9
 """Per character, including the copies that a decoder holds while a string grows. Wide: Python stores a whole
 string at the width of its widest character, so a single non-ASCII character makes all others four bytes."""

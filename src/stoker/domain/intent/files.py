@@ -12,7 +12,7 @@ class MappingKind(StrEnum):
 
 
 class MissingSourcePolicy(StrEnum):
-    """What a mapping does when the repository does not have its source."""
+    """The reaction of a mapping to a source that is missing in the repository."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -27,7 +27,7 @@ class OrphanPolicy(StrEnum):
 
 
 class BinaryPolicy(StrEnum):
-    """What happens to files that hold code for the gateway."""
+    """The rule for files that hold code for the gateway."""
 
     ALLOW = "allow"
     REQUIRE_SIGNED = "requireSigned"

@@ -53,7 +53,7 @@ class RedundancyRole(StrEnum):
 
 
 class TagInheritance(StrEnum):
-    """Which tag type definitions a gateway gets when a parent gateway has some of them already."""
+    """Selects the tag type definitions for a gateway whose parent has some of them already."""
 
     FULL = "full"
     LEAF_ONLY = "leaf-only"
@@ -98,7 +98,7 @@ class DriftIgnorePolicy:
 
 @dataclass(frozen=True, slots=True)
 class DriftPolicy:
-    """What happens when a managed file was changed on the gateway."""
+    """The reaction to a managed file that was changed on the gateway."""
 
     mode: DriftMode = DriftMode.REPORT
     interval: float = 300.0

@@ -43,7 +43,7 @@ class SignatureMode(StrEnum):
 
 
 class SignaturePolicy(NamedTuple):
-    """Which signature a commit must carry before anything of it is applied."""
+    """The signature that a commit must carry before anything of it is applied."""
 
     mode: SignatureMode = SignatureMode.NONE
     allowed_signers: SecretKey | None = None

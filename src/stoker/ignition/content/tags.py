@@ -1,4 +1,4 @@
-"""Tag types that a gateway does not get, as far as only the running gateway knows it.
+"""Excludes tag content that a gateway gets elsewhere, which only the running gateway knows.
 
 This module computes two exclusions for the file mapping. MQTT Engine fills its tag providers
 itself, so nothing of them is synced. With `leaf-only` inheritance, a gateway gets no tag type

@@ -31,7 +31,7 @@ class PendingWorkResult:
     applied: bool = False
     """The gateway accepted the scans, now or before, and runs."""
     notes: tuple[PathNote, ...] = ()
-    """What the gateway did not do or list; empty: nothing is pending any more."""
+    """Steps that the gateway did not do, or content that it does not list; empty: nothing is pending."""
     restarted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     failures: GatewayFailures = field(default_factory=dict)

@@ -26,7 +26,7 @@ _ROLES_BY_NAME = {"master": RedundancyRole.PRIMARY, "backup": RedundancyRole.BAC
 
 
 class BackupAction(StrEnum):
-    """What the agent of a backup does now."""
+    """The next action of the agent of a backup."""
 
     SYNC = "sync"
     WAIT = "wait"

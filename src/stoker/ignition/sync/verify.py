@@ -36,7 +36,7 @@ SCAN_INTERVAL = 0.05
 
 
 class GatewayFailure(StrEnum):
-    """What a running gateway did not do with its files."""
+    """The step that a running gateway failed to do with its files."""
 
     SCAN = "scan"
     """It refused the request to read them."""
