@@ -1,4 +1,4 @@
-"""What is known of a resource in the course of a pass: each step adds to it, none changes what is there."""
+"""The values that the steps of one reconcile pass on: each step adds a value and changes no earlier one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReconcileContext:
-    """What is known of a resource so far."""
+    """All that is known of a resource so far in this reconcile."""
 
     key: ResourceKey
     kept: CachedResource
@@ -32,19 +32,19 @@ class ReconcileContext:
     paused_by: str = ""
     fleet: GatewayFleet = field(default_factory=GatewayFleet)
     outdated: tuple[str, ...] = ()
-    """Pods whose agent is not what would be injected now."""
+    """Pods whose sidecar differs from what would be injected now."""
     missing: tuple[SecretKey, ...] = ()
     effective: EffectiveRef | None = None
     answer: RefLookupResult | None = None
     published: AgentMetadata | None = None
-    """What agents were told before this pass."""
+    """The metadata ConfigMap's content before this reconcile."""
     what: CommitDelivery | None = None
-    """What is delivered from now on."""
+    """The commit that gateways get from now on."""
     release: RolloutDecision = field(default_factory=RolloutDecision)
     shards: dict[str, int] = field(default_factory=dict)
     highest_shard: int = 0
     accepted: BidirectionalResult | None = None
-    """What became of what gateways changed by themselves; None: the pass did not come that far."""
+    """The result for gateway changes; None if the reconcile did not reach that step."""
     again_in: float | None = None
     findings: tuple[StokerError, ...] = ()
 
@@ -54,7 +54,7 @@ class ReconcileContext:
 
 
 def require_value(value: T | None) -> T:
-    """What an earlier step has found; the order of the steps is what makes it so."""
+    """Return a value that an earlier step has set; the order of the steps guarantees it."""
     if value is None:
         raise AssertionError("a step was taken before the one that it builds on")
     return value

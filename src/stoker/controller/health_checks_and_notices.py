@@ -1,9 +1,9 @@
-"""What takes its time outside of the cluster, done beside the passes: health checks and announcements.
+"""Runs slow calls to services outside the cluster in the background: health checks and announcements.
 
-A pass names what it wants done and goes on; when it is done the resource comes back by
-itself and finds the answer. The same errand is run once, for as long as the resource asks
-for the same: another one, or none, ends it. What came of it is kept here only until the
-status says so; a controller that dies in between runs it once more.
+A reconcile requests a call and continues. When the call is done, the resource is enqueued again and the next
+reconcile finds the result. A request runs once for as long as the resource makes the same request; another
+request, or none, cancels it. The result is kept only in memory until it is written to the status, so a
+controller that crashes in between makes the call once more.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ log = get_logger(__name__)
 
 
 class BackgroundTasks(Generic[Q, A]):
-    """One errand at a time for each resource."""
+    """At most one background call for each resource."""
 
     def __init__(
         self, do: Callable[[ResourceKey, Q], Awaitable[A]], found: Callable[[ResourceKey], None]
     ) -> None:
-        """`do` answers with whatever went wrong; `found` is told whose errand is done."""
+        """`do` returns errors as part of its result; `found` gets the key of each finished call."""
         self._do = do
         self._found = found
         self._running: dict[ResourceKey, tuple[Q, asyncio.Task[None]]] = {}
         self._done: dict[ResourceKey, tuple[Q, A]] = {}
 
     def look(self, key: ResourceKey, wanted: Q) -> A | None:
-        """What came of it; None while it is on its way, on which it is sent if nobody has."""
+        """Return the result, or None while the call runs; start it if it is not running."""
         done = self._done.get(key)
         if done is not None and done[0] == wanted:
             return done[1]
@@ -46,14 +46,14 @@ class BackgroundTasks(Generic[Q, A]):
         return None
 
     def forget(self, key: ResourceKey) -> None:
-        """Nobody wants it any more."""
+        """Cancel the call and drop its result."""
         self._done.pop(key, None)
         running = self._running.pop(key, None)
         if running is not None:
             running[1].cancel()
 
     async def run(self) -> None:
-        """Stand by until cancelled, and leave nothing running."""
+        """Wait until cancelled, then cancel all calls that still run."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -66,7 +66,7 @@ class BackgroundTasks(Generic[Q, A]):
     async def _run(self, key: ResourceKey, wanted: Q) -> None:
         try:
             answer = await self._do(key, wanted)
-        except Exception:  # our own mistake: the next pass sends it again, and the log has it
+        except Exception:  # a defect of ours: log it; the next reconcile calls again
             log.exception("errand.failed", key=str(key))
             del self._running[key]
             return

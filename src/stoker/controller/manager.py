@@ -1,13 +1,13 @@
-"""The controller as a process: probes, watches and the receiver always, work only while the lease is held.
+"""The controller process: probes, watches and webhook receiver always, reconciling only as leader.
 
     probes ─ watches ─ receiver ─ lease ─► (leading) Events ─ resolver ─ workers
 
-Where there are several shards, each is such a process with replicas of its own: it works
-on its namespaces, by its own Lease, and receives webhooks for all.
+With several shards, each shard is a process of this kind with its own replicas and its own Lease. It
+reconciles the resources of its own namespaces, and receives webhooks for all namespaces.
 
-What is watched is watched on every replica, so that a new leader begins with what it
-knows and every replica can answer a webhook. The parts behind the lease are built anew
-for each term, around a client that refuses to write once the term is over.
+Every replica runs every watch. A new leader therefore starts with a full cache, and every replica can answer
+a webhook. `stoker.controller.wiring` builds the parts behind the lease anew for each term, around a client
+that refuses to write once the term is over. The parts of a term must write through no other client.
 """
 
 from __future__ import annotations
@@ -61,39 +61,39 @@ _FOREVER = 10 * 365 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """What a command line can say about a controller."""
+    """The options that the command line sets."""
 
     config: ClusterConfig
     lease_namespace: str
-    """The operator's own namespace: its Lease, and the map that pauses everything."""
+    """The operator's own namespace, with its Lease and the ConfigMap that pauses all resources."""
     leader_elect: bool = True
     shard: Shard = SINGLE_SHARD
     health_address: str = ":8081"
     metrics_address: str = ":8080"
     namespaces: tuple[str, ...] = ()
-    """Namespaces whose resources are worked on; none named means all."""
+    """Namespaces whose resources are reconciled; empty means all."""
     labels: str = ""
-    """A selector that resources must fit."""
+    """A label selector that resources must match."""
     finalizers: bool = True
-    """Whether resources get a finalizer; not where the controller's rights end with their namespace."""
+    """Whether resources get a finalizer. Off where the controller's rights end with their namespace."""
     workers: int = 5
     git_timeout: float = GIT_TIMEOUT
     require_known_hosts: bool = False
-    """Refuse ssh sources whose server nobody vouches for."""
+    """Refuse SSH sources without a known_hosts entry for their server."""
     cluster_name: str = ""
     github_app_namespaces: tuple[str, ...] = ()
     defaults: IgnitionSyncBaseSpec = field(default=NO_DEFAULTS)
-    """What resources leave open and the installation decides."""
+    """Values that the installation sets for fields which resources leave empty."""
     forget_after: float = FORGET_AFTER
-    """How long the report of a pod that is gone is kept."""
+    """Seconds for which the report of a deleted pod is kept."""
     shared_volumes: bool = False
-    """Make volumes for resources that ask for one in `spec.storage`."""
+    """Create volumes for resources that request one in `spec.storage`."""
     metadata_key: SecretKey | None = None
-    """A Secret's key, in the namespace of each resource, that its metadata map is signed with."""
+    """Name and key of the Secret, in each resource's namespace, that signs its metadata ConfigMap."""
     pagerduty_url: str = PAGERDUTY
-    """Where PagerDuty takes events: its service in the EU has another address."""
+    """Where PagerDuty accepts events; its EU service has another address."""
     audit_events: bool = False
-    """Tell each sync as an Event on its resource."""
+    """Record each sync as an Event on its resource."""
 
     @property
     def lease(self) -> ObjectKey:
@@ -101,12 +101,12 @@ class ControllerOptions:
 
     @property
     def leases(self) -> tuple[ObjectKey, ...]:
-        """Those of all shards."""
+        """The Leases of all shards."""
         return tuple(ObjectKey(self.lease_namespace, lease_name(each)) for each in range(self.shard.count))
 
     @property
     def manager(self) -> str:
-        """As whom finalizers are put on resources: another release, in another home, is another one."""
+        """The name under which finalizers are set; a release in another namespace has another name."""
         return finalizer_manager(self.lease_namespace)
 
     @property
@@ -116,24 +116,24 @@ class ControllerOptions:
 
 @dataclass(frozen=True, slots=True)
 class ControllerExtensions:
-    """What other rooms hand in, because this one may not know them."""
+    """Parts that packages above the controller supply, because the controller may not import them."""
 
     sidecar: SidecarDigest | None = None
-    """The digest of what would be injected into a pod now; None: nobody can tell."""
+    """The digest of the sidecar that would be injected into a pod now; None if it is unknown."""
     listener: ReceiverState | None = None
-    """The receiver, as the condition WebhookReady tells of it."""
+    """The state of the webhook receiver, for the condition WebhookReady."""
     receiver: (
         Callable[[KubeClient, ControllerInformers, Metrics], AbstractAsyncContextManager[object]] | None
     ) = None
-    """Serves webhooks for as long as the process lives."""
+    """Serves webhooks for as long as the process runs."""
     fetcher: Callable[[ControllerInformers, KubeClient], VolumeFetcher] | None = None
-    """Makes what fills shared volumes, for one term and its fenced client."""
+    """Builds the fetcher that fills shared volumes, for one term and its fenced client."""
     parts: Callable[[KubeClient, Clock, Metrics], Sequence[ProcessPart]] = lambda client, clock, metrics: ()
-    """Further parts of the process that wait for no lease, such as the dashboard."""
+    """Further parts of the process that need no lease, such as the dashboard."""
 
 
 class ControllerProcess:
-    """One replica."""
+    """One replica of the controller."""
 
     def __init__(
         self,
@@ -152,12 +152,12 @@ class ControllerProcess:
         self._lookout: ShardPeers | None = None
         self._idle = WorkQueue[ResourceKey](clock=self._clock)
         self._idle_profiles = WorkQueue[ObjectKey](clock=self._clock)
-        # The queues are made anew for each term as leader, hence read through this object.
+        # Each term as leader makes new queues; the metrics therefore read them through this object.
         self._runtime.watch_queue("sync", self._queue_depth)
         self._runtime.watch_queue("profiles", self._profiles_depth)
 
     async def run(self) -> None:
-        """Serve probes and webhooks, and work whenever the lease is ours, until cancelled."""
+        """Serve probes and webhooks, and reconcile whenever this replica holds the lease, until cancelled."""
         settings = self._settings
         identity = unique_identity()
         probes = ProbeServer(
@@ -206,7 +206,7 @@ class ControllerProcess:
         )
 
     async def _alone(self, term: Callable[[Leadership], Awaitable[None]]) -> None:
-        """Lead without asking anybody, for as long as the process lives."""
+        """Lead without a lease for as long as the process runs (leader election is off)."""
         await term(Leadership("none", "alone", self._clock, self._clock.monotonic() + _FOREVER))
 
     async def _lead(
@@ -218,7 +218,7 @@ class ControllerProcess:
         identity: str,
         leadership: Leadership,
     ) -> None:
-        """One term as leader."""
+        """Run one term as leader: build the parts, enqueue all keys, stop the parts when the term ends."""
         await observed.listed.wait()
         settings, fenced = self._settings, FencedClient(client, leadership)
         term = LeaderTerm(
@@ -257,7 +257,7 @@ class ControllerProcess:
         leftovers = self._leftovers(client, observed, concerns)
 
         told = sink.only(observed.reach.knows)
-        if settings.leader_elect:  # or there is nobody to divide with
+        if settings.leader_elect:  # without leader election there is no other shard to divide with
             told = told.only(division.may)
 
         def begin() -> None:
@@ -270,7 +270,7 @@ class ControllerProcess:
         if not settings.leader_elect:
             self._lookout, parts = None, work.parts
             begin()
-        if settings.labels:  # without any all resources fit
+        if settings.labels:  # without a selector every resource matches
             parts = [ProcessPart("leftovers", leftovers.run), *parts]
         try:
             await ProcessGroup(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
@@ -278,7 +278,7 @@ class ControllerProcess:
             concerns.hush()
             observed.at_rest()
             self._work = self._lookout = None
-            for key in observed.every():  # who leads now shows how they stand
+            for key in observed.every():  # the new leader exports their metrics from now on
                 self._meter.forget(key)
 
     def _leftovers(

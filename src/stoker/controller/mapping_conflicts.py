@@ -1,8 +1,8 @@
-"""Two mappings that own one destination. Pure.
+"""Finds pairs of mappings of a SyncProfile with the same destination. Pure.
 
-Mappings lie over each other in their order, so this is no error: where both have a
-file, the later one wins. It is seldom meant, though, and nobody sees it from outside;
-what is meant as an overlay is said with `deploymentMode`.
+Mappings are applied in their order, so this is not an error: where both have a file, the later mapping wins.
+It is seldom intended, though, and not visible from outside. An intended overlay is expressed with
+`deploymentMode`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stoker.domain.paths import RelPath
 
 
 def mapping_conflicts(profile: SyncProfile) -> Iterator[str]:
-    """A sentence for each pair, by the places of the mappings in their list."""
+    """Yield a sentence for each pair, with the indexes of the mappings in their list."""
     owners: dict[str, int] = {}
     for index, mapping in enumerate(profile.spec.mappings):
         place = _normalize_destination(mapping.destination)
@@ -29,7 +29,7 @@ def mapping_conflicts(profile: SyncProfile) -> Iterator[str]:
 
 
 def _normalize_destination(destination: str) -> str:
-    """One spelling for one place; a template is compared as it is written."""
+    """Return the same text for equal destinations; a template is compared as written."""
     try:
         return str(RelPath.clean(destination))
     except InvalidValue:

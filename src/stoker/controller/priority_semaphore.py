@@ -1,7 +1,7 @@
-"""A few places for many who want one: whoever is in a hurry goes first, the others in their order.
+"""A semaphore with two priorities: urgent waiters go first, the others in their order.
 
-Polls of a thousand resources stand in line for minutes when a git server is slow; a push
-that somebody waits for must not stand behind them. Nobody who has a place is put out of it.
+Polls of a thousand resources wait for minutes when a git server is slow; a push that a user waits for must
+not queue behind them. A running holder is never preempted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 
 class HostLimiter:
-    """So many at once."""
+    """Lets at most `places` holders in at a time."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -22,7 +22,7 @@ class HostLimiter:
 
     @asynccontextmanager
     async def turn(self, *, hurried: bool = False) -> AsyncIterator[None]:
-        """Have a place for the time of an `async with`."""
+        """Hold a place for the duration of an `async with`."""
         await self._take(self._hurried if hurried else self._patient)
         try:
             yield
@@ -39,9 +39,9 @@ class HostLimiter:
             await called
         except asyncio.CancelledError:
             if called.cancelled():
-                with suppress(ValueError):  # it was passed over already
+                with suppress(ValueError):  # _give has already removed it from the line
                     line.remove(called)
-            else:  # it was called in the same moment in which it gave up
+            else:  # it got the place at the moment in which it was cancelled
                 self._give()
             raise
 

@@ -1,8 +1,8 @@
-"""SyncProfiles: who uses them, whether they can be used, and what they wait for (R-CTRL-28 … -31).
+"""Reconciles SyncProfiles: usage count, validity and dependencies, written to their status.
 
-A profile is not watched a second time for this: the one watch serves its own status and
-the resources whose gateways name it. Nothing is done for a profile but saying how it
-stands; what its gateways may take is decided in the pass over their resource.
+Profiles have one watch, which serves both their own status and the resources whose gateways name them. This
+reconciler writes only the status of a profile. The reconcile of a resource decides which commit its gateways
+get.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from stoker.kube.watch.store import ObjectKey
 
 
 class ProfileReconciler:
-    """Works on one profile at a time."""
+    """Reconciles one profile at a time."""
 
     def __init__(
         self,

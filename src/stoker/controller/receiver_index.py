@@ -1,8 +1,8 @@
-"""Whom a webhook may call: told to the receiver of every replica, whether it leads or not.
+"""Keeps the webhook receiver's index of resources up to date, on every replica, leading or not.
 
-The receiver is another room, so what it has to know is handed on by two functions:
-one for a resource as it now is, with the ref that is followed, one for a resource that
-can be called no more. One that cannot be understood cannot be called either.
+The controller may not import the receiver, so two functions pass the data on: `put` for a resource with the
+ref that it follows, and `forget` for a resource that webhooks can no longer reach. A resource whose spec
+cannot be loaded is not in the index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stoker.kube.watch.store import ObjectChange
 
 
 class ReceiverIndexUpdater:
-    """Follows the resources and their bases."""
+    """Listens to changes of resources and their bases."""
 
     def __init__(
         self,

@@ -1,4 +1,9 @@
-"""From a key to a finished pass: the steps, the one status write, the events, and when to come back."""
+"""Reconciles one resource: runs the steps, writes the status once, emits events, sets the requeue time.
+
+The queue's workers call `SyncReconciler.reconcile` with a key. `stoker.controller.steps` lists the steps,
+`stoker.controller.status.status` makes the status from their outcome. Nothing else writes the status of a
+resource.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ class _ResourceWithStatus(msgspec.Struct):
 
 
 class SyncReconciler:
-    """Works on one resource at a time. What its parts remember of it can be found out anew."""
+    """Reconciles one resource at a time. All state that its parts keep can be rebuilt from the cluster."""
 
     def __init__(
         self,
@@ -60,7 +65,8 @@ class SyncReconciler:
         kept = self._parts.observed.find(key)
         if kept is None:
             self.forget(key)
-            if key in self._parts.unseen:  # one that only a pod or a map has named is not ours to let go
+            # A key that only a pod or a ConfigMap names has no finalizer of ours to remove.
+            if key in self._parts.unseen:
                 await self._parts.finalizer.outgrown(key)
                 self._parts.unseen.discard(key)
             return ReconcileResult()
@@ -88,7 +94,7 @@ class SyncReconciler:
         return ReconcileResult(after=ended.again_in)
 
     def forget(self, key: ResourceKey) -> None:
-        """It is gone, and so is all that was remembered of it."""
+        """Drop all state that the parts keep for a deleted resource."""
         parts = self._parts
         for memory in (
             parts.resolver,
@@ -112,7 +118,10 @@ class SyncReconciler:
         return status
 
     async def _write_status(self, context: ReconcileContext, status: SyncStatus) -> None:
-        """A PUT with the resourceVersion that was read: whoever changed the resource since then wins."""
+        """Write with PUT and the resourceVersion that was read, so that a concurrent change wins.
+
+        The write then fails with a conflict, and the resource is reconciled again.
+        """
         body = msgspec.json.decode(context.kept.raw, type=dict[str, object])
         body["status"] = status
         key = context.key.object
@@ -139,13 +148,13 @@ def _emit_events(recorder: EventRecorder, about: ObjectRef, events: Iterable[Sta
 
 
 def _scan_durations(context: ReconcileContext) -> dict[str, tuple[str, ...]]:
-    """How long each gateway took to answer its last scans, by pod; too small a matter for the status."""
+    """How long each gateway took to answer its last scans, by pod: for metrics, not for the status."""
     reports = ((one.pod.name, one.report) for one in context.fleet.gateways)
     return {pod: report.scan_durations for pod, report in reports if report is not None}
 
 
 def decode_status(kept: CachedResource) -> SyncStatus:
-    """The status as the server has it; one that cannot be read is written anew."""
+    """Return the status from the API server, or an empty status if it cannot be decoded."""
     try:
         return msgspec.json.decode(kept.raw, type=_ResourceWithStatus).status
     except msgspec.ValidationError:

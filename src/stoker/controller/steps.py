@@ -1,26 +1,26 @@
-"""One pass over one resource, as a list of steps.
+"""The reconciler's steps: one reconcile of one resource, in order.
 
-    finalizer   on it before anything is made for it          finalizing
-    understand  what it means, with all that it inherits      understanding
-    discover    its pods, and what their agents reported      fleets, reports
-    validate    that everything exists that it names          validating
-    choose      the ref: the spec's, or one asked for         requesting
-    resolve     the ref to a commit, beside the pass          resolving
-    mint        a short-lived token for its gateways          minting
-    store       the volume for a shared clone                 storing
-    release     who may take the commit now                   releaser, releasing
-    prepare     the maps in which agents report               publishing, accepting
-    grant       what agents may read and write                granting
-    accept      what gateways changed, beside the pass        accepting
-    publish     what agents are told                          publishing
-    empty       the maps of what was answered                 accepting
-    tidy        what is left of agents that are gone          publishing
-    own up      to what was found wrong on the way
+    finalizer   set it before any object is made              finalizer.finalizer
+    understand  load the spec with base and defaults          spec.load
+    discover    pods, and the reports of their agents         cache.gateways, cache.reports
+    validate    that all named objects exist                  spec.references
+    choose      the ref: the spec's or a requested one        spec.effective_ref
+    resolve     the ref to a commit, in the background        ref_resolution.resolver
+    mint        write a short-lived token for the gateways    owned.github_token
+    store       create the volume for a shared clone          owned.shared_volume
+    release     decide which gateways get the commit now      rollout.step, rollout.decide
+    prepare     ConfigMaps in which agents report             owned.configmaps, bidirectional.step
+    grant       RBAC: what agents may read and write          owned.rbac
+    accept      gateway changes, in the background            bidirectional.step
+    publish     the metadata ConfigMap for agents             owned.configmaps
+    empty       ConfigMaps of answered change sets            bidirectional.step
+    tidy        remove reports of agents that are gone        owned.configmaps
+    own up      raise the first finding
 
-Each step returns the context with one more thing known, or raises what must happen
-next. What is wrong and does not keep the others from their work is a finding: the pass
-goes on, and the first one is raised at its end. None writes status:
-`stoker.controller.status.status` makes it of what the steps found.
+Each step returns the context with one more value set, or raises an error that carries its consequence. An
+error that does not prevent the later steps is a finding: the reconcile continues, and the last step raises
+the first finding. No step writes status; `stoker.controller.status.status` makes the status from what the
+steps found.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ RECHECK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerParts:
-    """What the steps are done with."""
+    """The objects that the steps work with."""
 
     observed: ControllerInformers
     client: KubeClient
@@ -100,14 +100,14 @@ class ReconcilerParts:
     way_back: BidirectionalSteps
     installation: InstallationOptions
     watched_secrets: tuple[str, ...]
-    """Secrets that concern every resource of their namespace."""
+    """Secrets that every resource of their namespace depends on."""
     outdated: Callable[[LoadedSpec, GatewayFleet], tuple[str, ...]]
-    """Names the pods whose agent is not what would be injected now."""
+    """Returns the names of pods whose sidecar differs from what would be injected now."""
     releaser: RolloutStep
 
 
 class ReconcilerSteps:
-    """The steps, in their order."""
+    """The steps of a reconcile, in order."""
 
     def __init__(self, parts: ReconcilerParts) -> None:
         self._parts = parts
@@ -184,7 +184,7 @@ class ReconcilerSteps:
         return await self._parts.observed.resources[context.key.kind].write(name, patch)
 
     async def _resolve(self, context: ReconcileContext) -> ReconcileContext:
-        """While it is paused nobody looks at the ref (C-048, C-127)."""
+        """Look up the ref, except while the resource is paused."""
         if context.paused_by:
             self._parts.resolver.rest(context.key)
             return context
@@ -286,7 +286,7 @@ class ReconcilerSteps:
 def _continue_on_error(
     step: Callable[[ReconcileContext], Awaitable[ReconcileContext]],
 ) -> Callable[[ReconcileContext], Awaitable[ReconcileContext]]:
-    """What fails here is found, and the steps that follow are taken all the same."""
+    """Record an error of the step as a finding, so that the later steps still run."""
 
     async def run(context: ReconcileContext) -> ReconcileContext:
         try:
@@ -312,7 +312,7 @@ def _polling_interval(understood: LoadedSpec) -> float | None:
 
 
 def _sync_trigger(context: ReconcileContext, effective: EffectiveRef) -> str:
-    """Why this commit, and why now: a request that is new, a spec that is new, or a look at the clock."""
+    """Why this commit is delivered now: a new request, a changed spec, or polling."""
     asked = context.answer is not None and context.answer.asked_for
     if asked or effective.recorded not in (None, context.status.requested_ref):
         return request_trigger(context.kept.header.metadata.annotations, context.group)

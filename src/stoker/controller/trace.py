@@ -1,9 +1,8 @@
-"""Which trace a pass belongs to: the webhook's that asked for it, or the one of the commit on its way.
+"""Chooses the trace of a reconcile: that of the requesting webhook, or that of the commit being rolled out.
 
-A request counts from the moment in which it is seen until the gateways are where it wants
-them, and for a few minutes at most: its annotation stays on the resource, and a pass that
-comes days later has nothing to do with it. Whatever else sets a pass off begins a trace.
-Nothing but spans depends on what is decided here.
+A request counts from when the controller sees it until the gateways are synced, and for `MAX_TRACE_AGE` at
+most: its annotation stays on the resource, and a reconcile days later has nothing to do with it. Every other
+reconcile begins a new trace. Only spans depend on this choice.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MAX_TRACE_AGE = timedelta(minutes=10)
 
 
 class TraceTracker:
-    """Remembers which requests have had their effect."""
+    """Remembers which requests are completed."""
 
     def __init__(self) -> None:
         self._done: dict[ResourceKey, str] = {}
@@ -37,7 +36,7 @@ class TraceTracker:
         published: AgentMetadata | None,
         now: datetime,
     ) -> str:
-        """The traceparent that the next pass goes on from; empty: none."""
+        """Return the traceparent that the next reconcile continues; empty for a new trace."""
         asked = _recent_traceparent(annotations, group, now)
         if asked and self._done.get(key) != asked:
             return asked

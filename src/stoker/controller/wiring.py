@@ -1,4 +1,7 @@
-"""The work of one term as leader: all parts of the passes, put together."""
+"""Builds the parts of one term as leader: queues, resolver, reconcilers and background workers.
+
+`stoker.controller.manager` calls `build_work` at the start of a term and runs the parts.
+"""
 
 from __future__ import annotations
 
@@ -58,16 +61,16 @@ from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.runtime import RuntimeMetrics
 
-# What the watches do not show (storage classes, repositories) is found by looking again.
+# Storage classes and repositories are not watched, so a stalled resource is checked again.
 STALLED_RECHECK = 15.0
 AUDIT = EventLimits(burst=1000, refill_every=1.0)
 SOON = 0.1
-"""Seconds over which the reports of a fleet become one visit."""
+"""Seconds over which the reports of a fleet are coalesced into one reconcile."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderTerm:
-    """Everything that a term is made of."""
+    """Everything that one term as leader needs."""
 
     observed: ControllerInformers
     client: KubeClient
@@ -90,20 +93,21 @@ class LeaderTerm:
     sidecar: SidecarDigest | None
     listener: ReceiverState | None
     metadata_key: SecretKey | None
-    """In the namespace of each resource: what its metadata map is signed with."""
+    """Name and key of the Secret, in each resource's namespace, that signs its metadata ConfigMap."""
     fetcher: VolumeFetcher | None = None
     pagerduty_url: str = PAGERDUTY
     audit_events: bool = False
     labels: str = ""
+    """A label selector that resources must match."""
     finalizers: bool = True
-    """A selector that resources must fit."""
+    """Whether resources get a finalizer."""
     manager: str = ""
-    """As whom finalizers are put on them."""
+    """The name under which finalizers are set."""
 
 
 @dataclass(frozen=True, slots=True)
 class TermWork:
-    """What runs, and the queues that feed it."""
+    """The parts of a term that run, and the queues that feed them."""
 
     parts: list[ProcessPart]
     queue: WorkQueue[ResourceKey]
@@ -111,7 +115,7 @@ class TermWork:
     resolver: RefResolver
 
     def hurry(self) -> None:
-        """The API server is back: nobody waits any longer for what it did not answer."""
+        """Retry at once all work that waits in backoff: the API server can be reached again."""
         self.resolver.hurry()
         self.queue.hurry()
         self.profiles.hurry()
@@ -121,7 +125,6 @@ class TermWork:
 
 
 def build_work(term: LeaderTerm) -> TermWork:
-    """All parts of a term."""
     clock, client, observed = term.clock, term.client, term.observed
     queue: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
     profiles: WorkQueue[ObjectKey] = WorkQueue(clock=clock)
@@ -151,7 +154,7 @@ def build_work(term: LeaderTerm) -> TermWork:
 
     def count(record: ReconcileRecord[ResourceKey]) -> None:
         key = record.key.object
-        if observed.find(record.key) is None:  # the last pass over a resource only finds that it is gone
+        if observed.find(record.key) is None:  # the last reconcile only finds that it was deleted
             term.meter.forget(record.key)
         else:
             term.runtime.reconciled(key.namespace, key.name, record.consequence, record.seconds)
@@ -242,14 +245,14 @@ def _reconciler_parts(
 
 
 def _audit_recorder(term: LeaderTerm) -> EventRecorder:
-    """With a book of its own: a fleet's records must not take the room of the warnings about it."""
+    """A recorder with its own limits, so that audit events do not use up the limit for warnings."""
     return EventRecorder(
         term.client, component="stoker-audit", instance=term.identity, limits=AUDIT, clock=term.clock
     )
 
 
 def _event_sender(term: LeaderTerm, events: EventRecorder) -> CalloutReporter:
-    """Says something about a resource for as long as it is there."""
+    """Return a function that emits an Event on a resource, for as long as the resource exists."""
 
     def say(key: ResourceKey, warning: bool, reason: Reason, message: str) -> None:
         kept = term.observed.find(key)
