@@ -300,7 +300,11 @@ class ControllerProcess:
         yield from shard_readings(shard, resources, len(lookout.waits_for) if lookout is not None else 0)
 
     def _why_blind(self) -> str | None:
-        """A shard that waits for others is ready, or an update that needs them gone could not go on."""
+        """Why the shard cannot see its peers' Leases; None if it can.
+
+        A shard that waits for its peers is ready. Otherwise a rolling update, which has to remove the
+        peers' old pods, would be blocked.
+        """
         error = self._lookout.error if self._lookout is not None else None
         return error.message if error is not None else None
 
@@ -311,7 +315,7 @@ class ControllerProcess:
         return (self._work.profiles if self._work is not None else self._idle_profiles).snapshot()
 
     def _why_stuck(self) -> str | None:
-        """A pass that goes on although it was cut off can only be ended together with the process."""
+        """Why the process must be restarted: a reconcile that ignores its timeout cannot be ended in it."""
         if self._work is None:
             return None
         seconds = self._work.queue.snapshot().longest_running_seconds
@@ -323,6 +327,6 @@ class ControllerProcess:
 
 
 def _why_unready(elector: LeaderElector) -> str | None:
-    """A replica that waits for the lease is ready; one that cannot even see it is not."""
+    """A replica that waits for the lease is ready; a replica that cannot read the lease is not."""
     error = elector.standing.error
     return error.message if error is not None else None

@@ -1,9 +1,8 @@
-"""The gateways of a resource: who they are, where each reports, and what it said last. Pure.
+"""The gateways of a resource: name, status key and last report of each. Pure.
 
-One identity function serves injector, agent and controller (`stoker.api.to_intent.pod_facts`),
-so that a pod, its report and its place in the status cannot be told apart wrongly.
-Where several active pods are called the same, all report under the names of their
-pods (C-035).
+Injector, agent and controller use the same identity function (`stoker.api.to_intent.pod_facts`), so that a
+pod, its report and its entry in the status always match. If several active pods have the same gateway name,
+all gateways report under the names of their pods.
 """
 
 from __future__ import annotations
@@ -20,34 +19,34 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import GatewayReport, StatusKeyMode, SyncState
 
 PER_MAP = 20
-"""An apply costs by the managers that an object has (DECISIONS part 0, 6)."""
+"""Reports in one status ConfigMap: the cost of an apply grows with the number of field managers."""
 UNSHARD_BELOW = 10
-"""So few gateways go back to one map; between this and the limit nobody moves."""
+"""With at most this many gateways, reports return to one ConfigMap. In between, no report moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetGateway:
-    """One pod of a resource."""
+    """A pod of a resource, with the gateway in it."""
 
     pod: CachedPod
     name: str
     key: str
-    """Of its report in the status map."""
+    """The key of its report in the status ConfigMap."""
     profile: str = ""
     override: str = ""
-    """A ref of its own, which its agent resolves by itself."""
+    """A ref of its own, which its agent resolves itself."""
     mistake: str = ""
-    """What is wrong with its annotations."""
+    """The error in its annotations; empty if there is none."""
     report: GatewayReport | None = None
     target: str = ""
-    """Its name in the release map, where it may have a commit of its own."""
+    """Its name in the metadata ConfigMap's targets, which may give it a commit of its own."""
 
     @property
     def synced_commit(self) -> str:
         return self.report.synced_commit if self.report is not None else ""
 
     def is_at(self, commit: str) -> bool:
-        """Whether it is done with this commit; with a ref of its own it is where it wants to be."""
+        """Whether it has synced this commit; a gateway with a ref of its own counts once it has synced."""
         report = self.report
         if report is None or report.sync_status is not SyncState.SYNCED:
             return False
@@ -59,7 +58,7 @@ class FleetGateway:
 
 
 class NeighbourGateway(NamedTuple):
-    """A gateway of any resource of a namespace, and the commit that it shall be at."""
+    """A gateway of any resource in a namespace, with the commit that it should have."""
 
     gateway: FleetGateway
     commit: str
@@ -70,12 +69,12 @@ class GatewayFleet:
     """All gateways of a resource."""
 
     gateways: tuple[FleetGateway, ...] = ()
-    """Those that can be expected to be there, by name."""
+    """The gateways of active pods, by name."""
     mode: StatusKeyMode = StatusKeyMode.GATEWAY
     accounts: tuple[str, ...] = ()
-    """Service accounts of all pods in any phase: an agent that may not read its map can never start."""
+    """Service accounts of unfinished pods: an agent that cannot read its ConfigMap can never start."""
     accounted: frozenset[str] = field(default_factory=frozenset)
-    """Keys under which somebody may still report, pods that are leaving included."""
+    """Keys under which a pod may still report, including pods that are being deleted."""
     pods: frozenset[str] = field(default_factory=frozenset)
     """The names of those pods."""
 
@@ -85,7 +84,7 @@ class GatewayFleet:
 
 
 def fleet_of(pods: Sequence[CachedPod], reports: Mapping[str, GatewayReport]) -> GatewayFleet:
-    """Put pods and reports together."""
+    """Match pods with their reports."""
     active = [pod for pod in pods if pod.active]
     names = {pod.name: _name(pod) for pod in pods}
     counts = Counter(names[pod.name] for pod in active)
@@ -96,8 +95,8 @@ def fleet_of(pods: Sequence[CachedPod], reports: Mapping[str, GatewayReport]) ->
         key = status_key(pod.name if mode is StatusKeyMode.POD else name)
         own = reports.get(key)
         if own is None or own.pod_name not in ("", pod.name):
-            # It may still report under the key of the other mode, and a predecessor's word is not its own.
-            # Nor is what somebody says in its name under a key of his own.
+            # The agent may still report under the key of the other mode. A report of the pod's predecessor
+            # does not count, nor does a report that another pod writes in this pod's name under its own key.
             said = (reports.get(status_key(each)) for each in (pod.name, name))
             own = next((one for one in said if one is not None and one.pod_name == pod.name), None)
         return FleetGateway(
@@ -124,7 +123,7 @@ def fleet_of(pods: Sequence[CachedPod], reports: Mapping[str, GatewayReport]) ->
 
 
 def shards_for(keys: Sequence[str], before: Mapping[str, int]) -> dict[str, int]:
-    """Which report goes to which map; empty where one is enough. Nobody moves without need."""
+    """Assign each report to a status ConfigMap; empty if one is enough. Reports move only if needed."""
     if len(keys) <= PER_MAP and (not before or len(keys) <= UNSHARD_BELOW):
         return {}
     room: Counter[int] = Counter()
@@ -158,7 +157,7 @@ def _profile(pod: CachedPod) -> str:
 
 
 def _identity_error(pod: CachedPod) -> str:
-    """Only what makes the pod somebody else than it wants to be; the rest is the agent's to report."""
+    """Return only errors that give the pod a wrong identity; the agent reports all others."""
     try:
         gateway_name(pod.facts)
         named: PodAnnotation | None = pod.facts.annotation(PodAnnotationKey.SYNC_PROFILE)

@@ -1,12 +1,11 @@
-"""Which resources, and which profiles, a change concerns.
+"""Watch handlers: map a changed object to the keys of resources and profiles to enqueue.
 
-A change of status alone concerns nobody, or writing one would cause the next pass
-(C-052); nor does the echo of our own write, a heartbeat, or a pod that changed in
-something that nobody looks at. What agents report is looked at a moment later, so
-that the reports of a whole fleet are one visit.
+A change of only the status enqueues nothing, or each status write would cause the next reconcile. The same
+holds for the echo of our own write, for a heartbeat, and for a pod that changed only in fields that the
+controller does not read. Reports of agents are enqueued with a short delay, so that the reports of a whole
+fleet cause one reconcile.
 
-Nobody is told anything while this replica does not lead: a term begins with a visit
-to everything.
+Nothing is enqueued while this replica does not lead. A term as leader begins by enqueueing all keys.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ _UNPREFIXED_ANNOTATIONS = frozenset({APPROVED_BY, APPROVED_AT, APPROVED_REF, APP
 
 
 class KeySink(NamedTuple):
-    """Where keys go."""
+    """The functions that enqueue keys."""
 
     now: Callable[[ResourceKey], None]
     soon: Callable[[ResourceKey], None]
     profile: Callable[[ObjectKey], None]
 
     def only(self, may: Callable[[str], bool]) -> KeySink:
-        """Takes the keys of these namespaces and drops all others."""
+        """Return a sink that drops the keys of namespaces for which `may` is false."""
 
         def within(take: Callable[[ResourceKey], None]) -> Callable[[ResourceKey], None]:
             return lambda key: take(key) if may(key.object.namespace) else None
@@ -61,7 +60,7 @@ class KeySink(NamedTuple):
 
 
 class SecretReferences:
-    """Which resources name which Secrets, as the last pass over each has found."""
+    """Which resources name which Secrets, as found by the last reconcile of each."""
 
     def __init__(self) -> None:
         self._names: dict[ResourceKey, frozenset[str]] = {}
@@ -85,7 +84,7 @@ class SecretReferences:
 
 
 class WaitingResources:
-    """Resources of which a gateway waits for others, which may be another resource's."""
+    """Resources with a gateway that waits for other gateways, possibly of another resource."""
 
     def __init__(self) -> None:
         self._keys: set[ResourceKey] = set()
@@ -104,14 +103,14 @@ class WaitingResources:
 
 
 class WatchHandlers:
-    """Listens to everything that is observed and passes keys on."""
+    """Listens to all informers and enqueues keys."""
 
     def __init__(self, observed: ControllerInformers, references: SecretReferences) -> None:
         self._observed = observed
         self.references = references
         self.waiting = WaitingResources()
         self.unseen: set[ResourceKey] = set()
-        """Those that went out of our sight without being deleted; who looks after them takes them out."""
+        """Keys that left our watches without being deleted; the reconciler discards each handled key."""
         self._sink: KeySink | None = None
         for kind, shelf in observed.resources.items():
             add_listener(shelf, self._on_resource(kind))
@@ -126,7 +125,7 @@ class WatchHandlers:
         add_listener(observed.pause, self._on_pause)
 
     def tell(self, sink: KeySink) -> None:
-        """Begin a term, or go on with more namespaces: everything is to be looked at once."""
+        """Begin a term, or continue with more namespaces, by enqueueing all keys once."""
         self._sink = sink
         for key in self._observed.every():
             sink.now(key)
@@ -134,7 +133,7 @@ class WatchHandlers:
             sink.profile(profile)
 
     def lost(self, key: ResourceKey) -> None:
-        """One that was ours before anybody watched: as if it went out of our sight just now."""
+        """Enqueue a resource that left our selector before this process started, as if it had left now."""
         if self._sink is not None:
             self.unseen.add(key)
             self._sink.now(key)
@@ -161,7 +160,7 @@ class WatchHandlers:
                 self._now((ResourceKey(kind, change.key),))
             come_or_gone = change.old is None or change.new is None
             if come_or_gone and self._sink is not None and self._observed.has_nameless(change.key.namespace):
-                # A pod that names no resource belongs to the only one of its namespace.
+                # A pod that names no resource belongs to the only resource of its namespace.
                 self._now(list(self._observed.every(change.key.namespace)))
 
         return on_change
@@ -177,7 +176,7 @@ class WatchHandlers:
         if before and after and before.header.metadata.generation == after.header.metadata.generation:
             return
         self._now(list(self._observed.every(change.key.namespace)))
-        # Whoever depends on it, or is in a circle with it, has to be judged anew.
+        # Profiles that depend on it, or form a cycle with it, have to be reconciled too.
         self._profiles((change.key, *self._profiles_in(change.key.namespace)))
 
     def _on_pod(self, change: ObjectChange[CachedPod | None]) -> None:
@@ -222,7 +221,7 @@ class WatchHandlers:
     def _on_ours(
         self, shelf: WriteThroughCache[CachedOwnedT]
     ) -> Callable[[ObjectChange[CachedOwnedT]], None]:
-        """What somebody else did to an object that we make is undone."""
+        """Return a handler that enqueues the owner, which reverts changes that others made to its object."""
 
         def on_change(change: ObjectChange[CachedOwnedT]) -> None:
             if self._sink is not None and not shelf.is_echo(change):
@@ -240,19 +239,19 @@ class WatchHandlers:
 
 
 def _has_pending_finalizer(old: CachedResource | None) -> bool:
-    """Whether something holds it that nobody was about to take off."""
+    """Whether a resource that left our watches still had finalizers and was not being deleted."""
     meta = old.header.metadata if old is not None else None
     return meta is not None and meta.deletion_timestamp is None and bool(meta.finalizers)
 
 
 def _has_new_change_sets(change: ObjectChange[CachedConfigMap]) -> bool:
-    """Whether a gateway has sent something for git; somebody waits for that."""
+    """Whether a gateway has sent a change set; a user waits for it, so it is enqueued without delay."""
     before = change.old.sizes if change.old is not None else {}
     return change.new is not None and not change.new.sizes.keys() <= before.keys()
 
 
 def has_spec_change(old: CachedResource, new: CachedResource) -> bool:
-    """Whether a resource changed in something that is wanted, and not only in what was said about it."""
+    """Whether the desired state of a resource changed, and not only its status."""
     before, after = old.header.metadata, new.header.metadata
     return (
         before.generation != after.generation
@@ -263,7 +262,7 @@ def has_spec_change(old: CachedResource, new: CachedResource) -> bool:
 
 
 def has_news(before: dict[str, str], after: dict[str, str]) -> bool:
-    """Whether a status map says something new; a heartbeat is none."""
+    """Whether a status ConfigMap changed in more than heartbeats."""
     if before.keys() != after.keys():
         return True
     changed = (name for name, text in after.items() if before[name] != text)

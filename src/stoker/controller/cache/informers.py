@@ -1,10 +1,9 @@
-"""What the controller watches: one reflector for each kind and scope, on every replica.
+"""The controller's informers: a reflector for each kind and scope, on every replica.
 
-A replica that waits for the lease sees all of it too, so that it can take over at
-once and knows whom a webhook may call. Nothing is told to anybody before every kind
-has been listed once: a pass that ran earlier would take a base or a pod for missing
-that had only not been read yet. Which resource a change concerns is decided in
-`stoker.controller.cache.handlers`.
+A replica that waits for the lease watches everything too, so that it can take over at once and knows the
+resources that webhooks address. No key is enqueued before every kind has been listed once: an earlier
+reconcile would take a base or a pod for missing that had only not been listed yet.
+`stoker.controller.cache.handlers` maps each change to the keys to enqueue.
 """
 
 from __future__ import annotations
@@ -59,30 +58,33 @@ from stoker.telemetry.logs import get_logger
 T = TypeVar("T")
 
 PAUSE_MAP = "ignition-sync-global-pause"
-"""In the operator's namespace; `paused: "true"` in it stops everything (R-CM-26)."""
+"""In the operator's namespace; `paused: "true"` in it pauses all resources."""
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchScope:
-    """What is looked at."""
+    """The namespaces, labels and kinds that the controller watches."""
 
     home: str
     """The operator's own namespace."""
     namespaces: Collection[str] = ()
-    """Namespaces whose resources are worked on; none named means all."""
+    """Namespaces whose resources are reconciled; empty means all."""
     labels: str = ""
-    """A selector that resources must fit."""
+    """A label selector that resources must match."""
     shared_volumes: bool = False
-    """Whether volumes are made for resources that ask for one; their claims are watched then."""
+    """Whether volumes are created for resources that request them; only then are claims watched."""
     shard: Shard = SINGLE_SHARD
-    """Whose namespaces are worked on. Resources, bases and Secrets are seen beyond them: webhooks are
-    answered for all resources, whichever replica they reach."""
+    """The shard whose namespaces are reconciled.
+
+    Resources, bases and Secrets are watched beyond its namespaces, because every replica answers webhooks for
+    all resources.
+    """
 
 
 class ControllerInformers:
-    """The stores behind all passes."""
+    """The object caches that all reconciles read."""
 
     def __init__(self, client: KubeClient, scope: WatchScope, clock: Clock) -> None:
         self._client = client
@@ -92,10 +94,10 @@ class ControllerInformers:
         self._own = self._own if scope.namespaces else (None,)
         self._wanted = None if scope.shard == SINGLE_SHARD else _in_shard(scope.shard)
         self.listed = asyncio.Event()
-        """Every kind has been listed once, but in namespaces that refuse us everything."""
+        """Set when every kind has been listed once, except in namespaces that forbid all access."""
         self.reach = NamespaceAccess(scope.home)
         self.recovered: Callable[[], None] = ignore_change
-        """Told that a watch is open again: the API server was away, and what failed meanwhile may go well."""
+        """Called when a watch works again after an API server outage, so that failed work is retried."""
         self.resources: Mapping[str, WriteThroughCache[CachedResource]] = {
             name: self._shelf(rest_resource(kind), decode_object, labels=scope.labels)
             for name, kind in SYNCED_KINDS.items()
@@ -146,7 +148,7 @@ class ControllerInformers:
         return tuple(chain.from_iterable(shelf.reflectors for shelf in self.shelves))
 
     async def run(self) -> None:
-        """Keep the stores right until cancelled."""
+        """Run all reflectors until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
                 group.create_task(reflector.run(), name=str(reflector.resource))
@@ -154,22 +156,22 @@ class ControllerInformers:
             self.listed.set()
 
     def begin_term(self) -> None:
-        """What an earlier term of ours wrote was written over by others since."""
+        """Drop the remembered writes of an earlier term: other leaders have changed the objects since."""
         for shelf in self.shelves:
             shelf.forget_writes()
 
     def _tell_recovered(self) -> None:
-        self.recovered()  # whoever works at that time
+        self.recovered()  # the hook of the current term
 
     def at_rest(self) -> None:
-        """Nobody works any more."""
+        """Reset the hooks at the end of a term."""
         self.recovered = self.reach.lit = ignore_change
 
     def find(self, key: ResourceKey) -> CachedResource | None:
         return self.resources[key.kind].get(key.object)
 
     def every(self, namespace: str | None = None) -> Iterator[ResourceKey]:
-        """All resources, or those of a namespace."""
+        """The keys of all resources, or of those in a namespace."""
         for kind, shelf in self.resources.items():
             for key in shelf.each():
                 if namespace in (None, key.namespace):
@@ -182,14 +184,14 @@ class ControllerInformers:
                 try:
                     wanted = base_ref(decode_resource(kept, SYNCED_KINDS[kind].model))
                 except InvalidValue:
-                    continue  # its own pass says so
+                    continue  # its own reconcile reports the error
                 if wanted is not None and base == ObjectKey(wanted.namespace or "", wanted.name):
                     yield ResourceKey(kind, key)
 
     def base_for(self, resource: Model) -> tuple[IgnitionSyncBase | None, bytes]:
-        """The base that a resource inherits from, where it exists and allows that, and its bytes.
+        """Return the base that a resource inherits from, if it exists and allows that, and its raw bytes.
 
-        One that does not allow it is not even decoded: an error in it would show that it exists.
+        A base that does not allow it is not even decoded: an error in it would reveal that it exists.
         """
         wanted, namespace = base_ref(resource), resource.metadata.namespace
         home = wanted.namespace or "" if wanted else ""
@@ -199,7 +201,7 @@ class ControllerInformers:
         return decode_resource(kept, IgnitionSyncBase), kept.raw
 
     def profiles_in(self, namespace: str) -> dict[str, SyncProfile]:
-        """Those that can be read, by name; what is wrong with another is said on that one."""
+        """The decodable profiles of a namespace, by name; others have the error in their own status."""
         found: dict[str, SyncProfile] = {}
         for key, kept in self.profiles.items():
             if key.namespace == namespace:
@@ -209,7 +211,7 @@ class ControllerInformers:
         return found
 
     def pods_of(self, key: ResourceKey) -> list[CachedPod]:
-        """The pods that belong to a resource, in every phase (C-073)."""
+        """The pods that belong to a resource, in every phase."""
         namespace, name = key.object
         named = [pod for _, pod in self.pods.find("resource", f"{namespace}/{name}") if pod is not None]
         found = [pod for pod in named if self._meant(pod, key)]
@@ -219,7 +221,7 @@ class ControllerInformers:
         return sorted(found, key=lambda pod: pod.name)
 
     def has_nameless(self, namespace: str) -> bool:
-        """Whether a pod there leaves it open which resource it means."""
+        """Whether the namespace has a pod that does not name its resource."""
         return any(True for _ in self.pods.find("resource", f"{namespace}/*"))
 
     def _meant(self, pod: CachedPod, key: ResourceKey) -> bool:
@@ -229,7 +231,7 @@ class ControllerInformers:
         return not any(self.resources[kind].get(key.object) for kind in others)
 
     def paused_by(self) -> str:
-        """Why everything is paused; empty if it is not."""
+        """Why all resources are paused; empty if they are not."""
         seen = self.pause.get(self._pause_key)
         paused = seen is not None and (seen.data or {}).get("paused", "").strip() == "true"
         return f"ConfigMap {self._pause_key} pauses everything" if paused else ""
@@ -237,7 +239,7 @@ class ControllerInformers:
     def _of_ours(
         self, resource: ApiResource, keep: Callable[[bytes], T], *, watched: bool = True
     ) -> WriteThroughCache[T]:
-        """What is made for resources carries a label of ours."""
+        """Watch only objects with our label, which every object that we create has."""
         return self._shelf(resource, keep, scopes=self._own if watched else (), labels=CR_NAME_LABEL)
 
     def _shelf(
@@ -264,7 +266,8 @@ class ControllerInformers:
                 on_recovered=self._tell_recovered,
                 on_refused=_log_unreadable(resource),
                 indexes=indexes,
-                # A selector cannot say a hash, so where no namespaces are named all of them come by.
+                # A selector cannot express the shard's hash, so without named namespaces all objects arrive
+                # here.
                 wanted=self._wanted if scopes is self._own else None,
                 clock=self._clock,
             )
@@ -280,7 +283,7 @@ def _in_shard(shard: Shard) -> Callable[[ObjectKey], bool]:
 
 @lru_cache(maxsize=512)
 def _decode_profile(raw: bytes) -> SyncProfile | None:
-    """Every pass looks at the profiles of its namespace, and they change seldom."""
+    """Cached, because every reconcile reads the profiles of its namespace and they change seldom."""
     try:
         return msgspec.json.decode(raw, type=SyncProfile)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""Objects that the controller keeps in its stores: resources as they came, the rest as far as it is read."""
+"""The cached form of watched objects: our own kinds as raw bytes, of others only the fields that are read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OwnedHeader(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class CachedResource:
-    """One object of our own kinds as it came: one that cannot be read must still get a status."""
+    """An object of our own kinds with its raw bytes: an object that cannot be decoded still gets a status."""
 
     header: OwnedHeader
     raw: bytes
@@ -51,7 +51,7 @@ class CachedResource:
 
 @dataclass(frozen=True, slots=True)
 class ResourceKey:
-    """One resource of one of the kinds that are synced."""
+    """The kind, namespace and name of a resource of one of the synced kinds: a work item of the queue."""
 
     kind: str
     object: ObjectKey
@@ -69,7 +69,7 @@ class ResourceKey:
 
 
 class CachedConfigMap(msgspec.Struct, frozen=True):
-    """A ConfigMap; of what is binary in it only the names and how much it is."""
+    """A ConfigMap. Of binary values the cache holds only the names and sizes."""
 
     metadata: OwnedMeta = OwnedMeta()
     data: dict[str, str] | None = None
@@ -106,7 +106,7 @@ class CachedClaim(msgspec.Struct, frozen=True):
 
 
 class CachedSecretHeader(msgspec.Struct, frozen=True):
-    """The head of a Secret; what it holds never comes here."""
+    """The metadata of a Secret. Its data never enters the cache."""
 
     uid: str
     version: str
@@ -114,7 +114,7 @@ class CachedSecretHeader(msgspec.Struct, frozen=True):
 
 
 MAX_KEYS = 1000
-"""Of one ConfigMap: agents write them, and a name of a few bytes costs a hundred in memory."""
+"""Keys of a ConfigMap that are cached: agents write them, and a short key costs 100 bytes of memory."""
 
 _header = msgspec.json.Decoder(OwnedHeader)
 _ANNOTATION_PREFIXES = ("stoker.io/", "sync.ignition.io/")
@@ -131,9 +131,10 @@ decode_role_binding = msgspec.json.Decoder(CachedRoleBinding).decode
 
 
 def decode_config_map(raw: bytes) -> CachedConfigMap:
-    """Of a ConfigMap its first keys; binary values can be a megabyte and are read when they are needed.
+    """Decode the first `MAX_KEYS` keys of a ConfigMap, with the sizes of its binary values.
 
-    Keys beyond the first come into view when those before them are removed.
+    A binary value can have a megabyte, so the controller reads it only when it is needed. Keys beyond the
+    limit become visible once earlier keys are removed.
     """
     whole = _whole_map_decoder.decode(raw)
     data = None if whole.data is None else dict(islice(whole.data.items(), MAX_KEYS))
@@ -142,14 +143,17 @@ def decode_config_map(raw: bytes) -> CachedConfigMap:
 
 
 def decode_secret(raw: bytes) -> CachedSecretHeader:
-    """Annotations of others may hold the Secret itself (`last-applied-configuration`): left out."""
+    """Decode the metadata of a Secret with only our own annotations.
+
+    Other annotations, such as `last-applied-configuration`, may hold the Secret itself.
+    """
     meta = _header.decode(raw).metadata
     ours = {name: value for name, value in meta.annotations.items() if name.startswith(_ANNOTATION_PREFIXES)}
     return CachedSecretHeader(meta.uid, meta.resource_version, ours)
 
 
 def decode_resource(kept: CachedResource, model: type[M]) -> M:
-    """The whole object; one that does not fit its own schema is refused with the path of the field."""
+    """Decode the whole object; raise InvalidValue with the field's path if it does not fit its schema."""
     try:
         return msgspec.json.decode(kept.raw, type=model)
     except msgspec.ValidationError as error:
@@ -159,7 +163,7 @@ def decode_resource(kept: CachedResource, model: type[M]) -> M:
 def owned_metadata(
     key: ResourceKey, kept: CachedResource, name: str, more: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """The metadata of an object that belongs to a resource and goes away with it."""
+    """The metadata of an object that a resource owns and that is garbage-collected with it."""
     return {
         "name": name,
         "namespace": key.object.namespace,
@@ -179,14 +183,14 @@ def owner_reference(key: ResourceKey, kept: CachedResource) -> dict[str, Any]:
 
 
 def belongs_to(metadata: OwnedMeta, key: ResourceKey, kept: CachedResource) -> bool:
-    """Whether an object carries our labels and our owner reference."""
+    """Whether an object has our labels and an owner reference to the resource."""
     owned = any(owner.uid == kept.header.metadata.uid for owner in metadata.owner_references)
     labels = resource_labels(key.door, key.object.name)
     return owned and all(metadata.labels.get(name) == value for name, value in labels.items())
 
 
 def object_ref(key: ResourceKey, kept: CachedResource) -> ObjectRef:
-    """The resource as an Event names it."""
+    """The resource as the involved object of an Event."""
     metadata = kept.header.metadata
     kind = SYNCED_KINDS[key.kind]
     return ObjectRef(kind.api_version, kind.name, metadata.name, metadata.namespace, metadata.uid)

@@ -1,9 +1,8 @@
-"""Pods that want an agent or have one, as much of each as the controller decides by.
+"""Cached pods: pods that have an agent or request one, reduced to the fields that decisions need.
 
-All pods of the scope pass by, because one that was made while the injector was away
-carries an annotation and no label, and annotations cannot be selected (C-073). The
-others are not even decoded. What is kept of a pod is small and can be compared: a
-change that means nothing here wakes nobody.
+The watch covers all pods of the scope. A pod that was created while the injector was down has an annotation
+and no label, and annotations cannot be selected. Pods without one of our prefixes are not even decoded. The
+cached form is small and comparable, so a change of other fields enqueues nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 _DEFAULT_ACCOUNT = "default"
 
 UNNAMED_RESOURCE = "*"
-"""Stands where a pod does not say which resource of its namespace it means."""
+"""The index entry of a pod that does not name its resource."""
 
 
 class AgentState(StrEnum):
-    """How the agent's container is doing; its readiness is the sign of life (DECISIONS part 0, 6)."""
+    """The state of the agent's container; its readiness probe counts as the heartbeat."""
 
     NONE = "none"
     STARTING = "starting"
@@ -36,17 +35,17 @@ class AgentState(StrEnum):
 
 
 class CachedPod(msgspec.Struct, frozen=True):
-    """A pod of ours."""
+    """A pod that has an agent, requests one, or carries our label."""
 
     name: str
     namespace: str
     labels: dict[str, str]
     annotations: dict[str, str]
-    """Those under our prefixes."""
+    """Only those with our prefixes."""
     account: str
     agent: AgentState
     finished: bool = False
-    """It has ended for good and was not deleted."""
+    """Its phase is Succeeded or Failed, and it was not deleted."""
     leaving: bool = False
 
     @property
@@ -55,7 +54,7 @@ class CachedPod(msgspec.Struct, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Whether a gateway can be expected in it."""
+        """Whether a gateway is expected to run in it."""
         return not self.finished and not self.leaving
 
     @property
@@ -69,7 +68,7 @@ class CachedPod(msgspec.Struct, frozen=True):
 
     @property
     def resource(self) -> str:
-        """The name of the resource that it belongs to: the injector's label, else what it says itself."""
+        """The name of its resource, from the injector's label, else from its own annotation."""
         return self.labels.get(CR_NAME_LABEL) or self.annotated(PodAnnotationKey.CR_NAME) or UNNAMED_RESOURCE
 
     @property
@@ -78,7 +77,7 @@ class CachedPod(msgspec.Struct, frozen=True):
 
 
 def decode_pod(raw: bytes) -> CachedPod | None:
-    """What is remembered of a pod; nothing of one that is none of ours."""
+    """Return the cached form of a pod; None for a pod that has nothing to do with us."""
     if not any(mark in raw for mark in _ANNOTATION_PREFIX_BYTES):
         return None
     pod = _decode(raw)
@@ -103,7 +102,7 @@ def decode_pod(raw: bytes) -> CachedPod | None:
 
 
 def index_by_resource(_: ObjectKey, pod: CachedPod | None) -> Iterator[str]:
-    """For an index: pods by the resource that they name."""
+    """Index function: pods by the resource that they name."""
     if pod is not None:
         yield f"{pod.namespace}/{pod.resource}"
 

@@ -21,10 +21,10 @@ from stoker.domain.protocol.report import MAX_READ_BYTES
 from stoker.kube.watch.store import ObjectKey
 
 MAX_SHARDS = 50
-"""A thousand gateways, which is what a status may list."""
+"""Enough for a thousand gateways, the most that a status may list."""
 MAX_CACHED_REPORTS = 4096
 MAX_CACHED_BYTES = 16 << 20
-"""Four thousand reports of the largest size that agents write."""
+"""Enough for four thousand reports of the largest size that agents write."""
 
 
 class _ParsedReport(NamedTuple):
@@ -40,13 +40,13 @@ class ReportCache:
         self._most_bytes = most_bytes
         self._parsed: OrderedDict[bytes, _ParsedReport] = OrderedDict()
         self.bytes = 0
-        """Of the texts that the cached reports were made from."""
+        """Total size of the texts that the cached reports were parsed from."""
 
     def __len__(self) -> int:
         return len(self._parsed)
 
     def parse(self, text: str) -> GatewayReport | None:
-        """The report; None where the text is too large or is none."""
+        """Return the report; None if the text is too large or cannot be parsed."""
         if len(text) > MAX_READ_BYTES:
             return None
         content = text.encode(errors="surrogatepass")
@@ -74,7 +74,7 @@ parse_report = _CACHE.parse
 def status_maps(
     maps: WriteThroughCache[CachedConfigMap], key: ResourceKey, shards: int = MAX_SHARDS
 ) -> Iterator[tuple[int, CachedConfigMap]]:
-    """The status maps of a resource that are there, by number."""
+    """The existing status ConfigMaps of a resource, with their numbers."""
     for shard in range(shards + 1):
         seen = maps.get(ObjectKey(key.object.namespace, status_map_name(key.door, key.object.name, shard)))
         if seen is not None:
@@ -84,7 +84,7 @@ def status_maps(
 def reports_by_gateway(
     maps: WriteThroughCache[CachedConfigMap], key: ResourceKey
 ) -> Mapping[str, GatewayReport]:
-    """All reports by their key; where two maps have the same one, the later sign of life counts."""
+    """All reports by key; if two ConfigMaps have the same key, the later heartbeat wins."""
     found: dict[str, GatewayReport] = {}
     for _, seen in status_maps(maps, key):
         for name, text in (seen.data or {}).items():

@@ -1,8 +1,7 @@
-"""Secrets that a resource names, read when they are needed and never kept.
+"""Reads the Secrets that a resource names, when they are needed; values are never cached.
 
-A Secret that is missing, or lacks the key, is refused by its exact name: that is
-what the person who made the resource has to mend. Only the resource's own
-namespace is ever read.
+An error for a missing Secret or key gives its exact name, which is what the author of the resource has to
+fix. Secrets are only ever read from the resource's own namespace.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from stoker.kube.watch.store import ObjectKey
 
 
 class _SourceSecret(msgspec.Struct):
-    """As much of a Secret as is needed; it lives no longer than one call."""
+    """The fields of a Secret that are read; the object lives no longer than one call."""
 
     data: dict[str, str] = {}
     metadata: ObjectHeaderMeta = ObjectHeaderMeta()
 
 
 class SecretKeyNames:
-    """Which keys Secrets have; what stands under them is not remembered.
+    """Caches which keys Secrets have, never their values.
 
-    The watch tells when a Secret changes, so each version is asked for once.
+    The watch reports the version of each Secret, so each version is read once.
     """
 
     def __init__(self, client: KubeClient) -> None:
@@ -44,7 +43,7 @@ class SecretKeyNames:
         self._known: dict[ObjectKey, tuple[str, frozenset[str]]] = {}
 
     async def of(self, secret: ObjectKey, version: str) -> frozenset[str]:
-        """The keys that hold something; raises NotFound where the Secret is gone."""
+        """Return the keys with a non-empty value; raise NotFound if the Secret is gone."""
         known = self._known.get(secret)
         if known is not None and known[0] == version:
             return known[1]
@@ -54,13 +53,13 @@ class SecretKeyNames:
         return names
 
     def forget_others(self, named: Callable[[ObjectKey], bool]) -> None:
-        """Drop what nobody names any more."""
+        """Drop the entries of Secrets that no resource names any more."""
         for secret in [secret for secret in self._known if not named(secret)]:
             del self._known[secret]
 
 
 class NamespaceSecretReader:
-    """Reads Secrets of one namespace."""
+    """Reads the Secrets of one namespace."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client = client
@@ -77,7 +76,7 @@ class NamespaceSecretReader:
         *,
         require_known_hosts: bool = False,
     ) -> RepoAccess:
-        """What git needs to reach a source, as the Secrets are now; `rights` are those of an app's token."""
+        """Return login and trust for a source, from the current Secrets; `rights` applies to app tokens."""
         ca = None if source.ca is None else (await self.value(source.ca)).reveal_bytes()
         app = await self._app(source.auth)
         if app is not None:
@@ -86,7 +85,7 @@ class NamespaceSecretReader:
         return RepoAccess(login, ca=ca, proxy=source.proxy, require_known_hosts=require_known_hosts)
 
     async def _login(self, auth: GitAuthPolicy) -> GitLogin | None:
-        """Nothing where no login was asked for."""
+        """Return the login, or None if the source needs none."""
         if auth.kind is GitAuthKind.NONE or auth.secret is None:
             return None
         if auth.kind is GitAuthKind.SSH:
@@ -113,7 +112,7 @@ class NamespaceSecretReader:
         return [self._decoded(found, name, key) for key in keys]
 
     def _line(self, value: Secret, name: str) -> Secret:
-        """What git is handed in a variable; anything else could not even be tried."""
+        """Refuse a value of more than one line, which git could not take from an environment variable."""
         if not value.is_one_line:
             where = f"Secret {name!r} in namespace {self._namespace!r}"
             raise Stalled(f"{where} holds more or other than a line of text", reason=Reason.INVALID_VALUE)

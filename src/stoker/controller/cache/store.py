@@ -1,9 +1,9 @@
-"""Objects of one kind, as the watch shows them or, until it does, as we wrote them a moment ago.
+"""A cache of objects of one kind that also shows our own writes before the watch delivers them.
 
-A pass that follows closely on a write would otherwise find the object as it was
-before, write it again and be refused. What was written counts until the watch tells
-anything newer of the object, our own write or what somebody else did since; where the
-watch was quicker than the answer, it does not count at all.
+Otherwise a reconcile soon after a write would find the object as it was before, write it again and get a
+conflict. A remembered write counts until the watch delivers a newer version of the object, whether our own
+write or a later change. If the watch was faster than the response to the write, the write is not remembered
+at all.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class _OwnWrite(Generic[T]):
     over: frozenset[str]
-    """The version that the watch showed then, and those that we have written since; empty for nothing."""
+    """The version that the watch showed at the write, and those written since; empty string for no object."""
     version: str
     value: T | None
 
 
 class WriteThroughCache(Generic[T]):
-    """One kind over all scopes that are watched."""
+    """The objects of one kind in all watched scopes."""
 
     def __init__(self, reflectors: Sequence[Reflector[T]], keep: Callable[[bytes], T]) -> None:
         self.reflectors = tuple(reflectors)
@@ -50,7 +50,7 @@ class WriteThroughCache(Generic[T]):
         return None if entry is None else entry.value
 
     def items(self) -> Iterator[tuple[ObjectKey, T]]:
-        """What the watch shows, all of it."""
+        """All objects, as the watch shows them."""
         for reflector in self.reflectors:
             yield from reflector.store.items()
 
@@ -66,7 +66,7 @@ class WriteThroughCache(Generic[T]):
                     yield key, value
 
     async def write(self, key: ObjectKey, request: Awaitable[msgspec.Raw]) -> T:
-        """Make a write, and remember what the server answered."""
+        """Send a write and remember the object in the response."""
         before = self._outdated(key)
         raw = bytes(await request)
         value, version = self._keep(raw), read_item(raw).resource_version
@@ -76,7 +76,7 @@ class WriteThroughCache(Generic[T]):
         return value
 
     async def remove(self, key: ObjectKey, request: Awaitable[None]) -> None:
-        """Delete, and remember that."""
+        """Delete the object and remember that."""
         before = self._outdated(key)
         with suppress(NotFound):
             await request
@@ -84,7 +84,7 @@ class WriteThroughCache(Generic[T]):
             self._written[key] = _OwnWrite(before, "", None)
 
     def is_echo(self, change: ObjectChange[T]) -> bool:
-        """Whether the watch only tells us of our own write."""
+        """Whether the change is only our own write, delivered by the watch."""
         return change.new is not None and change.resource_version == self._echoes.get(change.key)
 
     def forget_writes(self) -> None:
@@ -99,7 +99,7 @@ class WriteThroughCache(Generic[T]):
             self._echoes.pop(change.key, None)
 
     def _outdated(self, key: ObjectKey) -> frozenset[str]:
-        """The versions that a write which begins now makes outdated."""
+        """The versions that a write starting now makes outdated."""
         now = _version(self._entry(key))
         before = self._written.get(key)
         return frozenset({now, *((*before.over, before.version) if before is not None else ())})

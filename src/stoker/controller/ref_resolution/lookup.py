@@ -1,10 +1,9 @@
-"""One question put to one source, and what came of it.
+"""Looks up the ref of one source and returns the commit or the error.
 
-`stoker.controller.ref_resolution.resolver` decides when; here is what it takes. The login is
-read for each question, as the Secrets are now. Where a look of somebody else tells what
-is asked for, git is not started (`stoker.controller.ref_resolution.shared_lookup`). A place at the
-host is held while something is asked there, and never while somebody else's look is
-waited for.
+`stoker.controller.ref_resolution.resolver` decides when to look up. Each lookup reads the login from the
+current Secrets. If another lookup already lists the ref, git is not started
+(`stoker.controller.ref_resolution.shared_lookup`). A lookup holds a place at the host while it talks to the
+host, and never while it waits for another lookup.
 """
 
 from __future__ import annotations
@@ -56,26 +55,26 @@ MAX_CONCURRENT_LOOKUPS = 16
 PER_HOST = 4
 
 SourceAccessReader = Callable[[str, SourceIntent], Awaitable[RepoAccess]]
-"""What opens a source for a namespace, as its Secrets are now."""
+"""Returns the access to a source for a namespace, from its current Secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefLookupResult:
-    """Where the ref is, or why that is not known."""
+    """The commit of the ref, or the error."""
 
     commit: CommitId | None = None
     error: StokerError | None = None
     token: Secret | None = None
-    """What a GitHub App was let in with, for its gateways too (C-027)."""
+    """The token of a GitHub App, which its gateways use too."""
     asked_for: bool = False
-    """Somebody's request was the reason to look, and not the clock or the spec."""
+    """A request caused the lookup, not polling or a changed spec."""
 
     def says_the_same(self, other: RefLookupResult | None) -> bool:
         return other is not None and _answer_identity(self) == _answer_identity(other)
 
 
 class TimedRefLookupResult(NamedTuple):
-    """An answer, how long the source took, and when it had said so by the clock's `monotonic`."""
+    """A result, the seconds that the source took, and the clock's `monotonic` time of the answer."""
 
     answer: RefLookupResult
     seconds: float
@@ -83,21 +82,21 @@ class TimedRefLookupResult(NamedTuple):
 
 
 class RefLookupRequest(NamedTuple):
-    """How a question is put."""
+    """The parameters of a lookup."""
 
     namespace: str
     source: SourceIntent
     since: float
-    """What was found before is no answer."""
+    """A result found before this moment is not an answer."""
     hurried: bool
     again_in: float
     keeps: CommitId | None = None
-    """Where the ref is said to be without looking: only the login is to be renewed."""
+    """The commit to return without a lookup: only the login is renewed."""
 
 
 @dataclass(slots=True)
 class _LookupProgress:
-    """How one question goes."""
+    """The state of one lookup."""
 
     began: float
     ended: float | None = None
@@ -105,7 +104,7 @@ class _LookupProgress:
 
 
 class RefLookup:
-    """Asks repositories, registries and buckets."""
+    """Looks up refs in repositories, registries and buckets."""
 
     def __init__(self, git: GitRunner, access: SourceAccessReader, clock: Clock, timeout: float) -> None:
         self._git = git
@@ -117,7 +116,7 @@ class RefLookup:
         self._looks = SharedLookups(self._look, clock)
 
     async def ask(self, asking: RefLookupRequest) -> TimedRefLookupResult:
-        """Never raises; what went wrong is the answer."""
+        """Return the result; errors are part of it and are never raised."""
         course = _LookupProgress(self._clock.monotonic())
         commit: CommitId | None = None
         trouble: StokerError | None = None
@@ -146,14 +145,14 @@ class RefLookup:
             async with self._place(asking):
                 course.began = self._clock.monotonic()
                 if source.auth.kind is GitAuthKind.GITHUB_APP:
-                    await login()  # an id needs nobody's answer, but its gateways need the token
+                    await login()  # a commit id needs no lookup, but the gateways need the token
                 return await resolve_ref(remote, source.ref)
         found = await self._found(
             asking, login, SharedLookupRequest(names, asking.since, asking.hurried, asking.again_in)
         )
         course.began, course.ended = found.begun, found.ended
         if found.error is not None:
-            raise found.error.with_traceback(None)  # others raise it too
+            raise found.error.with_traceback(None)  # other callers raise the same error
         name, target = pick_ref(found.refs, source.ref, source.url)
         if needs_commit_check(name):
             async with self._place(asking):
@@ -163,7 +162,7 @@ class RefLookup:
     async def _found(
         self, asking: RefLookupRequest, login: RepoAccessReader, wanted: SharedLookupRequest
     ) -> SharedLookupResult:
-        """As `Remote.git` does: a refusal is worth one look for another login."""
+        """Look up, and after a refused login try once more with a newly read login, as `Remote.git` does."""
         url, turn = asking.source.url, partial(self._turn, source_host(asking.source.url))
         async with self._place(asking):
             access = await login()
@@ -191,7 +190,7 @@ class RefLookup:
 
     @asynccontextmanager
     async def _place(self, asking: RefLookupRequest) -> AsyncIterator[None]:
-        """The time that a source has to answer begins when it is asked, not when somebody queues for it."""
+        """Hold a place at the host. The timeout begins when the place is taken, not while queueing."""
         url = asking.source.url
         async with self._turn(source_host(url), asking.hurried), self._in_time(url):
             yield
@@ -215,7 +214,7 @@ class RefLookup:
 
 
 async def _resolve_artifact(source: SourceIntent, access: RepoAccessReader) -> CommitId:
-    """What a tag or prefix of a registry or a bucket means now; nothing of it is pulled here."""
+    """Resolve a tag or prefix of a registry or a bucket without pulling content."""
     from stoker.artifacts.origin import open_origin  # noqa: PLC0415 - most follow repositories
 
     async def credentials() -> ArtifactCredentials:

@@ -1,15 +1,16 @@
-"""Asking repositories where a ref is, beside the passes and never in their way (R-CTRL-15, R-SCALE-04).
+"""Resolves refs to commits in the background, so that a slow repository never blocks reconciles.
 
-A pass puts its question and waits for a moment; an answer that takes longer comes by
-itself and brings the resource back. So one repository that does not answer holds up
-nobody: neither the workers, nor another host's turn, because each host has a few
-places of its own. The same question is put again when the polling interval is over, and
-only an answer that is another than before brings the resource back: while nothing moves
-there are no passes. Another question (the ref, the address, a Secret or a request
-changed) is put at once, before all polls that wait for their turn, and nothing that was
-found before answers it. A poll takes what another has found, from the second half of its
-own interval; the next one counts from then, so that nobody's picture is older than his
-interval says. After a failure the pauses grow, and what a Secret or a webhook says ends them.
+A reconcile requests a lookup and waits `ANSWER_WAIT_SECONDS`. A later result enqueues the resource again. A
+repository that does not answer therefore blocks neither the workers nor lookups at other hosts, because each
+host has its own places.
+
+- Polling: the lookup is repeated after the polling interval. Only a result that differs from the last
+enqueues the resource, so there are no reconciles while nothing changes.
+- Change: when the ref, the URL, a Secret or a request changes, the lookup starts at once and goes before
+all waiting polls. No earlier result answers it.
+- Sharing: in the second half of its interval a poll may use the result of another lookup. The next
+interval counts from that lookup, so no result is older than the interval allows.
+- Failure: the pauses between retries grow. A changed Secret or a webhook ends the pause.
 """
 
 from __future__ import annotations
@@ -42,40 +43,43 @@ from stoker.telemetry import tracing
 
 GIT_TIMEOUT = 120.0
 ANSWER_WAIT_SECONDS = 1.0
-"""Seconds that a pass waits; most repositories answer in a tenth of one."""
+"""Seconds that a reconcile waits; most repositories answer in a tenth of a second."""
 FIRST_RETRY_SECONDS = 15.0
 MAX_RETRY_SECONDS = 60.0
 JITTER = 0.1
 SPREAD = 0.9
-"""How much sooner the second look may come than the interval says: those that began together end apart."""
+"""How much earlier than the interval the second lookup may start, as a fraction.
+
+It spreads the polls of resources that started together.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RefQuestion:
-    """What is asked, and everything whose change is a reason to ask anew."""
+    """The lookup of a resource, with every value whose change requires a new lookup."""
 
     source: SourceIntent
     """With the ref that is followed."""
     request: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    """The versions of the Secrets that open it."""
+    """The versions of the Secrets for the repository."""
 
 
 @dataclass(slots=True, eq=False)
 class _RefQuestionState:
     question: RefQuestion
     interval: float | None
-    """None: it is put once."""
+    """None: looked up only once."""
     since: float
-    """What was found before this moment is no answer."""
+    """A result found before this moment is not an answer."""
     follows: bool = True
-    """Whether a poll may find the ref elsewhere, or only renews the login."""
+    """Whether a poll looks up the ref, or only renews the login."""
     hurried: bool = False
-    """Something changed, and somebody waits for what follows."""
+    """Something changed, and a user waits for the result."""
     asked_for: bool = False
     answer: RefLookupResult | None = None
     commit: CommitId | None = None
-    """Where the ref was found last; a failure does not forget it."""
+    """The commit found last; a failure does not clear it."""
     answered: float = 0.0
     due: float = 0.0
     failures: int = 0
@@ -86,7 +90,7 @@ class _RefQuestionState:
 
 
 class RefResolver:
-    """Puts questions to git."""
+    """Schedules lookups and keeps the last result of each resource."""
 
     def __init__(
         self,
@@ -110,7 +114,7 @@ class RefResolver:
         self._slow: dict[str, set[ResourceKey]] = defaultdict(set)
 
     async def run(self) -> None:
-        """Put questions again when it is time, until cancelled."""
+        """Start polls when they are due, until cancelled."""
         try:
             while True:
                 key = await self._polls.get()
@@ -122,9 +126,10 @@ class RefResolver:
     async def look(
         self, key: ResourceKey, question: RefQuestion, interval: float | None, *, follows: bool = True
     ) -> RefLookupResult | None:
-        """The newest answer; None while there is none to this question. `interval` None: asked once.
+        """Return the newest result; None until there is a result for this question.
 
-        Where nobody `follows` the ref, the interval only renews the login that comes with the answer.
+        With `interval` None the ref is looked up once. With `follows` false, a poll only renews the login
+        that comes with the result.
         """
         asked = self._asked.get(key)
         if asked is None or asked.question != question:
@@ -140,7 +145,7 @@ class RefResolver:
             )
         if asked.resting:
             asked.resting, asked.since = False, self._clock.monotonic()
-            self._plan(key, asked, asked.due)  # its turn may have come meanwhile, and went by
+            self._plan(key, asked, asked.due)  # a poll that came due while paused was skipped
         asked.follows = follows
         if asked.interval != interval:
             asked.interval = interval
@@ -152,14 +157,14 @@ class RefResolver:
         return asked.answer
 
     def hurry(self) -> None:
-        """The API server is back: whose login could not be read is asked about again."""
+        """Look up again at once where the login could not be read: the API server can be reached again."""
         for key, asked in self._asked.items():
             error = asked.answer.error if asked.answer is not None else None
             if isinstance(error, ApiServerUnreachable | ApiError):
                 self._plan(key, asked, self._clock.monotonic())
 
     def rest(self, key: ResourceKey) -> None:
-        """Put the question no more until somebody looks again."""
+        """Stop polling until the next `look`."""
         asked = self._asked.get(key)
         if asked is not None:
             asked.resting = True
@@ -196,7 +201,7 @@ class RefResolver:
         asked.task = asyncio.create_task(self._ask(key, asked), name=f"resolve {key}")
 
     async def _wait(self, asked: _RefQuestionState) -> None:
-        """Not where a host is known to keep everybody waiting."""
+        """Wait a moment for the result, except while the host is known to be slow."""
         if self._slow.get(source_host(asked.question.source.url)):
             return
         asked.waiters += 1
@@ -222,7 +227,7 @@ class RefResolver:
         self._keep(key, asked, replace(told.answer, asked_for=asked.asked_for), told.at)
 
     def _asking(self, key: ResourceKey, asked: _RefQuestionState) -> RefLookupRequest:
-        """A poll is answered by what was found since half of its time was over."""
+        """Build the request: results from the second half of the poll's interval count as an answer."""
         now = self._clock.monotonic()
         half = 0.0 if asked.answer is None else min(now - asked.answered, asked.interval or math.inf) / 2
         return RefLookupRequest(

@@ -1,17 +1,18 @@
-"""One look at a repository for all who look at it in the same way.
+"""Shares one lookup of refs among all resources that read a repository in the same way.
 
-A poll that starts git for each of five hundred resources costs more than everything
-else at rest. So whoever asks where a ref is may take what another look has found, if
+Starting git for each poll of five hundred resources would cost more than all other idle work. A caller may
+therefore use the result of another lookup on three conditions:
 
-- it is the same address, opened with the same login, through the same proxy and with the
-  same trust: byte by byte, compared by a keyed digest, so that nothing secret is kept;
-- it told of the names that are asked for: every look asks for all that were wanted lately;
-- it began after the moment that the asker names. Who polls names one in the past, who was
-  told of a change names this one, and is never answered from before it.
+- It has the same URL, login, proxy and trust. They are compared byte by byte through a keyed digest,
+so that no secret is kept.
+- It listed the names that the caller needs. Every lookup lists all names that were requested lately.
+- It began after the moment that the caller gives. A poll gives a moment in the past. A caller that
+was notified of a change gives the present, and never gets a result from before it.
 
-Those who ask while a look is under way wait for the next one together, a second at most:
-one that hangs must not hold up who may have more luck. A failure is shared like an answer.
-The look itself belongs to nobody and ends when nobody waits for it any more.
+Callers that arrive during a lookup wait together for the next lookup. That one starts after
+`MAX_WAIT_SECONDS` at the latest, so that a hanging lookup does not block others that may succeed. An error is
+shared like a result. The lookup runs in its own task, which is cancelled when no caller waits for it any
+more.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ from stoker.kube.client.deadlines import deadline
 from stoker.kube.runtime.result import as_stoker_error
 
 MAX_WAIT_SECONDS = 1.0
-"""Seconds that a look waits for the one before it."""
+"""Seconds that a lookup waits for the lookup before it."""
 MAX_NAMES = 128
-"""Of one look: git compares each with every ref that the server lists."""
+"""Names in one lookup: git compares each name with every ref that the server lists."""
 MAX_KEPT = 4096
 
 RefLister = Callable[[RepoUrl, RepoAccess, Collection[str]], Awaitable[Mapping[str, CommitId]]]
 LookupTurn = Callable[[bool], AbstractAsyncContextManager[None]]
-"""A place at the host; whoever is in a hurry gets it first."""
+"""Takes a place at the host; urgent lookups get it first."""
 
 
 class SharedLookupResult(NamedTuple):
-    """What one look has found; times are of the clock's `monotonic`."""
+    """The result of one lookup; times are of the clock's `monotonic`."""
 
     begun: float
     ended: float
@@ -59,14 +60,14 @@ class SharedLookupResult(NamedTuple):
 
 
 class SharedLookupRequest(NamedTuple):
-    """What is asked for."""
+    """A caller's request."""
 
     names: tuple[str, ...]
     since: float
-    """A look that began then, or earlier, is no answer."""
+    """A lookup that began at this moment or earlier is not an answer."""
     hurried: bool = False
     again_in: float = 0.0
-    """After how many seconds the same will be asked again; looks of others tell it meanwhile."""
+    """Seconds until the caller's next poll; until then other lookups list its names too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,10 +84,10 @@ class _SharedLookupRun:
 
 @dataclass(slots=True, eq=False)
 class _LookupGroup:
-    """All who look in the same way."""
+    """The lookups of all callers with the same URL and access."""
 
     wanted: dict[str, float] = field(default_factory=dict)
-    """Names, those that were asked for longest ago first, and until when they are worth a look."""
+    """Requested names, least recently requested first, and until when lookups list them."""
     found: SharedLookupResult | None = None
     waiting: _SharedLookupRun | None = None
     running: _SharedLookupRun | None = None
@@ -98,7 +99,7 @@ class _LookupGroup:
 
 
 class SharedLookups:
-    """The looks of this process."""
+    """All lookups of this process."""
 
     def __init__(self, look: RefLister, clock: Clock) -> None:
         self._look = look
@@ -109,7 +110,7 @@ class SharedLookups:
     async def ask(
         self, url: RepoUrl, access: RepoAccess, wanted: SharedLookupRequest, turn: LookupTurn
     ) -> SharedLookupResult:
-        """What a look tells that began late enough; its error is for the caller to raise."""
+        """Return the result of a lookup that began late enough; the caller raises its error."""
         group = self._group(url, access, wanted.names)
         self._remember(group, wanted)
         if group.found is not None and group.found.tells(wanted.names, wanted.since):
@@ -125,7 +126,8 @@ class SharedLookups:
         finally:
             joined.waiters -= 1
             if not joined.waiters:
-                _leave_round(group, joined)  # at once: nobody may join what is being cancelled
+                # Before the cancel, so that no caller joins a lookup that is being cancelled.
+                _leave_round(group, joined)
                 joined.task.cancel()
 
     async def _run(
@@ -145,7 +147,7 @@ class SharedLookups:
             async with turn(mine.hurried):
                 known = group.found
                 if known is not None and known.tells(mine.names, mine.since):
-                    return known  # somebody in a hurry was faster
+                    return known  # an urgent lookup was faster
                 _leave_round(group, mine)
                 mine.names, mine.begun = self._names(group, mine.names), self._clock.monotonic()
                 group.running = mine
@@ -174,14 +176,17 @@ class SharedLookups:
             group.wanted[name] = until
 
     def _names(self, group: _LookupGroup, asked: frozenset[str]) -> frozenset[str]:
-        """What was asked for, and as much as fits of what will be; who asked longest ago asks soonest."""
+        """The requested names, and as many recently requested names as fit, least recent first.
+
+        The caller that polled the longest time ago polls again soonest.
+        """
         now = self._clock.monotonic()
         group.wanted = {name: until for name, until in group.wanted.items() if until >= now}
         others = [name for name in group.wanted if name not in asked]
         return asked.union(others[: max(0, MAX_NAMES - len(asked))])
 
     def _group(self, url: RepoUrl, access: RepoAccess, names: Collection[str]) -> _LookupGroup:
-        # What is neither a branch nor a tag is looked for in another list of the server's.
+        # Names that are neither branches nor tags are in another list of the server.
         key = lookup_key(self._key, url, access), "" if are_branches_or_tags(names) else "\n".join(names)
         found = self._groups.pop(key, None)
         if found is None:
@@ -189,17 +194,17 @@ class SharedLookups:
             now = self._clock.monotonic()
             for old in [old for old, group in self._groups.items() if group.idle(now)]:
                 del self._groups[old]
-            while len(self._groups) >= MAX_KEPT:  # whoever looks under way keeps hold of theirs
+            while len(self._groups) >= MAX_KEPT:  # a running lookup keeps its own reference to its group
                 del self._groups[next(iter(self._groups))]
         self._groups[key] = found
         return found
 
 
 def lookup_key(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
-    """The same for two who look at the same place, in the same way, as the same; nothing can be read from it.
+    """Return a digest that is equal for the same URL, login, proxy and trust, and reveals nothing.
 
-    More than `stoker.git.auth.credentials.access_identity` tells apart: there it is what somebody
-    may see, here also whom they believe.
+    It distinguishes more than `stoker.git.auth.credentials.access_identity`. That identity covers what a
+    login can see; this digest also covers which servers it trusts.
     """
     digest = hmac.new(key, url.encode(), hashlib.sha256)
     for part in _access_fields(access):
@@ -218,7 +223,7 @@ def _access_fields(access: RepoAccess) -> Iterator[bytes | None]:
 
 
 def _joinable_round(group: _LookupGroup, wanted: SharedLookupRequest) -> _SharedLookupRun | None:
-    """A look that others asked for and that answers this too."""
+    """Return a lookup of another caller that also answers this request, if there is one."""
     running, waiting = group.running, group.waiting
     if running is not None and running.begun > wanted.since and running.names.issuperset(wanted.names):
         return running

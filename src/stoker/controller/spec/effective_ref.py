@@ -1,10 +1,9 @@
-"""Which ref is followed: the spec's, or one that was asked for and still counts (C-053).
+"""Decides which ref a resource follows: the spec's, or a requested ref that is still valid. Pure.
 
-A request counts until the spec's own ref changes after it. To know that, the status
-remembers beside the request what the spec said at that time. A request that has had
-its day is taken away from the resource altogether: as long as its annotations stood
-there, a spec that goes back to its earlier ref would bring it back to life. Pure, but
-for the taking away.
+A request is valid until the spec's own ref changes after it. To detect that, the status records the spec's
+ref beside the request. The reconciler then removes the annotations of an expired request
+(`clear_request_annotations`): if they stayed, a spec that returns to its earlier ref would revive the
+request.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ MANUAL = "manual"
 
 @dataclass(frozen=True, slots=True)
 class EffectiveRef:
-    """What is followed, and what the status has to remember for the next time."""
+    """The ref to follow, and the request to record in the status."""
 
     ref: GitRef
     recorded: RequestedRef | None = None
     expired: bool = False
-    """There is a request that no longer counts; its annotations are to go."""
+    """There is a request that is no longer valid; its annotations have to be removed."""
 
 
 def effective_ref(
     spec_ref: GitRef, request: RefRequest | None, recorded: RequestedRef | None
 ) -> EffectiveRef:
-    """The ref to follow."""
+    """Return the ref to follow."""
     if request is None:
         return EffectiveRef(spec_ref)
     at = rfc3339_micro(request.at) if request.at is not None else None
@@ -63,7 +62,7 @@ def effective_ref(
 
 
 def followed_ref_reason(recorded: RequestedRef | None) -> str:
-    """Why another ref than the spec's is followed; empty where it is the spec's."""
+    """Why a ref other than the spec's is followed; empty if it is the spec's."""
     if recorded is None or recorded.ref == recorded.spec_ref:
         return ""
     source = f" ({recorded.source})" if recorded.source else ""
@@ -75,18 +74,18 @@ def followed_ref_reason(recorded: RequestedRef | None) -> str:
 
 
 def request_values(annotations: Mapping[str, str], group: str) -> tuple[str, ...]:
-    """What changes with each new request, also one that names no ref and only wants somebody to look."""
+    """Values that change with each new request, including a request for a new lookup that names no ref."""
     return tuple(annotations.get(f"{group}/{name}", "") for name in (*_REQUEST, NUDGED_AT))
 
 
 def last_request_id(annotations: Mapping[str, str], group: str) -> str:
-    """What differs with each new request; short enough for a status."""
+    """A text that differs with each new request and is short enough for a status."""
     found = [annotations.get(f"{group}/{name}", "") for name in (REQUESTED_REF, REQUESTED_AT, NUDGED_AT)]
     return " ".join(one[:80] for one in found if one)
 
 
 def request_trigger(annotations: Mapping[str, str], group: str) -> str:
-    """What sort of trigger the last request is."""
+    """Return the trigger type of the last request: webhook or manual."""
     if annotations.get(f"{group}/{NUDGED_AT}", "") > annotations.get(f"{group}/{REQUESTED_AT}", ""):
         return MANUAL if annotations.get(f"{group}/{NUDGED_SOURCE}") == DASHBOARD else WEBHOOK
     by = annotations.get(f"{group}/{REQUESTED_BY}", "")
@@ -94,5 +93,5 @@ def request_trigger(annotations: Mapping[str, str], group: str) -> str:
 
 
 def clear_request_annotations(group: str) -> dict[str, None]:
-    """The annotations of a merge patch that takes a request away."""
+    """The annotations of a merge patch that removes a request."""
     return {f"{group}/{name}": None for name in _REQUEST}

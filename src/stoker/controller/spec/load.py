@@ -1,7 +1,7 @@
-"""The first step after the finalizer: the resource as its type, with all that it inherits, as an intent.
+"""Loads a resource: decodes it, merges base and defaults, and converts it to an intent.
 
-What comes out depends on spec, annotations and base alone, so it is kept until one
-of them changes: most passes are about what gateways report.
+It is the first step after the finalizer. The result depends only on spec, annotations and base, so it is
+cached until one of them changes: most reconciles are caused by reports of gateways.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from stoker.domain.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class LoadedSpec:
-    """What a resource means."""
+    """A resource merged with its base and defaults, and its intent."""
 
     settled: SettledResource[Model]
     intent: ResourceIntent
     idle_fields: tuple[str, ...]
-    """Set, and nothing runs for them."""
+    """Fields that are set and have no effect."""
     git_secrets: tuple[SecretKey, ...]
-    """Without these the repository cannot be reached."""
+    """Secret keys without which the repository cannot be reached."""
     secrets: tuple[SecretKey, ...]
-    """All that it names, those for git first."""
+    """All Secret keys that it names, those for git first."""
     secret_names: tuple[str, ...]
-    """Names of all Secrets that spec, base and defaults name together, also those that only gateways read."""
+    """Names of all Secrets in spec, base and defaults, including those that only gateways read."""
 
 
 class SpecLoader:
-    """Reads resources, and remembers what they meant."""
+    """Loads resources and caches the results."""
 
     def __init__(
         self, observed: ControllerInformers, defaults: IgnitionSyncBaseSpec, *, shared_volumes: bool = False
@@ -53,7 +53,7 @@ class SpecLoader:
         self._kept: dict[ResourceKey, tuple[object, LoadedSpec]] = {}
 
     def of(self, key: ResourceKey, kept: CachedResource) -> LoadedSpec:
-        """Raises where the resource, or its base, is not what it should be."""
+        """Return the loaded resource; raise if the resource or its base is invalid."""
         resource = decode_resource(kept, SYNCED_KINDS[key.kind].model)
         base, base_raw = self._observed.base_for(resource)
         metadata = kept.header.metadata
@@ -82,7 +82,7 @@ class SpecLoader:
 
 
 def secret_names(settled: SettledResource[Model], secrets: tuple[SecretKey, ...]) -> tuple[str, ...]:
-    """The names for `status.secretNames`."""
+    """Return the names for `status.secretNames`."""
     spec = msgspec.to_builtins(to_wire(settled.resource))["spec"]
     named = {name for namespace, name in secret_references(spec) if not namespace}
     return tuple(sorted(named | {key.name for key in secrets}))

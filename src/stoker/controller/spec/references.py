@@ -1,9 +1,9 @@
-"""Whether everything exists that a resource names: Secrets and their keys, a storage class, profiles.
+"""Checks that every object a resource names exists: Secrets and their keys, storage class, profiles.
 
-Each thing that is missing is a finding with its exact name, and none of them stops
-the pass: the commit is found and told all the same wherever that is possible, and what
-was mended is seen by the watch, without a touch. A storage class is not watched; it is
-asked for once in a while, as long as somebody names one.
+Each missing object is a finding with its exact name, and no finding stops the reconcile: the commit is still
+resolved and published where that is possible. The watch sees when the object appears, so the user need not
+touch the resource. Storage classes are not watched; the validator reads a named class again after
+`STORAGE_CLASS_TTL_SECONDS`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STORAGE_CLASS_TTL_SECONDS = 60.0
 
 
 class ReferenceValidator:
-    """Looks for what is named."""
+    """Checks that the objects named by a resource exist."""
 
     def __init__(self, observed: ControllerInformers, client: KubeClient, clock: Clock) -> None:
         self._observed = observed
@@ -42,7 +42,7 @@ class ReferenceValidator:
         self._classes: dict[str, float] = {}
 
     async def missing_keys(self, key: ResourceKey, wanted: tuple[SecretKey, ...]) -> dict[SecretKey, Stalled]:
-        """Which keys of Secrets are not there, each with the sentence that says so."""
+        """Return the missing Secret keys, each with the error to report."""
         namespace = key.object.namespace
         missing: dict[SecretKey, Stalled] = {}
         for one in wanted:
@@ -66,7 +66,7 @@ class ReferenceValidator:
         try:
             await self._client.get(STORAGE_CLASSES, name, into=ObjectHeader)
         except Forbidden:
-            return None  # where only some namespaces are watched nobody may look; the claim itself will say
+            return None  # no right to read it, as with named namespaces; the claim itself will report it
         except NotFound:
             return Stalled(
                 f"storage.storageClassName names StorageClass {name!r}, which does not exist",
@@ -76,11 +76,11 @@ class ReferenceValidator:
         return None
 
     def forget_others(self, named: Callable[[ObjectKey], bool]) -> None:
-        """Drop what is known of Secrets that nobody names any more."""
+        """Drop cached key names of Secrets that no resource names any more."""
         self._keys.forget_others(named)
 
     def secret_versions(self, key: ResourceKey, understood: LoadedSpec) -> tuple[str, ...]:
-        """What changes when a Secret that opens the repository does."""
+        """The versions of the Secrets for the repository; they change when a Secret changes."""
         names = dict.fromkeys(one.name for one in understood.git_secrets)
         seen = (self._observed.secrets.get(ObjectKey(key.object.namespace, name)) for name in names)
         return tuple("" if one is None else f"{one.uid}/{one.version}" for one in seen)
@@ -89,7 +89,7 @@ class ReferenceValidator:
 def fleet_findings(
     intent: ResourceIntent, fleet: GatewayFleet, profiles: Mapping[str, SyncProfile]
 ) -> Iterator[StokerError]:
-    """What is wrong with the gateways of a resource as a whole. Pure."""
+    """Yield the errors that concern the gateways of a resource as a whole. Pure."""
     if intent.single_gateway and len(fleet.gateways) > 1:
         named = ", ".join(one.name for one in fleet.gateways[:5])
         yield Stalled(
@@ -114,7 +114,7 @@ def fleet_findings(
 
 
 def profile_dependencies(profiles: Mapping[str, SyncProfile]) -> dict[str, tuple[str, ...]]:
-    """Whom each profile waits for."""
+    """The profiles that each profile depends on."""
     return {
         name: tuple(one.profile_name for one in profile.spec.depends_on or ())
         for name, profile in profiles.items()

@@ -1,10 +1,9 @@
-"""Fields that somebody set and that nothing runs for.
+"""Finds spec fields that are set and have no effect.
 
-A field is never silently ignored (DECISIONS part 0, 18): what is named here
-stands in a Warning event and in the message of Ready, until the part of the
-product that reads it runs and its name joins `IN_EFFECT`. What only agents read
-is in effect here as soon as agents are told of it; they name what they leave out. Of
-`storage` only an installation with shared volumes makes something.
+The controller never ignores a field silently. It names each of these fields in a Warning event and in the
+message of Ready. When a part of the product starts to read a field, the field joins `IN_EFFECT`. A field that
+only agents read is in effect as soon as the metadata ConfigMap carries it; agents name the fields that they
+leave out. `storage` has an effect only in an installation with shared volumes.
 """
 
 from __future__ import annotations
@@ -47,6 +46,6 @@ IN_EFFECT = frozenset(
 
 
 def fields_without_effect(resource: Model, in_effect: frozenset[str] = IN_EFFECT) -> tuple[str, ...]:
-    """The fields of the spec that are set and have no effect, as they are written in a manifest."""
+    """The fields of the spec that are set and have no effect, named as in a manifest."""
     spec = msgspec.to_builtins(resource).get("spec", {})
     return tuple(sorted(name for name, value in spec.items() if value is not None and name not in in_effect))
