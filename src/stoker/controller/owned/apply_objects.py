@@ -1,8 +1,8 @@
-"""Writing the objects that belong to a resource, only when they are not as they should be.
+"""Writes the objects that a resource owns.
 
-Each write is made against the version that was seen: somebody who wrote meanwhile,
-or the next leader, wins, and the pass is repeated. An object that exists although the
-watch does not show it (somebody took its label away) is taken over by its name.
+Each write carries the resourceVersion that was read: a concurrent change, or the next leader, wins, and the
+reconcile is repeated. An object that exists although the watch does not show it, because its label was
+removed, is taken over by name.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ T = TypeVar("T", bound=OwnedObject)
 
 
 class OwnedObjectWriter:
-    """Creates, replaces and patches, and puts the answer on the shelf."""
+    """Creates, replaces and patches objects, and puts the response into the cache."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def put(self, shelf: WriteThroughCache[T], resource: ApiResource, body: dict[str, Any]) -> T:
-        """The object exactly so: what else stood in it is gone."""
+        """Create or replace the object; other content is removed."""
         key = ObjectKey(body["metadata"]["namespace"], body["metadata"]["name"])
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         seen = shelf.get(key)
@@ -52,7 +52,7 @@ class OwnedObjectWriter:
         return await shelf.write(key, request)
 
     async def create(self, shelf: WriteThroughCache[T], resource: ApiResource, body: dict[str, Any]) -> None:
-        """The object, unless it is there; what others wrote into it stays and only its head is put right."""
+        """Create the object; if it exists, keep its content and only patch its metadata."""
         key = ObjectKey(body["metadata"]["namespace"], body["metadata"]["name"])
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         try:
@@ -64,7 +64,7 @@ class OwnedObjectWriter:
     async def patch(
         self, shelf: WriteThroughCache[T], resource: ApiResource, key: ObjectKey, body: dict[str, Any]
     ) -> None:
-        """A merge patch; against the version that was seen, where one was."""
+        """Send a merge patch, with the cached resourceVersion if the object is cached."""
         seen = shelf.get(key)
         if seen is not None:
             version = {"resourceVersion": seen.metadata.resource_version}

@@ -1,10 +1,9 @@
-"""The maps of a resource: what agents are told, where they report, and what is left of those that are gone.
+"""Writes the ConfigMaps of a resource: metadata for agents, and status ConfigMaps for their reports.
 
-Status maps are made before anybody is told to use them, with the resource as owner
-(C-041); agents only ever touch their own key. A key whose pod is gone stays for a
-little while, because the pod that follows goes on with what its predecessor reported,
-and is then taken out against the version that was seen. Nothing is written when
-nothing changed, by content and not by version.
+Status ConfigMaps are created before agents learn their names, with the resource as owner; each agent writes
+only its own key. The key of a deleted pod stays for `FORGET_AFTER` seconds, because the pod that replaces it
+continues from the last report. The controller then removes the key, with the resourceVersion that was read.
+Nothing is written while the content is unchanged.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from stoker.kube.watch.store import ObjectKey
 FORGET_AFTER = 30.0
 
 MetadataKeyReader = Callable[[str], Awaitable[Secret | None]]
-"""What the maps of a namespace are signed with; None: they are not."""
+"""Reads the key that signs the metadata ConfigMaps of a namespace; None if they are not signed."""
 
 
 class ConfigMapPublisher:
-    """Writes maps."""
+    """Writes metadata and status ConfigMaps."""
 
     def __init__(
         self,
@@ -65,12 +64,12 @@ class ConfigMapPublisher:
         self._sequences: dict[ObjectKey, int] = {}
 
     def published(self, key: ResourceKey) -> AgentMetadata | None:
-        """What agents are told now; None where that is nothing, or nothing sensible."""
+        """The published metadata; None if it is missing or invalid."""
         seen = self._observed.maps.get(_metadata_key(key))
         return parse_metadata(seen.data) if seen is not None else None
 
     def neighbours(self, namespace: str, but: ResourceKey | None = None) -> Iterator[NeighbourGateway]:
-        """All gateways of a namespace, whichever resource they belong to."""
+        """All gateways of a namespace, of every resource except `but`."""
         for key in list(self._observed.every(namespace)):
             if key != but:
                 published = self.published(key)
@@ -79,7 +78,7 @@ class ConfigMapPublisher:
                 yield from (NeighbourGateway(one, commit) for one in fleet.gateways)
 
     async def prepare(self, key: ResourceKey, kept: CachedResource, shards: Mapping[str, int]) -> int:
-        """Make the status maps that are needed; the highest number that there is."""
+        """Create the needed status ConfigMaps; return the highest number in use."""
         there = dict(status_maps(self._observed.maps, key))
         for shard in sorted({0, *shards.values()}):
             name = status_map_name(key.door, key.object.name, shard)
@@ -94,7 +93,7 @@ class ConfigMapPublisher:
         return max({0, *there, *shards.values()})
 
     async def publish(self, key: ResourceKey, kept: CachedResource, metadata: AgentMetadata) -> bool:
-        """Tell the agents, unless they know; whether anything was written."""
+        """Write the metadata ConfigMap if it differs; return whether it was written."""
         where = _metadata_key(key)
         data = await self._signed(metadata.data(), where, kept.header.metadata.uid)
         seen = self._observed.maps.get(where)
@@ -118,7 +117,7 @@ class ConfigMapPublisher:
         return True
 
     async def tidy(self, key: ResourceKey, fleet: GatewayFleet, shards: Mapping[str, int]) -> float | None:
-        """Take out the reports of those that are gone; seconds until there is more to take out."""
+        """Remove the reports of deleted pods; return the seconds until there are more to remove."""
         now = self._clock.monotonic()
         before = self._gone.pop(key, {})
         waiting: dict[str, float] = {}
@@ -151,7 +150,7 @@ class ConfigMapPublisher:
         fleet: GatewayFleet,
         shards: Mapping[str, int],
     ) -> list[str]:
-        """Keys of pods that are gone, and second copies of a report that has moved to another map."""
+        """Keys of deleted pods, and copies of reports that moved to another ConfigMap."""
         found = []
         for name, text in (seen.data or {}).items():
             report = parse_report(text)
@@ -168,10 +167,11 @@ class ConfigMapPublisher:
         return seen is not None and name in (seen.data or {})
 
     async def _signed(self, data: dict[str, str], where: ObjectKey, uid: str) -> dict[str, str]:
-        """Signed where the installation has a key in the namespace; agents then follow nothing else.
+        """Sign the data if the installation has a key in the namespace; agents then accept nothing else.
 
-        Data that is signed already stays as it is. Otherwise its sequence number is higher than any before:
-        it is the time in milliseconds, so that a new leader needs no memory of what an earlier one wrote.
+        Unchanged data with a valid signature stays as it is. Otherwise the sequence number is higher than any
+        before: it is the time in milliseconds, so a new leader needs no memory of what an earlier leader
+        wrote.
         """
         secret = None if self._signing_key is None else await self._signing_key(where.namespace)
         if secret is None:
@@ -181,7 +181,7 @@ class ConfigMapPublisher:
         highest = self._sequences.get(where, 0)
         try:
             sequence = check_signature(before, secret, of=str(where))
-        except InvalidValue:  # another key, or another writer
+        except InvalidValue:  # signed with another key, or changed by another writer
             sequence = -1
         if sequence >= highest and strip_signature(before) == data and before.get(RESOURCE_UID) == uid:
             return before

@@ -1,8 +1,8 @@
-"""Keeps the fetcher of every resource that has a shared volume: its account, its rights, its Deployment.
+"""Keeps the fetcher of each resource with a shared volume: service account, RBAC and Deployment.
 
-What was made is told by a digest on the binding, which is watched anyway and written
-last, so a pass over a resource whose fetcher is as it should be asks nothing. Only every
-few minutes it is looked whether somebody took the Deployment away.
+An annotation on the RoleBinding has the digest of all applied manifests. The binding is watched anyway and is
+written last, so a reconcile of a resource whose fetcher is up to date sends no request. Every `CHECK_SECONDS`
+the controller reads the Deployment to see whether it was deleted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = get_logger(__name__)
 
 
 class FetcherDeployments:
-    """The `VolumeFetcher` of `stoker.controller.owned.shared_volume`."""
+    """The `VolumeFetcher` of `stoker.controller.owned.shared_volume` that runs Deployments."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class FetcherDeployments:
         clock: Clock,
         pull_secrets: Sequence[str] = (),
     ) -> None:
-        """`pull_secrets` name Secrets of the resources' namespaces; nodes pass by one that is not there."""
+        """`pull_secrets` names Secrets in the resources' namespaces; kubelets ignore missing Secrets."""
         self._observed = observed
         self._client = client
         self._installation = installation

@@ -1,9 +1,8 @@
-"""The objects of a fetcher, which fills the shared volume of one resource (C-018); no I/O.
+"""Builds the manifests of a fetcher, which fills the shared volume of one resource. No I/O.
 
-One Deployment in the resource's namespace, with an account of its own that may read the
-metadata map of the resource and nothing else: gateways do not share it. The pod carries
-no label by which gateways are found. All of it belongs to the resource and goes with it,
-and passes Pod Security `restricted`.
+It is a Deployment in the resource's namespace. Its own service account may read the metadata ConfigMap of the
+resource and nothing else; gateways do not share it. The pod has no label by which gateways are found. All
+objects belong to the resource, are garbage-collected with it, and comply with Pod Security `restricted`.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ ManifestJson = dict[str, Any]
 
 CONTAINER = "fetcher"
 DIGEST = "stoker.io/fetcher-digest"
-"""Annotation of the binding, which is written last: what the whole was made of."""
+"""Annotation of the RoleBinding, which is written last: the digest of all manifests."""
 HEALTH_PORT = 8082
 METRICS_PORT = 8083
 USER = 65532
 
 _PREFIX = {SyncResourceKind.STOKER: "stoker", SyncResourceKind.IGNITION_SYNC: "ignition-sync"}
 _COMPONENT = {"app.kubernetes.io/component": "fetcher"}
-# A first clone of a large repository takes its time, and the pod is not to be ended for it.
+# The first clone of a large repository takes long, and the startup probe must not end the pod for it.
 _STARTS_WITHIN = 3600
 _PERIOD = 10
 
@@ -70,11 +69,11 @@ def fetcher_deployment(
     claim: str,
     pull_secrets: Sequence[str] = (),
 ) -> ManifestJson:
-    """One pod at a time: two that write would wait for each other."""
+    """Build a Deployment with at most one pod: two writers would block each other."""
     labels = {
         "app.kubernetes.io/name": "stoker",
         **_COMPONENT,
-        # A name may be longer than the value of a label.
+        # A resource name may be longer than a label value.
         "stoker.io/fetcher": hashlib.sha256(str(key).encode()).hexdigest()[:16],
     }
     volumes = list(_volumes(intent, installation, claim))
@@ -141,7 +140,7 @@ def _container(
         "startupProbe": {**look("/startupz"), "failureThreshold": _STARTS_WITHIN // _PERIOD},
         "livenessProbe": look("/healthz"),
         "readinessProbe": look("/readyz"),
-        # Packing and unpacking is what takes memory; git itself is held to a gigabyte.
+        # Packing and unpacking takes the most memory; git itself is limited to a gigabyte.
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi"},
             "limits": {"cpu": "1", "memory": "1280Mi"},

@@ -1,12 +1,11 @@
-"""The short-lived token of a GitHub App, as a Secret for the gateways of a resource (C-027).
+"""Writes the short-lived token of a GitHub App into a Secret for the gateways of a resource.
 
-The app's own key opens every repository of its installation and stays here; a gateway
-gets a token that reads the one repository and is over in an hour, renewed before that. The
-Secret carries `app.kubernetes.io/managed-by: stoker`, by which the reverser withholds it.
-Secrets are written only in namespaces that the installation names, because it takes a
-permission of its own there.
-Which token a Secret holds is told by a digest in its annotations: what it holds is
-never read back.
+The app's own key opens every repository of its installation and stays in the controller. A gateway gets a
+token that reads only its repository and expires after an hour; it is renewed before that. The label
+`app.kubernetes.io/managed-by: stoker` makes the reverser skip the Secret.
+
+Secrets are written only in namespaces that the installation names, because that needs a separate permission
+there. An annotation holds a digest of the token, so that the Secret is never read back.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from stoker.kube.client.resources import SECRETS
 from stoker.kube.watch.store import ObjectKey
 
 RENEW_EVERY = 240.0
-"""Seconds between two looks at the token: less than the last five minutes, in which it is renewed."""
+"""Seconds between two checks of the token, shorter than the last five minutes, in which it is renewed."""
 DIGEST = "stoker.io/token-digest"
 
 
@@ -47,7 +46,7 @@ class GitHubTokenWriter:
     async def mint(
         self, key: ResourceKey, kept: CachedResource, intent: ResourceIntent, token: Secret | None
     ) -> None:
-        """Hand the token on; raises where that is not allowed."""
+        """Write the token; raise if the installation does not permit the namespace."""
         if intent.source.auth.kind is not GitAuthKind.GITHUB_APP:
             return
         namespace = key.object.namespace

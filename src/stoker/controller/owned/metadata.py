@@ -1,10 +1,9 @@
-"""What the agents of a resource are told: the metadata map as a value. Pure (C-030 … C-032).
+"""Builds the metadata ConfigMap of a resource, which agents follow, as a value. Pure.
 
-Commit and ref change together or not at all: while a ref cannot be found, agents keep
-what they were told before, and a repository that is away takes nothing from them. Only
-a new address makes the old commit meaningless. Which trigger it was, and when, is said
-of the commit and so changes with it alone; everything else changes when the resource
-does. Equal input gives equal text, or every pass would write.
+Commit and ref change together or not at all. While a ref cannot be resolved, agents keep the last commit, so
+an outage of the repository takes nothing from them. Only a new URL makes the old commit meaningless. Trigger
+and time describe the commit and change only with it; all other values change with the resource. Equal input
+gives equal text, or every reconcile would write.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ from stoker.domain.intent.source import GitAuthKind, SecretKey
 from stoker.domain.protocol import AgentMetadata, RollbackRequest
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 
-# What asks for a sync is the controller's business, and changes with every webhook.
+# Annotations that request a sync are left out: only the controller reads them, and each webhook changes them.
 _AGENT_ANNOTATIONS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN, RELEASED)
 
 
 @dataclass(frozen=True, slots=True)
 class InstallationOptions:
-    """What holds for all resources."""
+    """Options that apply to all resources."""
 
     cluster_name: str = ""
     require_known_hosts: bool = False
@@ -51,7 +50,7 @@ class InstallationOptions:
 
 @dataclass(frozen=True, slots=True)
 class CommitDelivery:
-    """A commit on its way: which, by which ref, and why now."""
+    """The commit that gateways get, its ref, and the reason for it."""
 
     commit: CommitId | None = None
     ref: GitRef | None = None
@@ -70,7 +69,7 @@ def decide_delivery(
     now: str,
     traceparent: str = "",
 ) -> CommitDelivery:
-    """What is delivered from now on; `found` is None while the ref is not resolved."""
+    """Decide the commit that gateways get from now on; `found` is None while the ref is not resolved."""
     before = published if published is not None and published.git_url == url else None
     if found is None:
         if before is None or before.commit is None:
@@ -93,7 +92,7 @@ def build_metadata(
     paused: bool,
     installation: InstallationOptions,
 ) -> AgentMetadata:
-    """The whole map."""
+    """Build all values of the ConfigMap."""
     intent = understood.intent
     resource = understood.settled.resource
     auth, access = agent_login(intent), intent.policies.access
@@ -127,7 +126,7 @@ def build_metadata(
 
 
 def agent_login(intent: ResourceIntent) -> tuple[GitAuthKind, SecretKey | None]:
-    """An app's own key stays here: agents get the token that is made with it (C-027)."""
+    """The login for agents. An app's own key stays in the controller; agents get a token made with it."""
     auth = intent.source.auth
     if auth.kind is GitAuthKind.GITHUB_APP:
         minted = minted_secret_name(intent.identity.door, intent.identity.name)
@@ -136,14 +135,14 @@ def agent_login(intent: ResourceIntent) -> tuple[GitAuthKind, SecretKey | None]:
 
 
 def build_rollback_request(asked: RollbackTarget) -> RollbackRequest | None:
-    """Carried out once for each distinct value (C-119)."""
+    """The rollback request for agents, which they execute once for each distinct value."""
     if asked.to_commit is not None:
         return RollbackRequest(str(asked.to_commit), to_commit=asked.to_commit)
     return RollbackRequest(asked.to_snapshot, to_snapshot=asked.to_snapshot) if asked.to_snapshot else None
 
 
 def parse_metadata(data: Mapping[str, str] | None) -> AgentMetadata | None:
-    """What a map says; one that somebody spoilt says nothing."""
+    """Parse a metadata ConfigMap; None if it is missing or invalid."""
     if not data:
         return None
     try:

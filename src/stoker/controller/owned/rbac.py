@@ -1,10 +1,9 @@
-"""What the agents of a resource may do, for the service accounts that their pods have (C-069 … C-071).
+"""RBAC for agents: a Role and RoleBinding of each resource, for the service accounts of its pods.
 
-One Role for each resource, limited by name to its maps: an agent reads what it is told,
-and writes only where it reports. It reads no Secret; those are mounted. Everything in
-the pod shares the account, so nothing here may be worth stealing. The binding follows
-the pods in every phase: an agent that may not read its map yet keeps its gateway from
-starting. Both go away with the resource.
+The Role is limited to the resource's ConfigMaps by name: an agent reads the metadata ConfigMap and writes
+only where it reports. It reads no Secret; Secrets are mounted. All containers of a pod share the account, so
+the Role must grant nothing worth stealing. The binding covers pods in every phase: an agent without read
+access to its ConfigMap keeps its gateway from starting. Both objects are garbage-collected with the resource.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def role_name(key: ResourceKey) -> str:
 def rules_for(
     key: ResourceKey, shards: int, profiles: CustomResourceKind = PROFILES, *, changes: bool = False
 ) -> list[dict[str, Any]]:
-    """What an agent needs; `shards` is the highest number of a status map."""
+    """The rules of an agent's Role; `shards` is the highest number of a status ConfigMap."""
     name = key.object.name
     written = [status_map_name(key.door, name, shard) for shard in range(shards + 1)]
     if changes:
@@ -64,7 +63,7 @@ def subjects_for(key: ResourceKey, fleet: GatewayFleet) -> list[dict[str, str]]:
 
 
 class AgentRbac:
-    """Keeps Role and RoleBinding of a resource as they should be."""
+    """Keeps Role and RoleBinding of a resource up to date."""
 
     def __init__(self, observed: ControllerInformers, writer: OwnedObjectWriter) -> None:
         self._observed = observed

@@ -1,11 +1,10 @@
-"""The papers' shared volume: one clone for all gateways of a resource, if it asks for one (C-017, C-018).
+"""The shared volume: one clone for all gateways of a resource that requests it in `spec.storage`.
 
-Without `spec.storage`, or with a volume that only one pod can mount (C-021), each agent
-keeps its own clone and nothing is made here. Otherwise there is a claim of the papers'
-name, which holds repository content and no signals (R-STOR-07), and a fetcher that fills
-it; who mounts it does so read-only. What the fetcher is made of is handed in, so that
-another way to fill or to serve a clone is another `VolumeFetcher` and no other step. A claim
-that nobody asks for any more goes: everything in it stands in git.
+Without `spec.storage`, or with a volume that only one pod can mount, each agent keeps its own clone and this
+module creates nothing. Otherwise it creates a claim, which holds repository content and no signals, and
+starts a fetcher that fills it; all others mount it read-only. The fetcher is injected, so that another way to
+fill or serve a clone is another `VolumeFetcher` and needs no other step. The claim is deleted when the
+resource no longer requests it: all its content is in git.
 """
 
 from __future__ import annotations
@@ -35,25 +34,25 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "ignition-sync-controller"
 LEGACY_NAME_LABEL = "sync.ignition.io/cr-name"
 CHECK_SECONDS = 300.0
-"""Seconds between two looks at what is not watched, such as the fetcher's Deployment."""
+"""Seconds between two checks of objects that are not watched, such as the fetcher's Deployment."""
 
 
 class VolumeFetcher(Protocol):
-    """Whatever fills the claim of a resource."""
+    """Fills the claim of a resource."""
 
     async def provide(
         self, key: ResourceKey, kept: CachedResource, intent: ResourceIntent, claim: str
     ) -> None:
-        """Have it run; called in every pass over a resource with a shared volume."""
+        """Ensure that it runs; called in every reconcile of a resource with a shared volume."""
         ...
 
     async def withdraw(self, key: ResourceKey) -> None:
-        """Have it stop; called in every pass over a resource without one."""
+        """Ensure that it does not run; called in every reconcile of a resource without a shared volume."""
         ...
 
 
 def claim_for(key: ResourceKey, kept: CachedResource, volume: SharedVolumePolicy) -> dict[str, Any]:
-    """The claim. An empty class is left out: written down, nothing would be provisioned (C-019)."""
+    """Build the claim. An empty class is left out: if it were set, no volume would be provisioned."""
     spec: dict[str, Any] = {
         "accessModes": [str(volume.access_mode)],
         "resources": {"requests": {"storage": _format_quantity(volume.size_bytes)}},
@@ -65,7 +64,7 @@ def claim_for(key: ResourceKey, kept: CachedResource, volume: SharedVolumePolicy
 
 
 class SharedVolumeClaims:
-    """Keeps the claim of a resource as it should be."""
+    """Keeps the claim of a resource up to date."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class SharedVolumeClaims:
         self._fetcher = fetcher
 
     async def provide(self, key: ResourceKey, kept: CachedResource, intent: ResourceIntent) -> float | None:
-        """Seconds until it is to be looked at again; None where nothing is kept."""
+        """Apply the claim; return the seconds until the next check, or None if there is no claim."""
         if not self._observed.shared_volumes:
             return None
         where = ObjectKey(key.object.namespace, shared_claim_name(key.object.name))
@@ -98,7 +97,7 @@ class SharedVolumeClaims:
                 await self._writer.create(self._observed.claims, CLAIMS, body)
             else:
                 await self._adjust(key, kept, where, claim, intent.shared_volume, body)
-        finally:  # a claim that cannot grow is still one that is filled
+        finally:  # a claim that cannot grow is still filled
             if self._fetcher is not None:
                 await self._fetcher.provide(key, kept, intent, where.name)
         return CHECK_SECONDS
@@ -112,7 +111,7 @@ class SharedVolumeClaims:
         volume: SharedVolumePolicy,
         body: dict[str, Any],
     ) -> None:
-        """Of a claim that exists only its size can change, and only grow."""
+        """Update an existing claim, of which only the size can change, and only grow."""
         wanted = volume.storage_class
         if wanted and claim.spec.storage_class_name not in (None, wanted):
             raise Stalled(
@@ -134,7 +133,7 @@ class SharedVolumeClaims:
 
 
 def _format_quantity(size: int) -> str:
-    """As people write it, where it can be written so."""
+    """Format the size with a unit where it is a multiple."""
     for unit, factor in (("Gi", 1 << 30), ("Mi", 1 << 20)):
         if size % factor == 0:
             return f"{size // factor}{unit}"
@@ -142,7 +141,7 @@ def _format_quantity(size: int) -> str:
 
 
 def _requested_bytes(claim: CachedClaim) -> int:
-    """What it asks for; what cannot be read was written by somebody who knows better."""
+    """The size that it requests; a size that cannot be parsed counts as large enough."""
     asked = claim.spec.resources.get("requests", {}).get("storage", "0")
     try:
         return parse_quantity(str(asked))

@@ -1,8 +1,7 @@
-"""Pods whose agent is not what would be injected now: another image, other Secrets, other resources.
+"""Finds pods whose sidecar differs from what would be injected now: image, Secrets or resources.
 
-The injector stamps a digest on each pod; what it would stamp now is asked of a function
-that is handed in, because only the installation knows it all. A pod that carries no
-digest was not injected by this product's webhook and is not judged.
+The injector writes a digest on each pod. A function that the installation supplies computes the digest it
+would write now. A pod without a digest was not injected by this product's webhook and is not compared.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from stoker.domain.errors import StokerError
 from stoker.domain.intent.intent import ResourceIntent
 
 SidecarDigest = Callable[[ResourceIntent, str], str]
-"""The digest for a resource and the image that a pod asks for (empty: none of its own)."""
+"""The digest for a resource and the image that a pod requests (empty for the default image)."""
 
 
 def outdated_sidecar_finder(
     sidecar: SidecarDigest | None,
 ) -> Callable[[LoadedSpec, GatewayFleet], tuple[str, ...]]:
-    """Names the pods that no longer fit."""
+    """Return a function that names the pods with an outdated sidecar."""
 
     def names(understood: LoadedSpec, fleet: GatewayFleet) -> tuple[str, ...]:
         if sidecar is None:
@@ -46,7 +45,7 @@ def outdated_sidecar_finder(
 
 
 def _digest(sidecar: SidecarDigest, intent: ResourceIntent, image: str) -> str:
-    """Empty where nothing would be injected at all: the pod has what it has, and admission says the rest."""
+    """Empty if nothing can be injected: the pod keeps its sidecar, and admission reports the error."""
     try:
         return sidecar(intent, image)
     except StokerError:

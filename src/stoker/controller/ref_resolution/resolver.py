@@ -103,7 +103,7 @@ class RefResolver:
         timeout: float = GIT_TIMEOUT,
         random: Callable[[], float] = chance.random,
     ) -> None:
-        """`found` is told of answers that nobody waited for, `timed` how long each took."""
+        """`found` gets keys whose new result no reconcile waited for, `timed` the seconds of each lookup."""
         self._answerer = RefLookup(git, access, clock, timeout)
         self._clock = clock
         self._found = found

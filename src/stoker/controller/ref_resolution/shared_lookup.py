@@ -72,7 +72,7 @@ class SharedLookupRequest(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _SharedLookupRun:
-    """A look that waits for its turn, or is under way."""
+    """A lookup that waits for a place, or runs."""
 
     names: frozenset[str]
     since: float

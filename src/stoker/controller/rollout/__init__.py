@@ -1,13 +1,13 @@
-"""Rollout: which gateways may take a commit now, and which wait.
+"""Rollout: decides which gateways apply a commit now, and which wait.
 
     approval           a person approved exactly these plans
-    stages             one group of gateways after the other, with a check
-    dependency_order   weights and dependencies, one graph
-    sync_concurrency   how many at once, how many a minute
+    stages             one group of gateways after the other, with a health check
+    dependency_order   weights and dependencies in one graph
+    sync_concurrency   how many gateways at once, how many a minute
 
-All of it is pure: `decide.release` turns a `RolloutInputs` into a `RolloutDecision`. State is
-kept in the resource's status or in the metadata ConfigMap, so that a new leader
-continues where the last one stopped.
+The decision is pure: `decide.decide_release` makes a `RolloutDecision` from `RolloutInputs`. State is kept in
+the resource's status or in the metadata ConfigMap, so that a new leader continues where the last leader
+stopped.
 """
 
 from stoker.controller.rollout.decide import decide_release

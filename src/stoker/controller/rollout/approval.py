@@ -1,21 +1,19 @@
-"""Approvals: a person agrees to exactly what would be done (R-SAFE-15, C-125).
+"""Approvals: a person approves exactly the plans that would be applied. Pure.
 
     Planning ─► Pending ─► Approved ─► Planning   (withdrawn before all gateways had it)
                    └─► Expired
 
-Every gateway that waits plans the commit and reports the digest of its plan. What is
-approved is one digest over all of them: SHA-256, in hexadecimal, over the lines
-`gateway digest`, sorted, joined by a line feed and without one at the end; the gateway as
-it is called in `targets` of the metadata map. An approved gateway is told its own digest
-and writes nothing else; where it finds another plan, the approval is void and the request
-is made anew.
+Every waiting gateway plans the commit and reports the digest of its plan. The approval covers a single digest
+over all of them: SHA-256, in hexadecimal, over the lines `gateway digest`, sorted, joined by a line feed and
+without a line feed at the end. The gateway has its name from `targets` of the metadata ConfigMap. An approved
+gateway gets its own digest and writes nothing else. If it finds another plan, the approval is void and a new
+request is made.
 
-An approval counts if it was given after the request, not for another ref or another plan,
-and before the request lapsed. One that lay in the future when it was seen first never
-counts, also where nothing waited yet. Removing the annotations, or `approved-by` alone, withdraws it for
-every gateway that has not applied its plan; the same approval does not count again. Who may approve, and in
-whose name, is checked while the annotations are written (`stoker.webhooks.admission.approver_identity`):
-here they are only read.
+An approval is valid if it was given after the request, for this ref and plan, and before the request expired.
+An approval that was in the future when it was first seen is never valid, even if no request was pending then.
+Removing the annotations, or only `approved-by`, withdraws it for every gateway that has not applied its plan;
+the same approval is not valid again. The admission webhook checks the approver's identity and rights when the
+annotations are written (`stoker.webhooks.admission.approver_identity`); this module only reads them.
 """
 
 from __future__ import annotations
@@ -41,17 +39,17 @@ _SOON = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ApprovalState:
-    """Where a request stands."""
+    """The state of an approval request after a decision."""
 
     request: ApprovalRequest | None
     granted: bool
     plans: Mapping[str, str] = field(default_factory=dict)
-    """By target: the plan that was approved just now."""
+    """By target: the plan that was approved in this reconcile."""
     again_in: float | None = None
 
 
 def plans_digest(plans: Mapping[str, str]) -> str:
-    """What stands for all plans together."""
+    """Return the digest over all plans together."""
     lines = sorted(f"{gateway} {digest}" for gateway, digest in plans.items())
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -59,7 +57,7 @@ def plans_digest(plans: Mapping[str, str]) -> str:
 def decide_approval(
     situation: RolloutInputs, waiting: Sequence[RolloutMember], stage: str | None
 ) -> ApprovalState:
-    """Whether those who wait may go; they are all whom nobody has agreed to yet."""
+    """Decide whether the waiting gateways are approved; `waiting` has all without a valid approval."""
     before = situation.request
     before = before if before is not None and before.stage == stage else None
     if not waiting:
@@ -73,7 +71,8 @@ def decide_approval(
     plans = {one.target: digest for one in waiting if (digest := _digest(one))}
     if len(plans) < len(waiting):
         if before is None and all(one.gateway.report is None for one in waiting):
-            return ApprovalState(situation.request, granted=False)  # first syncs, as far as anybody knows
+            # Presumably first syncs: no gateway has reported yet.
+            return ApprovalState(situation.request, granted=False)
         if before is not None and before.state != "Planning":
             return ApprovalState(before, granted=False, again_in=_seconds_until_expiry(before, situation.now))
         return ApprovalState(_planning_request(situation, stage), granted=False)
@@ -109,7 +108,7 @@ def _check_approval(
 
 
 def approval_rejection(situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[str, str]) -> str:
-    """Why an approval that is there does not count; empty where it does, or there is none."""
+    """Why an existing approval is not valid; empty if it is valid or there is none."""
     given, named = situation.requests.approval, situation.requests.approved_plans
     if given is None:
         return ""
@@ -126,9 +125,10 @@ def approval_rejection(situation: RolloutInputs, request: ApprovalRequest, plans
 
 
 def future_approval_message(given: ApprovalGrant | None, before: Status, now: datetime) -> str:
-    """What is said of an approval that lies in the future, or did when it was seen first; else empty.
+    """The message for an approval from the future, or that was in the future when first seen; else empty.
 
-    It is remembered by being said: in the request, or in the condition while nothing is asked.
+    The message itself is the record: it is kept in the request, or in the condition while there is no
+    request.
     """
     if given is None:
         return ""
@@ -147,7 +147,7 @@ def _future_approval_remark(situation: RolloutInputs) -> str:
 def remember_future_approval(
     situation: RolloutInputs, request: ApprovalRequest | None
 ) -> ApprovalRequest | None:
-    """The request, with what has to be known later of an approval from the future."""
+    """Return the request with the message that records an approval from the future."""
     ahead = _future_approval_remark(situation)
     if request is None or request.message or not ahead:
         return request
@@ -155,7 +155,7 @@ def remember_future_approval(
 
 
 def is_for_another_plan(message: str | None) -> bool:
-    """Whether somebody approved now, and something else; an old approval is nobody's mistake."""
+    """Whether an approval is for something else than the request; an outdated approval is no error."""
     return bool(message) and not (message or "").endswith("is older than the request")
 
 
@@ -171,9 +171,9 @@ def _planning_request(situation: RolloutInputs, stage: str | None) -> ApprovalRe
 
 
 def _request_start(situation: RolloutInputs) -> datetime:
-    """When a new request begins to wait: after every approval that was used, by whatever clock it was given.
+    """When a new request begins to wait: after every used approval, whichever clock gave its time.
 
-    Otherwise one that was given by a clock ahead of ours would count for the next request as well.
+    Otherwise an approval from a clock ahead of ours would be valid for the next request too.
     """
     last = situation.before.approval
     if last is None:

@@ -1,10 +1,9 @@
-"""Calls to services of others on behalf of a release: the health check of a stage, and who is to approve.
+"""Calls to external services during a rollout: health checks of stages, and approval announcements.
 
-A health check is a GET that has to answer 200 within ten seconds (R-SAFE-08, C-122); the one that
-decides is repeated within them, so that a connection which was cut stops no plant. The
-service of `approval.webhook` is told once of each request: a POST with what waits, repeated
-with growing pauses until somebody takes it or the request is over. Sentences name the host
-and nothing else of an address, because the rest may be a secret.
+A health check is a GET that has to answer 200 within ten seconds. The deciding check is repeated within them,
+so that one cut connection does not stop a rollout. `approval.webhook` gets one announcement for each approval
+request: a POST that is repeated with growing pauses until the service accepts it, or `ATTEMPTS` have failed.
+Messages name only the host of a URL, because the rest may be a secret.
 """
 
 from __future__ import annotations
@@ -32,27 +31,27 @@ ATTEMPTS = 10
 PAUSES = Backoff(base=1.0, ceiling=300.0, jitter=0.2)
 
 SecretKeyReader = Callable[[str, SecretKey], Awaitable[Secret]]
-"""What stands in a Secret of a namespace now."""
+"""Reads the current value of a Secret key of a namespace."""
 CalloutReporter = Callable[[ResourceKey, bool, Reason, str], None]
-"""Tells a person: about which resource, whether it is a warning, and what."""
+"""Emits an Event: resource, whether it is a warning, reason and message."""
 
 
 class ApprovalNotice(NamedTuple):
-    """Who is told of which request."""
+    """The announcement of an approval request: URL and body."""
 
     url: str
     body: bytes
 
 
 class StageHealthChecker:
-    """Makes health checks; what gateways are known by is believed here as well."""
+    """Makes health checks, with the same trust as calls to gateways."""
 
     def __init__(self, clock: Clock, secret: SecretKeyReader) -> None:
         self._clock = clock
         self._secret = secret
 
     async def check(self, key: ResourceKey, what: StageHealthCheck) -> StageHealthResult:
-        """One health check."""
+        """Make one health check."""
         until = self._clock.monotonic() + ANSWER_TIMEOUT_SECONDS
         while True:
             left = until - self._clock.monotonic()
@@ -80,7 +79,7 @@ class StageHealthChecker:
 
 
 def announcement(key: ResourceKey, url: str, request: ApprovalRequest) -> ApprovalNotice:
-    """What the service is told; the same request always makes the same text."""
+    """Build the announcement; the same request always gives the same text."""
     told = {
         "kind": key.kind,
         "namespace": key.object.namespace,
@@ -100,14 +99,14 @@ def announcement(key: ResourceKey, url: str, request: ApprovalRequest) -> Approv
 
 
 class ApprovalNotifier:
-    """Tells services of requests."""
+    """Sends announcements of approval requests."""
 
     def __init__(self, clock: Clock, say: CalloutReporter) -> None:
         self._clock = clock
         self._say = say
 
     async def tell(self, key: ResourceKey, what: ApprovalNotice) -> bool:
-        """Whether the service has taken it."""
+        """Send the announcement, with retries; return whether the service accepted it."""
         headers = {"Content-Type": "application/json"}
         request = ServiceRequest(
             what.url,

@@ -1,9 +1,8 @@
-"""All gates put together: who may take the commit now, and what everybody is told meanwhile.
+"""Decides the target of each gateway by combining all gates: apply the commit, plan it, or wait.
 
-A gateway is let go when somebody agreed to its plan (where that is asked for), its stage
-is open, everybody before it is done, and there is room. Who waits is told to stay at the
-order that it has, or to plan the commit and write nothing. Pure; whatever it needs to know
-of an earlier pass comes in with the `RolloutInputs`.
+A gateway applies the commit when its plan is approved (where that is required), its stage is open, all
+gateways before it are synced, and the limits leave room. A gateway that waits keeps its current target, or
+plans the commit and writes nothing. Pure: all state of earlier reconciles comes with the `RolloutInputs`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _RECHECK_SECONDS = 0.1
 
 
 def decide_release(situation: RolloutInputs) -> RolloutDecision:
-    """The decision."""
+    """Return the decision; it is empty while no commit is known."""
     return (
         RolloutDecision()
         if situation.commit is None
@@ -42,7 +41,7 @@ def decide_release(situation: RolloutInputs) -> RolloutDecision:
 
 
 class _RolloutDecider:
-    """One decision in the making."""
+    """The working state of one decision."""
 
     def __init__(self, situation: RolloutInputs, commit: CommitId) -> None:
         self._situation = situation
@@ -127,7 +126,7 @@ class _RolloutDecider:
         )
 
     def _keep_going(self, member: RolloutMember) -> None:
-        """Whoever was let go keeps the plan that was approved for it; one that is done needs none."""
+        """Keep the approved plan of a gateway that may apply; a gateway that is done needs no plan."""
         if member.done or member.gateway.synced_commit == self._commit or not member.let_go:
             self._release(member, "")
         else:
@@ -142,12 +141,15 @@ class _RolloutDecider:
     def _is_agreed(
         self, stage: StagePolicy, crew: Sequence[RolloutMember], before: StageStatus | None
     ) -> bool:
-        """Whether a stage that asks for it was approved; also one that has begun, unless a plan changed."""
+        """Whether a stage with `require_approval` is approved.
+
+        A stage that has begun stays approved unless a plan changed.
+        """
         begun = before is not None and before.state in ("Syncing", "Soaking")
         asking = [one for one in crew if one.target in self._waits and not (begun and one.agreed)]
         if not asking:
             return True
-        if self._plans:  # one approval at a time: this pass has just taken the whole resource's
+        if self._plans:  # one approval at a time: this reconcile has just used the resource's
             self._times.append(_RECHECK_SECONDS)
             return False
         return self._take(decide_approval(self._situation, asking, stage.name))
@@ -175,14 +177,14 @@ class _RolloutDecider:
         agreed = self._plans.get(member.target, member.agreed)
         if planning or agreed:
             self._targets[member.target] = GatewayTarget(self._commit, SyncMode.PLAN, agreed)
-        else:  # who has nothing to stay at has said nothing yet, and its agent knows whether it has files
+        else:  # without a target to keep it has not reported yet; its agent knows whether it has files
             self._targets[member.target] = member.stays_at or GatewayTarget(self._commit, SyncMode.PLAN)
 
     def _let_go(self, member: RolloutMember) -> None:
         self._release(member, self._plans.get(member.target, member.agreed))
 
     def _release(self, member: RolloutMember, plan: str) -> None:
-        """Let the gateway apply the commit. Where a change takes an approval, its agent demands an order."""
+        """Let the gateway apply the commit. Where changes require approval, its agent demands a target."""
         if plan or self._situation.takes_approval(member.name):
             self._targets[member.target] = GatewayTarget(self._commit, SyncMode.APPLY, plan)
 
@@ -210,5 +212,5 @@ class _RolloutDecider:
 
 
 def _needs_approval(situation: RolloutInputs) -> bool:
-    """Whether anybody has to be asked at all."""
+    """Whether the resource or any stage requires an approval."""
     return situation.approval.required or any(one.require_approval for one in situation.deployment.stages)

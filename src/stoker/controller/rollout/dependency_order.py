@@ -1,11 +1,11 @@
-"""Who goes before whom: weights, dependencies of gateways and of profiles, as one graph (C-123).
+"""The order of gateways: weights and the dependencies of gateways and profiles, as one graph. Pure.
 
-A gateway waits until everybody before it is synced to the commit. Within a stage those of
-the highest weight go first, all together, then the next; a gateway that nobody weighed has
-weight 0. `dependsOn` names gateways, and the `dependsOn` of a SyncProfile all gateways of
-other profiles, which may belong to other resources (R-CTRL-29). What does not exist is
-waited for and named (C-113). A circle can never be walked through; it is spelt out, stages
-and weights included, and everybody in it stays where he is.
+A gateway waits until all gateways before it are synced to the commit. Within a stage the gateways of the
+highest weight go first, all together, then those of the next; the default weight is 0. `dependsOn` of a
+gateway names gateways. `dependsOn` of a SyncProfile means all gateways of other profiles, which may belong to
+other resources. A gateway waits for a dependency that does not exist, and the message names it. A cycle can
+never be resolved; the message spells it out, including stages and weights, and every gateway in it keeps its
+target.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _START = ""
 
 
 class RolloutOrder:
-    """The order among the gateways of one release."""
+    """The order among the gateways of a rollout."""
 
     def __init__(
         self, situation: RolloutInputs, members: Sequence[RolloutMember], stages: Mapping[str, int]
     ) -> None:
-        """`stages` has the number of the stage of each gateway, by name."""
+        """`stages` has the stage number of each gateway, by name."""
         self._members = members
         self._stages = stages
         self._entries: dict[str, GatewayOrderPolicy] = {
@@ -60,7 +60,7 @@ class RolloutOrder:
         return any(self._waits_for.get(one.gateway.profile) for one in self._members)
 
     def why_late(self, member: RolloutMember) -> str:
-        """For whom this gateway has to wait; empty when it is its turn."""
+        """What this gateway waits for; empty if it may go."""
         entry = self._entries.get(member.name)
         for name in entry.depends_on if entry is not None else ():
             others = self._by_name.get(name)
@@ -85,7 +85,7 @@ class RolloutOrder:
         return self._of_profile[profile]
 
     def circle(self, stage_names: Sequence[str]) -> Stalled | None:
-        """What can never be kept, spelt out."""
+        """Return an error that spells out a cycle, if there is one."""
         if not self._entries and not self.profiles:
             return None
         found = find_cycle(_START, self._graph(stage_names))
@@ -134,7 +134,7 @@ class RolloutOrder:
 
 
 def direct_dependencies(situation: RolloutInputs, members: Sequence[RolloutMember]) -> dict[str, set[str]]:
-    """Whom each gateway depends on directly, by name; for the stages, which must not tear them apart."""
+    """The direct dependencies of each gateway, by name, so that stages keep them together."""
     of_profile: defaultdict[str, set[str]] = defaultdict(set)
     for one in members:
         of_profile[one.gateway.profile].add(one.name)
@@ -148,7 +148,7 @@ def direct_dependencies(situation: RolloutInputs, members: Sequence[RolloutMembe
 
 
 def transitive_dependencies(profile: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Every profile that comes before this one, near or far; itself only in a circle."""
+    """Every profile that this profile depends on, directly or not; itself only in a cycle."""
     found: dict[str, None] = {}
     left = list(waits_for.get(profile, ()))
     while left:
@@ -162,7 +162,7 @@ def transitive_dependencies(profile: str, waits_for: Mapping[str, Sequence[str]]
 def dependency_wait_reason(
     everybody: Sequence[NeighbourGateway], needed: Sequence[str], waits_for: Mapping[str, Sequence[str]]
 ) -> str:
-    """What is not done yet of the profiles that come before; empty when all is."""
+    """What is not synced yet of the needed profiles; empty if all is."""
     for name in needed:
         if name not in waits_for:
             return f"SyncProfile {name}, which does not exist"

@@ -1,8 +1,7 @@
-"""Whether an address is that of a gateway, by the names that are known of it. Pure.
+"""Decides whether a URL's host is a gateway, by the gateway's known names. Pure.
 
-What a resource says of its gateways' certificates (`gateway.insecureSkipVerify`) is said of
-them alone. An address of anybody else may carry a key, and its answer lets a stage pass: it
-is never believed on the word of a host that nobody vouches for.
+`gateway.insecureSkipVerify` of a resource applies only to its gateways. A URL of any other server may carry a
+key, and its answer lets a stage pass, so its certificate is always verified.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _ORDINAL = re.compile(r"-\d+$")
 
 
 def is_gateway_host(members: Iterable[RolloutMember], url: str) -> bool:
-    """Whether the host is called like one of them, by itself or as a Service of its namespace."""
+    """Whether the host has the name of a gateway, alone or as a Service of its namespace."""
     try:
         host = (urlsplit(url).hostname or "").removesuffix(".").removesuffix(_CLUSTER)
     except ValueError:
@@ -28,12 +27,12 @@ def is_gateway_host(members: Iterable[RolloutMember], url: str) -> bool:
 
 def _is_member_host(member: RolloutMember, host: str) -> bool:
     pod = member.gateway.pod
-    names = {member.name.lower(), pod.name, _ORDINAL.sub("", pod.name)}  # a StatefulSet's pods are numbered
+    names = {member.name.lower(), pod.name, _ORDINAL.sub("", pod.name)}  # StatefulSet pods have an ordinal
     if "." not in host:
         return host in names
     inside = host.removesuffix(f".{pod.namespace}.svc")
     if inside == host:
         return False
     service, _, rest = inside.partition(".")
-    # A Service that has no address of its own names each of its pods: POD.SERVICE.
+    # A headless Service gives each of its pods a name: POD.SERVICE.
     return service in names if not rest else service == pod.name and "." not in rest

@@ -1,10 +1,9 @@
-"""The gateways of a release: what each was told last, and what it would stay at.
+"""The gateways of a rollout: the target that each has, and the target that it keeps while it waits.
 
-Whoever was let go is never called back: a gateway that was told to apply the commit keeps
-that order until it is done, and one that waits keeps the order before it, which may still
-be on its way. So a gateway never goes back to a commit because of a gate. The one
-exceptions are a gateway that found another plan than the one that was approved, and one
-whose approval was withdrawn before it applied its plan: each waits again.
+A gateway that may apply the commit keeps that target until it is done. A gateway that waits keeps its earlier
+target, which it may still be applying. So no gate ever sends a gateway back to an older commit. There are two
+exceptions, and in both the gateway waits again: it found a plan other than the approved plan, or its approval
+was withdrawn before it applied the plan.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from stoker.domain.protocol import AgentMetadata, GatewayTarget, PendingPlanRepo
 from stoker.domain.refs import CommitId
 
 MAX_ABSENT_PODS = 500
-"""Orders that are kept for gateways that are not there at the moment."""
+"""Targets that are kept for gateways without a pod at the moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutMember:
-    """One gateway on the way to a commit."""
+    """A gateway that takes part in the rollout of a commit."""
 
     gateway: FleetGateway
     commit: CommitId
     told: GatewayTarget | None
-    """The order that it has; None: nobody knows of one."""
+    """The target that it has; None if unknown."""
 
     @property
     def name(self) -> str:
@@ -46,26 +45,26 @@ class RolloutMember:
 
     @property
     def free(self) -> bool:
-        """It was never synced, so that its pod could not start if it were held back (C-111).
+        """It was never synced, so its pod could not start if it were held.
 
-        A pod that follows one which had to plan has to plan as well; its agent knows whether there
-        are files to be careful with.
+        A pod that replaces a pod which had to plan has to plan as well; its agent knows whether existing
+        files are at risk.
         """
         follows = self.gateway.report is None and self.told is not None and self.told.mode is SyncMode.PLAN
         return self.stays_at is None and not follows
 
     @property
     def plan(self) -> PendingPlanReport | None:
-        """What it would do, as it has reported for this commit."""
+        """The plan that it has reported for this commit."""
         report = self.gateway.report
         found = report.pending_plan if report is not None else None
         if found is None or found.commit != self.commit or not is_digest(found.digest):
-            return None  # the report comes from a pod, and what it says of a plan is published to all
+            return None  # a pod writes the report, and its digest is published to all agents
         return found
 
     @property
     def agreed(self) -> str:
-        """The plan that was approved for it, unless it has found another one since."""
+        """The plan that was approved for it, unless it has reported another plan since."""
         told = self.told
         if told is None or told.commit != self.commit or not told.plan:
             return ""
@@ -73,7 +72,7 @@ class RolloutMember:
 
     @property
     def let_go(self) -> bool:
-        """It was told to apply this commit, and that still holds."""
+        """It has the target to apply this commit, and that target is still valid."""
         if self.gateway.synced_commit == self.commit:
             return True
         told = self.told
@@ -83,7 +82,7 @@ class RolloutMember:
 
     @property
     def stays_at(self) -> GatewayTarget | None:
-        """The order that it keeps while it waits."""
+        """The target that it keeps while it waits."""
         synced = _commit(self.gateway)
         told = self.told
         if told is not None and told.mode is SyncMode.APPLY and told.commit != self.commit:
@@ -94,29 +93,29 @@ class RolloutMember:
 
     @property
     def busy(self) -> bool:
-        """It takes up a place among those that sync at once; who failed or is lost has given his up."""
+        """It counts for the concurrency limit; a failed or lost gateway does not."""
         lost = self.gateway.pod.agent in (AgentState.NONE, AgentState.LOST)
         return not self.done and not self.gateway.failed and not lost
 
 
 def rollout_members(situation: RolloutInputs, commit: CommitId) -> list[RolloutMember]:
-    """Everybody who takes the resource's commit; a gateway with a ref of its own does not."""
+    """All gateways that take the resource's commit; a gateway with a ref of its own does not."""
     gateways = [one for one in situation.fleet.gateways if not one.override]
     return [RolloutMember(one, commit, _approved_order(one, situation, commit)) for one in gateways]
 
 
 def plan_only_gateways(situation: RolloutInputs) -> list[FleetGateway]:
-    """Gateways with a ref of their own whose changes take an approval: they only plan.
+    """Gateways with a ref of their own whose changes require approval: they only plan.
 
-    The agent holds to the same rule by itself, also while no controller runs.
+    The agent enforces the same rule itself, even while no controller runs.
     """
     return [one for one in situation.fleet.gateways if one.override and situation.takes_approval(one.name)]
 
 
 def orders_for_absent_pods(situation: RolloutInputs, commit: CommitId) -> Iterator[tuple[str, GatewayTarget]]:
-    """A pod that is being replaced comes back to the order that it had, and not to whatever is newest.
+    """Keep the target of a pod that is being replaced, so that the new pod does not take the newest commit.
 
-    A released gateway that has this commit already needs no order while it is away.
+    A gateway that may apply this commit already needs no target while its pod is gone.
     """
     there = {name for one in situation.fleet.gateways for name in (one.target, one.name, one.pod.name)}
     published = situation.published
@@ -132,23 +131,23 @@ def orders_for_absent_pods(situation: RolloutInputs, commit: CommitId) -> Iterat
 
 
 def current_order(gateway: FleetGateway, published: AgentMetadata | None) -> GatewayTarget | None:
-    """The order that a gateway has; None where nobody knows of one."""
+    """Return the target that a gateway has; None if unknown."""
     if published is None:
         return None
-    # Whether agents go by their own name or their pod's may just have changed (C-035).
+    # Agents may just have switched between their gateway's name and their pod's.
     for name in (gateway.target, gateway.pod.name, gateway.name):
         found = published.targets.get(name)
         if found is not None:
             return found
     if published.commit is None or gateway.report is None:
-        return None  # nobody knows whether a pod that has said nothing was ever told
+        return None  # a pod without a report may never have had a target
     return GatewayTarget(published.commit)
 
 
 def _approved_order(
     gateway: FleetGateway, situation: RolloutInputs, commit: CommitId
 ) -> GatewayTarget | None:
-    """The last order, only to be planned where it was released by an approval that was withdrawn since."""
+    """Return the last target, reduced to planning if the approval that released it was withdrawn since."""
     told = _last_order(gateway, situation, commit)
     if told is None or not told.plan or told.commit != commit or situation.requests.approval is not None:
         return told
@@ -156,10 +155,10 @@ def _approved_order(
 
 
 def _last_order(gateway: FleetGateway, situation: RolloutInputs, commit: CommitId) -> GatewayTarget | None:
-    """As `current_order`; a pod that has said nothing yet may have files, and no gate may be open to it for
-    that.
+    """Return the current target, also for a pod that has not reported yet.
 
-    Its agent knows whether it is a first sync, which it makes whatever it is told to plan (C-111).
+    Such a pod may have files, and its silence must not open a gate. Its agent knows whether this is a first
+    sync, which it makes even when its target is to plan.
     """
     told = current_order(gateway, situation.published)
     if told is not None or gateway.report is not None or not situation.gated:
@@ -171,10 +170,10 @@ def _last_order(gateway: FleetGateway, situation: RolloutInputs, commit: CommitI
 
 
 def _known_order(gateway: FleetGateway, situation: RolloutInputs) -> GatewayTarget | None:
-    """Where the gateway was, or what it was told, before this pod."""
+    """The commit or target that the gateway had before this pod."""
     published = situation.published
     if published is None:
-        return None  # what the status says may be of another repository
+        return None  # the status may be for another repository
     for one in situation.before.discovered_gateways or ():
         if one.name == gateway.name and gateway.target in (one.name, one.pod_name):
             at = _parse_commit(one.synced_commit or "") or published.commit
@@ -190,4 +189,4 @@ def _parse_commit(text: str) -> CommitId | None:
     try:
         return CommitId(text) if text else None
     except InvalidValue:
-        return None  # the report comes from a pod; what is no commit cannot be stayed at
+        return None  # a pod writes the report, so the text may be no commit

@@ -1,4 +1,4 @@
-"""What a release is decided on, and what comes out of it, as values."""
+"""The inputs and the result of a rollout decision, as values."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from stoker.domain.refs import CommitId
 
 
 class StageHealthCheck(NamedTuple):
-    """A health check that is to be made; the same one is made once."""
+    """A health check to make; equal values are checked once."""
 
     stage: str
     commit: str
     since: str
-    """When the stage was synced: another time is another attempt."""
+    """When the stage was synced; another time is another attempt."""
     url: str
     number: int = 0
-    """Which of those it is that are made while the stage waits."""
+    """The number of the check among those made while the stage waits."""
     last: bool = False
-    """The stage has waited, and this one decides."""
+    """The wait time is over, and this check decides."""
     ca: SecretKey | None = None
-    """The authority of the gateways, which may be what is asked."""
+    """The CA of the gateways, because the URL may be a gateway's."""
     verified: bool = True
-    """Whether a certificate has to be one that is believed."""
+    """Whether the server's certificate is verified."""
 
 
 class StageHealthResult(NamedTuple):
-    """What came of a health check."""
+    """The result of a health check."""
 
     what: StageHealthCheck
     trouble: str = ""
-    """Why it counts as failed; empty: it passed."""
+    """Why the check failed; empty if it passed."""
 
 
 class HeldGateway(NamedTuple):
-    """A gateway that waits, and for what."""
+    """A gateway that waits, and the reason."""
 
     gateway: str
     why: str
@@ -56,7 +56,7 @@ class HeldGateway(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RolloutInputs:
-    """Everything that a release depends on."""
+    """Everything that a rollout decision depends on."""
 
     fleet: GatewayFleet
     commit: CommitId | None
@@ -67,33 +67,33 @@ class RolloutInputs:
     approval: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     requests: ResourceRequests = field(default_factory=ResourceRequests)
     waits_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Every profile that exists, and whom it depends on."""
+    """Every existing profile, and the profiles that it depends on."""
     others: Sequence[NeighbourGateway] = ()
-    """Gateways of other resources, for whom a profile may wait."""
+    """Gateways of other resources, on which a profile may depend."""
     published: AgentMetadata | None = None
-    """What agents are told now; None where that is nothing, or of another repository."""
+    """The published metadata; None if there is none, or if it is for another repository."""
     before: Status = field(default_factory=Status)
     gateway: GatewayAccessPolicy = field(default_factory=GatewayAccessPolicy)
-    """How gateways are reached; of interest is whose certificates are believed."""
+    """How gateways are reached; used for the trust in their certificates."""
     asked: str = ""
-    """The last request to sync; another word is another request."""
+    """The last request to sync; another text is another request."""
     checked: StageHealthResult | None = None
 
     @property
     def gated(self) -> bool:
-        """Whether anything but profiles may hold a gateway back."""
+        """Whether a gate other than profile dependencies is configured."""
         deployment = self.deployment
         return bool(
             deployment.stages or deployment.order or self.rate_limit is not None or self.approval.required
         )
 
     def takes_approval(self, gateway: str) -> bool:
-        """Whether a change of this gateway has to be approved."""
+        """Whether changes of this gateway require an approval."""
         return needs_approval(gateway, self.approval, self.deployment)
 
     @property
     def progress(self) -> RolloutStatus | None:
-        """How far this commit has come so far."""
+        """The recorded progress of this commit's rollout."""
         found = self.before.release
         return found if found is not None and found.commit == self.commit else None
 
@@ -105,24 +105,24 @@ class RolloutInputs:
 
 @dataclass(frozen=True, slots=True)
 class RolloutDecision:
-    """Who gets what."""
+    """The target of each gateway, and the progress to record."""
 
     targets: Mapping[str, GatewayTarget] = field(default_factory=dict)
-    """Gateways that take another commit than the resource's, or may only plan it."""
+    """Gateways with a commit other than the resource's, or that may only plan it."""
     held: tuple[HeldGateway, ...] = ()
-    """Gateways that do not have the commit because it is not their turn."""
+    """Gateways that do not have the commit because a gate holds them."""
     ordered: bool = False
-    """Whether any gateway depends on others at all."""
+    """Whether any gateway depends on others."""
     staged: bool = False
     progress: RolloutStatus | None = None
     approval: ApprovalRequest | None = None
     trouble: Stalled | None = None
-    """Why it does not go on before somebody acts."""
+    """Why the rollout cannot continue until a user acts."""
     check_up: StageHealthCheck | None = None
     """A health check that is due."""
     again_in: float | None = None
-    """Seconds until time alone changes something."""
+    """Seconds until the passing of time alone changes the decision."""
     begun: int = 0
-    """Gateways that were let go just now, where a limit counts them."""
+    """Gateways that this decision let begin, counted where there is a rate limit."""
     growing: bool = False
-    """The queue has not become shorter for longer than it should."""
+    """The queue has not become shorter for longer than `QUEUE_GROWTH_SECONDS`."""

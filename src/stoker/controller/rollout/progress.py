@@ -1,6 +1,6 @@
-"""How far a release has come, as the status keeps it: what began when, the queue, the stages.
+"""The progress of a rollout as the status records it: start times, queue and stages.
 
-Nothing in here changes because time passes alone, or every pass would write.
+No value in it changes with time alone, or every reconcile would write the status.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ RolloutProgress: TypeAlias = RolloutStatus
 
 @dataclass(frozen=True, slots=True)
 class RolloutQueue:
-    """Who may begin now, and who stands in line."""
+    """The gateways that may begin now, and those that wait in the queue."""
 
     free: frozenset[str] = frozenset()
-    """By target."""
+    """Targets that may begin."""
     queue: tuple[str, ...] = ()
     busy: int = 0
     again_in: float | None = None
 
 
 def has_progress(situation: RolloutInputs) -> bool:
-    """Whether there is anything to keep: most resources have neither stages, nor order, nor limits."""
+    """Whether there is progress to record: most resources have neither stages, nor order, nor limits."""
     deployment = situation.deployment
     return bool(deployment.stages or deployment.order or situation.rate_limit is not None)
 
@@ -42,7 +42,10 @@ def has_progress(situation: RolloutInputs) -> bool:
 def begin_progress(
     situation: RolloutInputs, members: Sequence[RolloutMember], plan: StagePlan
 ) -> RolloutProgress:
-    """How it stands before this pass; a new commit begins anew, and so does a new request after a failure."""
+    """Return the progress before this reconcile.
+
+    A new commit starts anew, and so does a new request after a failure.
+    """
     found = situation.progress
     asked = situation.asked or None
     failed = found is not None and any(one.state == "Failed" for one in found.stages or ())
@@ -52,7 +55,7 @@ def begin_progress(
     there = {one.name for one in members}
     whole = all(set(stage.gateways) <= there for stage in plan.stages)
     if found is None and members and whole and all(one.done for one in members):
-        # Everybody has it already: stages that are new in the spec have nothing to go through.
+        # All gateways have the commit already: stages that are new in the spec pass at once.
         passed = tuple(StageStatus(name=stage.name, state="Passed") for stage in plan.stages)
         return msgspec.structs.replace(made, stages=passed or None)
     return made
@@ -61,7 +64,7 @@ def begin_progress(
 def choose_turns(
     situation: RolloutInputs, before: RolloutProgress, able: Sequence[RolloutMember], busy: int
 ) -> RolloutQueue:
-    """Who of those that may go goes now; the others keep their places in the queue."""
+    """Choose which of the gateways that may go begin now; the others keep their places in the queue."""
     limit = situation.rate_limit
     if limit is None:
         return RolloutQueue(frozenset(one.target for one in able), (), busy + sum(one.busy for one in able))
@@ -89,7 +92,7 @@ def choose_turns(
 def end_progress(
     situation: RolloutInputs, before: RolloutProgress, walked: StageEvaluation, turn: RolloutQueue
 ) -> RolloutProgress:
-    """How it stands after this pass."""
+    """Return the progress after this reconcile."""
     begun: tuple[str, ...] = tuple(_recent_starts(situation))
     if turn.free and situation.rate_limit is not None:
         still = sync_concurrency.recent_starts(begun, situation.now)
@@ -107,7 +110,7 @@ def end_progress(
 
 
 def queue_growth(progress: RolloutProgress | None, now: datetime) -> tuple[bool, float | None]:
-    """Whether the queue has not become shorter for too long, and when to look again if not."""
+    """Whether the queue has not become shorter for too long, and if not, seconds until the next check."""
     if progress is None or not progress.queue or progress.queued_since is None:
         return False, None
     left = (
@@ -127,6 +130,6 @@ def _queue_since(situation: RolloutInputs, queue: Sequence[str]) -> str | None:
 
 
 def _recent_starts(situation: RolloutInputs) -> Sequence[str]:
-    """Limits count over all commits."""
+    """The start times for the rate limit, which counts over all commits."""
     earlier = situation.before.release
     return (earlier.begun or ()) if earlier is not None else ()

@@ -1,18 +1,18 @@
-"""Canary stages: one group of gateways after the other, and a check between them (R-SAFE-08, -09).
+"""Canary stages: one group of gateways after the other, with a health check between them. Pure.
 
     Waiting ─► Approval ─► Syncing ─► Soaking ─► Passed
                               └─────────┴─► Failed
 
-A stage is over when all its gateways are synced (and, where a gateway can be asked,
-verified), its pause has passed and its health check has answered 200 after that. While it
-waits it is asked as well, so that a person sees what is wrong before it counts: a gateway
-that has just been synced may take its time. Gateways in no stage
-go last, all together; only one that a stage depends on goes with that stage. A gateway that
-fails, or a check that does, stops everything: what comes later keeps what it has, and
-nothing but a new commit or a new request begins anew.
+A stage has passed when all its gateways are synced (and not reported as unverified), its wait time is over,
+and its health check has answered 200 after that. The check also runs during the wait, so that a user sees an
+error before it counts: a gateway that has just been synced may need time.
 
-How far each stage is stands in the status. A controller that takes over reads it there: no
-stage is skipped, and one that has passed is not gone through again.
+Gateways in no stage go last, all together. An exception is a gateway that a stage depends on; it goes with
+that stage. A failed gateway or health check stops the rollout: later stages keep their targets, and only a
+new commit or a new request starts it again.
+
+The status records the state of each stage. A new leader reads it from there: no stage is skipped, and no
+passed stage is repeated.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from stoker.domain.intent.delivery import RolloutStrategy, StagePolicy
 from stoker.domain.reasons import Reason
 
 OTHERS_STAGE = "(others)"
-"""The stage of all who are in none; the name of a written one has no parentheses."""
+"""The stage of all gateways that are in none; the name of a configured stage has no parentheses."""
 
-# Nothing of these is said about the commit: the agent tries again, and the stage waits for it.
+# These reasons do not blame the commit: the agent tries again, and the stage waits for it.
 _INCONCLUSIVE_REASONS = frozenset(
     {Reason.SOURCE_UNREACHABLE, Reason.UNREACHABLE, Reason.PASS_INTERRUPTED, Reason.SYNC_IN_PROGRESS}
 )
 
 MIN_HEALTH_CHECK_SECONDS = 15.0
-"""Seconds between two health checks of a stage that waits; one of them may take ten."""
+"""Seconds between two health checks of a waiting stage; a check may take ten seconds."""
 HEALTH_CHECKS_PER_SOAK = 20
-"""Of a stage that waits for long."""
+"""Health checks during the wait of a stage with a long wait time."""
 
 _StageState = Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The stages in their order, and who is in which."""
+    """The stages in order, and the stage number of each gateway."""
 
     stages: tuple[StagePolicy, ...] = ()
     number: Mapping[str, int] = field(default_factory=dict)
@@ -61,11 +61,11 @@ class StagePlan:
 
 @dataclass(slots=True)
 class StageEvaluation:
-    """What a walk through the stages has found."""
+    """The result of evaluating the stages."""
 
     stages: list[StageStatus] = field(default_factory=list)
     open: int = 0
-    """Stages before this number may be let go."""
+    """The gateways of stages before this number may apply the commit."""
     failed: str = ""
     check_up: StageHealthCheck | None = None
     again_in: float | None = None
@@ -81,7 +81,7 @@ class StageEvaluation:
 def assign_stages(
     situation: RolloutInputs, members: Sequence[RolloutMember], needs: Mapping[str, set[str]]
 ) -> StagePlan:
-    """Who is in which stage."""
+    """Assign each gateway to a stage."""
     if situation.deployment.strategy is not RolloutStrategy.CANARY or not situation.deployment.stages:
         return StagePlan()
     stages = situation.deployment.stages
@@ -91,7 +91,7 @@ def assign_stages(
             number.setdefault(name, index)
     written = frozenset(number)
     left = list(written)
-    while left:  # whom a stage depends on goes with it, if nobody said otherwise
+    while left:  # a stage's dependencies go with it, unless they are in a configured stage
         name = left.pop()
         for before in needs.get(name, ()):
             if before not in written and number.get(before, len(stages)) > number[name]:
@@ -110,7 +110,7 @@ def walk_stages(
     before: Mapping[str, StageStatus],
     agreed: Callable[[StagePolicy, Sequence[RolloutMember]], bool],
 ) -> StageEvaluation:
-    """Go through the stages as far as they let us; `agreed` says whether a stage may begin."""
+    """Evaluate the stages up to the first that has not passed; `agreed` checks the approval of a stage."""
     found = StageEvaluation()
     going = True
     for index, stage in enumerate(plan.stages):

@@ -1,7 +1,7 @@
-"""The step of a pass that decides who may take the commit now: what it takes, and what it asks for.
+"""The reconcile step that decides which gateways get the commit now.
 
-The decision itself is pure (`stoker.controller.rollout`). Here it gets what is known, and the
-health checks and announcements that it wants are sent on their way beside the pass.
+The decision itself is pure (`stoker.controller.rollout.decide`). This step collects its inputs, and starts
+the health checks and announcements that it requires in the background.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stoker.domain.refs import CommitId
 
 
 class RolloutStep:
-    """Decides for one resource at a time."""
+    """Decides the rollout of one resource at a time."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RolloutStep:
         checks: BackgroundTasks[StageHealthCheck, StageHealthResult],
         announcements: BackgroundTasks[ApprovalNotice, bool],
     ) -> None:
-        """`checks` are health checks of stages, `announcements` calls to those who are to approve."""
+        """`checks` runs health checks of stages, `announcements` sends requests to approvers' services."""
         self._observed = observed
         self._publisher = publisher
         self._clock = clock
@@ -50,7 +50,7 @@ class RolloutStep:
         self.announcements = announcements
 
     def release(self, context: ReconcileContext, what: CommitDelivery) -> RolloutDecision:
-        """Who gets what."""
+        """Return the target of each gateway."""
         back_to = require_value(context.understood).intent.rollback.to_commit
         if back_to is not None:
             return _rollback_release(context, back_to)
@@ -90,12 +90,12 @@ class RolloutStep:
             checked = self.checks.look(context.key, made.check_up)
             if checked is None:
                 break
-            # The stage after it may be done already, and have a check of its own.
+            # The next stage may be synced already and need a health check of its own.
             made = decide_release(dataclasses.replace(situation, checked=checked))
         return self._announced(context, made)
 
     def _announced(self, context: ReconcileContext, made: RolloutDecision) -> RolloutDecision:
-        """With the time at which those who are to approve were told, if they are to be told at all."""
+        """Announce a pending approval where that is configured, and record when it was announced."""
         request, url = made.approval, require_value(context.understood).intent.approval.webhook_url
         if not url or request is None or request.state != "Pending" or request.announced_at:
             self.announcements.forget(context.key)
@@ -107,14 +107,17 @@ class RolloutStep:
 
 
 def _rollback_release(context: ReconcileContext, commit: CommitId) -> RolloutDecision:
-    """Somebody asked for it, so it waits for nobody; the way forward again is a release like any other."""
+    """Give all gateways the rollback's commit at once: a user requested it, so no gate applies.
+
+    The way forward again is a normal rollout.
+    """
     return RolloutDecision(
         {one.target: GatewayTarget(commit) for one in context.fleet.gateways if not one.override}
     )
 
 
 def _paused_release(context: ReconcileContext, published: AgentMetadata) -> RolloutDecision:
-    """While it is paused nobody gets another order, and nothing is checked."""
+    """Keep all targets while the resource is paused, and start no health check."""
     return RolloutDecision(
         published.targets, progress=context.status.release, approval=context.status.approval
     )

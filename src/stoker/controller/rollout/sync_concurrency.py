@@ -1,12 +1,12 @@
-"""How many gateways sync at once, and how many begin in a minute (R-SAFE-16, C-124).
+"""Limits how many gateways sync at once, and how many begin in a minute. Pure.
 
-Without `rateLimit` there is no limit. With one, `maxConcurrentSyncs` is half of the gateways,
-at least one, unless it is said. `maxSyncsPerMinute` counts over every 60 seconds.
-`burstLimit` is how many may begin at once after a quiet time; the places come back one by
-one, as many a minute as may begin in one. Who is first in the queue is first let go.
+Without `rateLimit` there is no limit. With it, `maxConcurrentSyncs` defaults to half of the gateways, at
+least one. `maxSyncsPerMinute` counts over every 60 seconds. `burstLimit` is how many may begin at once after
+an idle time; it is a token bucket that refills at the rate per minute. The first gateway in the queue begins
+first.
 
-When gateways were let go stands in the status, in whole seconds, and is thrown away when
-the next ones are, so that time alone writes nothing.
+The status records when gateways began, in whole seconds. Old times are dropped only when new ones are
+written, so that time alone causes no status write.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from stoker.domain.intent.delivery import RateLimitPolicy
 
 MINUTE = 60.0
 RATE_WINDOW = timedelta(seconds=MINUTE + 1)
-"""A second more, because what is written down is cut to whole ones."""
+"""A second more, because recorded times are cut to whole seconds."""
 QUEUE_GROWTH_SECONDS = 60.0
-"""Seconds after which a queue that does not become shorter is told of."""
+"""Seconds after which a queue that does not become shorter is reported."""
 NO_RATE_LIMIT = 1000
 MIN_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SyncCapacity:
-    """How many may begin now, and when there may be room again if only time is wanting."""
+    """How many gateways may begin now, and the seconds until there is room if only time is missing."""
 
     places: int
     again_in: float | None = None
@@ -40,13 +40,13 @@ def max_concurrent_syncs(limit: RateLimitPolicy, gateways: int) -> int:
 
 
 def recent_starts(begun: Sequence[str], now: datetime) -> list[datetime]:
-    """Who still counts, oldest first; a time that lies ahead of ours counts as now."""
+    """The recent start times, oldest first; a time in the future counts as now."""
     times = sorted(min(parse_rfc3339(one), now) for one in begun)
     return [one for one in times if now - one < RATE_WINDOW]
 
 
 def rate_limit_room(limit: RateLimitPolicy, begun: Sequence[datetime], now: datetime) -> SyncCapacity:
-    """How many may begin as far as the minute is concerned."""
+    """How many gateways may begin by the rate per minute and the burst limit."""
     per_minute = limit.per_minute if limit.per_minute is not None else limit.burst
     if per_minute is None:
         return SyncCapacity(NO_RATE_LIMIT)
@@ -63,7 +63,7 @@ def rate_limit_room(limit: RateLimitPolicy, begun: Sequence[datetime], now: date
 def _bucket_tokens(
     burst: int, per_minute: int, begun: Sequence[datetime], now: datetime
 ) -> tuple[int, float]:
-    """A bucket that holds `burst`, gone through again from what is written down."""
+    """Compute the level of a token bucket of size `burst` from the recorded start times."""
     each = MINUTE / per_minute
     level, last = float(burst), begun[0] if begun else now
     for moment in begun:

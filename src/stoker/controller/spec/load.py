@@ -89,7 +89,7 @@ def secret_names(settled: SettledResource[Model], secrets: tuple[SecretKey, ...]
 
 
 def refuse_local_source(intent: ResourceIntent) -> None:
-    """A path would be one of the controller's own container: no pod of ours has a repository mounted."""
+    """Refuse file:// sources: no repository is mounted into the controller's container."""
     if intent.source.url.scheme == "file":
         raise InvalidValue(
             "spec.git.repo is a file:// address, which is for stoker sync on a machine; in a cluster name a "
