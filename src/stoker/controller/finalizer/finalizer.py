@@ -1,18 +1,17 @@
-"""The beginning and the end of a resource: its finalizer, and the farewell to its agents (C-043).
+"""Sets the finalizer of a resource, and removes it once its agents know of the deletion.
 
-The finalizer is there so that agents hear of the end; nothing else is owed, and the
-files of the gateways stay as they are. So it is bounded: when every agent that is alive
-has answered, or after thirty seconds in any case, it goes. The wait is by coming back
-and never by sleeping.
+The finalizer exists only so that agents learn of the deletion. Nothing else is cleaned up, and the files of
+gateways stay as they are. It is therefore bounded: it is removed when every live agent has acknowledged, or
+after `ACKNOWLEDGE_SECONDS` in any case. The wait is a requeue, never a sleep.
 
-Without finalizers (`--no-finalizers`) a resource is gone as soon as it is deleted, and its
-agents learn it from the missing metadata ConfigMap. The chart chooses that where the
-controller's rights are Roles of the watched namespaces: a namespace that is deleted takes
-the Role along, possibly first, and a finalizer would then keep the namespace for ever.
+Without finalizers (`--no-finalizers`) a deleted resource is gone at once, and its agents learn of it from the
+missing metadata ConfigMap. The chart chooses that where the controller's rights are Roles in the watched
+namespaces: deleting a namespace deletes the Role too, possibly first, and a finalizer would then block the
+namespace forever.
 
-A resource that loses the label by which it was ours loses the finalizer as well: nobody
-here would see its end. Another installation that works on it from then on puts its own there.
-`stoker.controller.finalizer.orphaned` finds those that lost it while nobody looked.
+A resource that no longer matches the label selector loses the finalizer as well, because this controller
+would not see its deletion. Another installation that reconciles it from then on sets its own.
+`stoker.controller.finalizer.orphaned` finds resources that lost the label while no controller ran.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ log = get_logger(__name__)
 
 
 class Finalizer:
-    """Puts the finalizer on resources, and takes it off."""
+    """Sets the finalizer on resources, and removes it."""
 
     def __init__(
         self,
@@ -56,9 +55,9 @@ class Finalizer:
         labels: str = "",
         enabled: bool = True,
     ) -> None:
-        """`labels` are those by which resources are ours; none: all are. `manager` is as whom we tie them.
+        """`labels` is the selector of our resources; empty matches all. `manager` is the field manager.
 
-        Not `enabled`: no resource gets a finalizer, and one that ours is on loses it.
+        If not `enabled`, no resource gets a finalizer, and an existing finalizer of ours is removed.
         """
         self._observed = observed
         self._client = client
@@ -70,7 +69,7 @@ class Finalizer:
         self._leaving: dict[ResourceKey, float] = {}
 
     async def ensure(self, key: ResourceKey, kept: CachedResource) -> CachedResource:
-        """The resource with our finalizer on it, or without it where finalizers are not enabled."""
+        """Return the resource with our finalizer, or without it if finalizers are not enabled."""
         finalizers = kept.header.metadata.finalizers
         if (finalizer_name(key) in finalizers) is self._enabled:
             return kept
@@ -78,7 +77,7 @@ class Finalizer:
         return await self._write(key, kept, (*others, finalizer_name(key)) if self._enabled else others)
 
     async def part(self, key: ResourceKey, kept: CachedResource) -> None:
-        """Let a deleted resource go, or raise Wait while agents have not answered."""
+        """Remove the finalizer of a deleted resource; raise Wait while live agents have not acknowledged."""
         finalizers = kept.header.metadata.finalizers
         if finalizer_name(key) not in finalizers:
             return
@@ -99,7 +98,7 @@ class Finalizer:
         self._leaving.pop(key, None)
 
     async def outgrown(self, key: ResourceKey) -> None:
-        """One that is not seen any more: if it is still there without our labels, it is let go."""
+        """Remove the finalizer of a resource that left our watches, if it exists without our labels."""
         if not self._labels or await read_header(self._client, key, self._labels) is not None:
             return
         found = await read_header(self._client, key)
@@ -114,7 +113,7 @@ class Finalizer:
         return unacknowledged_agents(fleet)
 
     def _left(self, kept: CachedResource, since: float) -> float:
-        """Seconds left by the server's clock or by ours, whichever is over first."""
+        """Seconds left by the server's clock or by ours, whichever ends first."""
         own = ACKNOWLEDGE_SECONDS - (self._clock.monotonic() - since)
         told = kept.header.metadata.deletion_timestamp
         if told is None:
@@ -137,7 +136,7 @@ class Finalizer:
 
 
 def unacknowledged_agents(fleet: GatewayFleet) -> tuple[str, ...]:
-    """Agents that are alive and have not said goodbye."""
+    """Live agents that have not acknowledged the deletion."""
     return tuple(
         one.name
         for one in fleet.gateways

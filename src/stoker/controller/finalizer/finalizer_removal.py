@@ -1,8 +1,8 @@
-"""Takes our finalizer off a resource that somebody may change meanwhile.
+"""Removes our finalizer from a resource, with retries on conflicting writes.
 
-For resources that nobody here works on any more: before an uninstall, and when a label by
-which they were ours is gone. Nothing else of them is touched, and nobody is told: agents go
-on with what they have.
+It is for resources that this installation no longer reconciles: before an uninstall, and after a resource
+stopped matching the label selector. Nothing else of the resource changes, and agents are not notified: they
+continue with what they have.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def finalizer_name(key: ResourceKey) -> str:
 
 
 async def remove_finalizer(client: KubeClient, key: ResourceKey, found: OwnedHeader) -> bool:
-    """Take it off; whether it was there. One that changes at the same moment is read again."""
+    """Remove the finalizer; return whether it was there. After a conflict, read the resource again."""
     resource, (namespace, name) = rest_resource(SYNCED_KINDS[key.kind]), key.object
     for _ in range(MAX_ATTEMPTS):
         meta = found.metadata
@@ -43,7 +43,7 @@ async def remove_finalizer(client: KubeClient, key: ResourceKey, found: OwnedHea
 
 
 async def read_header(client: KubeClient, key: ResourceKey, labels: str = "") -> OwnedHeader | None:
-    """The resource, where there is one and it fits the labels; we may list, and not get."""
+    """Read the resource if it exists and matches `labels`, with list: the controller has no get right."""
     resource, (namespace, name) = rest_resource(SYNCED_KINDS[key.kind]), key.object
     only = await client.list(
         resource, namespace, into=OwnedHeader, labels=labels or None, fields=f"metadata.name={name}"

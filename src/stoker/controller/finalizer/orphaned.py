@@ -1,16 +1,15 @@
-"""Resources that this installation has tied and that do not fit its labels: they are let go.
+"""Finds resources with this installation's finalizer that no longer match its label selector.
 
-The selector was changed, or a resource lost its label while nobody was there to see it.
-Nobody here would see the end of such a resource, and its finalizer would hold it for ever.
+The selector was changed, or a resource lost its label while no controller ran. This installation would not
+see the deletion of the resource, and its finalizer would block it forever.
 
-Every installation has a finalizer of the same name, so the name does not tell whose it is.
-The API server does: it notes who put a field there, and each installation writes as a
-manager of its own, named after its home. One that another installation has tied is left
-alone. One that we have tied and another works on by now is let go as well: that one sees
-it and puts its own there.
+The finalizer has the same name in every installation, so the name does not show the owner. The managed fields
+do: each installation writes as a field manager named after its namespace. A finalizer that another
+installation set is left alone. A finalizer that we set on a resource which another installation now
+reconciles is removed too: that installation sees it and sets its own.
 
-Only the names are found here. Each goes the way of all resources that we lost sight of, and
-is looked at once more before anything is taken off.
+This module only finds keys. The reconciler handles each key like any resource that left our watches, and
+reads the resource once more before it removes the finalizer.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
 PAUSE = 30.0
-"""Seconds until a look that failed is tried again."""
+"""Seconds until a failed check is retried."""
 
 log = get_logger(__name__)
 
@@ -55,24 +54,24 @@ class _FinalizedMeta(OwnedMeta, frozen=True, rename="camel"):
 
 
 class FinalizedHeader(OwnedHeader, frozen=True):
-    """The head of a resource with who wrote what of it."""
+    """The metadata of a resource with its managed fields."""
 
     metadata: _FinalizedMeta = _FinalizedMeta()
 
 
 def finalizer_manager(home: str) -> str:
-    """As whom an installation puts its finalizer on resources; `home` is its own namespace."""
+    """The field manager under which an installation sets finalizers; `home` is its own namespace."""
     return f"stoker-controller/{home}"
 
 
 def has_finalizer_of(manager: str, key: ResourceKey, found: FinalizedHeader) -> bool:
-    """Whether that installation, and no other, has put the finalizer there."""
+    """Whether that installation, and no other, has set the finalizer."""
     mark, noted = f'v:"{finalizer_name(key)}"', found.metadata.managed_fields
     return {one.manager for one in noted if mark in one.fields.metadata.finalizers} == {manager}
 
 
 class OrphanedFinalizers:
-    """Looks at the beginning of a term, and again when there is more to work on."""
+    """Checks at the beginning of a term, and again when there are more namespaces to reconcile."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class OrphanedFinalizers:
         seen: Callable[[ResourceKey], bool],
         found: Callable[[ResourceKey], None],
     ) -> None:
-        """`seen` are those that fit; `found` is told of each that we have tied and that is not."""
+        """`seen` is whether a key is in our watches; `found` gets each key with our finalizer that is not."""
         self._client = client
         self._clock = clock
         self._manager = manager
@@ -97,7 +96,7 @@ class OrphanedFinalizers:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Ends only by being cancelled."""
+        """Check when requested, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -121,4 +120,4 @@ class OrphanedFinalizers:
         except Forbidden:
             if scope is None:
                 raise
-            return []  # a namespace that refuses us keeps nobody from the others
+            return []  # a forbidden namespace must not block the check of the others

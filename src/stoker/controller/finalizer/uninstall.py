@@ -1,20 +1,20 @@
-"""Before an uninstall: every resource loses our finalizer, and no controller puts it back.
+"""Removes our finalizers before an uninstall, so that no resource is blocked after it.
 
-A finalizer that nobody is left to take off would keep its resource, and the namespace
-around it, from ever being deleted. `stoker controller --let-go` runs as the chart's hook
-before anything of the release goes:
+A finalizer without a controller to remove it would block the deletion of its resource, and of the namespace
+around it, forever. `stoker controller --let-go` runs as the chart's hook before any object of the release is
+deleted:
 
-    seize    every shard's lease, for as long as the uninstall may take, so that whoever leads stops
+    seize    take every shard's lease for as long as the uninstall may take, so that leaders stop
     wait     until their terms are over by their own clocks
-    release  the finalizer of each resource that is ours, by namespaces and labels, or that we have tied
+    release  remove the finalizer of each resource in our namespaces with our labels or set by us
 
-Nothing else is touched. The resources stay, as their CRDs do, and so do the maps and
-rights that belong to them: gateways go on as they are, and a later install finds
-everything again. Whoever deletes a resource from then on takes all of it along at once.
+Nothing else changes. The resources stay, as their CRDs do, with the ConfigMaps and RBAC that belong to them:
+gateways continue as they are, and a later install finds everything again. A resource that a user deletes from
+then on is garbage-collected at once with all its objects.
 
-A namespace that is gone, or on its way out, took our rights along: it is refused to us and
-needs nothing of us. One that is there and refuses keeps its finalizers, and the uninstall
-must not go on as if it did not; the others are let go of all the same.
+A namespace that is deleted or being deleted has lost our Role: it forbids access and needs nothing. A
+namespace that exists and forbids access keeps its finalizers, so the uninstall must fail; the finalizers of
+all other namespaces are removed all the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
 HOLD = 120
-"""Seconds for which no controller leads after this: the uninstall is over by then, or was called off."""
+"""Seconds for which no controller can lead afterwards: by then the uninstall is over or cancelled."""
 
 log = get_logger(__name__)
 
@@ -56,8 +56,11 @@ class UninstallCleanup:
         namespaces: Collection[str] = (),
         labels: str = "",
     ) -> None:
-        """`namespaces` are those that are worked on; none named means all. Others may work on resources
-        that do not fit `labels`, and those that they have tied, not being `manager`, stay theirs."""
+        """`namespaces` are those that are reconciled; empty means all.
+
+        Other installations may reconcile resources that do not match `labels`. Finalizers that they have set
+        under a name other than `manager` stay.
+        """
         self._client = client
         self._clock = clock
         self._leases = leases
@@ -67,7 +70,7 @@ class UninstallCleanup:
         self._refused: dict[str | None, Forbidden] = {}
 
     async def run(self) -> int:
-        """How many resources were let go of."""
+        """Remove the finalizers; return the number of resources."""
         await self._clock.sleep(max([await self._seize(lease) for lease in self._leases], default=0.0))
         count = 0
         for kind, scope in product(SYNCED_KINDS, self._scopes):
@@ -80,7 +83,7 @@ class UninstallCleanup:
         return count
 
     async def _ours(self, kind: str, scope: str | None) -> Mapping[ResourceKey, FinalizedHeader]:
-        """Those that fit, and those that we have tied when they did."""
+        """Resources that match the selector, and those with our finalizer from when they did."""
         fitting = await self._listed(kind, scope, self._labels)
         others = await self._listed(kind, scope, None) if self._labels else {}
         return {
@@ -95,7 +98,7 @@ class UninstallCleanup:
                 rest_resource(SYNCED_KINDS[kind]), scope, into=FinalizedHeader, labels=labels
             )
         except NotFound:
-            return {}  # somebody was quicker, and has taken the CRD with all that was of it
+            return {}  # the CRD was deleted meanwhile, with all its resources
         except Forbidden as error:
             self._refused.setdefault(scope, error)
             return {}
@@ -109,7 +112,7 @@ class UninstallCleanup:
             return False
 
     async def _held(self, scope: str | None, error: Forbidden) -> str:
-        """Why finalizers are left in a namespace that stays; nothing for one that does not."""
+        """Why finalizers are left in a namespace that stays; empty for a namespace that is being deleted."""
         if scope is None:
             return error.message
         try:
@@ -123,12 +126,13 @@ class UninstallCleanup:
             )
         if found.metadata.deletion_timestamp is None:
             return f"namespace {scope} is there and refuses: {error.message}"
-        # Nobody can be granted anything in it any more. What is tied there holds it until people help.
+        # No right can be granted in it any more. A finalizer there blocks the namespace until a user removes
+        # it.
         log.warning("namespace.ending", namespace=scope, error=error.message)
         return ""
 
     async def _seize(self, lease: ObjectKey) -> float:
-        """Take a lease whoever holds it; seconds until its holder has stopped in any case."""
+        """Take a lease from any holder; return the seconds until that holder has stopped in any case."""
         terms = LeaseTerms(unique_identity(), HOLD, HOLD / 4)
         namespace, name = lease
         for _ in range(MAX_ATTEMPTS):
@@ -137,7 +141,7 @@ class UninstallCleanup:
                 mine = claim_lease(found, terms, name, namespace, self._clock.now())
                 await self._client.replace(LEASES, mine, name, namespace, into=Lease)
             except Conflict:
-                continue  # its holder renewed it just now
+                continue  # its holder has just renewed it
             except NotFound:
                 return 0.0
             log.info("lease.seized", lease=str(lease), holder=found.holder)

@@ -104,7 +104,7 @@ class ConfigMapPublisher:
         return True
 
     async def say_goodbye(self, key: ResourceKey) -> bool:
-        """Tell the agents that the resource goes away; False where there is nobody to be told by a map."""
+        """Announce the deletion of the resource to its agents; False if there is no metadata ConfigMap."""
         where = _metadata_key(key)
         seen = self._observed.maps.get(where)
         if seen is None:

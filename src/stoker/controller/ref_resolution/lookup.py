@@ -229,7 +229,7 @@ def _answer_identity(answer: RefLookupResult) -> tuple[object, ...]:
 
 
 def source_host(url: RepoUrl) -> str:
-    """Whose places a source takes; for the scp form the part before the colon, for a bucket who keeps it."""
+    """The host for the concurrency limit: the part before the colon of an scp-like URL, S3's endpoint."""
     parts = urlsplit(url)
     if parts.scheme == "s3":
         query = dict(parse_qsl(parts.query))

@@ -1,1 +1,1 @@
-"""Several controllers that divide the namespaces among them, also while their number changes."""
+"""Sharding: several controllers divide the namespaces, even while their number changes."""

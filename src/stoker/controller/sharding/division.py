@@ -1,18 +1,17 @@
-"""Which namespaces a shard may begin with, while others may still count in another way; no I/O.
+"""Decides which namespaces a shard may reconcile while other shards may use another count. No I/O.
 
-Shards of one count never meet: a namespace has one owner, and the owner's replicas share a
-Lease. While the count changes, a shard of the old count and one of the new may both call a
-namespace theirs. So every holder writes into its Lease by which count it divides, and
-whoever wins one looks at all others *after* that:
+Shards of the same count never overlap: a namespace has one owner, and the owner's replicas share a Lease.
+While the count changes, a shard of the old count and a shard of the new count may both claim a namespace. So
+every holder writes its count into its Lease, and a shard that wins its Lease reads all others *after* that:
 
-- Of two that claim the same namespace the one that wrote later sees the other, and waits.
-- It waits until the other's Lease is free, is held by the new count, or has stood still for
-  its whole duration by our own clock, when its holder has stopped by its own.
-- A Lease that is gone, as that of a shard that was taken away, tells nothing: who divided by
-  another count before us is given the duration of a Lease to notice.
+- Of two shards that claim the same namespace, the shard that wrote later sees the other and waits.
+- It waits until the other Lease is free, is held with the new count, or was not renewed for its whole
+duration by our clock: its holder has then stopped by its own clock.
+- A deleted Lease, such as that of a removed shard, gives no information. If our own Lease had another
+count before, its shards get the duration of a Lease to notice.
 
-A shard that works need never look again: whoever comes later sees it. Where both saw each
-other both wait, and it ends with the older count.
+A shard that reconciles need not check again: every later shard sees it. If two shards saw each other, both
+wait, and the wait ends with the shard of the older count.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ from stoker.domain.shards import Shard, shard_of_namespace
 from stoker.kube.leader.lease import Lease
 
 SHARDS = "stoker.io/shards"
-"""Annotation of a Lease: by which count its holder divides the namespaces."""
+"""Annotation of a Lease: the shard count of its holder."""
 
 _NAME = re.compile(r"stoker-controller-([0-9]{1,3})", re.ASCII)
 
 
 def lease_name(index: int) -> str:
-    """One for each index, whatever the count is: two shards of the same index never work at once."""
+    """The Lease of an index, whatever the count: two shards of the same index never reconcile at once."""
     return f"stoker-controller-{index}"
 
 
 def shard_index(lease: Lease) -> int | None:
-    """Whose Lease it is; None where it is nobody's of ours."""
+    """The index of the shard that uses the Lease; None if it is not a Lease of ours."""
     match = _NAME.fullmatch(lease.metadata.name)
     return int(match[1]) if match is not None else None
 
 
 def shard_count(lease: Lease | None) -> int | None:
-    """By which count it was held last; None where it never was. Before there were shards nobody said so."""
+    """The count of the Lease's last holder; None if it never had any. Versions without shards count as 1."""
     if lease is None or lease.spec.holder_identity is None:
         return None
     said = (lease.metadata.annotations or {}).get(SHARDS, "1")
@@ -51,12 +50,12 @@ def shard_count(lease: Lease | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _ShardClaim:
-    """What another shard may still work on."""
+    """The namespaces that another shard may still reconcile."""
 
     index: int
     count: int
     version: str
-    """Empty: its Lease is gone."""
+    """Empty if its Lease was deleted."""
     until: float
 
     def covers(self, namespace: str) -> bool:
@@ -64,7 +63,7 @@ class _ShardClaim:
 
 
 class ShardDivision:
-    """How one term of one shard stands to all other shards."""
+    """The state of one term of a shard towards all other shards."""
 
     def __init__(self, shard: Shard, found: Lease | None, duration: float) -> None:
         """`found` is our own Lease before we claimed it."""
@@ -75,7 +74,7 @@ class ShardDivision:
         self._looked_at = 0.0
 
     def saw(self, leases: Iterable[Lease], at: float) -> None:
-        """All Leases there are, read after ours was won; `at` is the moment after the answer came."""
+        """Process all Leases, read after ours was won; `at` is the moment after the response arrived."""
         seen = {index: lease for lease in leases if (index := shard_index(lease)) is not None}
         known = self._unseen(at) if self._claims is None else self._claims
         claims: dict[int, _ShardClaim] = {}
@@ -83,31 +82,31 @@ class ShardDivision:
             claim = self._claim(index, seen.get(index), known.get(index), at)
             if claim is not None:
                 claims[index] = claim
-        # What was waited out is remembered: forgotten, the same Lease would be waited for again and again.
+        # Expired claims stay recorded: otherwise the shard would wait for the same Lease again and again.
         self._claims = claims
         self._looked_at = at
 
     def may(self, namespace: str) -> bool:
-        """Whether it is ours, and nobody else's any more."""
+        """Whether the namespace is ours and no other shard can still claim it."""
         if not self._shard.has(namespace) or self._claims is None:
             return False
         return not any(claim.covers(namespace) for claim in self._standing())
 
     @property
     def settled(self) -> bool:
-        """Nobody is left who divides in another way."""
+        """Whether no shard with another count is left."""
         return self._claims is not None and not self._standing()
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The shards that are waited for."""
+        """The shards that this shard waits for."""
         return tuple(f"{one.index}/{one.count}" for one in self._standing())
 
     def _standing(self) -> list[_ShardClaim]:
         return [one for one in (self._claims or {}).values() if one.until > self._looked_at]
 
     def _unseen(self, at: float) -> dict[int, _ShardClaim]:
-        """Those whose Leases may have gone before anybody looked."""
+        """Claims of shards whose Leases may have been deleted before this shard could read them."""
         before = self._before
         if before is None or before == self._shard.count:
             return {}
@@ -119,13 +118,13 @@ class ShardDivision:
         if lease is None:
             if known is None or not known.version or known.until <= at:
                 return known
-            # Deleted under its holder, who notices at the next renewal.
+            # Deleted while it was held; the holder notices at its next renewal.
             return _ShardClaim(index, known.count, "", at + self._duration)
         count = shard_count(lease)
         if count is None or not lease.holder or count == self._shard.count:
             return None
         if known is not None and known.version == lease.version:
             return known
-        # The longer of both: the holder may run on other terms, and somebody may have edited them by hand.
+        # The longer of both: the holder may have other terms, or a user may have edited them by hand.
         stands = max(self._duration, float(lease.spec.lease_duration_seconds or 0))
         return _ShardClaim(index, count, lease.version, at + stands)

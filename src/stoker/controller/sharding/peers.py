@@ -1,9 +1,9 @@
-"""The look at the Leases of all shards at the beginning of a term, and as long as somebody divides otherwise.
+"""Reads the Leases of all shards at the beginning of a term, until all use the same count.
 
-`stoker.controller.sharding.division` decides; this loop asks the API server and says when there is
-more to work on. Nothing is worked on before the first look. Where every shard divides
-alike, which is always but for the minutes in which the count changes, it looks once and
-rests for as long as the term lasts.
+`stoker.controller.sharding.division` decides; this loop reads the Leases and reports when there are more
+namespaces to reconcile. Nothing is reconciled before the first read. If every shard uses the same count,
+which is always the case except in the minutes of a change, it reads once and then only waits for the end of
+the term.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import MetricReading
 
 PAUSE = 2.0
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 
 log = get_logger(__name__)
 
 
 class ShardPeers:
-    """One term."""
+    """Reads the Leases for one term."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ShardPeers:
         clock: Clock,
         changed: Callable[[], None],
     ) -> None:
-        """`changed` is called when there may be more to work on than before; `home` has the Leases."""
+        """`changed` is called when there may be more namespaces to reconcile; `home` has the Leases."""
         self._client = client
         self._home = home
         self._division = division
@@ -46,14 +46,14 @@ class ShardPeers:
         self._changed = changed
         self._others: tuple[str, ...] | None = None
         self.error: StokerError | None = None
-        """Why the last look failed, if it did."""
+        """Why the last read failed; None if it succeeded."""
 
     @property
     def waits_for(self) -> tuple[str, ...]:
         return self._others or ()
 
     async def run(self) -> None:
-        """Look until everybody divides alike; ends only by being cancelled."""
+        """Read the Leases until all shards use the same count, then wait until cancelled."""
         while not self._division.settled:
             await self._look()
             if not self._division.settled:
@@ -79,7 +79,7 @@ class ShardPeers:
 
 
 def shard_readings(shard: Shard, resources: int, waits_for: int) -> Iterator[MetricReading]:
-    """A shard is called as its Lease, as everywhere in the metrics; there are sixteen at most."""
+    """Readings labelled with the shard's Lease name, as all metrics; there are sixteen shards at most."""
     labels = {"controller": lease_name(shard.index)}
     yield MetricReading(
         "ignition_sync_shard_resources",

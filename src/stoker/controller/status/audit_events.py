@@ -1,10 +1,9 @@
-"""Audit records as Events on the resource, where the installation asks for them. Pure.
+"""Audit records as Events on the resource, if the installation enables them. Pure.
 
-Agents have no right to write Events, so nobody in a gateway's pod can make one up or
-change one: the controller tells what came new into the history of a gateway. The message
-is the record as one line of JSON with the papers' fields (R-OBS-31), without those that
-the Event itself has. A failure is in the history when it begins; a plan that waits and a
-pause stand in the agent's own log only.
+Agents have no right to write Events, so that no process in a gateway's pod can forge or change an audit
+record. The controller emits an Event for each new entry in a gateway's history. The message is the record as
+one line of JSON, without the fields that the Event itself has. A failure enters the history when it begins. A
+pending plan and a pause are only in the agent's own log.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ MAX_PROJECTS = 16
 
 
 def audit_events(context: ReconcileContext, after: SyncStatus) -> Iterator[StatusEvent]:
-    """One for each sync that the status before did not know, the oldest first."""
+    """Yield an Event for each sync that the previous status does not have, oldest first."""
     before = {one.pod_name: one for one in context.status.discovered_gateways or ()}
     for gateway in after.discovered_gateways or ():
         known = before.get(gateway.pod_name)
         told = {_entry_identity(one) for one in (known.sync_history or () if known is not None else ())}
         newest = max((one.timestamp for one in known.sync_history or ()), default="") if known else ""
         for entry in reversed(gateway.sync_history or ()):
-            # What is older was told before it was dropped from a history that is kept short.
+            # Older entries were recorded before the bounded history dropped them.
             if _entry_identity(entry) not in told and entry.timestamp >= newest:
                 well = entry.result == SUCCESS
                 yield StatusEvent(

@@ -1,8 +1,8 @@
-"""Which Events go with a new status: what became different, and never what merely still is. Pure.
+"""Decides which Events a new status causes: only for what changed, never for what persists. Pure.
 
-Agents write no Events of their own (C-136), so what they reported is told here, too.
-Everything is read out of the status before and the status after, which is written
-first: a controller that dies in between loses an Event, and none is told twice.
+Agents write no Events themselves, so this module covers their reports too. Everything is derived from the
+status before and the status after, which is written first: a controller that crashes in between loses an
+Event, and no Event is emitted twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUCCESS_REASONS = frozenset(
         Reason.PENDING_APPROVAL,
     }
 )
-# Gateways and conditions of their own tell these, or they are over before anybody has read them.
+# Gateways or other conditions report these, or they end before a user could read them.
 _SEPARATELY_REPORTED_REASONS = frozenset(
     {
         Reason.SYNC_FAILED,
@@ -51,12 +51,12 @@ class StatusEvent(NamedTuple):
     reason: Reason
     message: str
     gateway: str = ""
-    """The one that it is about, where it is about one."""
+    """The gateway that it is about; empty if it is about the resource."""
     cause: str = ""
     """The gateway's own reason."""
 
 
-# Conditions that are told of when they come to stand like this.
+# Conditions that cause an Event when they change to this status and reason.
 _EVENT_TYPES: dict[tuple[Type, str, str], EventType] = {
     (Type.AGENT_READY, "False", Reason.AGENT_UNREACHABLE): WARNING,
     (Type.SIDECAR_INJECTED, "False", Reason.SIDECAR_MISSING): WARNING,
@@ -76,7 +76,7 @@ _EVENT_TYPES: dict[tuple[Type, str, str], EventType] = {
 
 
 def status_events(context: ReconcileContext, after: SyncStatus) -> Iterator[StatusEvent]:
-    """What a person should know of the step from the status before to this one."""
+    """Yield the Events for the change from the previous status to this status."""
     before = context.status
     yield from _generation_events(context, before, after)
     yield from _ref_request_events(before, after)
@@ -91,7 +91,7 @@ def status_events(context: ReconcileContext, after: SyncStatus) -> Iterator[Stat
 def _generation_events(
     context: ReconcileContext, before: SyncStatus, after: SyncStatus
 ) -> Iterator[StatusEvent]:
-    """What is to be said of a generation is said when a pass over it goes well that did not before."""
+    """Emit the notices of a generation once, when a reconcile of it first succeeds."""
     understood = context.understood
     same = before.observed_generation == after.observed_generation
     if understood is None or not _has_succeeded(after) or (same and _has_succeeded(before)):
@@ -104,7 +104,7 @@ def _generation_events(
 
 
 def _ref_request_events(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
-    """Another ref than the spec's is followed from now on, or the spec's again."""
+    """The followed ref changed to a requested ref, or back to the spec's."""
     old, new = before.requested_ref, after.requested_ref
     if (old and old.ref) == (new and new.ref):
         return
@@ -131,7 +131,7 @@ def _commit_events(context: ReconcileContext, before: SyncStatus, after: SyncSta
 
 
 def _ready_events(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
-    """Every error once, when it begins."""
+    """Emit each error once, when it begins."""
     old, new = _find_condition(before, Type.READY), _find_condition(after, Type.READY)
     if new is None or new.status != "False" or new.reason in _SEPARATELY_REPORTED_REASONS:
         return
@@ -150,12 +150,12 @@ def _condition_events(
         if old is not None and (old.status, old.reason) == (status, reason):
             continue
         if type_ is Type.REF_SKEW and not any(one.override for one in context.fleet.gateways):
-            continue  # they are on their way to a new ref
+            continue  # the gateways are only syncing to a new ref
         yield StatusEvent(kind, Reason(reason), new.message)
 
 
 def _approval_events(before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
-    """An approval that is for something else or withdrawn; a request that is made anew for a changed plan."""
+    """An approval for something else, or a withdrawn approval; a new request because a plan changed."""
     old, new = before.approval, after.approval
     if new is None:
         return
@@ -190,7 +190,7 @@ def _gateway_events(
 
 
 def _rollback_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
-    """The agent put back what was there before."""
+    """The agent rolled back to the previous commit."""
     now = new.quarantine
     if now is None or not has_rolled_back(old, new):
         return
@@ -201,7 +201,7 @@ def _rollback_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[
 
 
 def _drift_restored_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
-    """The agent put back files that were changed on the gateway."""
+    """The agent restored files that were changed on the gateway."""
     done = new.drift_restored
     if done is None or old is None or old.drift_restored == done:
         return
@@ -211,7 +211,7 @@ def _drift_restored_events(old: GatewayStatus | None, new: GatewayStatus) -> Ite
 
 
 def _skipped_content_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[StatusEvent]:
-    """Content that the gateway does not get, by name; again only when it is other content."""
+    """Content that the gateway does not get, by name; repeated only if the content differs."""
     if not new.skipped or (
         old is not None and (old.skipped, old.skipped_total) == (new.skipped, new.skipped_total)
     ):
@@ -242,7 +242,7 @@ def _release_completed_events(before: SyncStatus, after: SyncStatus) -> Iterator
 
 
 def _has_succeeded(status: SyncStatus) -> bool:
-    """Whether the pass that wrote this status met no error."""
+    """Whether the reconcile that wrote this status had no error."""
     ready = _find_condition(status, Type.READY)
     return ready is not None and ready.reason in _SUCCESS_REASONS
 

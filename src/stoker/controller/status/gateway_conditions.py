@@ -1,8 +1,7 @@
-"""What the gateways of a resource amount to: one small function for each condition. Pure (C-139, C-140).
+"""The conditions that depend on a resource's gateways: one small function for each. Pure.
 
-Each looks at the fleet and says True, False or nothing at all, with a word and a
-sentence that names the gateways at fault. How they are put together is in
-`stoker.controller.status.status`.
+Each function returns True, False or no status, with a reason and a message that names the affected gateways.
+`stoker.controller.status.status` combines them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_SHOWN = 5
 
 
 class ConditionVerdict(NamedTuple):
-    """One condition; a status of None means that it does not apply and is taken away."""
+    """One condition; a status of None means that it does not apply and is removed."""
 
     type: Type
     status: bool | None
@@ -35,7 +34,7 @@ class ConditionVerdict(NamedTuple):
 def all_synced_verdict(
     fleet: GatewayFleet, commit: str, since: str = "", release: RolloutDecision | None = None
 ) -> ConditionVerdict:
-    """`since` is when the commit was told to the agents; who is held back says so."""
+    """`since` is when the commit was published; a held gateway is shown with what it waits for."""
     gateways = fleet.gateways
     done = [one for one in gateways if one.is_at(commit)]
     message = f"{len(done)} of {len(gateways)} gateways synced"
@@ -85,7 +84,7 @@ def agents_verdict(fleet: GatewayFleet) -> ConditionVerdict:
 
 
 def injection_verdict(fleet: GatewayFleet, outdated: Sequence[str]) -> ConditionVerdict:
-    """An outdated agent works: it is told of, and nothing is wrong (a new image makes every one outdated)."""
+    """An outdated agent works, so it is reported without an error: a new image makes every agent outdated."""
     missing = [one.pod.name for one in fleet.without_agent]
     if missing:
         message = f"no agent in pod {first_names(missing)}: delete it, so that it is made anew"
@@ -149,9 +148,9 @@ def verification_verdict(fleet: GatewayFleet) -> ConditionVerdict:
 def pending_verdict(
     fleet: GatewayFleet, release: RolloutDecision | None = None, ahead: str = ""
 ) -> ConditionVerdict:
-    """What waits for a person: a commit that somebody has to approve, or a single gateway's plan.
+    """What waits for a person: the approval of a commit, or the plan of a single gateway.
 
-    `ahead` tells of an approval that was given before anything waits for it.
+    `ahead` is the message for an approval with a time in the future.
     """
     found = _pending_approval_verdict(fleet, release)
     if not ahead or (release is not None and release.approval is not None):
@@ -187,7 +186,7 @@ def _pending_approval_verdict(fleet: GatewayFleet, release: RolloutDecision | No
 
 
 def _is_for_commit(gateway: FleetGateway, commit: str) -> bool:
-    """Whether what a gateway has planned belongs to this commit's way, and not to files of others."""
+    """Whether a gateway's plan belongs to this commit's rollout, not to files changed by others."""
     plan = gateway.report.pending_plan if gateway.report is not None else None
     return plan is None or (plan.commit == commit and plan.reason == Reason.PLAN_PENDING)
 
@@ -227,7 +226,7 @@ def canary_verdict(release: RolloutDecision) -> ConditionVerdict:
 
 
 def rolled_back_verdict(fleet: GatewayFleet, *, on: bool) -> ConditionVerdict:
-    """Gateways that keep a commit out because they did not bear it."""
+    """Gateways that have quarantined a commit after they rolled it back."""
     quarantined = [
         (one.name, one.report.quarantine)
         for one in fleet.gateways
@@ -257,7 +256,7 @@ def conflicts_verdict(accepted: BidirectionalResult, *, on: bool) -> ConditionVe
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first few of a list, and how many more there are."""
+    """The first few names of a list, and how many more there are."""
     more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
     return ", ".join(names[:MAX_SHOWN]) + more
 

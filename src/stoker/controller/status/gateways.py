@@ -1,9 +1,8 @@
-"""What gateways reported, as `status.discoveredGateways`. Pure.
+"""Converts the reports of gateways to `status.discoveredGateways`. Pure.
 
-A report comes from a pod and is believed about its gateway and nothing else: whatever
-the schema would refuse is left out here, or one bad report would keep the whole status
-from being written. The whole stays below 512 KiB: history goes first, then lists, and
-the names of gateways never.
+A report comes from a pod and is trusted only about its own gateway. Values that the CRD schema would reject
+are left out, or one bad report would prevent the whole status write. The result stays below 512 KiB: history
+is dropped first, then lists, and never the names of gateways.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _Result = Literal["Pending", "Succeeded", "Failed"]
 def gateway_statuses(
     gateways: Sequence[FleetGateway], namespace: str, accepted: BidirectionalResult | None = None
 ) -> tuple[GatewayStatus, ...]:
-    """One entry for each, within the limits of a status."""
+    """One entry for each gateway, within the size limits of a status."""
     known = accepted or BidirectionalResult()
     entries = tuple(_with_changes(_entry(one, namespace), one, known) for one in gateways[:MAX_GATEWAYS])
     for smaller in (_unchanged_entry, *_SHRINK_STEPS):
@@ -66,9 +65,9 @@ def gateway_statuses(
 def rollback_outcome(
     request: RollbackRequest | None, gateways: Sequence[FleetGateway]
 ) -> RollbackStatus | None:
-    """What became of the request, over all gateways: it succeeded when it did so everywhere.
+    """The result of a rollback request over all gateways: it succeeded if it did so on every gateway.
 
-    A snapshot is one gateway's: the others have nothing to do with it.
+    A snapshot belongs to one gateway; the others are not affected.
     """
     if request is None:
         return None
@@ -157,7 +156,7 @@ def _snapshot(report: GatewayReport) -> SnapshotInfo | None:
 
 
 def _format_size(size: int) -> str:
-    """As people say it: 180MB."""
+    """The size with a decimal unit, such as 180MB."""
     amount, unit = max(0, size), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if amount < 1000:

@@ -1,9 +1,8 @@
-"""What is measured of resources and their gateways (R-OBS-04, -06 … -14, C-137).
+"""Metrics of resources and their gateways.
 
-Gauges follow the status; what happened on a gateway is counted once, when its report
-is new in the status, because agents are measured by themselves elsewhere. Conditions
-and gateways are looked up when the page is asked for, so that a condition that was
-taken away, a reason that changed or a gateway that left never stays on it.
+Gauges follow the status. What happened on a gateway is counted once, when its report is new in the status;
+agents export their own metrics separately. Conditions and gateways are collected at scrape time, so that a
+removed condition, an old reason or a deleted gateway never stays on the page.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _GATEWAY = (*_RESOURCE, "gateway")
 
 
 class ControllerMetrics:
-    """Takes statuses as they are written."""
+    """Updates metrics from statuses."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -98,7 +97,7 @@ class ControllerMetrics:
         self._fetch.observe(seconds, namespace=key.object.namespace, cr=key.object.name)
 
     def saw(self, key: ResourceKey, status: SyncStatus) -> None:
-        """The gauges, after every pass."""
+        """Update the gauges; called after every reconcile."""
         labels = {"namespace": key.object.namespace, "cr": key.object.name}
         self._stand[key] = tuple(_readings(key, status))
         gateways = status.discovered_gateways or ()
@@ -119,7 +118,7 @@ class ControllerMetrics:
         after: SyncStatus,
         scans: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """What is new in a status that was just written; `scans` are the answers' times, by pod."""
+        """Count what is new in a status that was just written; `scans` has response times, by pod."""
         labels = {"namespace": key.object.namespace, "cr": key.object.name}
         known = {one.pod_name: one for one in before.discovered_gateways or ()}
         for new in after.discovered_gateways or ():
@@ -140,7 +139,7 @@ class ControllerMetrics:
             self._metrics.forget(key.object.namespace, key.object.name, name)
 
     def let_go(self, key: ResourceKey, gateways: int) -> None:
-        """So many were let go where a limit counts them."""
+        """Count the gateways that a rate limit let begin."""
         if gateways:
             self._begun.inc(gateways, namespace=key.object.namespace, cr=key.object.name)
 
@@ -150,13 +149,13 @@ class ControllerMetrics:
 
 
 def has_rolled_back(before: GatewayStatus | None, now: GatewayStatus) -> bool:
-    """Whether a gateway put back what was there before, since the status before."""
+    """Whether a gateway has rolled back since the previous status."""
     old, new = before.quarantine if before is not None else None, now.quarantine
     return new is not None and (old is None or (old.commit, old.since) != (new.commit, new.since))
 
 
 def _readings(key: ResourceKey, status: SyncStatus) -> Iterator[MetricReading]:
-    """Made once for each pass, because pages are asked for more often than statuses change."""
+    """Made once for each reconcile, because scrapes are more frequent than status changes."""
     labels = {"namespace": key.object.namespace, "cr": key.object.name}
     for condition in status.conditions or ():
         yield MetricReading(
@@ -175,7 +174,7 @@ def _readings(key: ResourceKey, status: SyncStatus) -> Iterator[MetricReading]:
 
 
 def _worst_by_name(gateways: Sequence[GatewayStatus]) -> dict[str, GatewayStatus]:
-    """By name: two pods that share one are as good as the worse of them."""
+    """Gateways by name; of two pods with the same name, the worse state counts."""
     found: dict[str, GatewayStatus] = {}
     for one in gateways:
         if one.name not in found or _is_synced(one) < _is_synced(found[one.name]):
@@ -188,12 +187,12 @@ def _is_synced(gateway: GatewayStatus) -> int:
 
 
 def _known_reason(reason: str | None) -> str:
-    """An agent may say anything; a label is one of our own words."""
+    """Agents may send any text; a label value is always a known reason."""
     return reason if reason in _REASONS else ""
 
 
 def _parse_seconds(said: str | None) -> float | None:
-    """An agent writes `3.2s`; whatever else stands there is not measured."""
+    """Parse a duration such as `3.2s` from an agent; None for any other text."""
     text = said or ""
     try:
         return parse_duration(text) if re.fullmatch(r"[0-9.]+(ms|s|m|h).*", text) else None

@@ -1,7 +1,6 @@
-"""The status of a resource, out of what the steps of a pass found.
+"""Makes the status of a resource from what the steps of a reconcile found. Pure.
 
-Pure: the same findings give the same status, and one that is equal to what the
-server has is not written.
+The same findings give the same status, and a status equal to the server's is not written.
 """
 
 from __future__ import annotations
@@ -42,23 +41,23 @@ from stoker.kube.runtime.conditions import (
 )
 from stoker.kube.runtime.steps import StepsOutcome
 
-# Somebody was quicker; that says nothing about the resource, and the next pass is a moment away.
+# A concurrent write says nothing about the resource, and the next reconcile follows at once.
 _TRANSIENT_ERRORS = (Conflict, AlreadyExists, LeadershipLost)
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiverState:
-    """The receiver, as far as a resource's condition depends on it."""
+    """The parts of the receiver's state that the condition WebhookReady depends on."""
 
     port: int | None = None
     operator_key: bool = False
 
 
 class StatusSummarizer:
-    """Makes statuses; the clock is for transition times."""
+    """Makes the status of a resource; the clock gives transition times."""
 
     def __init__(self, clock: Clock, listener: ReceiverState | None = None) -> None:
-        """Without a listener nothing is said about webhooks."""
+        """Without a listener there is no condition about webhooks."""
         self._clock = clock
         self._listener = listener
 
@@ -135,7 +134,7 @@ class StatusSummarizer:
 
 
 def _repository_phase(context: ReconcileContext) -> Literal["Cloning", "Cloned", "Error"] | None:
-    """The papers' word for a repository that was reached (C-023); None while it is paused."""
+    """The value of `repoCloneStatus`; None while the resource is paused."""
     if context.paused_by:
         return None
     if context.answer is None:
@@ -144,7 +143,7 @@ def _repository_phase(context: ReconcileContext) -> Literal["Cloning", "Cloned",
 
 
 def wanted_commit(context: ReconcileContext) -> str:
-    """Where the gateways shall be; a request to go back comes before all else."""
+    """The commit that gateways should have; a requested rollback takes precedence."""
     if context.understood is not None and context.understood.intent.rollback.to_commit is not None:
         return str(context.understood.intent.rollback.to_commit)
     return str(context.what.commit or "") if context.what is not None else ""
@@ -161,7 +160,7 @@ def _add_verdict(
 def _repository_condition(
     context: ReconcileContext, error: StokerError | None, conditions: StatusConditions, at: ConditionStamp
 ) -> StatusConditions:
-    """Only the repository's own answer speaks here, or whatever kept it from being asked."""
+    """RepoCloned: the result of the ref lookup, or the error that prevented the lookup."""
     cloned, answer = ConditionType.REPO_CLONED, context.answer
     if answer is not None and answer.commit is not None and context.effective is not None:
         message = f"ref {context.effective.ref} is at {answer.commit.short}"

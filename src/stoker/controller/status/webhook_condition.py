@@ -1,8 +1,7 @@
-"""Whether a resource can be called: the condition `WebhookReady`, out of its spec and the receiver's state.
+"""The condition `WebhookReady`, from a resource's spec and the receiver's state. Pure.
 
-Pure, and shared by the controller, which writes the condition, and whoever else wants
-to know. A resource whose own port differs is still served on the one port that there
-is (C-055); one that nobody could prove anything about is not (C-054).
+The receiver has a single port and serves a resource there even if its own `port` differs. It does not serve a
+resource for which no request could be authenticated.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def receiver_condition(
     operator_key: bool = False,
     missing: Collection[SecretKey] = (),
 ) -> WebhookCondition:
-    """`port` is where the receiver listens; `missing` are keys of Secrets that are not there."""
+    """`port` is where the receiver listens; `missing` has the Secret keys that do not exist."""
     if not wanted.enabled:
         return WebhookCondition(False, Reason.WEBHOOK_DISABLED, "spec.webhook.enabled is false")
     if port is None:
