@@ -1,4 +1,4 @@
-"""The values that the steps of one reconcile pass on: each step adds a value and changes no earlier one."""
+"""The values that the steps of a reconcile pass on: each step adds values and changes no earlier value."""
 
 from __future__ import annotations
 

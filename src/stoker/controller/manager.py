@@ -87,7 +87,7 @@ class ControllerOptions:
     forget_after: float = FORGET_AFTER
     """Seconds for which the report of a deleted pod is kept."""
     shared_volumes: bool = False
-    """Create volumes for resources that request one in `spec.storage`."""
+    """Create the volumes that resources request in `spec.storage`."""
     metadata_key: SecretKey | None = None
     """Name and key of the Secret, in each resource's namespace, that signs its metadata ConfigMap."""
     pagerduty_url: str = PAGERDUTY

@@ -4,7 +4,7 @@
     understand  load the spec with base and defaults          spec.load
     discover    pods, and the reports of their agents         cache.gateways, cache.reports
     validate    that all named objects exist                  spec.references
-    choose      the ref: the spec's or a requested one        spec.effective_ref
+    choose      the spec's ref or the requested ref           spec.effective_ref
     resolve     the ref to a commit, in the background        ref_resolution.resolver
     mint        write a short-lived token for the gateways    owned.github_token
     store       create the volume for a shared clone          owned.shared_volume

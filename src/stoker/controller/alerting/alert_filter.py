@@ -1,8 +1,7 @@
-"""Who wants to hear of what: the names in `spec.alerting.webhooks[].on`. Pure.
+"""Decides which alerts a target gets, by the names in `spec.alerting.webhooks[].on`. Pure.
 
-A name is a reason as it stands in Events and conditions, in any case of letters. The
-papers' own names, and the types of conditions, mean the reasons that go with them. Who
-names nothing hears of every Warning, and of a pause.
+A name is a reason as in Events and conditions, in any letter case. Alias names and condition types mean
+the reasons in `ALIASES`. A target without names gets every Warning, and a pause.
 """
 
 from __future__ import annotations
@@ -47,5 +46,5 @@ def is_wanted(target: AlertTarget, alarm: Alert) -> bool:
 
 
 def sends_resolved(target: AlertTarget) -> bool:
-    """A chat is told what begins; what keeps a list of open troubles must learn of their end, too."""
+    """Whether a target gets resolved incidents: systems that track open incidents do, chats do not."""
     return target.kind in _RESOLVABLE_KINDS

@@ -1,9 +1,8 @@
-"""The part of a term that tells people: it takes what passes told, and sends beside them.
+"""Sends alerts for one term as leader: collects them from reconciles and sends in the background.
 
-`saw` is called by a pass after its status was written; it must never wait, raise or
-fill the memory. `run` sends what is due, several at a time, with pauses after
-failures. What cannot be sent is told once on the resource itself, as an Event
-AlertFailed. On `stop` everything that is owed is tried once more.
+A reconcile calls `saw` after it wrote the status; `saw` must never wait, raise or fill the memory. `run`
+sends due alerts, several at a time, with pauses after failures. The first failure of a target is reported as
+an Event AlertFailed on the resource. `stop` tries all queued alerts once more.
 """
 
 from __future__ import annotations
@@ -45,21 +44,21 @@ MAX_CONCURRENT_SENDS = 8
 FLUSH_GRACE = 5.0
 
 AlertCounter = Callable[[ResourceKey, str, str], None]
-"""Resource, kind of target, and what became of a letter: sent, failed or dropped."""
+"""Resource, kind of target, and the result of an alert: sent, failed or dropped."""
 
 
 @dataclass(slots=True)
 class _AlertedResource:
-    """What is remembered of one resource."""
+    """The alerting state of one resource."""
 
     about: ObjectRef
     targets: tuple[AlertTarget, ...] = ()
     open: dict[Incident, bool] = field(default_factory=dict)
-    """What is wrong; true where that was only read out of a status that another leader left."""
+    """Open incidents; true if only inferred from a status that another leader wrote."""
 
 
 class Alerter:
-    """Tells the targets of resources, for one term."""
+    """Sends alerts to the targets of resources, for one term."""
 
     def __init__(
         self,
@@ -85,13 +84,14 @@ class Alerter:
         self._runner: asyncio.Task[None] | None = None
 
     def saw(self, context: ReconcileContext, after: SyncStatus, told: Sequence[StatusEvent]) -> None:
-        """A status was written, and these Events go with it."""
+        """Process a written status and the Events that it caused."""
         key, about = context.key, object_ref(context.key, context.kept)
         known = self._known.get(key)
         if known is None or known.about.uid != about.uid:
             presumed = dict.fromkeys(presumed_open(context.status), True)
             known = self._known[key] = _AlertedResource(about, open=presumed)
-        if context.understood is not None:  # else: those of before, so that a mistake in the spec is heard of
+        # If the spec cannot be loaded, the earlier targets stay, so that they get an alert about that error.
+        if context.understood is not None:
             known.targets = context.understood.intent.alerts
         now, there = self._clock.now(), open_incidents(after)
         for incident in [one for one in known.open if one not in there]:
@@ -103,7 +103,7 @@ class Alerter:
         self._wake.set()
 
     def forget(self, key: ResourceKey) -> None:
-        """It is gone, and with it whatever was wrong."""
+        """End all incidents of a deleted resource."""
         known = self._known.pop(key, None)
         if known is None:
             return
@@ -114,7 +114,7 @@ class Alerter:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send what is due, until `stop` has been called and nothing is owed any more."""
+        """Send due alerts, until `stop` was called and the queue is empty."""
         self._runner = asyncio.current_task()
         try:
             while not self._stopping or len(self._outbox):
@@ -132,7 +132,7 @@ class Alerter:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def stop(self, grace: float = FLUSH_GRACE) -> None:
-        """Try once more what is owed; what is still owed after `grace` seconds is given up."""
+        """Try all queued alerts once more; give up what is unsent after `grace` seconds."""
         self._stopping = True
         self._outbox.hurry(self._clock.monotonic())
         self._wake.set()
@@ -185,7 +185,7 @@ class Alerter:
         try:
             namespace = slot.resource.object.namespace
             await self._sender.send(namespace, letter.target, letter.alarm, over=letter.over)
-        except Exception as error:  # also our own mistakes: no reason to keep the others waiting
+        except Exception as error:  # defects of ours too: they must not block other alerts
             self._failed(letter, as_stoker_error(error))
             return
         self._outbox.sent(letter, self._clock.monotonic())
@@ -210,7 +210,7 @@ class Alerter:
 
 
 def _name_targets(targets: Sequence[AlertTarget]) -> list[tuple[str, AlertTarget]]:
-    """Each target with a name that stays while it does."""
+    """Each target with a name that is stable as long as the target is."""
     return [
         (
             f"{one.kind}/{one.secret.name}/{one.secret.key}"

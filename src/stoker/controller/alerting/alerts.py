@@ -1,8 +1,8 @@
-"""What is worth an alarm, and when it is over: read out of the Events and statuses of a pass. Pure.
+"""Derives alerts, and the end of incidents, from the Events and statuses of reconciles. Pure.
 
-An alarm begins with an Event, which is told once when something becomes wrong
-(`stoker.controller.status.events`). It is over when its word stands in the status no more.
-An Event whose word stands in no status is over as it comes: it is told and not resolved.
+An incident begins with an Event, which is emitted once when the error begins
+(`stoker.controller.status.events`). It is over when its reason is no longer in the status. An Event whose
+reason is in no status is sent as an alert and never resolved.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PROGRESSING_REASONS = frozenset({Reason.GATEWAYS_SYNCING, Reason.REF_RESOLVING,
 
 
 class AlertSeverity(StrEnum):
-    """The words of PagerDuty."""
+    """The severities of PagerDuty."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -46,7 +46,7 @@ class AlertSeverity(StrEnum):
 
 
 class Incident(NamedTuple):
-    """What is wrong with a resource, and on which gateway, where it is about one."""
+    """A reason on a resource, and the gateway if it is about a gateway."""
 
     reason: str
     gateway: str = ""
@@ -54,7 +54,7 @@ class Incident(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One thing to tell."""
+    """An alert to send."""
 
     about: ObjectRef
     incident: Incident
@@ -62,34 +62,35 @@ class Alert:
     moment: datetime
     severity: AlertSeverity = AlertSeverity.ERROR
     cause: str = ""
-    """The reason that a gateway gave, where the Event has a more general one."""
+    """The reason that a gateway gave, if the Event has a more general reason."""
     cluster: str = ""
 
     @property
     def key(self) -> str:
-        """The same for the same trouble, also after a change of leaders; no two clusters share a uid."""
+        """The same for the same incident, also under another leader; the uid differs between clusters."""
         key = f"stoker/{self.about.uid}/{self.incident.reason}/{self.incident.gateway}"
         return key if len(key) <= MAX_KEY_LENGTH else f"stoker/{hashlib.sha256(key.encode()).hexdigest()}"
 
     @property
     def words(self) -> frozenset[str]:
-        """Under which names somebody may have asked for it."""
+        """The names in `on` that select this alert."""
         return frozenset(word.casefold() for word in (self.incident.reason, self.cause) if word)
 
 
 def alerts_for_events(
     told: Iterable[StatusEvent], about: ObjectRef, moment: datetime, cluster: str = ""
 ) -> Iterator[Alert]:
-    """Each Event as an alarm; whether anybody wants it is another question."""
+    """Make an alert of each Event; `alert_filter` decides which targets get it."""
     for one in told:
-        if one.reason is Reason.ALERT_FAILED:  # or a service that is away would be told of itself
+        # No alert about a failed alert: an unreachable service would get alerts about itself.
+        if one.reason is Reason.ALERT_FAILED:
             continue
         incident = Incident(one.reason, one.gateway)
         yield Alert(about, incident, one.message, moment, _severity(one), one.cause, cluster)
 
 
 def open_incidents(status: SyncStatus) -> frozenset[Incident]:
-    """Every word that stands in a status, whatever it means."""
+    """Every reason in a status, with its gateway."""
     words = {Incident(one.reason) for one in status.conditions or ()}
     for gateway in status.discovered_gateways or ():
         failed = Reason.SYNC_FAILED if gateway.sync_status == "Error" else None
@@ -99,7 +100,7 @@ def open_incidents(status: SyncStatus) -> frozenset[Incident]:
 
 
 def presumed_open(status: SyncStatus) -> frozenset[Incident]:
-    """What another leader has told of, as far as a status shows it."""
+    """Incidents that another leader has presumably reported, as far as the status shows them."""
     wrong = {
         Incident(one.reason)
         for one in status.conditions or ()

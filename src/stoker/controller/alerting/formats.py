@@ -1,8 +1,8 @@
-"""An alarm in the form that each service documents. Pure.
+"""Formats an alert as each service documents it. Pure.
 
-Slack and Teams get a message for people, PagerDuty an event of its Events API v2, and
-a plain webhook the JSON of our own that docs/delivery.md shows. Texts are cut to the
-documented limits: a service refuses the whole message for one text that is too long.
+Slack and Teams get a message for people, PagerDuty an event of its Events API v2, and a plain webhook our own
+JSON, which docs/delivery.md shows. Texts are cut to the documented limits: a service rejects the whole
+message if one text is too long.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VERSION = "1"
 SLACK_HEADER = 150
 SLACK_TEXT = 3000
 PAGERDUTY_SUMMARY = 1024
-TEAMS_TEXT = 8000  # of the 28 KB of a whole message, even where a letter takes three bytes
+TEAMS_TEXT = 8000  # of the 28 KB of a whole message, even with three bytes a character
 WEBHOOK_TEXT = 32_000
 
 _ADAPTIVE = "application/vnd.microsoft.card.adaptive"
@@ -27,7 +27,7 @@ _COLORS = {AlertSeverity.ERROR: "Attention", AlertSeverity.WARNING: "Warning", A
 
 
 def alert_body(kind: AlertKind, alarm: Alert, *, over: bool, key: Secret) -> dict[str, Any]:
-    """The JSON of a request; `key` is PagerDuty's, which has its secret inside the body."""
+    """The JSON body of a request; `key` is for PagerDuty, which expects its secret in the body."""
     if kind is AlertKind.SLACK:
         return _slack(alarm)
     if kind is AlertKind.TEAMS:
@@ -38,7 +38,7 @@ def alert_body(kind: AlertKind, alarm: Alert, *, over: bool, key: Secret) -> dic
 
 
 def _slack(alarm: Alert) -> dict[str, Any]:
-    """`text` is what a notification shows; only three characters mean something in it and are escaped."""
+    """`text` is shown in notifications; Slack requires only three characters in it to be escaped."""
     where = truncate(_escaped(_where(alarm)), SLACK_TEXT)
     return {
         "text": truncate(_escaped(f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"), SLACK_TEXT),

@@ -1,10 +1,9 @@
-"""What is still to be told to whom, and when: bookkeeping without I/O and without a clock of its own.
+"""The queue of unsent alerts: what to send to which target, and when. No I/O and no clock of its own.
 
-There is one letter at a time for each trouble and target: what is newer takes the
-place of what was not sent yet, so an end never overtakes its beginning. The same words
-go out once in ten minutes; what came again meanwhile waits for that moment, and is
-forgotten if it is over by then. It must never grow beyond its capacity: the oldest
-letters go first.
+It holds at most one alert for each incident and target: a newer alert replaces an unsent alert, so that
+"resolved" never overtakes "firing". The same message is sent once in `WINDOW` seconds. A repetition waits
+until then, and is dropped if the incident is over by then. The queue must never grow beyond its capacity: the
+oldest alerts are dropped first.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from stoker.domain.intent.delivery import AlertTarget
 CAPACITY = 500
 WINDOW = 600.0
 BURST = 20
-"""Letters about one resource to one target within the window."""
+"""Alerts about one resource to one target within the window."""
 PAUSES = (15.0, 60.0, 180.0, 480.0)
 GIVE_UP_AFTER = 900.0
 
 
 class AlertSlot(NamedTuple):
-    """One trouble of one resource, for one target."""
+    """An incident of a resource, for one target."""
 
     resource: ResourceKey
     incident: Incident
@@ -37,7 +36,7 @@ class AlertSlot(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class QueuedAlert:
-    """One thing to send."""
+    """An alert to send."""
 
     slot: AlertSlot
     alarm: Alert
@@ -56,7 +55,7 @@ class _SentAlert:
 
 
 class AlertQueue:
-    """All letters that are not sent, and what is remembered of those that were."""
+    """All unsent alerts, and a record of those that were sent."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -69,13 +68,13 @@ class AlertQueue:
         return len(self._letters)
 
     def begins(self, slot: AlertSlot, alarm: Alert, target: AlertTarget, now: float) -> list[QueuedAlert]:
-        """Something is wrong; the letters that had to make room."""
+        """Queue an alert for a new incident; return the alerts that had to make room."""
         return self._put(QueuedAlert(slot, alarm, target, False, self._not_before(slot, alarm, now), now))
 
     def ends(
         self, slot: AlertSlot, alarm: Alert, target: AlertTarget, now: float, *, presumed: bool = False
     ) -> list[QueuedAlert]:
-        """It is over; that is said where the beginning was, or is `presumed` to have been."""
+        """Queue the end of an incident, if its beginning was sent or is `presumed` to have been sent."""
         sent = self._sent.get(slot)
         waiting = self._letters.get(slot)
         if slot not in self._under_way:
@@ -86,13 +85,13 @@ class AlertQueue:
         return self._put(QueuedAlert(slot, alarm, target, True, now, now))
 
     def withdraw(self, slot: AlertSlot, now: float) -> None:
-        """It is over for somebody who hears of beginnings only: what was put off is not said after all."""
+        """Drop a delayed alert of an incident that is over, for a target without "resolved" messages."""
         waiting = self._letters.get(slot)
         if waiting is not None and not waiting.tries and waiting.due > now:
             del self._letters[slot]
 
     def take(self, now: float, most: int) -> Iterator[QueuedAlert]:
-        """What is due; each is under way until `sent` or `failed` is told of it."""
+        """Yield the due alerts; each is in flight until `sent` or `failed` is called for it."""
         due = [one for one in self._letters.values() if one.due <= now and one.slot not in self._under_way]
         for letter in due[: max(0, most)]:
             self._under_way.add(letter.slot)
@@ -106,7 +105,8 @@ class AlertQueue:
         self._done(letter)
         before = self._sent.get(letter.slot)
         told, at = (letter.alarm.message, now) if not letter.over else ("", 0.0)
-        if letter.over and before is not None:  # what was said last is still not to be said again at once
+        # Keep the last message, so that it is not repeated within the window.
+        if letter.over and before is not None:
             told, at = before.message, before.at
         self._sent[letter.slot] = _SentAlert(told, at, not letter.over)
         self._sent.move_to_end(letter.slot)
@@ -119,7 +119,7 @@ class AlertQueue:
     def failed(
         self, letter: QueuedAlert, now: float, *, final: bool = False, after: float | None = None
     ) -> bool:
-        """Whether it is given up; else it comes back after a pause, or what took its place comes."""
+        """Return whether the alert is given up; otherwise it, or its replacement, is retried later."""
         letter.tries += 1
         pause = max(PAUSES[min(letter.tries, len(PAUSES)) - 1], after or 0.0)
         out_of_time = now + pause - letter.first > GIVE_UP_AFTER
@@ -131,12 +131,12 @@ class AlertQueue:
         return False
 
     def hurry(self, now: float) -> None:
-        """The end has come: whatever is not sent now never is."""
+        """Make all alerts due: the process ends, and unsent alerts are lost."""
         for letter in self._letters.values():
             letter.due = min(letter.due, now)
 
     def forget(self, resource: ResourceKey) -> None:
-        """It is gone; what is owed about it is still sent."""
+        """Drop the records of a deleted resource; its queued alerts are still sent."""
         for slot in [slot for slot in self._sent if slot.resource == resource]:
             del self._sent[slot]
         for known in [known for known in self._recent if known[0] == resource]:
@@ -161,7 +161,7 @@ class AlertQueue:
         return max(now, due, times[0] + WINDOW if times is not None and len(times) == BURST else now)
 
     def _done(self, letter: QueuedAlert) -> None:
-        """Unless something newer has taken its place meanwhile."""
+        """Remove it, unless a newer alert has replaced it meanwhile."""
         self._under_way.discard(letter.slot)
         if self._letters.get(letter.slot) is letter:
             del self._letters[letter.slot]

@@ -1,8 +1,8 @@
-"""One alert to one service: its secret is read now, one request is sent, the status says what came of it.
+"""Sends one alert to one service: reads its Secret, sends a request, and maps the HTTP status to an error.
 
-The address of a chat is itself a secret. No message holds it: messages name the host, and the
-Secret that it came from. No message holds the body of an answer either: messages become Events,
-and the author of an address would read in them what is served there to the controller.
+The URL of a chat webhook is itself a secret. Error messages never contain it: they name the host and the
+Secret. They never contain the body of a response either: messages become Events, and the author of a URL
+could read there what that URL serves to the controller.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _RETRY_STATUSES = (408, 425, 429)
 
 @dataclass(frozen=True, slots=True)
 class AlertSender:
-    """Tells services."""
+    """Sends alerts to services."""
 
     client: KubeClient
     pagerduty: str = PAGERDUTY
     timeout: float = TIMEOUT
 
     async def send(self, namespace: str, target: AlertTarget, alarm: Alert, *, over: bool) -> None:
-        """Raises Retry where trying again may help, Stalled where it does not."""
+        """Send the alert; raise Retry if a later attempt may succeed, else Stalled."""
         secret = await self._secret(namespace, target)
         address = self.pagerduty if target.kind is AlertKind.PAGERDUTY else _address(secret)
         body = msgspec.json.encode(alert_body(target.kind, alarm, over=over, key=secret))
@@ -65,12 +65,12 @@ class AlertSender:
             raise Stalled("the target names no Secret", reason=Reason.INVALID_SPEC)
         try:
             return await NamespaceSecretReader(self.client, namespace).value(target.secret)
-        except Stalled as error:  # somebody may be about to make it
+        except Stalled as error:  # a user may be about to create it
             raise Retry(error.message, reason=error.reason) from None
 
 
 def target_title(target: AlertTarget) -> str:
-    """The target as a sentence names it."""
+    """The target as messages name it."""
     if target.secret is None:
         return f"{target.kind} (its secret stands in the resource)"
     return f"{target.kind} (key {target.secret.key!r} of Secret {target.secret.name!r})"

@@ -1,4 +1,4 @@
-"""What a gateway is answered, and what is said about it, once its set was recorded or refused. Pure."""
+"""The reply to a gateway and the state to record, after a change set was committed or refused. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MAX_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class ChangeSetOutcome:
-    """What became of something."""
+    """The result of processing a change set or checking a pull request."""
 
     answer: ChangeSetReply | None
-    """None: the one before stays."""
+    """None: the earlier reply stays."""
     standing: GatewayChangesState
 
 
@@ -32,7 +32,7 @@ def recorded_outcome(
     last: ChangeSetReply | None,
     before: GatewayChangesState,
 ) -> ChangeSetOutcome:
-    """Of a set that was recorded, as far as it may be; `last` and `before` are how it stood until now."""
+    """The outcome of a committed change set; `last` and `before` are the reply and state until now."""
     held = last.holds if last is not None else ()
     refused = tuple(dict.fromkeys(note.path for note in recorded.refused))
     verdict = recorded.verdict
@@ -69,19 +69,19 @@ def recorded_outcome(
 def refused_outcome(
     set_id: str, why: str, before: ChangeSetReply | None, standing: GatewayChangesState
 ) -> ChangeSetOutcome:
-    """Of a set that cannot be read, or of which nothing may go; what is held stays so."""
+    """The outcome of an invalid or wholly refused change set; held files stay held."""
     holds = before.holds if before is not None else ()
     answer = ChangeSetReply(set_id, ChangeSetResult.REFUSED, why, (), holds, _ended_request_id(before))
     return ChangeSetOutcome(answer, replace(standing, reason=Reason.CHANGE_REFUSED, message=why))
 
 
 def release_holds(answer: ChangeSetReply | None) -> ChangeSetReply | None:
-    """Once a request is over nothing is held for it, and what it had no room for may be asked again."""
+    """End all holds of a finished pull request; its agent may resend the files that exceeded its limit."""
     return replace(answer, holds=(), over=answer.id) if answer is not None else None
 
 
 def _ended_request_id(last: ChangeSetReply | None, *, ended: bool = False) -> str:
-    """What was said of a request that is over stays said: its agent may not have read it yet."""
+    """The id of the last ended request is repeated, because the agent may not have read it yet."""
     if last is None:
         return ""
     return last.id if ended else last.over
@@ -110,14 +110,14 @@ def _first_items(words: list[str]) -> str:
 
 
 def with_open_request(standing: GatewayChangesState, url: str, warning: str = "") -> GatewayChangesState:
-    """With an open request; what was said about conflicts and refusals stays said."""
+    """The state with an open pull request; messages about conflicts and refusals stay."""
     reason = _reason(standing.refused, set(standing.conflicts))
     message = standing.message if reason is not None else ""
     return replace(standing, request=url, reason=reason, message=message or warning)
 
 
 def without_request(standing: GatewayChangesState) -> GatewayChangesState:
-    """Nothing is proposed any more; what git did not get is still named."""
+    """The state without a proposal; refused files are still named."""
     if not standing.refused:
         return GatewayChangesState()
     return GatewayChangesState(

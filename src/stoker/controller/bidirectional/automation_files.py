@@ -1,9 +1,9 @@
-"""Files of a repository that git, a forge or a CI service acts on by itself. Pure.
+"""Repository files that git, a forge or a CI service executes or obeys. Pure.
 
-A gateway must never send one: a CI service runs it with the repository's secrets, often before
-anybody reviewed the pull request. `guardrails` asks here for every file, whatever the agent says about it.
-No list of CI services is ever complete, so hidden paths and the top folder of the repository are closed as
-a whole; the list covers what is read from elsewhere.
+A gateway must never send such a file: a CI service runs it with the repository's secrets, often before a
+review of the pull request. `guardrails` checks every file here, whatever the agent reports about it. No list
+of CI services is ever complete, so hidden paths and the top folder of the repository are closed as a whole;
+the list covers files that are read from elsewhere.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _FAMILIES = re.compile(
     r"(?:.*[-._])?(jenkinsfile|azure-pipelines?|bitbucket-pipelines|gitlab-ci)(?:[-._].*)?"
 )
 _HOOKS = "hooks"
-"""A folder at the top that `core.hooksPath` may name."""
+"""A top-level folder that `core.hooksPath` may name."""
 
 
 def closed_path_reason(path: str) -> str:
-    """Why a file of the repository must not come from a gateway; empty if it may.
+    """Why a repository file must not come from a gateway; empty if it may.
 
-    Names are compared without regard to case: a checkout on Windows or macOS does not tell them apart.
+    Names are compared without regard to case, because checkouts on Windows or macOS do not distinguish it.
     """
     parts = path.casefold().split("/")
     hidden = next((part for part in parts if part.startswith(".")), "")

@@ -1,9 +1,8 @@
-"""The branch on which a gateway's changes are proposed. Pure.
+"""The name of the branch on which a gateway's changes are proposed. Pure.
 
-Each gateway has one of its own, or the changes of one would wait for the review of
-another's: where the template does not name the gateway, its name is appended. The ref
-that is followed is written only if the template says so in plain words and nobody is
-to review it.
+Each gateway has its own branch, or the changes of one gateway would wait for the review of another's. If the
+template does not contain the gateway, its name is appended. The followed ref itself is written only if the
+template names it literally and no pull request is wanted.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def branch_for(intent: GatewayIntent, policy: BidirectionalPolicy, followed: GitRef) -> str:
-    """Without `refs/heads/`; raises where no branch comes out of it."""
+    """Return the branch without `refs/heads/`; raise if the template gives no valid branch."""
     compiled = template(policy.target_branch)
     short = followed.removeprefix(_HEADS)
     if is_direct(policy, followed):
@@ -34,7 +33,7 @@ def branch_for(intent: GatewayIntent, policy: BidirectionalPolicy, followed: Git
         namespace=_branch_part(values.namespace or intent.resource.namespace),
         pod_name=_branch_part(values.pod_name) if values.pod_name else None,
         ref=short,
-        commit=None,  # or each commit would have a branch of its own
+        commit=None,  # otherwise each commit would have a branch of its own
     )
     name = render_path(policy.target_branch, safe)
     if not compiled.names & _NAMES_GATEWAY:
@@ -56,7 +55,7 @@ def is_direct(policy: BidirectionalPolicy, followed: GitRef) -> bool:
 
 
 def _branch_part(name: str) -> str:
-    """A name from a pod as a part of a branch's name; two names never become the same."""
+    """Make a pod's name part of a branch name; two different names never give the same part."""
     fit = _INVALID_CHARACTERS.sub("-", name).replace("..", "-").strip(".-")[:100].removesuffix(".lock")
     if fit == name:
         return fit

@@ -1,12 +1,12 @@
-"""One set of changes, onto the branch of its gateway.
+"""Commits one change set to the branch of its gateway.
 
-    judge → look where ref and branch are → catch up → compare three ways → commit and push
-                     ↑                                                         ↓ somebody was faster
-                     └─────────────────────────────────────────────────────────┘
+    guardrails → read ref and branch → rebase → compare three ways → commit and push
+                     ↑                                                   ↓ concurrent push
+                     └───────────────────────────────────────────────────┘
 
-Nothing is remembered between two calls: a set that is there already changes nothing, so
-whoever died in between does it again. Whether a branch that is there is built on or
-begun anew is the caller's to say, who knows what became of its pull request.
+There is no state between two calls: a change set that is already committed changes nothing, so a controller
+that crashed in between repeats the work. The caller knows the state of the pull request and decides whether
+to continue an existing branch or to start it anew.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from stoker.git.errors import GitFailed
 MAX_REPLAYS = 5
 
 ProposalDecidedCheck = Callable[[ProposalBase], Awaitable[bool]]
-"""Whether what stands on the branch was merged or turned down already."""
+"""Whether the content of the branch was already merged or rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedChangeSet:
-    """What git has now."""
+    """The state of git after a change set was committed."""
 
     ground: ProposalBase
-    """As it was when the push was made."""
+    """Ref and branch as they were at the push."""
     tip: CommitId | None
     """Of the branch."""
     verdict: MergeDecision
     anew: bool
-    """The branch was begun anew: what it proposed before is over."""
+    """The branch was started anew: its earlier proposal is over."""
     refused: tuple[PathNote, ...]
-    """Files of the set that git did not get, by live path."""
+    """Files of the change set that were refused, by live path."""
 
 
 async def record_changes(
@@ -71,7 +71,7 @@ async def record_changes(
     takes_conflicts: bool,
     decided: ProposalDecidedCheck,
 ) -> RecordedChangeSet:
-    """Have all that may go to git there; raises where git cannot be reached, and nothing is half done."""
+    """Commit and push all permitted files; raise if git cannot be reached, without partial results."""
     judged = rules.judge(changes.files)
     for again in range(MAX_REPLAYS + 1):
         async with proposals.held():
@@ -102,10 +102,10 @@ async def record_changes(
 async def _is_push_race(
     proposals: ProposalBranches, branch: str, ground: ProposalBase, error: StokerError
 ) -> bool:
-    """Whether somebody pushed meanwhile, to our branch or to the ref.
+    """Whether another push happened meanwhile, to our branch or to the ref.
 
-    Once no ref leads there any more, git cannot know that the server has what we built on, and
-    fails for want of contents that were never fetched.
+    Once no ref leads to our base any more, git cannot know that the server has it, and fails for lack of
+    contents that were never fetched.
     """
     if isinstance(error, PushBehind):
         return True
@@ -117,7 +117,7 @@ async def _is_push_race(
 
 @dataclass(frozen=True, slots=True)
 class _CommitAttempt:
-    """One attempt, on the ground as it was looked at."""
+    """One attempt, on the ref and branch as they were read."""
 
     proposals: ProposalBranches
     branch: str
@@ -127,7 +127,7 @@ class _CommitAttempt:
     takes_conflicts: bool
 
     async def beyond(self, ground: ProposalBase, most: int) -> tuple[ChangedFile, ...]:
-        """Those with which the branch would propose more files than a request may have; all or none."""
+        """Files that would exceed a pull request's limit on this branch; all new files or none."""
         if ground.branch in (None, ground.tip):
             return ()
         wanted = {one.repo_path for one in self.files}
@@ -137,7 +137,7 @@ class _CommitAttempt:
         try:
             own = await self.proposals.own(self.branch, ground)  # without what others changed on the ref
         except StokerError:
-            return ()  # it takes history to tell, and a limit is no reason to keep a change from git
+            return ()  # it takes history to know, and a limit must not keep a change from git
         there = {change.path for change in own.changes} if own is not None else wanted
         return (
             tuple(one for one in self.files if one.repo_path not in there)
@@ -148,7 +148,7 @@ class _CommitAttempt:
     async def take(
         self, ground: ProposalBase, *, anew: bool, up: bool = True
     ) -> tuple[MergeDecision, PushedProposal | None]:
-        """What is to be done, and what became of it; None where nothing is. `up`: the branch may catch up."""
+        """Return the decision and the push; None if there is nothing to push. `up`: a rebase is allowed."""
         below = None if anew else ground.branch
         paths = [one.repo_path for one in self.files]
         git = await self.proposals.versions(ground.tip, paths)
@@ -180,7 +180,7 @@ class _CommitAttempt:
     async def _caught_up(
         self, ground: ProposalBase, behind: tuple[ChangedFile, ...], git: FileVersions
     ) -> tuple[RebasedBranch | None, bool]:
-        """The branch with all that the ref has, if that is needed; whether it is and cannot be done."""
+        """The rebased branch, if a rebase is needed; and whether it is needed but impossible."""
         found = await rebase_branch(self.proposals, self.branch, ground, behind, git, merge_texts)
         return (found, False) if isinstance(found, RebasedBranch) else (None, found is None)
 
@@ -211,15 +211,15 @@ class _CommitAttempt:
             merge_texts,
             takes_conflicts=self.takes_conflicts,
             shared=shared,
-        )  # finding out which lines touch takes its time
+        )  # a line-by-line merge takes CPU time
         if caught is None:
             return verdict
-        ours = {one.repo_path for one in files}  # what this set says of them was compared just now
+        ours = {one.repo_path for one in files}  # this change set's own files were compared above
         return replace(verdict, kept=tuple(path for path in caught.conflicts if path not in ours))
 
 
 async def _read_conflict_blobs(proposals: ProposalBranches, blobs: tuple[BlobId, BlobId]) -> dict[str, bytes]:
-    """A server that gives out no single objects leaves a conflict what it is."""
+    """Read the blobs; if the server provides no single objects, the conflict remains."""
     try:
         return {str(blob): content for blob, content in (await proposals.contents(blobs)).items()}
     except StokerError:
@@ -227,7 +227,7 @@ async def _read_conflict_blobs(proposals: ProposalBranches, blobs: tuple[BlobId,
 
 
 def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Line by line; where all sides are JSON, so must be what comes out of them."""
+    """Merge line by line; if both sides are JSON, the result must be JSON too."""
     if b"\0" in theirs:
         return None
     together = merge3(base, ours, theirs)

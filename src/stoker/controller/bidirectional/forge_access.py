@@ -1,7 +1,6 @@
-"""The forge of a source, with the token that opens it, read anew for every use.
+"""Opens the forge of a source with its token, read anew for every use.
 
-The token is the one that `bidirectional.forge` names, else the password that git is let
-in with; for a GitHub App that is the token which was made for it.
+The token is that of `bidirectional.forge`, else git's password; for a GitHub App that is the app's token.
 """
 
 from __future__ import annotations

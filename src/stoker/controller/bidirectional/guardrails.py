@@ -1,11 +1,14 @@
-"""Which files of a set may go to git. Pure.
+"""Decides which files of a change set may go to git. Pure.
 
-A pod is not believed: whoever can write into the maps of a resource could otherwise
-have anything committed anywhere. A file passes if the resource lets its live path flow
-back, nobody excludes it, it is of a size that is allowed, and a mapping of this very
-gateway puts this file of the repository in this place, and neither git nor a forge nor a
-CI service acts on it (`automation_files`). What does not pass is named
-with its reason, and the others go on.
+A pod is not trusted: otherwise, any process that can write to the ConfigMaps of a resource could have any
+content committed anywhere. A file is accepted if all of this holds:
+
+- the resource's `watchPaths` contain its live path, and no exclude matches it
+- its size is allowed
+- a mapping of this very gateway puts this repository file at this path
+- neither git nor a forge nor a CI service acts on it (`automation_files`)
+
+A refused file is named with its reason, and the other files are accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from stoker.engine.match.globs import GlobSet
 
 @dataclass(frozen=True, slots=True)
 class GuardrailResult:
-    """A set, sorted."""
+    """A change set divided into accepted and refused files."""
 
     taken: tuple[ChangedFile, ...]
     refused: tuple[PathNote, ...]
@@ -33,7 +36,7 @@ class GuardrailResult:
 
 
 class GuardrailRules:
-    """What one gateway may send."""
+    """The rules for the files of one gateway."""
 
     def __init__(self, intent: GatewayIntent, policy: BidirectionalPolicy) -> None:
         self._watched = GlobSet(policy.watch_paths)
@@ -62,7 +65,7 @@ class GuardrailRules:
         return GuardrailResult(tuple(taken), tuple(refused))
 
     def origins(self, path: str) -> Iterator[str]:
-        """Files of the repository that may stand behind a live path."""
+        """Repository files that a mapping may put at a live path."""
         yield from (origin for route in self._routes if (origin := route.origin(path)))
 
     def _why_not(self, one: ChangedFile) -> str:

@@ -1,11 +1,11 @@
-"""What gateways must not overwrite while a pull request is open. Pure.
+"""Files that syncs must not overwrite while a pull request is open. Pure.
 
-Under `gitWins` nothing is: what was changed is on the branch, and the next sync may take
-git's version. Under the other two a file stays from the moment that its change was
-recorded. A conflict may come later, with the next commit, and agents would take that
-commit before anybody here could say that it is one.
+Under `gitWins` there are none: the change is on the branch, and the next sync may restore git's version.
+Under the other two strategies a file is held from the moment its change is committed. A conflict may arise
+later, with the next commit, and agents would apply that commit before the controller could report the
+conflict.
 
-Everything that is held stands in the map that tells agents what to do, so it must fit.
+All held paths are in the metadata ConfigMap, so they must fit into it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from stoker.domain.protocol import ChangeSetReply
 from stoker.domain.reasons import Reason
 
 MAX_BYTES = 192 << 10
-"""Of all answers together; a whole map ends at 1 MiB."""
+"""Of all replies together; a whole ConfigMap has at most 1 MiB."""
 MAX_REFUSED_BYTES = 32 << 10
 
 
 def holds_after(
     strategy: ConflictStrategy, before: Iterable[str], recorded: Iterable[str]
 ) -> tuple[str, ...]:
-    """What one gateway holds once more was recorded."""
+    """The paths that a gateway holds after another change set was committed."""
     if strategy is ConflictStrategy.GIT_WINS:
         return ()
     return tuple(sorted({*before, *recorded}))
@@ -34,17 +34,17 @@ def holds_after(
 def can_never_fit(
     answers: Mapping[str, ChangeSetReply], target: str, holds: Iterable[str], gateways: int = 1
 ) -> bool:
-    """Whether there is no room for them even when nothing else waits for review."""
+    """Whether there is no room for them even if nothing else waits for review."""
     return _paths_size(holds) > _fair_share(_remaining_room(answers, target), gateways)
 
 
 def check_room(
     answers: Mapping[str, ChangeSetReply], target: str, holds: Iterable[str], gateways: int = 1
 ) -> None:
-    """Raises where a set has to wait because too much waits for review already.
+    """Raise Retry if a change set has to wait because too many files wait for review.
 
-    Half of the room is whoever comes first's; of the other half each gateway has its share, so
-    that one of them cannot keep all others waiting.
+    Half of the room is first come, first served. Each gateway has its share of the other half, so that a
+    single gateway cannot block all others.
     """
     taken = sum(_paths_size(answer.holds) for name, answer in answers.items() if name != target)
     wanted, room = _paths_size(holds), _remaining_room(answers, target)
@@ -58,18 +58,18 @@ def check_room(
 
 
 def answer_size(answer: ChangeSetReply) -> int:
-    """About what it takes in the map."""
+    """The approximate size of a reply in the metadata ConfigMap."""
     return 200 + len(answer.message) + _paths_size(answer.holds + answer.refused)
 
 
 def _remaining_room(answers: Mapping[str, ChangeSetReply], target: str) -> int:
-    """For what is held; the answers of others take their part, whatever they hold."""
+    """The room for held paths; the replies of other gateways take theirs whatever they hold."""
     others = (answer for name, answer in answers.items() if name != target)
     return MAX_BYTES - sum(answer_size(one) - _paths_size(one.holds) for one in others)
 
 
 def _fair_share(room: int, gateways: int) -> int:
-    """What one gateway may have where nobody else has any of it."""
+    """The room that one gateway may use if no other gateway uses any."""
     return room // 2 if gateways > 1 else room
 
 

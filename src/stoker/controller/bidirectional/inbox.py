@@ -1,9 +1,9 @@
-"""The eight maps of a resource into which its agents put what was changed on their gateways.
+"""The inbox: eight ConfigMaps of a resource into which its agents write change sets.
 
-They are made before anybody is told of them, with the resource as owner. The watch keeps
-only the names of their keys; what stands under them can be 1 MiB for each map and is read
-when it is worked on. Keys are taken out once the answer stands in the metadata map, each
-by its name: an agent that writes another one in the same moment is not in the way.
+They are created before agents learn their names, with the resource as owner. The cache holds only the names
+of their keys; the values can have 1 MiB for each ConfigMap and are read when they are processed. Keys are
+removed once the reply is in the metadata ConfigMap, each by its name, so that a concurrent write of another
+key by an agent causes no conflict.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.watch.store import ObjectKey
 
 DECODING = "stoker.io/decoding-change-set"
-"""Annotation of a ConfigMap: the change set that a controller decodes, and which process does."""
+"""Annotation of a ConfigMap: the change set being decoded, and the process that decodes it."""
 
 
 class _InboxMeta(msgspec.Struct):
@@ -40,10 +40,10 @@ class _InboxContents(msgspec.Struct, rename="camel"):
 
 
 class InboxReader(Protocol):
-    """Reads change sets out of the ConfigMaps, and marks there which one is being decoded."""
+    """Reads change sets from the ConfigMaps, and marks there the change set that is being decoded."""
 
     async def read(self, key: ResourceKey, parcel: ReceivedChangeSet) -> RawChangeSet | None:
-        """The parts of a set; None where one is gone meanwhile."""
+        """Return the chunks of a change set; None if any is gone meanwhile."""
         ...
 
     async def mark(self, key: ResourceKey, parcel: ReceivedChangeSet, attempt: str) -> None:
@@ -52,7 +52,7 @@ class InboxReader(Protocol):
 
 
 class ChangeSetInbox:
-    """The maps of all resources."""
+    """The inbox ConfigMaps of all resources."""
 
     def __init__(self, observed: ControllerInformers, client: KubeClient, writer: OwnedObjectWriter) -> None:
         self._observed = observed
@@ -60,7 +60,7 @@ class ChangeSetInbox:
         self._writer = writer
 
     def keys(self, key: ResourceKey) -> dict[str, Collection[str]]:
-        """The names of what lies in the maps."""
+        """The keys in the inbox ConfigMaps, by ConfigMap."""
         found: dict[str, Collection[str]] = {}
         for name in inbox_names(key):
             seen = self._observed.maps.get(ObjectKey(key.object.namespace, name))
@@ -69,7 +69,7 @@ class ChangeSetInbox:
         return found
 
     async def prepare(self, key: ResourceKey, kept: CachedResource) -> None:
-        """Make those that are missing."""
+        """Create the missing ConfigMaps."""
         for name in inbox_names(key):
             where = ObjectKey(key.object.namespace, name)
             seen = self._observed.maps.get(where)
@@ -101,7 +101,7 @@ class ChangeSetInbox:
         await self._patch(key, parcel.chunks[0][0], body)
 
     async def empty(self, key: ResourceKey, keys: Mapping[str, Iterable[str]]) -> None:
-        """Take these keys out."""
+        """Remove these keys."""
         for name, gone in keys.items():
             await self._patch(key, name, {"binaryData": dict.fromkeys(gone)})
 
@@ -116,7 +116,7 @@ def inbox_names(key: ResourceKey) -> tuple[str, ...]:
 
 
 def _decode_base64(raw: msgspec.Raw) -> bytes:
-    """What is no base64 cannot come from an API server; it is as good as damaged."""
+    """Decode a value; the API server guarantees base64, so anything else counts as damaged."""
     try:
         return base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
     except (binascii.Error, ValueError, msgspec.DecodeError):

@@ -1,7 +1,7 @@
-"""Which sets of changes lie in the maps, told by the names of their keys alone. Pure.
+"""Finds the change sets in the inbox by the names of their keys alone. Pure.
 
-Keys are `{gateway}.{set}.{number}` (C-037). A gateway's own key may hold dots, hence
-they are read from the right; what is no such key is nobody's and is taken out.
+Keys are `{gateway}.{set}.{number}`. A gateway's own key may contain dots, so keys are parsed from the right.
+Keys of any other form belong to no change set and are removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KEY = re.compile(r"(?P<gateway>.+)\.(?P<set>\d{8}-\d{6}(?:-\d{1,4})?)\.(?P<numb
 
 
 def change_sets_in(maps: Mapping[str, Collection[str]]) -> tuple[ReceivedChangeSet, ...]:
-    """All sets, oldest first; `maps` has the keys of each map."""
+    """All change sets, oldest first; `maps` has the keys of each ConfigMap."""
     found: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
     for name, keys in maps.items():
         for key in keys:
@@ -36,7 +36,7 @@ def change_sets_in(maps: Mapping[str, Collection[str]]) -> tuple[ReceivedChangeS
 
 
 def stray_keys(maps: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """Keys that belong to no set, by map."""
+    """Keys that belong to no change set, by ConfigMap."""
     strays = {name: [key for key in keys if not _is_chunk_key(key)] for name, keys in maps.items()}
     return {name: keys for name, keys in strays.items() if keys}
 

@@ -1,8 +1,7 @@
-"""What commits and pull requests say. Pure.
+"""The text of commits and pull requests. Pure.
 
-Paths and names come from pods: they are shown as one printable line in which nothing is a
-command to a forge or a CI service, and in a description as code, so that nothing in them is
-read as a mention, a link or HTML.
+Paths and names come from pods. They are shown as one printable line that contains no command to a forge or a
+CI service. In a description they are shown as code, so that a forge renders no mention, link or HTML.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _STRATEGY_TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class ChangeSetOrigin:
-    """Where a set comes from."""
+    """The resource and gateway that a change set comes from."""
 
     resource: ResourceIdentity
     gateway: str
@@ -42,9 +41,9 @@ class ChangeSetOrigin:
 def change_commit(
     changes: ChangeSet, verdict: MergeDecision, origin: ChangeSetOrigin, *, shared: bool = False
 ) -> NewCommit:
-    """The same set on the same ground is the same commit, whoever makes it and when.
+    """Build the commit; the same change set on the same base gives the same commit id at any time.
 
-    `shared`: others have written to the branch, which every later commit on it goes on saying.
+    `shared`: others have written to the branch; every later commit on it repeats that in a trailer.
     """
     edits = tuple(
         FileEdit(path, content, path in verdict.programs) for path, content in sorted(verdict.edits.items())
@@ -57,7 +56,7 @@ def change_commit(
 
 
 def is_own_commit(commit: bytes) -> bool:
-    """Whether a branch that ends with this commit has nothing but ours; the commit as git keeps it."""
+    """Whether a branch that ends with this raw commit object has only commits of ours."""
     head, _, message = commit.partition(b"\n\n")
     ours = f"committer {COMMITTER.name} <{COMMITTER.email}> ".encode()
     return any(line.startswith(ours) for line in head.splitlines()) and _SHARED.encode() not in (
@@ -78,7 +77,7 @@ def request_description(
     verdict: MergeDecision | None = None,
     conflicts: Sequence[str] = (),
 ) -> str:
-    """For the person who reviews; without a set only what holds for all of them."""
+    """Describe the pull request for its reviewer; without a change set, only what applies to all."""
     resource = origin.resource
     whose = f"{resource.door} {_as_code(f'{resource.namespace}/{resource.name}')}"
     lines = [f"Somebody changed files on gateway {_as_code(origin.gateway)} ({whose}).", ""]
@@ -141,12 +140,12 @@ def _word(one: ChangedFile, verdict: MergeDecision) -> str:
 
 
 def _as_code(text: str) -> str:
-    """As code in Markdown, also in a table; a backtick would end it."""
+    """Format as code in Markdown, also in a table; a backtick would end the code."""
     return "`" + inert_name(text).replace("`", "'").replace("|", "\\|") + "`"
 
 
 def _commit_time(changes: ChangeSet) -> int:
-    """When it was noticed; what cannot be a time is the beginning of time."""
+    """When the change was detected; the epoch if that is not a valid time."""
     try:
         return max(0, int(parse_rfc3339(changes.detected_at).timestamp()))
     except (ValueError, OverflowError):

@@ -1,9 +1,9 @@
-"""One gateway's set from the maps to git and to its forge, and what has to follow.
+"""Processes one change set of a gateway, from the inbox to git and the forge.
 
-    read → mark → decode → record on the branch → answer → pull request
+    read → mark → decode → commit to the branch → reply → pull request
 
-The answer comes before the pull request: git has the change then, and a forge that
-refuses must not keep the next set waiting. Nothing here remembers anything.
+The reply comes before the pull request: git has the change then, and a forge that refuses must not block the
+next change set. This module keeps no state.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from stoker.git.remote.remote import Remote
 from stoker.telemetry.logs import get_logger
 
 ProposalAccessReader = Callable[[str, SourceIntent], Awaitable[RepoAccess]]
-"""What opens a source for a namespace, as its Secrets are now."""
+"""Returns the access to a source for a namespace, from its current Secrets."""
 ForgeFactory = Callable[[str, SourceIntent, BidirectionalPolicy], Awaitable[Forge]]
-"""Where the pull requests of a source are; raises `Stalled` where there can be none."""
+"""Returns the forge for the pull requests of a source; raises `Stalled` if there can be none."""
 
 PROCESS = secrets.token_hex(8)
-"""Another one after each start: a container that is started again keeps its pod's name."""
+"""Differs after each start: a restarted container keeps its pod's name."""
 
 log = get_logger(__name__)
 
@@ -67,7 +67,7 @@ OutcomeListener = Callable[[ChangeSetOutcome], None]
 
 
 class ChangeSetProcessor:
-    """Does the work; one call for a resource at a time."""
+    """Processes change sets; one call at a time for each resource."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ChangeSetProcessor:
         opened: Callable[[ResourceKey], None] = lambda key: None,
         process: str = PROCESS,
     ) -> None:
-        """`opened` is called with each new pull request; `process` tells this process from an earlier one."""
+        """`opened` is called for each new pull request; `process` identifies this process after a restart."""
         self._git = git
         self._cache = cache
         self._access = access
@@ -101,7 +101,7 @@ class ChangeSetProcessor:
         before: GatewayChangesState | None,
         answered: OutcomeListener,
     ) -> bool:
-        """Take a set to git and tell `answered`; False while parts of it are missing."""
+        """Commit a change set and call `answered`; return False while chunks are missing."""
         standing = before if before is not None else GatewayChangesState()
         try:
             changes = await self._decoded(key, sender, parcel)
@@ -153,10 +153,10 @@ class ChangeSetProcessor:
     async def _decoded(
         self, key: ResourceKey, sender: ChangeSetSender, parcel: ReceivedChangeSet
     ) -> ChangeSet | None:
-        """The set, None while it is not whole; raises `InvalidValue` for what is none.
+        """Return the change set, or None while it is incomplete; raise `InvalidValue` if it is invalid.
 
-        A set that ends the process is decoded once: the attempt is marked in the ConfigMap before,
-        and the mark of another process that is still there means that it never came to an end.
+        A change set that crashes the process is decoded only once. The attempt is marked in the ConfigMap
+        before it starts; a mark of another process that is still there means that the attempt never ended.
         """
         raw = await self._reader.read(key, parcel)
         if raw is None:
@@ -176,7 +176,7 @@ class ChangeSetProcessor:
         try:
             return await asyncio.to_thread(_decode_change_set, chunks, sender)
         finally:
-            # A mark of this process that stays harms nothing: the next attempt replaces it.
+            # A leftover mark of this process is harmless: the next attempt replaces it.
             with suppress(StokerError):
                 await self._reader.mark(key, parcel, "")
 
@@ -190,7 +190,7 @@ class ChangeSetProcessor:
         *,
         behind: bool = False,
     ) -> ChangeSetOutcome:
-        """Look after what is open; `sender` is None while its pod is away.
+        """Check the open proposal; `sender` is None while the gateway has no pod.
 
         `behind`: the gateway may not apply the resource's commit yet.
         """
@@ -215,7 +215,7 @@ class ChangeSetProcessor:
         if course is ProposalState.WANTED and over_by_itself:
             course = ProposalState.MERGED
         if course is ProposalState.MERGED and ask.commit is not None and (behind or ask.commit != ground.tip):
-            # No hold ends before the gateway may have the merge, or it would go back first.
+            # A hold ends only when the gateway may apply the merge, or it would first revert the files.
             return ChangeSetOutcome(None, standing)
         if course in (ProposalState.MERGED, ProposalState.CLOSED):
             return ChangeSetOutcome(release_holds(answer), without_request(standing))
@@ -295,7 +295,7 @@ class ChangeSetProcessor:
     async def _requests(
         self, key: ResourceKey, ask: BidirectionalRequest, ground: ProposalBase, branch: str
     ) -> tuple[BranchPullRequests | None, str]:
-        """None with the reason where branches are only pushed."""
+        """None with the reason if branches are only pushed."""
         if not ask.policy.create_pr:
             return None, ""
         if not ground.followed:
@@ -314,7 +314,7 @@ class ChangeSetProcessor:
         sender: ChangeSetSender | None,
         answer: ChangeSetReply | None,
     ) -> bool:
-        """Whether the ref has by itself what the branch proposes, as far as anything is held for it."""
+        """Whether the ref already has what the branch proposes, as far as files are held for it."""
         if ground.branch in (None, ground.tip):
             return ground.branch is not None
         if sender is None or answer is None or not answer.holds:
@@ -333,14 +333,14 @@ class ChangeSetProcessor:
 
 
 def _with_gateway_ref(ask: BidirectionalRequest, intent: GatewayIntent) -> BidirectionalRequest:
-    """A gateway with a ref of its own proposes its changes to that one."""
+    """A gateway with a ref of its own proposes its changes to that ref."""
     if not intent.ref_overridden:
         return ask
     return replace(ask, source=ask.source._replace(ref=intent.source.ref), commit=None)
 
 
 def _decode_change_set(chunks: list[ChangeSetChunk], sender: ChangeSetSender) -> ChangeSet:
-    """Raises `InvalidValue` for a set that is damaged, or is another gateway's."""
+    """Decode the chunks; raise `InvalidValue` if they are damaged or from another gateway."""
     changes = decode(chunks)
     if changes.gateway not in (sender.name, sender.target, sender.key):
         raise InvalidValue(f"a change set under the key of {sender.key} is of another gateway")

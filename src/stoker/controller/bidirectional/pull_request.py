@@ -1,9 +1,8 @@
-"""The pull request of a branch: opened, brought up to date, and over when somebody has decided.
+"""Opens and updates the pull request of a branch, and finds out when it is merged or closed.
 
-The forge is asked each time, so that a new leader needs to know nothing. A request that
-was merged or closed is over only as long as the branch is what it was then: commits
-that came later want a request of their own. What a forge refuses is the caller's to try
-again; the branch is pushed, and no change waits for a forge.
+The forge is asked each time, so that a new leader needs no state. A merged or closed pull request is over
+only while the branch is what it was then: later commits need a new pull request. The caller retries when the
+forge refuses; the branch is already pushed, so no change waits for a forge.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from stoker.git.commit.proposal_branch import ProposalBase
 
 
 class ProposalState(Enum):
-    """Where a proposal stands."""
+    """The state of a proposal."""
 
     OPEN = "open"
     MERGED = "merged"
     CLOSED = "closed"
     WANTED = "wanted"
-    """There are commits for which there is no request."""
+    """There are commits without a pull request."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchPullRequests:
-    """The requests of one branch into the branch that is followed."""
+    """The pull requests of one branch into the followed branch."""
 
     forge: Forge
     branch: str
@@ -46,7 +45,7 @@ class BranchPullRequests:
         ), found
 
     async def decided(self, ground: ProposalBase) -> bool:
-        """Whether what stands on the branch is over; where nobody can say, it is not."""
+        """Whether the proposal on the branch is merged or closed; False if the forge cannot be read."""
         try:
             course, _ = await self.course(ground)
         except StokerError:
@@ -56,7 +55,7 @@ class BranchPullRequests:
     async def put(
         self, title: str, body: str, labels: tuple[str, ...], *, fresh: bool
     ) -> tuple[PullRequest, bool]:
-        """Have one open that says this; whether it is new. The branch is `fresh`: there can be none yet."""
+        """Open or update the pull request; return whether it is new. `fresh`: there can be none yet."""
         found = None if fresh else await self.forge.find(self.branch, self.base)
         if found is not None and found.state is PullRequestState.OPEN:
             return await self.forge.update(found.number, title=title, body=body, labels=labels), False

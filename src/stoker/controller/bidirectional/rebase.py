@@ -1,11 +1,10 @@
-"""A branch that began before a file came to the ref, brought up to the ref.
+"""Brings a gateway's branch up to the ref, if files came to the ref after the branch began.
 
-A gateway follows the ref, and its branch stands where it began. What came to the ref
-since is on the gateway and not on the branch: to delete it there changes nothing, and to
-write it is a second file of the same name. Both are told by a commit that has the ref's
-tree with what the branch has of its own, and both as parents, so that no commit of
-anybody is lost. What both sides have changed is put together line by line where it does
-not touch; else the branch's version stays and is named as a conflict, as everywhere.
+A gateway follows the ref, and its branch stays where it began. A file that came to the ref since is on the
+gateway and not on the branch: deleting it on the branch has no effect, and writing it adds a second file of
+the same name. The controller therefore makes a merge commit with the ref's tree plus the branch's own
+changes, and with both as parents, so that no author's commit is lost. Where both sides have changed a file,
+lines are merged if the changes do not overlap; else the branch's version stays and is reported as a conflict.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ REBASE_CONFLICT_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class RebasedBranch:
-    """A branch as it is once it has what the ref has."""
+    """The content of a branch after it was brought up to the ref."""
 
     up: ProposedFiles
     conflicts: tuple[str, ...] = ()
-    """Files of the repository that both have changed."""
+    """Repository files that both sides have changed."""
     contents: Mapping[str, bytes] = field(default_factory=dict)
-    """Of what was put together, by blob id; nobody else has these yet."""
+    """Merged contents by blob id; they are in no repository yet."""
 
     def files(self, paths: Collection[str], git: FileVersions) -> dict[str, FileVersion]:
-        """What it has at some paths, of which `git` knows those of the ref."""
+        """The versions at `paths` on the rebased branch; `git` has those of the ref."""
         found = dict(git)
         digits = next((len(one.blob) for one in git.values()), 40)
         for path in self.up.keys() & set(paths):
@@ -60,7 +59,7 @@ class RebasedBranch:
 def missing_on_branch(
     files: Sequence[ChangedFile], git: FileVersions, branch: FileVersions
 ) -> tuple[ChangedFile, ...]:
-    """Those that are to change something which the ref has and the branch has not."""
+    """Files to change that the ref has and the branch lacks."""
     return tuple(
         one
         for one in files
@@ -76,10 +75,9 @@ async def rebase_branch(
     git: FileVersions,
     merge: TextMerge,
 ) -> RebasedBranch | ProposalChanges | None:
-    """The branch with what the ref has; `ProposalChanges` where the files in question were there when it
-    began.
+    """Return the rebased branch, or `ProposalChanges` if the files existed when the branch began.
 
-    None: nobody can say what the branch has of its own, or it is nothing that can be carried over.
+    None: the branch's own changes cannot be determined or cannot be carried over.
     """
     own = await proposals.own(branch, ground)
     if own is None:
@@ -94,7 +92,7 @@ async def rebase_branch(
 async def rebase_changes(
     changes: Sequence[TreeChange], theirs: Mapping[str, FileVersion], read: ContentsReader, merge: TextMerge
 ) -> RebasedBranch:
-    """What a branch has changed, onto what the ref has now."""
+    """Apply a branch's changes to the ref's current versions."""
     up: dict[str, FileVersion | MergedFile | None] = {}
     conflicts: list[str] = []
     contents: dict[str, bytes] = {}
@@ -132,8 +130,8 @@ async def _merge_versions(
     blobs = (before.blob, there.blob, after.blob)
     try:
         known = await read(blobs)
-    except StokerError:  # a server that gives out no single objects leaves a conflict what it is
+    except StokerError:  # if the server provides no single objects, the conflict remains
         return None
-    # Finding out which lines touch takes its time.
+    # A line-by-line merge takes CPU time.
     content = await asyncio.to_thread(merge, *(known[blob] for blob in blobs))
     return None if content is None else MergedFile(content, executable)

@@ -1,7 +1,7 @@
-"""What is known of the way back of one resource between two steps of its work, and what follows from it.
+"""The worker's state for one resource between two runs, and functions on it.
 
-It is only ever a saving of work: whoever begins without it finds everything in the published
-map, in the status, in git and at the forge.
+The state only saves work: without it, everything can be found in the metadata ConfigMap, the status, git and
+the forge.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stoker.domain.protocol import ChangeSetReply
 
 
 class FailurePause(NamedTuple):
-    """How often something failed, and until when it is left alone."""
+    """The number of failures, and until when the next attempt waits."""
 
     failures: int = 0
     until: float = 0.0
@@ -24,27 +24,27 @@ class FailurePause(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class BidirectionalState:
-    """What is known of one resource."""
+    """The worker's state for one resource."""
 
     ask: BidirectionalRequest
     answers: dict[str, ChangeSetReply]
     standings: dict[str, GatewayChangesState]
     troubles: dict[str, StokerError] = field(default_factory=dict)
-    """By target: what is in the way now."""
+    """The current error, by target."""
     halves: set[ReceivedChangeSet] = field(default_factory=set)
-    """Looked at, and parts of them are still to come."""
+    """Change sets that were read and lack chunks."""
     since: dict[ReceivedChangeSet, float] = field(default_factory=dict)
     stuck: dict[ReceivedChangeSet, FailurePause] = field(default_factory=dict)
-    """Sets that did not go; each waits for itself, and keeps nobody else's."""
+    """Failed change sets; each has its own pause and does not block others."""
     look_at: float = 0.0
-    """When open requests are looked after next."""
+    """When open pull requests are checked next."""
     lost: int = 0
-    """How often in a row that failed."""
+    """How often in a row that check failed."""
     task: asyncio.Task[None] | None = None
 
 
 def waiting_change_sets(desk: BidirectionalState) -> list[ReceivedChangeSet]:
-    """The oldest set of each gateway that has no answer yet."""
+    """The oldest change set of each gateway without a reply."""
     found: dict[str, ReceivedChangeSet] = {}
     for parcel in desk.ask.parcels:
         sender = desk.ask.senders.get(parcel.gateway_key)
@@ -62,24 +62,24 @@ def stuck_pause(desk: BidirectionalState, parcel: ReceivedChangeSet) -> FailureP
 
 
 def held_file_count(desk: BidirectionalState) -> int:
-    """How many files agents are told to leave alone."""
+    """How many files agents must not overwrite."""
     return sum(len(answer.holds) for answer in desk.answers.values())
 
 
 def is_unusable(desk: BidirectionalState, parcel: ReceivedChangeSet) -> bool:
-    """Whether nothing can be made of it as it is."""
+    """Whether it cannot be processed as it is."""
     return parcel.gateway_key not in desk.ask.senders or not parcel.complete or parcel in desk.halves
 
 
 def gateways_under_review(desk: BidirectionalState) -> list[str]:
-    """Gateways whose changes somebody has still to decide about."""
+    """Gateways whose changes still wait for a review."""
     holding = [target for target, answer in desk.answers.items() if answer.holds]
     proposed = [target for target, standing in desk.standings.items() if standing.branch]
     return sorted({*holding, *proposed})
 
 
 def has_new_inputs(old: BidirectionalRequest, new: BidirectionalRequest) -> bool:
-    """In something that ends all pauses."""
+    """Whether an input changed that ends all pauses."""
     return (old.policy, old.source, old.commit, old.secrets, old.behind) != (
         new.policy,
         new.source,

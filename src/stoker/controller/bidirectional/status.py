@@ -1,7 +1,7 @@
-"""How it stands with the way back, as the status and the conditions say it. Pure.
+"""The status fields and conditions of bidirectional sync. Pure.
 
-The status is also where a new leader finds which branches and requests there are, so
-what is written here can be read here again.
+A new leader reads branches and pull requests from the status, so `read_standings` can parse what this module
+writes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MAX_PATHS = 20
 _MAX_SHOWN = 5
 _NO_STANDING = GatewayChangesState()
 _LONGEST_WORD, _LONGEST_LINE = 253, 1024
-# What a gateway sent is the trouble, and nothing keeps the others.
+# These reasons concern a gateway's content and do not block other gateways.
 _CONTENT_REASONS = frozenset({None, Reason.CONFLICT_DETECTED, Reason.CHANGE_REFUSED})
 
 
 def read_standings(status: SyncStatus, fleet: GatewayFleet) -> dict[str, GatewayChangesState]:
-    """What an earlier leader wrote down, by target."""
+    """The states that an earlier leader wrote, by target."""
     written = {(one.name, one.pod_name): one for one in status.discovered_gateways or ()}
     found = {}
     for gateway in fleet.gateways:
@@ -37,7 +37,7 @@ def read_standings(status: SyncStatus, fleet: GatewayFleet) -> dict[str, Gateway
 def gateway_changes(
     gateway: FleetGateway, standing: GatewayChangesState | None, answer: ChangeSetReply | None
 ) -> GatewayChangesStatus | None:
-    """What the agent says of its gateway, and what is known here."""
+    """Combine the agent's report with the controller's state."""
     said = gateway.report.changes if gateway.report is not None else None
     here = standing or _NO_STANDING
     pending, refused, held = (said.pending, said.refused, said.held) if said is not None else (0, 0, 0)
@@ -75,7 +75,7 @@ def bidirectional_ready(
     tended = [one for one in fleet.gateways if one.pod.agent is not AgentState.NONE]
     waiting = [one.name for one in tended if one.report is None or one.report.changes is None]
     message = f"{len(tended) - len(waiting)} of {len(tended)} gateways watched"
-    if waiting:  # what is saved there now is not held yet, and whoever waits for this condition must know
+    if waiting:  # edits made there now are not held yet, and users who wait for this condition must know
         return False, Reason.AGENT_STARTING, f"{message}; not yet {_first_items(waiting)}"
     refused = [target for target, standing in sorted(standings.items()) if standing.refused]
     if refused:

@@ -1,8 +1,8 @@
-"""The way back as steps of a pass: what is asked for, and what is done with what was found.
+"""The reconcile steps of bidirectional sync: prepare the inbox, accept change sets, empty the inbox.
 
-Before agents are told anything the maps are there and the newest answers are known;
-after they were told, what is answered is taken out. A pass never waits for git here.
-While a resource is paused nothing goes to git, and what was said stays said.
+Before the metadata is published, the inbox exists and the newest replies are known. After it is published,
+answered change sets are removed. A reconcile never waits for git here. While a resource is paused nothing
+goes to git, and published replies stay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stoker.domain.refs import CommitId
 
 
 class BidirectionalSteps:
-    """The steps."""
+    """The steps of bidirectional sync."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class BidirectionalSteps:
             await self._postbox.prepare(context.key, context.kept)
 
     def accept(self, context: ReconcileContext) -> BidirectionalResult:
-        """What agents are told of what they sent."""
+        """Return the replies to publish for change sets."""
         if not is_bidirectional(context):
             self._acceptor.forget(context.key)
             return BidirectionalResult()
@@ -59,7 +59,7 @@ class BidirectionalSteps:
         return self._acceptor.look(context.key, self._ask(context), before)
 
     async def empty(self, context: ReconcileContext) -> None:
-        """Take out of the maps what agents were told of."""
+        """Remove change sets whose reply is published."""
         if not is_bidirectional(context) or context.paused_by:
             return
         published = self._publisher.published(context.key)
@@ -100,14 +100,14 @@ class BidirectionalSteps:
 
 
 def gateways_behind(orders: Mapping[str, GatewayTarget], commit: CommitId | None) -> frozenset[str]:
-    """Who may not apply the commit yet."""
+    """Targets that may not apply the commit yet."""
     return frozenset(
         name for name, one in orders.items() if one.commit != commit or one.mode is SyncMode.PLAN
     )
 
 
 def accepted_changes(context: ReconcileContext) -> BidirectionalResult:
-    """What this pass has found; before it came that far, what the one before has written down."""
+    """The result of this reconcile; before that step, the result of the previous reconcile."""
     if context.accepted is not None:
         return context.accepted
     answers = context.published.changes if context.published is not None else {}

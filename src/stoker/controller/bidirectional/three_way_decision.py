@@ -1,17 +1,17 @@
-"""Three ways: what the gateway began with, what git has now, what the gateway has now. Pure.
+"""Decides each file by three versions: the gateway's base, git now, and the gateway now. Pure.
 
-    git is as it was at the beginning     the gateway's change is taken
-    git has what the gateway has          nothing to do; so a merged request is recognised.
-                                          Only a branch that says otherwise is put right
-    both have changed it                  lines are put together where they do not touch,
+    git still has the base                take the gateway's change
+    git has the gateway's version         nothing to do; this recognises a merged pull request.
+                                          Only a branch with another version is corrected
+    both have changed it                  merge lines where the changes do not overlap,
                                           else it is a conflict
-    somebody else changed it on the       the same, with what stands on the branch
+    another author changed it on the      the same, with the version on the branch
     gateway's branch
 
-A conflict is never settled in silence. On a branch of its own the gateway's file is
-proposed and marked as in conflict, whoever wins at present; on the followed branch itself,
-where nobody would look at it first, it is taken only if the gateway wins. Whether a file may
-be executed is the gateway's to say where somebody changed that there, else git's.
+A conflict is never resolved silently. On a branch of its own, the gateway's file is proposed and marked as a
+conflict under every strategy. On the followed branch itself, where no review comes first, the gateway's file
+is taken only if the gateway wins. The gateway decides whether a file is executable if that was changed there,
+else git does.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from stoker.domain.protocol import ChangeAction, ChangedFile
 FileVersions = Mapping[str, FileVersion]
 """By repository path."""
 TextMerge = Callable[[bytes, bytes, bytes], bytes | None]
-"""Base, git's, the gateway's → all changes in one, or None where they touch."""
+"""Base, git's and the gateway's content → the merged content, or None where changes overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeDecision:
-    """What is to be done about a set."""
+    """The edits for a change set, with conflicts and refusals."""
 
     edits: Mapping[str, bytes | None]
-    """By repository path; None: it shall be gone."""
+    """By repository path; None deletes the file."""
     changed: tuple[ChangedFile, ...]
     """The files behind the edits."""
     conflicts: tuple[ChangedFile, ...]
     merged: tuple[ChangedFile, ...]
-    """Both sides are in them."""
+    """Files with the changes of both sides."""
     refused: tuple[PathNote, ...] = ()
     """By live path."""
     kept: tuple[str, ...] = ()
-    """Files of the repository, proposed before, that the ref has changed as well since: in conflict."""
+    """Repository files proposed earlier that the ref has changed since: in conflict."""
     programs: frozenset[str] = frozenset()
-    """Those of the edits that shall be executable."""
+    """Paths among the edits that become executable."""
 
 
 def changed_on_both_sides(files: Sequence[ChangedFile], git: FileVersions) -> tuple[ChangedFile, ...]:
-    """Those that both sides changed, each in its own way."""
+    """Files that both sides changed, each in its own way."""
     return tuple(one for one in files if blob_at(git, one.repo_path) not in (one.blob, one.base))
 
 
 def changed_on_shared_branch(
     files: Sequence[ChangedFile], git: FileVersions, branch: FileVersions | None
 ) -> tuple[ChangedFile, ...]:
-    """Those of which a branch that others write as well has a version of its own."""
+    """Files of which a branch with other authors has a version of its own."""
     if branch is None:
         return ()
     return tuple(
@@ -75,9 +75,10 @@ def decide_changes(
     takes_conflicts: bool,
     shared: bool = False,
 ) -> MergeDecision:
-    """`git` and `branch` have what is at the ref's commit and on the branch that is built on.
+    """Decide the edits; `git` and `branch` have the versions at the ref's commit and on our branch.
 
-    `contents` is what is known of the blobs behind doubts. `shared`: others have written to the branch.
+    `contents` has the known blobs of files that both sides changed. `shared`: others have written to the
+    branch.
     """
     edits: dict[str, bytes | None] = {}
     programs: set[str] = set()
@@ -128,7 +129,7 @@ def decide_changes(
 
 
 def blob_at(versions: FileVersions, path: str) -> str:
-    """Its blob id; empty where no file is."""
+    """The blob id at a path; empty if there is no file."""
     found = versions.get(path)
     return str(found.blob) if found is not None else ""
 
@@ -141,7 +142,7 @@ def _has_version(versions: FileVersions, one: ChangedFile, executable: bool) -> 
 
 
 def _executable(one: ChangedFile, git: FileVersions, reviewed: FileVersions | None) -> bool:
-    """Whether it shall be; `reviewed` is the branch where others have written to it."""
+    """Whether the file becomes executable; `reviewed` is the branch if others have written to it."""
     if one.changes_mode or not one.base:
         return one.executable
     taken_back = bool(one.base_mode) and one.blob == one.base
@@ -161,7 +162,7 @@ def _merge_contents(
 def _merge_with_branch(
     one: ChangedFile, there: str, wanted: bytes | None, contents: Mapping[str, bytes], merge: TextMerge
 ) -> bytes | None:
-    """With what somebody made of it on the branch; what was taken back is no change that could go with it."""
+    """Merge with another author's version on the branch; a reverted change cannot be merged."""
     taken_back = one.blob == one.base and not one.changes_mode
     if wanted is None or taken_back or one.base not in contents or there not in contents:
         return None

@@ -1,4 +1,4 @@
-"""What the parts of the way back hand to each other."""
+"""Values that the modules of bidirectional sync pass to each other."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from stoker.domain.refs import CommitId
 
 @dataclass(frozen=True, slots=True)
 class ChangeSetSender:
-    """A gateway that may have something to say."""
+    """A gateway that may send change sets."""
 
     key: str
-    """The first part of its keys in the maps, as in the status map."""
+    """The first part of its keys in the inbox, as in the status ConfigMap."""
     target: str
-    """Under which it is answered."""
+    """The name under which it gets replies."""
     name: str
     intent: Callable[[], GatewayIntent]
-    """What its files shall be; raises where that cannot be told. Asked only if it sent something."""
+    """Returns its intent, or raises if that cannot be computed; called only if it sent a change set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedChangeSet:
-    """One set of changes as it lies in the maps, unread."""
+    """A change set in the inbox, not read yet."""
 
     gateway_key: str
     id: str
     chunks: tuple[tuple[str, str], ...]
-    """The map and the key of each part, by number."""
+    """The ConfigMap and the key of each chunk, by number."""
     complete: bool
-    """Whether it can be: what the parts say of themselves is not known yet."""
+    """Whether it may be complete: the chunks' own count is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,51 +44,51 @@ class RawChangeSet:
 
     parts: tuple[bytes, ...]
     attempt: str = ""
-    """The mark of the last attempt to decode a set of this ConfigMap; empty: none, or it ended."""
+    """The mark of the last attempt to decode a change set of this ConfigMap; empty if none is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class BidirectionalRequest:
-    """Everything that one resource wants at one time."""
+    """The input of the worker for one resource."""
 
     policy: BidirectionalPolicy
     source: SourceIntent
     """With the ref that is followed."""
     commit: CommitId | None
-    """Where the ref is, as far as that is known; another one is a reason to look after open requests."""
+    """The ref's commit, if known; when it changes, open pull requests are checked."""
     interval: float | None
     secrets: tuple[str, ...] = ()
-    """Versions of the Secrets that open it; others are a reason to try again at once."""
+    """Versions of the Secrets for the repository; a change ends all pauses."""
     senders: Mapping[str, ChangeSetSender] = field(default_factory=dict)
     """By key."""
     parcels: tuple[ReceivedChangeSet, ...] = ()
     """Oldest first."""
     behind: frozenset[str] = frozenset()
-    """Targets that may not apply the commit yet: they wait for a gate."""
+    """Targets that may not apply the commit yet because a gate holds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayChangesState:
-    """How it stands with the changes of one gateway."""
+    """The state of the changes of one gateway."""
 
     branch: str = ""
-    """Where its changes lie that nobody has decided about; empty: there are none."""
+    """The branch with its changes under review; empty if there are none."""
     request: str = ""
-    """Address of the open pull request."""
+    """URL of the open pull request."""
     conflicts: tuple[str, ...] = ()
     """Live paths that both sides have changed."""
     refused: tuple[str, ...] = ()
-    """Live paths of the last set that git did not get."""
+    """Live paths of the last change set that were refused."""
     reason: Reason | None = None
     message: str = ""
-    """What is in the way, or what else a person should know."""
+    """The current error, or other information for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class BidirectionalResult:
-    """What became of everything so far."""
+    """The results for all gateways of a resource."""
 
     answers: Mapping[str, ChangeSetReply] = field(default_factory=dict)
-    """By target."""
+    """Replies by target."""
     standings: Mapping[str, GatewayChangesState] = field(default_factory=dict)
-    """By target."""
+    """States by target."""

@@ -1,14 +1,13 @@
-"""Takes what gateways changed to git, beside the passes and never in their way.
+"""Commits the change sets of gateways in the background, so that reconciles never wait for git.
 
-A pass tells what lies in the maps and gets what has become of it so far; it publishes
-the answers and then takes the keys out (`settled`). The work itself is one task for a
-resource, a few at once over all: read a set, record it on the branch of its gateway,
-answer, then see to the pull request. Requests that are open are looked after at the
-polling interval and when the ref moves. Whatever fails is tried again with growing
-pauses, and says so in the status; the set stays in the maps meanwhile.
+A reconcile passes on the change sets in the inbox and gets the results so far. It publishes the replies and
+then removes the answered keys (`settled`). The work is one task for each resource, with a limit over all:
+read a change set, commit it to the branch of its gateway, reply, then open or update the pull request. Open
+pull requests are checked at the polling interval and when the ref moves. A failure is retried with growing
+pauses and reported in the status; the change set stays in the inbox meanwhile.
 
-What is remembered here can be found out anew: answers stand in the published map,
-branches and requests in the status, and a set that was recorded already changes nothing.
+All state kept here can be rebuilt: replies are in the metadata ConfigMap, branches and pull requests in the
+status, and committing a change set again changes nothing.
 """
 
 from __future__ import annotations
@@ -48,19 +47,19 @@ from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry.logs import get_logger
 
 MAX_CONCURRENT_PROPOSALS = 2
-"""Resources that are worked on; a change set can be 16 MiB once it is unpacked."""
+"""Resources that are worked on at once; a decoded change set can have 16 MiB."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 REVIEW_POLL_SECONDS = 60.0
-"""Seconds between two looks at open requests where the ref is not polled."""
+"""Seconds between two checks of open pull requests if the ref is not polled."""
 STALE_SECONDS = 600.0
-"""Seconds after which parts of sets are taken out that never became whole, or are from nobody we know."""
+"""Seconds after which incomplete change sets, and those of unknown gateways, are removed."""
 MAX_ANSWERS = 500
 
 log = get_logger(__name__)
 
 
 class BidirectionalWorker:
-    """Works for all resources of a term."""
+    """Processes the change sets of all resources, for one term."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class BidirectionalWorker:
         found: Callable[[ResourceKey], None],
         random: Callable[[], float] = chance.random,
     ) -> None:
-        """`found` is told whenever there is something new to publish."""
+        """`found` gets each key with something new to publish."""
         self._carrier = carrier
         self._clock = clock
         self._found = found
@@ -80,7 +79,7 @@ class BidirectionalWorker:
         self._places = HostLimiter(MAX_CONCURRENT_PROPOSALS)
 
     async def run(self) -> None:
-        """Come back to what has to wait, until cancelled."""
+        """Resume work whose pause is over, until cancelled."""
         try:
             while True:
                 key = await self._timers.get()
@@ -96,7 +95,7 @@ class BidirectionalWorker:
     def look(
         self, key: ResourceKey, ask: BidirectionalRequest, before: BidirectionalResult
     ) -> BidirectionalResult:
-        """What has become of everything; `before` is what an earlier leader left behind."""
+        """Return the results so far; `before` has those that an earlier leader published."""
         desk = self._desks.get(key)
         if desk is None:
             desk = BidirectionalState(ask, dict(before.answers), dict(before.standings))
@@ -113,7 +112,7 @@ class BidirectionalWorker:
         return self._said(desk)
 
     def settled(self, key: ResourceKey, published: dict[str, ChangeSetReply]) -> list[ReceivedChangeSet]:
-        """What may be taken out of the maps: answered where agents can read it, or nobody's."""
+        """Change sets that can leave the inbox: the reply is published, or they are stale."""
         desk = self._desks.get(key)
         if desk is None:
             return []
@@ -144,7 +143,7 @@ class BidirectionalWorker:
             standings[target] = replace(standing, reason=error.reason, message=error.message)
         targets = {sender.target for sender in desk.ask.senders.values()}
         answers = desk.answers
-        if len(answers) > MAX_ANSWERS:  # those who are gone and hold nothing need none
+        if len(answers) > MAX_ANSWERS:  # gateways that are gone and hold no files need no reply
             answers = {name: one for name, one in answers.items() if name in targets or one.holds}
         return BidirectionalResult(dict(answers), standings)
 
@@ -177,7 +176,8 @@ class BidirectionalWorker:
             async with self._places.turn():
                 await self._carry_all(key, desk)
                 if self._clock.monotonic() >= desk.look_at:
-                    # Also where a set is stuck: what it waits for may be a request that is over by now.
+                    # Check them even if a change set is stuck: it may wait for a pull request that is closed
+                    # by now.
                     before = held_file_count(desk)
                     await self._follow_all(key, desk)
                     if held_file_count(desk) < before:
@@ -207,7 +207,7 @@ class BidirectionalWorker:
             except Exception as error:
                 failures = stuck_pause(desk, parcel).failures + 1
                 desk.stuck[parcel] = self._rest(failures, self._trouble(key, desk, target, error))
-                desk.look_at = 0.0  # it may have got as far as the forge
+                desk.look_at = 0.0  # the commit may have been pushed, so check the forge soon
 
     async def _follow_all(self, key: ResourceKey, desk: BidirectionalState) -> None:
         ask = desk.ask
@@ -227,7 +227,7 @@ class BidirectionalWorker:
                     desk.standings.get(target, GatewayChangesState()),
                     behind=target in ask.behind,
                 )
-                if target not in stuck:  # else that is what a person has to hear of
+                if target not in stuck:  # otherwise the stuck change set's error stays visible
                     desk.troubles.pop(target, None)
                 self._keep(key, desk, target, outcome)
             except Exception as error:

@@ -1,7 +1,7 @@
-"""Cached pods: pods that have an agent or request one, reduced to the fields that decisions need.
+"""Cached pods: pods with an agent or a request for it, reduced to the fields that decisions need.
 
 The watch covers all pods of the scope. A pod that was created while the injector was down has an annotation
-and no label, and annotations cannot be selected. Pods without one of our prefixes are not even decoded. The
+and no label, and annotations cannot be selected. A pod without any of our prefixes is not even decoded. The
 cached form is small and comparable, so a change of other fields enqueues nothing.
 """
 
@@ -35,7 +35,7 @@ class AgentState(StrEnum):
 
 
 class CachedPod(msgspec.Struct, frozen=True):
-    """A pod that has an agent, requests one, or carries our label."""
+    """A pod that has an agent, has the annotation for it, or carries our label."""
 
     name: str
     namespace: str

@@ -1,9 +1,9 @@
 """The agents' reports, parsed out of the status ConfigMaps of a resource.
 
-Each reconcile reads all reports of a resource, and few change between two: parsed reports are
-kept by the digest of their text. The text comes from a pod and may be anything. A text above the
-limit is refused before it is hashed or kept, one that cannot be parsed counts as no report, and
-the cache is bounded by the bytes of the texts that it was made from, not only by their number.
+Each reconcile reads all reports of a resource, and few change between two reconciles, so parsed reports are
+cached by the digest of their text. The text comes from a pod and may be anything. A text above the limit is
+refused before it is hashed or cached, and a text that cannot be parsed counts as no report. The cache is
+bounded by the bytes of the texts that it was made from, not only by their number.
 """
 
 from __future__ import annotations

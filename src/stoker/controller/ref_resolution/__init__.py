@@ -1,1 +1,1 @@
-"""Resolves refs to commits beside the reconciler, sharing one lookup among equal sources."""
+"""Resolves refs to commits in the background, sharing one lookup among equal sources."""

@@ -5,11 +5,11 @@ repository that does not answer therefore blocks neither the workers nor lookups
 host has its own places.
 
 - Polling: the lookup is repeated after the polling interval. Only a result that differs from the last
-enqueues the resource, so there are no reconciles while nothing changes.
-- Change: when the ref, the URL, a Secret or a request changes, the lookup starts at once and goes before
-all waiting polls. No earlier result answers it.
-- Sharing: in the second half of its interval a poll may use the result of another lookup. The next
-interval counts from that lookup, so no result is older than the interval allows.
+  enqueues the resource, so there are no reconciles while nothing changes.
+- Change: when the ref, the URL, a Secret or a request changes, the lookup starts at once and goes before all
+  waiting polls. No earlier result answers it.
+- Sharing: in the second half of its interval a poll may use the result of another lookup. The next interval
+  counts from that lookup, so no result is older than the interval allows.
 - Failure: the pauses between retries grow. A changed Secret or a webhook ends the pause.
 """
 

@@ -3,13 +3,13 @@
 Starting git for each poll of five hundred resources would cost more than all other idle work. A caller may
 therefore use the result of another lookup on three conditions:
 
-- It has the same URL, login, proxy and trust. They are compared byte by byte through a keyed digest,
-so that no secret is kept.
+- It has the same URL, login, proxy and trust. They are compared byte by byte through a keyed digest, so that
+  no secret is kept.
 - It listed the names that the caller needs. Every lookup lists all names that were requested lately.
-- It began after the moment that the caller gives. A poll gives a moment in the past. A caller that
-was notified of a change gives the present, and never gets a result from before it.
+- It began after the moment that the caller gives. A poll gives a moment in the past. A caller that was
+  notified of a change gives the present, and never gets a result from before it.
 
-Callers that arrive during a lookup wait together for the next lookup. That one starts after
+Callers that arrive during a lookup wait together for the next lookup. The next lookup starts after
 `MAX_WAIT_SECONDS` at the latest, so that a hanging lookup does not block others that may succeed. An error is
 shared like a result. The lookup runs in its own task, which is cancelled when no caller waits for it any
 more.

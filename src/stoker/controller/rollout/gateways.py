@@ -157,7 +157,7 @@ def _approved_order(
 def _last_order(gateway: FleetGateway, situation: RolloutInputs, commit: CommitId) -> GatewayTarget | None:
     """Return the current target, also for a pod that has not reported yet.
 
-    Such a pod may have files, and its silence must not open a gate. Its agent knows whether this is a first
+    A silent pod may have files, and its silence must not open a gate. Its agent knows whether this is a first
     sync, which it makes even when its target is to plan.
     """
     told = current_order(gateway, situation.published)

@@ -5,7 +5,7 @@ least one. `maxSyncsPerMinute` counts over every 60 seconds. `burstLimit` is how
 an idle time; it is a token bucket that refills at the rate per minute. The first gateway in the queue begins
 first.
 
-The status records when gateways began, in whole seconds. Old times are dropped only when new ones are
+The status records when gateways began, in whole seconds. Old times are dropped only when new times are
 written, so that time alone causes no status write.
 """
 

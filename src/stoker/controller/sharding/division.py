@@ -6,12 +6,12 @@ every holder writes its count into its Lease, and a shard that wins its Lease re
 
 - Of two shards that claim the same namespace, the shard that wrote later sees the other and waits.
 - It waits until the other Lease is free, is held with the new count, or was not renewed for its whole
-duration by our clock: its holder has then stopped by its own clock.
-- A deleted Lease, such as that of a removed shard, gives no information. If our own Lease had another
-count before, its shards get the duration of a Lease to notice.
+  duration by our clock: its holder has then stopped by its own clock.
+- A deleted Lease, such as that of a removed shard, gives no information. If our own Lease had another count
+  before, the shards of that count get the duration of a Lease to notice.
 
 A shard that reconciles need not check again: every later shard sees it. If two shards saw each other, both
-wait, and the wait ends with the shard of the older count.
+wait until the shard with the older count stops.
 """
 
 from __future__ import annotations

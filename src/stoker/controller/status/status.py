@@ -41,7 +41,7 @@ from stoker.kube.runtime.conditions import (
 )
 from stoker.kube.runtime.steps import StepsOutcome
 
-# A concurrent write says nothing about the resource, and the next reconcile follows at once.
+# A concurrent write is no error of the resource, and the next reconcile follows at once.
 _TRANSIENT_ERRORS = (Conflict, AlreadyExists, LeadershipLost)
 
 
