@@ -1,8 +1,9 @@
 """Sends alerts for one term as leader: collects them from reconciles and sends in the background.
 
 A reconcile calls `saw` after it wrote the status; `saw` must never wait, raise or fill the memory. `run`
-sends due alerts, several at a time, with pauses after failures. The first failure of a target is reported as
-an Event AlertFailed on the resource. `stop` tries all queued alerts once more.
+sends due alerts, several at a time, with pauses after failures. A target that cannot be reached is reported
+once, as an Event AlertFailed on the resource, until an alert to it succeeds again. `stop` tries all queued
+alerts once more.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 The Role is limited to the resource's ConfigMaps by name: an agent reads the metadata ConfigMap and writes
 only where it reports. It reads no Secret; Secrets are mounted. All containers of a pod share the account, so
-the Role must grant nothing worth stealing. The binding covers pods in every phase: an agent without read
-access to its ConfigMap keeps its gateway from starting. Both objects are garbage-collected with the resource.
+the Role must grant nothing worth stealing. The binding covers all unfinished pods, even before they run: an
+agent without read access to its ConfigMap keeps its gateway from starting. Both objects are garbage-collected
+with the resource.
 """
 
 from __future__ import annotations

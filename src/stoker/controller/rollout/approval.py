@@ -9,11 +9,12 @@ without a line feed at the end. The gateway has its name from `targets` of the m
 gateway gets its own digest and writes nothing else. If it finds another plan, the approval is void and a new
 request is made.
 
-An approval is valid if it was given after the request, for this ref and plan, and before the request expired.
-An approval that was in the future when it was first seen is never valid, even if no request was pending then.
-Removing the annotations, or only `approved-by`, withdraws it for every gateway that has not applied its plan;
-the same approval is not valid again. The admission webhook checks the approver's identity and rights when the
-annotations are written (`stoker.webhooks.admission.approver_identity`); this module only reads them.
+An approval is valid if it was given after the request and before the request expired, and names no other ref
+and no other plan. An approval that was in the future when it was first seen is never valid, even if no
+request was pending then. Removing the annotations, or only `approved-by`, withdraws it for every gateway that
+has not applied its plan; the same approval is not valid again. The admission webhook checks the approver's
+identity and rights when the annotations are written (`stoker.webhooks.admission.approver_identity`); this
+module only reads them.
 """
 
 from __future__ import annotations

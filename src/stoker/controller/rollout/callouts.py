@@ -2,8 +2,8 @@
 
 A health check is a GET that has to answer 200 within ten seconds. The deciding check is repeated within them,
 so that one cut connection does not stop a rollout. `approval.webhook` gets one announcement for each approval
-request: a POST that is repeated with growing pauses until the service accepts it, or `ATTEMPTS` have failed.
-Messages name only the host of a URL, because the rest may be a secret.
+request: a POST that is repeated with growing pauses until the service accepts it, the request is over, or
+`ATTEMPTS` have failed. Messages name only the host of a URL, because the rest may be a secret.
 """
 
 from __future__ import annotations
