@@ -1,9 +1,9 @@
-"""What is sent to streams, worked out and written as JSON once for all that see the same.
+"""Caches encoded events, so that all streams with the same visible scope share them.
 
-Between the scene and its streams. A picture or a change that was made a moment ago is what
-the next stream gets that sees as far and has seen as much; it may be a little behind the
-scene, and that stream's next event goes on from there. So streams that follow together stay
-together, and many of them cost little more than one.
+Between the view source and its streams (`stoker.dashboard.sse`). A stream with the same visible scope
+and the same last version receives the view or change that was encoded a moment ago. That event may be
+slightly older than the view source; the stream's next event continues from its version. Streams that
+follow together therefore stay together, and many of them cost little more than a single stream.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from stoker.dashboard.view_models import ChangesView, DashboardView, VisitorView
 from stoker.domain.clock import Clock
 
 MOST_KEPT = 32
-"""Pictures, and changes; who sees as nobody else does costs what they cost alone."""
+"""Limit of cached views, and of cached changes. A visitor with a unique scope gains nothing from it."""
 
 _VISITOR_FIELD = b'"you":'
 _ANONYMOUS_FIELD = _VISITOR_FIELD + as_json(VisitorView())
-"""Where a picture names its visitor; nothing from outside stands before it."""
+"""The place of the visitor's name in an encoded view; no text from outside precedes it."""
 
 EventT = TypeVar("EventT")
 
 
 class ViewEvent(NamedTuple):
-    """A picture for everybody with the same sight, as an event in two halves: the visitor stands between."""
+    """A view for all visitors with the same scope, encoded as an event in two halves around the visitor."""
 
     version: int
     before: bytes
@@ -37,14 +37,14 @@ class ViewEvent(NamedTuple):
 
 
 class ChangesEvent(NamedTuple):
-    """What is different up to a version, as an event; empty: nothing that this sight reaches."""
+    """The changes up to a version, encoded as an event; empty if none is inside the visible scope."""
 
     version: int
     event: bytes
 
 
 class EventBroadcast:
-    """The newest events of one server."""
+    """The most recent events of one server."""
 
     def __init__(self, scene: ViewSource, clock: Clock) -> None:
         self._scene = scene
@@ -53,7 +53,7 @@ class EventBroadcast:
         self._changes: _RecentEvents[ChangesEvent] = _RecentEvents()
 
     def picture(self, sight: VisibleScope, lasts: float) -> ViewEvent:
-        """One that was made at most so many seconds ago."""
+        """Return a view that is at most `lasts` seconds old."""
         now = self._clock.monotonic()
         found = self._pictures.find(0, sight, now - lasts)
         if found is None:
@@ -62,7 +62,7 @@ class EventBroadcast:
         return found
 
     def changes(self, seen: int, sight: VisibleScope, lasts: float) -> ChangesEvent | None:
-        """None: too long ago, take the picture."""
+        """Return the changes since version `seen`; None if it is too old and the whole view is needed."""
         now = self._clock.monotonic()
         found = self._changes.find(seen, sight, now - lasts)
         if found is None:
@@ -75,7 +75,7 @@ class EventBroadcast:
 
 
 class _RecentEvents(Generic[EventT]):
-    """Looked through one by one: a sight can be compared, but not hashed."""
+    """Recent events with their scopes, searched linearly: a scope can be compared but not hashed."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[int, VisibleScope, float, EventT]] = deque(maxlen=MOST_KEPT)
@@ -90,7 +90,7 @@ class _RecentEvents(Generic[EventT]):
 
 
 def server_sent_event(name: str, data: bytes) -> bytes:
-    """JSON as msgspec writes it holds no line end, so it is one line of the stream."""
+    """Encode an event; msgspec writes JSON without line breaks, so `data` is a single line."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 
 
@@ -107,6 +107,6 @@ def _changes_message(changes: ChangesView) -> ChangesEvent:
 
 
 def _has_visible_changes(changes: ChangesView) -> bool:
-    """What a visitor may not see makes no event; the page has the version all the same with the next one."""
+    """Return whether there is anything to send; a page gets a skipped version with its next event."""
     lists = (changes.resources, changes.gone, changes.destinations, changes.gone_destinations)
     return any(lists) or changes.stop is not None

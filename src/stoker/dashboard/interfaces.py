@@ -1,10 +1,10 @@
-"""What a place must have to be shown by the dashboard, and who may come in.
+"""The interfaces that a dashboard backend implements: authentication, view and actions.
 
-The server (`stoker.dashboard.server`) asks a `DashboardAuth` who a visitor is and how far they see, a
-`ViewSource` for what can be seen from there, and hands an `ActionBody` to `DashboardActions`. It knows no
-other way to a gateway. A scene holds all it shows in memory: a picture is made without
-waiting, however many look. What a visitor may not see is not in what a scene returns;
-what they may not do is refused again by whoever does it, whatever the page has shown.
+The server (`stoker.dashboard.server`) asks a `DashboardAuth` for the identity and the visible scope of a
+visitor, asks a `ViewSource` for the data inside that scope, and passes an `ActionBody` to
+`DashboardActions`. It has no other access to a gateway. A view source holds everything in memory, so that
+it builds a view without waiting, however many pages are open. It never returns data that the visitor may
+not see. `DashboardActions` checks the visitor's permission again, whatever buttons the page has shown.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ CLUSTER = "cluster"
 STANDALONE = "standalone"
 
 PermissionCheck: TypeAlias = Callable[[DashboardAction, str], bool]
-"""Whether a visitor may do this in that namespace."""
+"""Whether a visitor may perform this action in that namespace."""
 
 
 class Visitor(NamedTuple):
-    """Somebody who was let in, with what they proved it by."""
+    """An authenticated user, with the token that proved it."""
 
     name: str
     groups: tuple[str, ...]
@@ -38,10 +38,10 @@ class Visitor(NamedTuple):
 
 
 class VisibleScope(NamedTuple):
-    """How far a visitor sees and reaches, as it was found a moment ago."""
+    """The namespaces that a visitor may see and the actions they may perform, as of the last check."""
 
     everything: bool
-    """Every namespace; otherwise only `namespaces`."""
+    """All namespaces; otherwise only `namespaces`."""
     namespaces: frozenset[str]
     may: PermissionCheck
     may_stop: bool
@@ -60,7 +60,7 @@ class GatewayKey(NamedTuple):
 
 
 class ActionRefused(Exception):
-    """An order that is not carried out; the status and the sentence go to the page as they are."""
+    """A refused request; the page receives the status and the sentence unchanged."""
 
     def __init__(self, status: int, sentence: str, reason: Reason | str = "", *, after: float = 0.0) -> None:
         super().__init__(sentence)
@@ -68,11 +68,11 @@ class ActionRefused(Exception):
         self.sentence = sentence
         self.reason = str(reason)
         self.after = after
-        """Seconds after which it may be tried again; 0: nobody knows."""
+        """Seconds until a retry makes sense; 0 if unknown."""
 
 
 class ViewSource(Protocol):
-    """What can be seen."""
+    """The data that the dashboard shows."""
 
     @property
     def mode(self) -> str:
@@ -80,7 +80,7 @@ class ViewSource(Protocol):
         ...
 
     def version(self) -> int:
-        """Grows with every change."""
+        """Return a number that grows with every change."""
         ...
 
     async def changed(self, seen: int) -> int:
@@ -88,42 +88,45 @@ class ViewSource(Protocol):
         ...
 
     def picture(self, sight: VisibleScope) -> DashboardView:
-        """Only what this visitor may see, with what they may do. The server fills in `you`."""
+        """Return what this visitor may see and which actions they may perform. The server fills in `you`."""
         ...
 
     def changes(self, seen: int, sight: VisibleScope) -> ChangesView | None:
-        """What is different since then; None: that was too long ago, take the picture."""
+        """Return the changes since version `seen`; None if it is too old: send the whole view."""
         ...
 
     def gateway(self, key: GatewayKey, sight: VisibleScope) -> GatewayHistoryView | None:
-        """One gateway with its history; None: there is none, or none that this visitor may see."""
+        """Return a gateway with its history; None if it does not exist or the visitor may not see it."""
         ...
 
 
 class DashboardActions(Protocol):
-    """What can be done."""
+    """The actions that the dashboard offers."""
 
     async def do(self, order: ActionBody, visitor: Visitor) -> str:
-        """A sentence of what was done. Raises StokerError, or Refused where a status says more."""
+        """Perform the action and return a sentence about the result.
+
+        Raises StokerError, or ActionRefused where an HTTP status is more precise.
+        """
         ...
 
 
 class DashboardAuth(Protocol):
-    """Who may come in."""
+    """Authenticates visitors and decides what they may see."""
 
     def known(self, token: Secret) -> Visitor | None:
-        """Who brings this token, as far as that is known without asking anybody; None: ask."""
+        """Return the owner of the token from memory, without a request; None if `admit` must be called."""
         ...
 
     async def admit(self, token: Secret) -> Visitor | None:
-        """Who brings this token; None: nobody we know. Raises StokerError where nobody could be asked."""
+        """Return the owner of the token; None if it is not valid. Raises StokerError if the check failed."""
         ...
 
     async def sight(self, visitor: Visitor) -> VisibleScope:
-        """Asked again every few seconds, so that a right that was taken away is gone.
+        """Return what the visitor may see. Called again every few seconds, so that a revoked permission ends.
 
-        An equal value where nothing changed (its `may` is the same object), or pages are sent
-        everything again. Raises `ActionRefused(401, …)` where the token itself is no longer good:
-        the session ends; StokerError where nobody could be asked: what was known holds for 5 minutes.
+        Return an equal value if nothing changed (`may` must be the same object); otherwise every page
+        receives the whole view again. Raises `ActionRefused(401, …)` if the token is no longer valid: the
+        session ends. Raises StokerError if the check failed: the previous value stays valid for 5 minutes.
         """
         ...

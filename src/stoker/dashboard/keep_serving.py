@@ -1,9 +1,8 @@
-"""A page that is served for as long as its process lives, whatever happens to the page.
+"""Keeps the dashboard running beside the actual work of its process.
 
-What the process is there for does not end with its dashboard: a port that somebody else
-has, a certificate that is not there yet or a mistake of ours is told in the log, and tried
-again after a while. What a command line says wrongly is for whoever reads it to refuse,
-before this begins.
+A failure of the dashboard must never end the process. A port in use, a missing certificate or an
+unexpected exception is logged, and the dashboard starts again after 30 s. Wrong command-line options are
+not handled here: the command must refuse them before it calls this.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ log = get_logger(__name__)
 
 
 async def serve_with_retries(serve: Callable[[], Awaitable[object]], clock: Clock) -> NoReturn:
-    """Serve until cancelled; `serve` opens the page anew and runs for as long as it is open."""
+    """Serve until cancelled; `serve` starts the dashboard and returns when it ends."""
     while True:
         try:
             await serve()

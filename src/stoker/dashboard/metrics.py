@@ -1,7 +1,7 @@
-"""What a dashboard measures of itself: who is in, who was let in, and what was asked for.
+"""The dashboard's own metrics: open sessions, logins and actions.
 
-One for the life of a process, however often the page is opened anew. No label names a person or a
-resource: the log does, and the API server's audit.
+One instance lives as long as the process, even if the dashboard restarts in it. No label names a user or
+a resource; the log and the API server's audit log do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SignInResult(StrEnum):
-    """How somebody was answered who wanted in."""
+    """The result of a login."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -27,7 +27,7 @@ class SignInResult(StrEnum):
 
 
 class ActionResult(StrEnum):
-    """What became of something that was asked for."""
+    """The result of an action."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -36,7 +36,7 @@ class ActionResult(StrEnum):
 
 
 class DashboardMetrics:
-    """Takes what happened; without metrics it takes it and keeps nothing."""
+    """Counts logins and actions; without a `Metrics` it counts nothing."""
 
     def __init__(self, metrics: Metrics | None = None) -> None:
         self._sessions: DashboardSessions | None = None
@@ -55,7 +55,7 @@ class DashboardMetrics:
             metrics.collect_from(self._readings)
 
     def watch(self, sessions: DashboardSessions, streams: EventStreams) -> None:
-        """Those of the page that is open now."""
+        """Report the sessions and streams of the server that runs now."""
         self._sessions, self._streams = sessions, streams
 
     def login(self, result: SignInResult) -> None:

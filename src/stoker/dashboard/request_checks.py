@@ -1,9 +1,9 @@
-"""What is checked of a request before anybody reads it, and what every answer carries.
+"""Checks of a request's headers before the server reads its body, and the headers of every response.
 
-Pure functions over headers. A page of somebody else can make a browser send requests
-here, but cannot hide where they come from, cannot add a header of ours without being
-asked first, and cannot read what it has no origin for. A name that somebody points at
-this machine (DNS rebinding) is not one of ours, so what is served for it is a refusal.
+Pure functions over headers. A page of another origin can make a browser send requests here. It cannot
+hide its origin, cannot add our CSRF header without a CORS preflight, and cannot read the response. A
+foreign DNS name that points at this machine (DNS rebinding) is not an accepted host, so the request is
+refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOCAL = frozenset({"localhost"})
 
 
 def check_host(host: str, names: Collection[str] | None) -> None:
-    """Addresses, localhost and the names that were given; None: whatever leads here is fine."""
+    """Accept IP addresses, localhost and the given names; None accepts every host."""
     if names is None:
         return
     name = host_name(host)
@@ -47,10 +47,10 @@ def check_host(host: str, names: Collection[str] | None) -> None:
 
 
 def check_source(headers: Mapping[str, str], *, changes: bool) -> None:
-    """A browser says where a request comes from; only our own page may make those of the API.
+    """Refuse an API request that a browser sends from another page.
 
-    Who sends neither header is no browser, or not one that carries a cookie to here
-    (SameSite=Strict), and needs the CSRF token all the same.
+    A client that sends neither Sec-Fetch-Site nor Origin is no browser, or one that does not send the
+    cookie here (SameSite=Strict). It needs the CSRF token all the same.
     """
     site = headers.get("Sec-Fetch-Site", "")
     if site not in ({"", "same-origin"} if changes else {"", "same-origin", "none"}):
@@ -59,7 +59,7 @@ def check_source(headers: Mapping[str, str], *, changes: bool) -> None:
     if origin is not None:
         scheme, _, authority = origin.lower().partition("://")
         host = headers.get("Host", "").strip().lower()
-        # A browser leaves out the port that is usual; a proxy may have put it in.
+        # A browser omits the default port; a proxy may have added it to Host.
         if scheme not in _PORTS or authority not in (host, host.removesuffix(_PORTS[scheme])):
             raise ActionRefused(
                 403, "the request does not come from this page, or a proxy does not pass Host on"
@@ -73,7 +73,7 @@ def check_csrf(headers: Mapping[str, str], expected: str) -> None:
 
 
 def check_json(headers: Mapping[str, str]) -> None:
-    """A form of another page can send text and forms, but not this type."""
+    """Require application/json: an HTML form of another page can send text and forms, but not this type."""
     if headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
         raise ActionRefused(415, "the body must be application/json")
     if headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -81,19 +81,19 @@ def check_json(headers: Mapping[str, str]) -> None:
 
 
 def check_query(path: str, query: str) -> None:
-    """Addresses stand in histories and logs; nothing that is asked for belongs there."""
+    """Refuse query strings on the API and tokens in any: browser histories and logs keep addresses."""
     if query and (path.startswith("/api/") or "token" in query.lower()):
         raise ActionRefused(400, "nothing is said behind a question mark here, least of all a token")
 
 
 def bearer_token(headers: Mapping[str, str]) -> str:
-    """The token that a proxy in front, or a script, brings; empty where there is none."""
+    """Return the token of a script or of a proxy in front; empty if there is none."""
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def host_name(host: str) -> str:
-    """The name of a Host header, without port and brackets."""
+    """Return the name in a Host header, without port and brackets."""
     text = host.strip().lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -101,9 +101,10 @@ def host_name(host: str) -> str:
 
 
 def cookie_name(host: str, *, secure: bool) -> str:
-    """Of the session. Cookies do not know ports; the name has to, where one name has several dashboards.
+    """Return the name of the session cookie, which contains the port.
 
-    The port is the one that the browser knows: through a tunnel or a proxy ours is another.
+    Browsers share cookies between the ports of a host, so two dashboards on one host need different names.
+    The port is that of the browser's address: behind a tunnel or a proxy the server's own port differs.
     """
     port = host.strip().rpartition("]")[2].rpartition(":")[2] if ":" in host else ""
     name = (

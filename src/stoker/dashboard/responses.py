@@ -1,4 +1,4 @@
-"""Answers on the wire: each with the headers that keep a browser strict."""
+"""HTTP responses of the dashboard, each with the security headers of `request_checks`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def json_response(value: msgspec.Struct, status: int = 200) -> web.Response:
 
 
 def refused_response(error: ActionRefused, allowed: str = "GET, HEAD") -> web.Response:
-    """Who was refused may not send more over the same connection: a body may still be on its way."""
+    """Respond with the refusal and close the connection, because a body may still be on its way."""
     response = json_response(FailureView(error=error.sentence, reason=error.reason), error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -34,14 +34,14 @@ def refused_response(error: ActionRefused, allowed: str = "GET, HEAD") -> web.Re
 
 
 def error_response(error: Exception) -> web.Response:
-    """What went wrong on our side; of a mistake of ours nothing is told."""
+    """Respond to a failure on our side; an unexpected exception reveals no detail, only the log has it."""
     if not isinstance(error, StokerError):
         return refused_response(ActionRefused(500, "the dashboard failed; its log says more"))
     return refused_response(ActionRefused(http_status(error), error.message, error.reason))
 
 
 def http_status(error: StokerError) -> int:
-    """Whose turn it is: the visitor's (409), or that of something that cannot be reached (502)."""
+    """Return 409 if the visitor has to act (Stalled), otherwise 502: something cannot be reached."""
     if isinstance(error, Retry | Wait | Misconfigured):
         return 502
     return 409 if isinstance(error, Stalled) else 502

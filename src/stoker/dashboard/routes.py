@@ -1,4 +1,8 @@
-"""What the page asks for, path by path, once it is known where the request comes from."""
+"""The API's routes: one handler for each method and path.
+
+`stoker.dashboard.server` checks host, query and origin first, then calls the handler. A handler
+authenticates the session, checks the CSRF token of a change, and calls the view source or the actions.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ FAILED_LOGINS = 20
 FAILED_LOGINS_OVERALL = 200
 ORDERS = 60
 ORDERS_OVERALL = 600
-"""Each within a minute."""
+"""Rate limits: each number applies to one minute."""
 
 _GATEWAY = "/api/gateways/"
 _PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]*")
@@ -60,7 +64,7 @@ BodyT = TypeVar("BodyT", SignInBody, ActionBody)
 
 
 class DashboardRoutes:
-    """The API of one server."""
+    """The API of one dashboard server."""
 
     def __init__(
         self,
@@ -109,7 +113,7 @@ class DashboardRoutes:
         raise ActionRefused(405, "that is not done here in this way")
 
     def allowed(self, path: str) -> str:
-        """The methods that a path has, for who used another one."""
+        """Return the methods of a path, for the Allow header of a 405 response."""
         return ", ".join(method for method, known in self._routes if known == path) or "GET, HEAD"
 
     async def _session(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -129,10 +133,10 @@ class DashboardRoutes:
         visitor = await self._believed(source, token)
         before = self._found(request)
         if before is not None and before.visitor.name == visitor.name:
-            self._sessions.renew(before, visitor)  # their other pages go on with the newer token
+            self._sessions.renew(before, visitor)  # the user's other pages continue with the newer token
             return json_response(self._now(before))
         if before is not None:
-            self._sessions.end(before)  # nobody's old id becomes the id of somebody else
+            self._sessions.end(before)  # a session id of one user must never become that of another
         secret, session = self._sessions.begin(visitor)
         self._meter.login(SignInResult.ACCEPTED)
         log.info("dashboard.login", user=visitor.name, source=source)
@@ -144,7 +148,10 @@ class DashboardRoutes:
         return response
 
     async def _believed(self, source: str, token: str) -> Visitor:
-        """Who brings the token. One that is known is not kept out by the failures of others."""
+        """Return the owner of the token.
+
+        A token that the auth already knows skips the rate limit: failed logins of others cannot block it.
+        """
         is_one = token and len(token) <= MAX_TOKEN and token.isascii() and token.isprintable()
         visitor = self._gate.known(Secret(token)) if is_one else None
         if visitor is not None:
@@ -204,7 +211,9 @@ class DashboardRoutes:
         if wait > 0:
             self._meter.order(order.action, ActionResult.LIMITED)
             raise ActionRefused(429, "that is too much at once; wait a little", after=wait)
-        await self._sessions.sight(session)  # whose token is no longer good gives no orders
+        await self._sessions.sight(
+            session
+        )  # raises 401 if the token is no longer valid: such a session must not act
         keys = {
             "action": order.action.value,
             "namespace": order.namespace,
@@ -213,7 +222,7 @@ class DashboardRoutes:
             "gateway": order.gateway or "",
             "user": who.name,
         }
-        # A page that is closed meanwhile leaves nothing half done.
+        # Closing the page cancels the handler; the shield keeps the action from stopping half-way.
         task = asyncio.create_task(self._hands.do(order, who))
         self._doing.add(task)
         task.add_done_callback(self._doing.discard)
@@ -254,7 +263,7 @@ class DashboardRoutes:
         return request_checks.cookie_name(request.headers.get("Host", ""), secure=self._is_secure(request))
 
     def _is_secure(self, request: web.BaseRequest) -> bool:
-        """Whether the browser speaks TLS, with us or with a proxy in front of us."""
+        """Return whether the browser uses TLS, to this server or to a proxy in front of it."""
         return self._secure or request.headers.get("X-Forwarded-Proto", "").strip().lower() == "https"
 
     async def _body(self, request: web.BaseRequest, shape: type[BodyT], limit: int) -> BodyT:
@@ -280,7 +289,7 @@ def _refuse_body(error: Exception) -> NoReturn:
 
 
 def _check_order(order: ActionBody) -> None:
-    """Names and digests are short and hold nothing that a log or a header could trip over."""
+    """Refuse names and digests that are long or hold control characters, unsafe in a log line or a header."""
     for name in order.__struct_fields__:
         value = getattr(order, name)
         if isinstance(value, str) and not (len(value) <= MAX_NAME_LENGTH and _PRINTABLE.fullmatch(value)):

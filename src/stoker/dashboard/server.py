@@ -1,12 +1,12 @@
-"""The dashboard's port: the page, what it asks for, and what it orders.
+"""The dashboard's HTTP server: the static page and its API.
 
-    look       host, path, method, where the request comes from     400 403 404 405 421
-    know       the session of the cookie, and how far it sees       401
-    read       a body, capped in bytes and in time                  400 408 413 415
-    do         by the hands, at most so often                       409 429 502 …
+    check         host, query, path, method, origin                  400 403 404 405 421
+    authenticate  the session of the cookie, and its visible scope   401
+    read          a body, limited in bytes and in time               400 408 413 415
+    act           through DashboardActions, with a rate limit        409 429 502 …
 
-Everything about the place itself is behind `stoker.dashboard.interfaces`. No answer is kept by a
-browser but the page's own files; no answer says why somebody was not let in.
+The server reaches its backend, a cluster or a folder, only through `stoker.dashboard.interfaces`. A
+browser may cache only the static files. A response never explains why a sign-in was refused.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DashboardOptions:
-    """What a command line can say about the dashboard."""
+    """The command-line options of the dashboard."""
 
     address: str = "127.0.0.1:8090"
     names: Collection[str] | None = None
-    """Names in a Host header that are ours beside localhost and addresses; None: all are (in a cluster)."""
+    """Names accepted in a Host header beside localhost and IP addresses; None accepts all (in a cluster)."""
     trusted_proxies: tuple[str, ...] = ()
-    """Networks whose X-Forwarded-For is taken at its word, for counting failed logins."""
+    """Networks whose X-Forwarded-For is trusted when failed logins are counted by caller."""
 
 
 class DashboardServer:
-    """Listens for the time of an `async with`."""
+    """The HTTP server; it listens inside an `async with`."""
 
     def __init__(
         self,
@@ -86,13 +86,13 @@ class DashboardServer:
         )
         self._runner: web.ServerRunner | None = None
         self.port: int | None = None
-        """The port that answers, while it does."""
+        """The port it listens on; None before the start and after the end."""
 
     async def __aenter__(self) -> Self:
         if self._address is None:
             return self
         self._files = self._files if self._files is not None else StaticFiles()
-        # A stream whose page is gone ends at once; an order is shielded from that.
+        # A stream ends as soon as its page disconnects; an action is shielded from that cancellation.
         server = StrictHttpServer(self._answer, handler_cancellation=True)
         self._runner = await start_listening(
             server, self._address, "the dashboard", tls=self._tls, shutdown_seconds=SHUTDOWN_SECONDS

@@ -1,4 +1,4 @@
-"""TLS for the dashboard: the certificate that lies in a folder, shown anew whenever it is replaced."""
+"""TLS for the dashboard: serves the certificate of a folder, and reloads it when the files change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stoker.http_server.tls.files import CertificateFiles
 
 @asynccontextmanager
 async def server_tls_context(cert_dir: Path | None, clock: Clock) -> AsyncIterator[ssl.SSLContext | None]:
-    """`tls.crt` and `tls.key` of the folder; None, and plain HTTP, where no folder is given."""
+    """Yield a context for the folder's `tls.crt` and `tls.key`; None, so plain HTTP, without a folder."""
     if cert_dir is None:
         yield None
         return

@@ -1,9 +1,9 @@
-"""Who is signed in: a random id in a cookie, what it stands for in memory, and an end to both.
+"""Sessions of signed-in users: a random id in a cookie, and the visitor's state in memory.
 
-Bounded in number (all, and for each visitor) and in age (unused, and at all): who comes
-next pushes out whoever was quiet longest. The id and the token behind it are nowhere but
-here; a log line never names either. How far a visitor sees is asked again every moment, and
-a token that is no longer good ends the session, and the streams that look through it.
+Sessions are limited in number (in total and for each visitor) and in age (since the last use and since
+the start); a new session displaces the least recently used. The session id and the token exist only
+here, and no log line contains either. The visible scope of a visitor is checked again every few seconds.
+A token that is no longer valid ends the session and its event streams.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MAX_SESSIONS_PER_USER = 50
 IDLE_SECONDS = 3600.0
 MAX_SESSION_SECONDS = 7 * 24 * 3600.0
 PERMISSION_RECHECK_SECONDS = 2.5
-"""How often the gate is asked how far somebody sees; what that costs is for the gate to say."""
+"""Interval between two checks of a visitor's visible scope; the auth backend may answer from its cache."""
 RETRY_SECONDS = 5.0
 PERMISSION_TTL_SECONDS = 300.0
-"""What was known of a visitor's rights holds for so long where nobody can be asked."""
+"""How long the last known permissions stay valid while the check fails."""
 _BYTES = 32
 
 log = get_logger(__name__)
@@ -35,7 +35,7 @@ log = get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class DashboardSession:
-    """One browser of one visitor."""
+    """A visitor's session in one browser."""
 
     key: bytes = field(repr=False)
     visitor: Visitor
@@ -43,7 +43,7 @@ class DashboardSession:
     began: float
     used: float
     streams: int = 0
-    """How many event streams look through it now."""
+    """The number of event streams that are open in this session."""
     sight: VisibleScope | None = None
     sight_at: float = 0.0
     ask_after: float = 0.0
@@ -52,7 +52,7 @@ class DashboardSession:
 
 
 class DashboardSessions:
-    """All that are open."""
+    """All open sessions."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class DashboardSessions:
         self._clock = clock
         self._most = most
         self._most_each = most_each
-        # By the digest of its id: how long a lookup takes tells nothing about an id.
+        # Keyed by the digest of the id, so that the time of a lookup reveals nothing about an id.
         self._open: OrderedDict[bytes, DashboardSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def begin(self, visitor: Visitor) -> tuple[str, DashboardSession]:
-        """A new session, and the id that goes into its cookie."""
+        """Return the id for the cookie and a new session."""
         self._sweep()
         mine = [key for key, one in self._open.items() if one.visitor.name == visitor.name]
         for key in mine[: max(0, len(mine) - self._most_each + 1)]:
@@ -87,11 +87,11 @@ class DashboardSessions:
         return secret, session
 
     def renew(self, session: DashboardSession, visitor: Visitor) -> None:
-        """The same visitor with a newer token, by which they are asked about from now on."""
+        """Replace the token by a newer one of the same visitor; the next check uses it."""
         session.visitor, session.ask_after = visitor, 0.0
 
     def find(self, secret: str) -> DashboardSession | None:
-        """The session of a cookie; being found counts as being used."""
+        """Return the session of a cookie and count the lookup as use."""
         key = _secret_digest(secret)
         session = self._open.get(key)
         if session is None:
@@ -111,7 +111,7 @@ class DashboardSessions:
             self._end(key)
 
     async def sight(self, session: DashboardSession) -> VisibleScope:
-        """How far the visitor sees now; raises `ActionRefused(401)` where the session is over."""
+        """Return what the visitor may see now; raises `ActionRefused(401)` if the session has ended."""
         async with session.asking:
             visitor = session.visitor
             if session.ended.is_set():
@@ -124,7 +124,7 @@ class DashboardSessions:
                     if session.visitor is visitor:
                         session.ask_after = now + PERMISSION_RECHECK_SECONDS
                 except ActionRefused as refused:
-                    if refused.status == 401 and session.visitor is visitor:  # else it was renewed meanwhile
+                    if refused.status == 401 and session.visitor is visitor:  # else renewed during the check
                         self.end(session)
                     raise
                 except StokerError as error:
@@ -136,7 +136,7 @@ class DashboardSessions:
             return session.sight
 
     def keep(self, session: DashboardSession) -> bool:
-        """A stream that is read counts as use; False: it is over all the same."""
+        """Count an open stream as use; return False if the session has ended or expired."""
         if session.ended.is_set():
             return False
         self._use(session)

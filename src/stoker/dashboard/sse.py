@@ -1,14 +1,14 @@
-"""Event streams: the whole picture first, then what changes, for as long as somebody reads.
+"""Server-sent events: the whole view first, then the changes, until the page disconnects.
 
-Nothing is queued for a stream. It remembers the version that its page has seen; when the
-page has taken what was sent, it is sent all that is different by then, so a slow reader
-skips what lies between and costs no more memory than a quick one. One that takes nothing
-for a while is let go. Many changes within a moment are one event.
+A stream has no queue. It remembers the version that its page has received. Once the page has read the
+last event, the stream sends everything that changed since that version, so a slow reader skips the
+versions in between and needs no more memory than a fast reader. A stream whose page reads nothing for
+30 s is closed. Changes in quick succession become one event.
 
-    event: picture   all that the visitor sees; again whenever how far they see has changed
-    event: change    what is different
-    event: bye       the session has ended; the page asks for a new one
-    event: alive     after 15 s in which nothing else was sent, so that proxies and the page know
+    event: picture   all that the visitor may see; sent again whenever the visible scope changes
+    event: change    the changes since the last event
+    event: bye       the session has ended; the page asks for a new sign-in
+    event: alive     after 15 s without another event, for proxies and for the page's own timeout
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from stoker.telemetry.logs import get_logger
 
 MAX_STREAMS = 256
 MAX_STREAMS_PER_USER = 4
-"""Of one session; a browser has six connections to a server, and an order needs one of them."""
+"""Streams of one session. A browser opens six connections to a server, and an action needs one of them."""
 KEEPALIVE_SECONDS = 15.0
 CALM_SECONDS = 0.1
-"""Between two events of one stream, so that a storm of changes becomes ten pictures a second."""
+"""The least time between two events of a stream: at most ten events a second, however many changes."""
 CALM_EACH = 0.004
-"""So long for each stream that is open, where they are many: others need the event loop as well."""
+"""The same for each open stream: with many streams, the pause grows to keep the event loop responsive."""
 STUCK_SECONDS = 30.0
 
 _HEADERS = {**NO_STORE, "Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
@@ -42,7 +42,7 @@ log = get_logger(__name__)
 
 
 class EventStreams:
-    """All streams of one server."""
+    """All event streams of one server."""
 
     def __init__(
         self, scene: ViewSource, sessions: DashboardSessions, clock: Clock, *, most: int = MAX_STREAMS
@@ -56,7 +56,7 @@ class EventStreams:
         self.open = 0
 
     def close(self) -> None:
-        """End all of them; pages come back by themselves."""
+        """End all streams; the pages reconnect on their own."""
         self.closing.set()
 
     @property
@@ -66,7 +66,7 @@ class EventStreams:
     async def serve(self, request: web.BaseRequest, session: DashboardSession) -> web.StreamResponse:
         if self.open >= self._most or session.streams >= MAX_STREAMS_PER_USER:
             raise ActionRefused(429, "too many pages are open; close one of them")
-        self.open += 1  # before anything is waited for, or many at once would walk past the bounds
+        self.open += 1  # before the first await, or simultaneous requests would exceed the limits
         session.streams += 1
         try:
             return await self._served(request, session, await self.sessions.sight(session))
@@ -82,10 +82,10 @@ class EventStreams:
         try:
             await response.prepare(request)
             await _EventStream(self, session, response).run(sight)
-        except StokerError as error:  # nobody knows any more what this visitor may see
+        except StokerError as error:  # the visitor's permissions are unknown, so the stream must end
             log.warning("stream.ended", reason=error.reason, error=error.message)
         except (ConnectionError, TimeoutError):
-            log.debug("stream.gone")  # who does not read, or is not there, is told nothing
+            log.debug("stream.gone")  # the page is gone or does not read: no error can reach it
             if request.transport is not None:
                 request.transport.abort()
         return response
@@ -122,7 +122,7 @@ class _EventStream:
             await self._rest(self._all.calm)
 
     async def _looked_again(self) -> VisibleScope | None:
-        """How far the visitor sees now; None: the session is over."""
+        """Return what the visitor may see now; None if the session is over."""
         if not self._all.sessions.keep(self._session):
             return None
         try:
@@ -131,9 +131,9 @@ class _EventStream:
             return None
 
     async def _first_of_all(self) -> bool:
-        """Wait for a change, the end of session or server, or a moment; whether it is a change.
+        """Wait for a change, the end of session or server, or a timeout; return whether there is a change.
 
-        A moment: what somebody sees may have to go although nothing of it changes.
+        The timeout exists because a revoked permission must remove data from the page though no data changed.
         """
         scene = self._all.scene
         waits = [
@@ -174,7 +174,7 @@ class _EventStream:
             await self._write(changes.event)
 
     def _silence(self) -> float:
-        """Seconds in which nothing was sent, whatever happened that this visitor may not see."""
+        """Return the seconds since the last write; changes outside the visible scope do not count."""
         return self._all.clock.monotonic() - self._wrote
 
     async def _write(self, data: bytes) -> None:

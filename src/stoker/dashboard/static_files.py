@@ -1,7 +1,7 @@
-"""The page and what it is made of, read once from the package.
+"""The static files of the page, read once from the package.
 
-Served by exact name from a table in memory: a request never becomes a path. Each file
-has an ETag of its content; a browser asks whether it has the newest and gets 304.
+Files are served by exact name from a table in memory: a request path never becomes a file path. Each
+file has an ETag of its content; a browser revalidates it and gets 304 if it is unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StaticFile(NamedTuple):
 
 
 class StaticFiles:
-    """All of them, by the path that they are asked for."""
+    """All static files, by request path."""
 
     def __init__(self, root: Traversable | None = None) -> None:
         found = root if root is not None else resources.files("stoker.dashboard") / "static"
@@ -55,7 +55,7 @@ class StaticFiles:
 
 
 def etag_matches(etag: str, if_none_match: str) -> bool:
-    """Whether the browser has this one already."""
+    """Return whether the browser already has this version of the file."""
     return any(one.strip().removeprefix("W/") == etag for one in if_none_match[:4096].split(","))
 
 

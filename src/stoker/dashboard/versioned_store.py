@@ -1,11 +1,11 @@
-"""Which of many values changed since a number that somebody remembers.
+"""Values by id, with the ids that changed since a version.
 
-Under a scene: it sets values by id and takes them away; each real change gets the next
-number. A page that has seen number n is told the ids that changed since. What is gone
-is remembered for a while; who has not looked for longer takes the whole picture.
+View sources (`standalone.view`, `cluster.view`) set and remove values by id; each real change increments
+the version. A page that has version n receives the ids that changed since n. Removed ids are remembered
+up to a limit; a page that is further behind receives the whole view.
 
-Whoever waits is woken once for many changes of one turn of the event loop. Only to be
-used on the loop's own thread.
+A waiter wakes once for many changes within one iteration of the event loop. Not thread-safe: use it only
+on the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LoggedT = TypeVar("LoggedT")
 
 
 class ChangedIds(NamedTuple):
-    """Ids, not values: whoever asks decides which of them a visitor may see."""
+    """Changed and removed ids, without values: the caller filters by what the visitor may see."""
 
     changed: tuple[str, ...]
     gone: tuple[str, ...]
@@ -40,7 +40,7 @@ class ChangeLog(Generic[LoggedT]):
         self.version = 1
 
     def set(self, key: str, value: LoggedT) -> bool:
-        """Whether that is a change."""
+        """Set the value and return whether it differs from the previous value."""
         if key in self._values and self._values[key] == value:
             return False
         self.version += 1
@@ -64,7 +64,7 @@ class ChangeLog(Generic[LoggedT]):
         return True
 
     def begin_anew(self) -> None:
-        """Whoever looks next takes the whole, whatever they have seen."""
+        """Make every page fetch the whole view, whatever version it has."""
         self.version += 1
         self._forgotten = self.version
         self._wake()
@@ -79,7 +79,7 @@ class ChangeLog(Generic[LoggedT]):
         return len(self._values)
 
     def since(self, seen: int) -> ChangedIds | None:
-        """None: too long ago, or never."""
+        """Return the ids changed since version `seen`; None if it is too old or never existed."""
         if seen < self._forgotten or seen > self.version or seen < 1:
             return None
         return ChangedIds(_keys_changed_after(self._numbers, seen), _keys_changed_after(self._gone, seen))
@@ -97,7 +97,7 @@ class ChangeLog(Generic[LoggedT]):
 
 
 def _keys_changed_after(numbers: OrderedDict[str, int], seen: int) -> tuple[str, ...]:
-    """From the newest back: the cost is that of what changed, not of all there is."""
+    """Walk from the newest change back, so that the cost depends on the changes and not on the size."""
     found: list[str] = []
     for key in reversed(numbers):
         if numbers[key] <= seen:

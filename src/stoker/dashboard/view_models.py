@@ -1,8 +1,8 @@
-"""The values that a page gets, and the orders that it sends, as they stand in JSON.
+"""The JSON values of the dashboard's API: what the page receives, and the requests it sends.
 
-Names are camelCase on the wire; nothing is left out: what is absent is null or empty.
-Times are RFC 3339 in UTC. Text from outside (subjects of commits, paths, users) is data
-and stays as it is; the page never reads it as markup. docs/dashboard.md tells the shapes.
+Names are camelCase in JSON. No field is omitted: an absent value is null or empty. Times are RFC 3339
+in UTC. Text from outside (commit subjects, paths, users) stays unescaped data; the page never
+interprets it as markup. docs/dashboard.md describes the shapes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import StrEnum
 import msgspec
 
 MAX_ORDER = 16 << 10
-"""Bytes of a body that asks for something."""
+"""The largest body of an action, in bytes."""
 
 
 class DashboardAction(StrEnum):
-    """What somebody can ask for; also the words in a resource's `may`."""
+    """The actions a visitor can request; also the words in a resource's `may`."""
 
     APPROVE = "approve"
     PAUSE = "pause"
@@ -29,23 +29,23 @@ class DashboardAction(StrEnum):
 
 
 class _ViewShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A value of a picture."""
+    """Base of all values: camelCase names in JSON."""
 
 
 class DesignerHoldView(_ViewShape, frozen=True, kw_only=True):
-    """A project that somebody has open in a designer."""
+    """A project that a user has open in a designer."""
 
     user: str
     project: str
 
 
 class GatewayView(_ViewShape, frozen=True, kw_only=True):
-    """One gateway of a resource, as it is now (G)."""
+    """The current state of a gateway of a resource."""
 
     name: str
     pod: str = ""
     state: str = ""
-    """Synced, Pending, Syncing, Error …, as `stoker status` says it."""
+    """Synced, Pending, Syncing, Error …, as in `stoker status`."""
     ref: str = ""
     commit: str = ""
     synced_at: str | None = None
@@ -53,14 +53,14 @@ class GatewayView(_ViewShape, frozen=True, kw_only=True):
     drift_paths: tuple[str, ...] = ()
     held_by: tuple[DesignerHoldView, ...] = ()
     taken_back: bool = False
-    """It is where a way back led, and does not follow the ref."""
+    """It is at the target of a rollback and does not follow the ref."""
     reason: str = ""
     message: str = ""
     stage: str = ""
 
 
 class PlannedGatewayView(_ViewShape, frozen=True, kw_only=True):
-    """How much of a plan that waits for approval falls on one gateway."""
+    """The number of changes that a plan awaiting approval makes on one gateway."""
 
     name: str
     added: int = 0
@@ -69,17 +69,17 @@ class PlannedGatewayView(_ViewShape, frozen=True, kw_only=True):
 
 
 class ApprovalView(_ViewShape, frozen=True, kw_only=True):
-    """A plan that waits for somebody, or waited."""
+    """A plan that waits, or waited, for approval."""
 
     state: str
     commit: str = ""
     ref: str = ""
     digest: str = ""
-    """What an approval must name, so that nobody approves what they have not seen."""
+    """An approval must name this digest, so that a user approves exactly the plan they have seen."""
     stage: str = ""
-    """The stage of a release that waits; empty: the whole resource."""
+    """The stage of a rollout that waits; empty: the whole resource."""
     message: str = ""
-    """Why an approval that is there does not count."""
+    """Why a given approval does not count."""
     since: str | None = None
     expires: str | None = None
     added: int = 0
@@ -89,7 +89,7 @@ class ApprovalView(_ViewShape, frozen=True, kw_only=True):
 
 
 class RollbackView(_ViewShape, frozen=True, kw_only=True):
-    """The way back that was asked for last."""
+    """The last requested rollback."""
 
     to_commit: str | None = None
     to_snapshot: str | None = None
@@ -98,14 +98,14 @@ class RollbackView(_ViewShape, frozen=True, kw_only=True):
 
 
 class RolloutView(_ViewShape, frozen=True, kw_only=True):
-    """How far a release in stages has come."""
+    """The progress of a rollout in stages."""
 
     stage: str = ""
     message: str = ""
 
 
 class ResourceView(_ViewShape, frozen=True, kw_only=True):
-    """One resource, or the one data folder of a watch without a cluster (R)."""
+    """One resource, or the single data folder of `stoker sync --watch`."""
 
     id: str
     """`namespace/Kind/name`"""
@@ -121,7 +121,7 @@ class ResourceView(_ViewShape, frozen=True, kw_only=True):
     message: str = ""
     last_sync: str | None = None
     may: tuple[str, ...] = ()
-    """The actions that this visitor has a button for."""
+    """The actions for which this visitor gets a button."""
     approval: ApprovalView | None = None
     rollback: RollbackView | None = None
     release: RolloutView | None = None
@@ -129,7 +129,7 @@ class ResourceView(_ViewShape, frozen=True, kw_only=True):
 
 
 class CommitView(_ViewShape, frozen=True, kw_only=True):
-    """One commit that a destination got."""
+    """A commit that was pushed to a destination."""
 
     commit: str
     author: str = ""
@@ -143,11 +143,11 @@ class HeldDeletionsView(_ViewShape, frozen=True, kw_only=True):
     count: int
     digest: str
     paths: tuple[str, ...] = ()
-    """The first of them."""
+    """The first of the held paths."""
 
 
 class DestinationView(_ViewShape, frozen=True, kw_only=True):
-    """Where the cluster is written to in git (D)."""
+    """A GitDestination: the place in git that the reverser writes the cluster's objects to."""
 
     id: str
     """`namespace/GitDestination/name`"""
@@ -161,25 +161,25 @@ class DestinationView(_ViewShape, frozen=True, kw_only=True):
     authors: tuple[str, ...] = ()
     recent: tuple[CommitView, ...] = ()
     lag_seconds: float | None = None
-    """How long the last change took to get into git."""
+    """How long the last change took to reach git."""
     pending: int = 0
     pending_since: str | None = None
-    """When the first of the changes was seen that are not in git yet."""
+    """When the oldest change that is not in git yet was seen."""
     ready: str = "Unknown"
     reason: str = ""
     message: str = ""
     stalled: bool = False
-    """Somebody has to act before it can get well; otherwise it is tried again by itself."""
+    """A user has to act before it can recover; otherwise the reverser retries on its own."""
     suspended: bool = False
     rules: int | None = None
-    """How many rules send objects to it; None: nobody here can know."""
+    """The number of rules that send objects to it; None if this process cannot know."""
     troubles: tuple[str, ...] = ()
-    """Why not everything that its rules select gets to it."""
+    """Why some objects that its rules select do not reach it."""
     warnings: tuple[str, ...] = ()
-    """What is well and should be known all the same, such as Secrets that are written in clear."""
+    """Facts that are no failure but should be known, such as Secrets that are written in clear."""
     held: HeldDeletionsView | None = None
     may: tuple[str, ...] = ()
-    """The actions that this visitor has a button for."""
+    """The actions for which this visitor gets a button."""
 
 
 class EmergencyStopView(_ViewShape, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ class EmergencyStopView(_ViewShape, frozen=True, kw_only=True):
     active: bool = False
     since: str | None = None
     may: bool = False
-    """Whether this visitor may stop everything, or let it go on."""
+    """Whether this visitor may start and end the emergency stop."""
 
 
 class VisitorView(_ViewShape, frozen=True, kw_only=True):
@@ -206,11 +206,11 @@ class DashboardView(_ViewShape, frozen=True, kw_only=True):
     resources: tuple[ResourceView, ...] = ()
     destinations: tuple[DestinationView, ...] = ()
     unseen: tuple[str, ...] = ()
-    """Kinds, some with a namespace, and `emergency stop`, that can no longer be read."""
+    """What can no longer be read: kinds, some with a namespace, and `emergency stop`."""
 
 
 class ChangesView(_ViewShape, frozen=True, kw_only=True):
-    """What is different since a version that a page has seen."""
+    """The changes since the version that a page has."""
 
     version: int
     resources: tuple[ResourceView, ...] = ()
@@ -218,7 +218,7 @@ class ChangesView(_ViewShape, frozen=True, kw_only=True):
     destinations: tuple[DestinationView, ...] = ()
     gone_destinations: tuple[str, ...] = ()
     stop: EmergencyStopView | None = None
-    """None: as it was."""
+    """None: unchanged."""
 
 
 class ChangedPathView(_ViewShape, frozen=True, kw_only=True):
@@ -227,7 +227,7 @@ class ChangedPathView(_ViewShape, frozen=True, kw_only=True):
 
 
 class SyncDiffView(_ViewShape, frozen=True, kw_only=True):
-    """What one pass changed on disk."""
+    """The changes of one sync on disk."""
 
     from_commit: str = ""
     to_commit: str = ""
@@ -252,7 +252,7 @@ class SyncHistoryView(_ViewShape, frozen=True, kw_only=True):
 
 
 class SnapshotView(_ViewShape, frozen=True, kw_only=True):
-    """A state that can be gone back to."""
+    """A snapshot that a rollback can restore."""
 
     id: str
     size: int = 0
@@ -260,7 +260,7 @@ class SnapshotView(_ViewShape, frozen=True, kw_only=True):
 
 
 class GatewayHistoryView(_ViewShape, frozen=True, kw_only=True):
-    """One gateway with what happened to it, newest first."""
+    """One gateway with its syncs and snapshots, newest first."""
 
     gateway: GatewayView
     history: tuple[SyncHistoryView, ...] = ()
@@ -268,15 +268,15 @@ class GatewayHistoryView(_ViewShape, frozen=True, kw_only=True):
 
 
 class SessionView(_ViewShape, frozen=True, kw_only=True):
-    """Who is signed in."""
+    """The state of the session: the signed-in user, if any."""
 
     mode: str
     signed_in: bool = False
     user: str = ""
     csrf: str = ""
-    """Goes into the header X-Stoker-CSRF of everything that changes something."""
+    """The value of the header X-Stoker-CSRF, which every changing request must carry."""
     version: str = ""
-    """Of the program."""
+    """The version of Stoker."""
 
 
 class SignInBody(_ViewShape, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -284,7 +284,7 @@ class SignInBody(_ViewShape, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ActionBody(_ViewShape, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that a visitor asks for. Of stop and goOn nothing else needs to be said."""
+    """A requested action; `stop` and `goOn` need no other field."""
 
     action: DashboardAction
     namespace: str = ""
@@ -301,7 +301,7 @@ class ActionDoneView(_ViewShape, frozen=True, kw_only=True):
 
 
 class FailureView(_ViewShape, frozen=True, kw_only=True):
-    """Why something was not done: a sentence for people, and a reason where there is one."""
+    """Why a request failed: a sentence for people, and a reason where there is one."""
 
     error: str
     reason: str = ""

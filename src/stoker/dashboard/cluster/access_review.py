@@ -1,8 +1,7 @@
-"""Questions to the API server about a visitor: whose token this is, and what they may.
+"""TokenReview and SubjectAccessReview requests: who owns a token, and what that user may do.
 
-A TokenReview and SubjectAccessReviews, so many under way at a time, whoever they are about. Where it
-cannot be asked nobody is let in, and nobody sees; why it cannot is for the log, and not for who is not
-let in.
+At most 16 requests run at a time, for all users together. If a request fails, sign-in is refused and
+nothing is shown. The log has the cause; the response does not, because its reader is not authenticated.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ log = get_logger(__name__)
 
 
 class DashboardUser(msgspec.Struct, frozen=True):
-    """Somebody, as the API server knows them."""
+    """A user as the API server knows them."""
 
     username: str = ""
     uid: str = ""
@@ -47,12 +46,12 @@ class DashboardUser(msgspec.Struct, frozen=True):
     extra: dict[str, list[str]] | None = None
 
     def subject(self) -> dict[str, Any]:
-        """As the spec of a SubjectAccessReview names them."""
+        """Return the user fields of a SubjectAccessReview's spec."""
         said = {"user": self.username, "uid": self.uid, "groups": self.groups, "extra": self.extra}
         return {name: value for name, value in said.items() if value}
 
     def key(self) -> bytes:
-        """What a person is remembered by: all that an authorizer may look at."""
+        """Return the cache key of a user: a digest of everything that an authorizer may look at."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).digest()
 
 
@@ -74,7 +73,7 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 
 class AccessQuestion(NamedTuple):
-    """One question: a verb, a kind, and where; no namespace is all of them."""
+    """A permission to check: verb, kind and namespace; an empty namespace means all."""
 
     verb: str
     resource: ApiResource
@@ -83,7 +82,7 @@ class AccessQuestion(NamedTuple):
 
 
 class AccessReviews:
-    """Asks with the dashboard's own account."""
+    """Sends reviews with the dashboard's own service account."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         self._client = client
@@ -91,7 +90,7 @@ class AccessReviews:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 
     async def identified(self, token: Secret) -> DashboardUser | None:
-        """Whose token it is; None: nobody's."""
+        """Return the owner of the token; None if it is not valid."""
         if not _is_token(token):
             return None
         async with self._slots:
@@ -128,7 +127,7 @@ class AccessReviews:
 
 
 async def gather_all(works: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """All of them at once; the first that fails ends the others, and is what the caller hears."""
+    """Run all at once; the first failure cancels the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]
@@ -138,7 +137,7 @@ async def gather_all(works: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
 
 
 def _is_token(token: Secret) -> bool:
-    """Whether it could stand in a header at all; nobody is asked about anything else."""
+    """Return whether it can be a bearer header at all; other values are not sent to the API server."""
     if len(token.reveal_bytes()) > MAX_TOKEN_LENGTH:
         return False
     try:

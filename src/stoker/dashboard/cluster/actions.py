@@ -1,8 +1,8 @@
-"""What is done for a visitor, with the visitor's own token.
+"""Performs actions for a visitor, with the visitor's own token.
 
-Each order is one client of the API server that lives as long as the order: RBAC and the admission
-webhook judge it as if the visitor had used kubectl, and the API server's audit names them. The
-dashboard's own account is never used here, whatever a page has shown.
+Each action has its own Kubernetes client, which is closed after the action. RBAC and the admission
+webhook therefore treat it as if the visitor had used kubectl, and the API server's audit log names the
+visitor. This module never uses the dashboard's own service account, whatever buttons a page has shown.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ClusterAction = Callable[[KubeClient], Awaitable[str]]
 
 
 class ClusterActions:
-    """Does what visitors ask for, as them."""
+    """Performs actions with the visitor's identity."""
 
     def __init__(self, config: ClusterConfig, home: str, clock: Clock | None = None) -> None:
         self._config = config
@@ -77,7 +77,7 @@ class ClusterActions:
             raise ActionRefused(_http_status(error), error.message, error.reason) from None
 
     def _client(self, visitor: Visitor) -> KubeClient:
-        """The same server, seen as the visitor and nobody else."""
+        """Return a client of the same API server with the visitor's credentials only."""
         identity = RequestIdentity(bearer_header(visitor.token, "the session"))
         return KubeClient(
             replace(self._config, credentials=StaticCredentials(identity), impersonate=()),
@@ -128,7 +128,7 @@ def _resource_of(order: ActionBody) -> ResourceName:
 
 
 def _rollback_target(order: ActionBody) -> str:
-    """Where to go back to: one snapshot or one commit."""
+    """Return the target of a rollback: one snapshot or one commit."""
     if bool(order.to_snapshot) == bool(order.to_commit):
         raise InvalidValue("say either a snapshot or a commit to go back to")
     if order.to_commit:

@@ -1,13 +1,13 @@
-"""Who a visitor is and how far they see: both are for the API server to say.
+"""Authenticates visitors and determines what they may see; the API server decides both.
 
-A token is shown to it in a TokenReview. How far somebody sees is asked by SubjectAccessReviews, first
-for the whole cluster and, where that is refused, for each namespace in which there is something to
-see; all of that every half minute. In between, every few seconds, the token is shown again, and what
-was granted is asked about once more, which is little: so a right that was taken away is gone within
-seconds, and a new one is there within half a minute.
+A TokenReview identifies the owner of a token. SubjectAccessReviews determine the visible scope: first for
+the whole cluster and, if that is denied, for each namespace that has something to show. This full check
+runs every 30 seconds. In between, every few seconds, the token and the permissions already granted are
+checked again, which needs few requests: a revoked permission ends within seconds, and a new permission
+takes effect within half a minute.
 
-What is known is known for all sessions of a person, who is asked about once at a time: many pages
-cost the API server what one costs. With very many people in, each is asked about less often.
+The result is shared by all sessions of a user, and only one check of a user runs at a time: many pages
+cost the API server as much as a single page. With very many users, each is checked less often.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from stoker.telemetry.logs import get_logger
 CACHE_SECONDS = 30.0
 SOON_SECONDS = 5.0
 MAX_CONFIRMED = 60
-"""Rights of one person that are asked about in between; who has more is asked about as a whole."""
+"""Limit of granted permissions that are checked in between; a user with more gets only full checks."""
 REVIEWS_PER_SECOND = 50.0
-"""In between, about all people together; with more to ask, it is asked less often."""
+"""Limit of the checks in between, for all users together; above it, the interval grows."""
 MAX_CACHED_TOKENS = 1_000
 MAX_NAMESPACES = 1_000
-"""Namespaces of one kind that are asked about for one visitor; what lies in others is not shown."""
+"""Limit of namespaces checked for a visitor and kind; objects in further namespaces are not shown."""
 
 log = get_logger(__name__)
 
 
 class VisibleNamespaces(Protocol):
-    """Where there is something to see."""
+    """The namespaces that have something to show."""
 
     def places(self, kind: str) -> Iterable[str]: ...
 
@@ -59,14 +59,14 @@ class VisibleNamespaces(Protocol):
 
 
 class _TokenOwner(NamedTuple):
-    """Whose a token was."""
+    """The user a token belonged to, and when that was checked."""
 
     user: DashboardUser
     at: float
 
 
 class _ReviewedSight(NamedTuple):
-    """How far somebody sees, and what was granted for that."""
+    """A visible scope, and the permissions granted for it."""
 
     sight: VisibleScope
     granted: tuple[AccessQuestion, ...]
@@ -74,12 +74,12 @@ class _ReviewedSight(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _CachedSight:
-    """How far a person sees; `asked` is the same task for all who want to know."""
+    """A user's visible scope; all callers await the same task `asked`."""
 
     asked: asyncio.Task[_ReviewedSight]
     at: float
     until: float
-    """After that everything is asked."""
+    """The time of the next full check."""
 
     @property
     def granted(self) -> tuple[AccessQuestion, ...]:
@@ -87,7 +87,7 @@ class _CachedSight:
 
 
 class ClusterAuth:
-    """Lets in whom the API server knows."""
+    """Admits users whom the API server authenticates."""
 
     def __init__(
         self,
@@ -109,14 +109,14 @@ class ClusterAuth:
         self._seen: OrderedDict[bytes, _CachedSight] = OrderedDict()
 
     def known(self, token: Secret) -> Visitor | None:
-        """Who brought the token half a minute ago at most."""
+        """Return the owner of the token if that was checked within the last 30 seconds."""
         known = self._known.get(_token_digest(token))
         if known is None or self._clock.monotonic() >= known.at + CACHE_SECONDS:
             return None
         return _visitor(known.user, token)
 
     async def admit(self, token: Secret) -> Visitor | None:
-        """Who brings the token, as of half a minute ago at most."""
+        """Return the owner of the token; the check may be up to 30 seconds old."""
         known = self.known(token)
         if known is not None:
             return known
@@ -124,7 +124,7 @@ class ClusterAuth:
         return None if user is None else _visitor(user, token)
 
     async def sight(self, visitor: Visitor) -> VisibleScope:
-        """As of a few seconds ago."""
+        """Return the visible scope; the check may be a few seconds old."""
         known = self._known.get(_token_digest(visitor.token))
         if known is not None and self._clock.monotonic() < known.at + self._pace():
             user: DashboardUser | None = known.user
@@ -132,7 +132,7 @@ class ClusterAuth:
             user = await self._identified(visitor.token)
         if user is None or user.username != visitor.name:
             raise ActionRefused(401, "the token is no longer good: sign in again")
-        # Shielded, for others may wait for the same answer.
+        # Shielded, because other callers may await the same task.
         return (await asyncio.shield(self._asked_about(user))).sight
 
     def _asked_about(self, user: DashboardUser) -> asyncio.Task[_ReviewedSight]:
@@ -144,11 +144,11 @@ class ClusterAuth:
         return seen.asked
 
     def _is_forgotten(self, now: float) -> bool:
-        """Whether the one who has not looked for longest has not looked for long."""
+        """Return whether the entry that was unused for the longest time has expired."""
         return next(iter(self._seen.values())).until < now - CACHE_SECONDS
 
     def _asked_again(self, seen: _CachedSight | None, user: DashboardUser, now: float) -> _CachedSight:
-        """What is known of somebody, or what is being asked now."""
+        """Return the cached scope, or start a full check or a check in between if it is due."""
         if seen is None or (seen.asked.done() and (now >= seen.until or _has_failed(seen.asked))):
             return _CachedSight(_start_task(self._looked_up(user.subject())), now, now + self._sight_seconds)
         granted = seen.granted
@@ -176,18 +176,18 @@ class ClusterAuth:
         return _ReviewedSight(VisitorRights(lists, patches).sight(may_stop=may_stop), tuple(granted))
 
     async def _confirmed(self, subject: dict[str, Any], found: _ReviewedSight) -> _ReviewedSight:
-        """The same where all that was granted still is; otherwise whatever is true now."""
+        """Return the same scope if every granted permission still holds; otherwise run a full check."""
         still = await gather_all([self._reviews.allowed(subject, one) for one in found.granted])
         return found if all(still) else await self._looked_up(subject)
 
     async def _settled(self) -> None:
-        """Who comes in the first moments would be asked about namespaces that nobody knows of yet."""
+        """Wait for the first lists: without them, the namespaces to check are unknown."""
         with contextlib.suppress(TimeoutError):
             async with deadline(self._clock, REVIEW_TIMEOUT_SECONDS):
                 await self._scene.looked()
 
     def _pace(self) -> float:
-        """Seconds after which somebody is asked about again."""
+        """Return the seconds between two checks of a user."""
         granted = (len(one.granted) for one in self._seen.values())
         questions = len(self._known) + sum(many for many in granted if many <= MAX_CONFIRMED)
         return min(self._sight_seconds, max(SOON_SECONDS, questions / REVIEWS_PER_SECOND))
@@ -209,7 +209,7 @@ class ClusterAuth:
     async def _of_kind(
         self, subject: dict[str, Any], kind: str
     ) -> tuple[GrantedNamespaces, GrantedNamespaces]:
-        """Where somebody sees objects of a kind, and where they may change what they see."""
+        """Return where a user may list objects of a kind, and where they may also patch them."""
         places = sorted(self._scene.places(kind))
         if len(places) > MAX_NAMESPACES:
             log.warning("dashboard.many_namespaces", kind=kind, asked=MAX_NAMESPACES, there=len(places))
@@ -248,7 +248,10 @@ def _start_task(work: Coroutine[Any, Any, _ReviewedSight]) -> asyncio.Task[_Revi
 
 
 def _has_failed(asked: asyncio.Task[_ReviewedSight]) -> bool:
-    """Whether it has no answer, so that the next one asks anew; looked at, it is no unheard error."""
+    """Return whether there is no result, so that the next caller checks anew.
+
+    As a done callback it also retrieves the exception, so asyncio does not log it as never retrieved.
+    """
     return asked.cancelled() or asked.exception() is not None
 
 
@@ -257,5 +260,5 @@ def _visitor(user: DashboardUser, token: Secret) -> Visitor:
 
 
 def _token_digest(token: Secret) -> bytes:
-    """What a token is remembered by."""
+    """Return the cache key of a token, so that the cache does not hold the token itself."""
     return hashlib.sha256(token.reveal_bytes()).digest()

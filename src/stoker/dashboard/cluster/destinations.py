@@ -1,4 +1,4 @@
-"""A destination of the reverser as a page shows it, from its object and that of its repository. Pure."""
+"""Converts a GitDestination, with its GitRepoConfig, to its view. Pure."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ class _RepoConfigBody(msgspec.Struct, frozen=True):
 
 
 class RepoConfigKey(NamedTuple):
-    """A GitRepoConfig by its name."""
+    """The namespace and name of a GitRepoConfig."""
 
     namespace: str
     name: str
 
 
 class CachedDestination(NamedTuple):
-    """What is kept of a destination; its repository is named by another object."""
+    """The part of a GitDestination that is kept in memory, with the key of its GitRepoConfig."""
 
     now: DestinationView
     config: RepoConfigKey
 
 
 class CachedRepoConfig(NamedTuple):
-    """What is kept of a repository."""
+    """The part of a GitRepoConfig that is kept in memory."""
 
     repo: str
     suspended: bool
 
 
 class JoinedDestination(NamedTuple):
-    """A destination with what other objects say about it."""
+    """A destination with its GitRepoConfig and its rules."""
 
     destination: CachedDestination
     config: CachedRepoConfig | None
@@ -117,7 +117,7 @@ def decode_destination(raw: bytes) -> CachedDestination:
 def destination_view(
     one: CachedDestination, config: CachedRepoConfig | None, *, may_see: bool
 ) -> DestinationView:
-    """With what its repository says; its address is for those who may see that object, too."""
+    """Add the fields of the GitRepoConfig; its URL only if the visitor may see that object."""
     if config is None:
         return one.now
     return msgspec.structs.replace(
@@ -138,6 +138,6 @@ def _commit_view(one: WrittenCommit) -> CommitView:
 
 
 def _parse_seconds(waited: str | None) -> float | None:
-    """How long changes took to get into git, by the last that did."""
+    """Parse how long the last change took to reach git, such as 2.5s."""
     match = _SECONDS.fullmatch(waited or "")
     return float(match[1]) if match else None

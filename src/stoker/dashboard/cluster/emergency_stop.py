@@ -1,4 +1,4 @@
-"""The emergency stop as a page shows it, from the map that the controller heeds. Pure."""
+"""Decodes the ConfigMap of the emergency stop, which the controller obeys, for the page. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stoker.domain.clock import parse_rfc3339, rfc3339
 
 
 class EmergencyStopState(NamedTuple):
-    """Whether everything is held still, and since when."""
+    """Whether the emergency stop is active, and since when."""
 
     active: bool
     since: str | None = None
@@ -37,7 +37,7 @@ _body = msgspec.json.Decoder(_StopBody)
 
 
 def decode_emergency_stop(raw: bytes) -> EmergencyStopState:
-    """As the controller reads it; the API server notes when somebody last wrote it."""
+    """Decode it as the controller does; `since` is the API server's time of the last write."""
     body = _body.decode(raw)
     if (body.data or {}).get("paused", "").strip() != "true":
         return NOT_STOPPED

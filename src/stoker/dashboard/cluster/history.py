@@ -1,7 +1,7 @@
-"""What gateways have been through, kept small until somebody looks at one of them.
+"""The sync history of gateways, compressed until a page opens a gateway. Pure.
 
-The last ten syncs of a thousand gateways, with the first paths of each, are most of what a status
-holds and what nobody looks at; packed they take a tenth of the room. Pure.
+The last ten syncs of a thousand gateways, with the first paths of each, are most of a status and rarely
+viewed. Compressed, they need a tenth of the memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AMOUNT = re.compile(r"(\d{1,9})(B|kB|MB|GB|TB)")
 
 
 class GatewayHistory(msgspec.Struct, frozen=True):
-    """One gateway's."""
+    """The sync history and the snapshots of one gateway."""
 
     gateway: str
     history: tuple[SyncHistoryView, ...] = ()
@@ -31,13 +31,13 @@ _pasts = msgspec.json.Decoder(list[GatewayHistory])
 
 
 def pack_history(gateways: Iterable[GatewayStatus]) -> bytes:
-    """Those of all gateways of a resource; nothing where there is nothing to tell."""
+    """Compress the history of all gateways of a resource; empty if there is none."""
     pasts = [one for one in map(_gateway_history, gateways) if one.history or one.snapshots]
     return zlib.compress(msgspec.json.encode(pasts), 1) if pasts else b""
 
 
 def unpack_history(gateway: str, kept: bytes) -> GatewayHistory:
-    """One gateway's out of them."""
+    """Return the history of one gateway."""
     found = _pasts.decode(zlib.decompress(kept)) if kept else []
     return next((one for one in found if one.gateway == gateway), GatewayHistory(gateway))
 
@@ -73,7 +73,10 @@ def _diff_view(diff: DiffSummary) -> SyncDiffView:
 
 
 def _snapshot_views(one: GatewayStatus) -> Iterator[SnapshotView]:
-    """The newest, of which the status tells, and those that its history names, as many as are kept."""
+    """Yield the newest snapshot, which the status describes, and older ones of its history.
+
+    The number of kept snapshots limits the result, because older snapshots no longer exist.
+    """
     newest = one.last_snapshot
     if newest is None:
         return
@@ -86,6 +89,6 @@ def _snapshot_views(one: GatewayStatus) -> Iterator[SnapshotView]:
 
 
 def _parse_size(amount: str) -> int:
-    """A size as the status has it: 180MB."""
+    """Parse a size as the status has it, such as 180MB; 0 if it does not fit."""
     match = _AMOUNT.fullmatch(amount)
     return int(match[1]) * _UNITS[match[2]] if match else 0

@@ -1,4 +1,4 @@
-"""The kinds that a dashboard looks at, and the map of the emergency stop."""
+"""The kinds that the dashboard watches, and the ConfigMap of the emergency stop."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CONFIG = "GitRepoConfig"
 RULE = "WatchRule"
 CLUSTER_RULE = "ClusterWatchRule"
 SYNCED = KINDS
-"""Kinds that bring files to gateways."""
+"""Kinds that sync files to gateways."""
 ACTIONABLE_KINDS = (*SYNCED, DESTINATION)
-"""Kinds that a visitor may act on; of a destination only held deletions can be approved."""
+"""Kinds that a visitor may act on; the only action on a destination approves held deletions."""
 
 _RESOURCES = {kind.name: rest_resource(kind) for kind in REGISTERED}
 
@@ -38,4 +38,4 @@ RESOURCES_WITH_RULES: dict[str, ApiResource] = {
     **ALL,
     **{name: _RESOURCES[name] for name in (RULE, CLUSTER_RULE)},
 }
-"""Where what sends objects to destinations is looked at, too."""
+"""All kinds, for a dashboard that also watches rules."""

@@ -1,4 +1,4 @@
-"""What objects of the reverser have in common, as far as a page reads it."""
+"""The fields that all objects of the reverser share, as far as the dashboard reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ReverserObjectMeta(msgspec.Struct, frozen=True):
 
 
 class ReverserObjectRef(msgspec.Struct, frozen=True):
-    """How one names another; without a namespace it is its own."""
+    """A reference to another object; without a namespace it is in the same namespace."""
 
     name: str = ""
     namespace: str | None = None

@@ -1,4 +1,4 @@
-"""How far a visitor sees and reaches: for each kind everywhere, or in these namespaces. Pure."""
+"""The namespaces in which a visitor may list and patch each kind. Pure functions and values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RESOURCE_ACTIONS = (
     DashboardAction.ROLLBACK,
     DashboardAction.RELEASE,
 )
-"""Each of them is a patch of the resource."""
+"""Each of these actions is a patch of the resource."""
 
 
 class GrantedNamespaces(NamedTuple):
-    """Where something is allowed."""
+    """The namespaces in which a permission is granted."""
 
     everywhere: bool = False
     namespaces: frozenset[str] = frozenset()
@@ -36,14 +36,14 @@ NO_REACH = GrantedNamespaces()
 
 @dataclass(frozen=True, slots=True)
 class VisitorRights:
-    """What one visitor may, as it was found a moment ago; equal ones are the same picture."""
+    """A visitor's permissions as of the last check; equal permissions give equal views."""
 
     lists: Mapping[str, GrantedNamespaces] = field(default_factory=dict)
     """By kind."""
     patches: Mapping[str, GrantedNamespaces] = field(default_factory=dict)
 
     def __call__(self, action: DashboardAction, namespace: str) -> bool:
-        """Whether a button for it makes sense there, for one of the kinds at least."""
+        """Return whether the action is permitted there for at least one kind."""
         return action in RESOURCE_ACTIONS and any(self.acts(kind, namespace) for kind in ACTIONABLE_KINDS)
 
     def sees(self, kind: str, namespace: str) -> bool:
@@ -61,12 +61,12 @@ class VisitorRights:
 
 
 def can_see(sight: VisibleScope, kind: str, namespace: str) -> bool:
-    """A sight that our gate made knows of kinds; any other is taken at its word."""
+    """Return whether the visitor may see the kind; a scope without `VisitorRights` knows only namespaces."""
     return sight.may.sees(kind, namespace) if isinstance(sight.may, VisitorRights) else sight.sees(namespace)
 
 
 def can_see_any(sight: VisibleScope, kind: str, namespace: str | None) -> bool:
-    """Whether there is a namespace in which they would see this kind; with a name, whether it is this one."""
+    """Return whether the visitor may see this kind in the namespace, or in any namespace if it is None."""
     if namespace is not None:
         return can_see(sight, kind, namespace)
     if isinstance(sight.may, VisitorRights):
@@ -76,7 +76,7 @@ def can_see_any(sight: VisibleScope, kind: str, namespace: str | None) -> bool:
 
 
 def allowed_actions(sight: VisibleScope, kind: str, namespace: str) -> tuple[str, ...]:
-    """What a visitor may do to a resource of this kind there."""
+    """Return the actions that a visitor may perform on a resource of this kind there."""
     offered = (DashboardAction.APPROVE,) if kind == DESTINATION else RESOURCE_ACTIONS
     if isinstance(sight.may, VisitorRights):
         return tuple(map(str, offered)) if sight.may.acts(kind, namespace) else ()

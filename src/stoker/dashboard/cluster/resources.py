@@ -1,4 +1,4 @@
-"""A resource as a page shows it, from what stands in the cluster. Pure."""
+"""Converts a Stoker or IgnitionSync object to its view. Pure."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _body = msgspec.json.Decoder(FleetResource)
 
 
 class CachedSyncResource(NamedTuple):
-    """What is kept of a resource; nobody's rights are in it yet."""
+    """The part of a resource that is kept in memory; it does not depend on a visitor's permissions."""
 
     now: ResourceView
     past: bytes
-    """What its gateways have been through, small."""
+    """The compressed sync history of its gateways (`stoker.dashboard.cluster.history`)."""
 
 
 def resource_id(kind: str, namespace: str, name: str) -> str:
@@ -39,7 +39,7 @@ def resource_id(kind: str, namespace: str, name: str) -> str:
 
 
 def decode_resource(kind: str, raw: bytes) -> CachedSyncResource:
-    """Read an object of the API; one that does not fit is a ValidationError of msgspec."""
+    """Decode an object of the API; raises msgspec's ValidationError if it does not fit."""
     standing = resource_standing(kind, _body.decode(raw))
     return CachedSyncResource(resource_view(standing), pack_history(standing.gateways))
 
@@ -90,14 +90,14 @@ def gateway_view(one: GatewayStatus, stage: str = "", back: Wanted | None = None
 
 
 def _is_rolled_back(one: GatewayStatus, wanted: Wanted | None) -> bool:
-    """Whether it is where somebody, or it by itself, has taken it back to."""
+    """Return whether the gateway is at the target of a requested or an automatic rollback."""
     if one.quarantine is not None or one.reason == Reason.ROLLED_BACK:
         return True
     return wanted is not None and bool(wanted.to_commit) and one.synced_commit == wanted.to_commit
 
 
 def _gateway_message(one: GatewayStatus) -> str:
-    """What there is to say about a gateway, the worst first."""
+    """Return the most important message about a gateway."""
     said = (
         one.error_message,
         one.quarantine.message if one.quarantine is not None else None,
@@ -147,7 +147,7 @@ def _approval_view(request: ApprovalRequest | None, standing: ResourceStatus) ->
 
 
 def _held_deletions_view(gateways: Sequence[GatewayStatus]) -> ApprovalView:
-    """The first plan that the deletion guard holds; the next one is shown when it was approved."""
+    """Return the first plan that the deletion guard holds; once it is approved, the next plan is shown."""
     plans = [(one, one.pending_plan) for one in gateways if one.pending_plan is not None]
     plan = min((plan for _, plan in plans), key=lambda plan: plan.digest)
     mine = [one for one, its in plans if its.digest == plan.digest]
@@ -166,7 +166,7 @@ def _held_deletions_view(gateways: Sequence[GatewayStatus]) -> ApprovalView:
 
 
 def _rollback_view(standing: ResourceStatus) -> RollbackView | None:
-    """The way back for as long as somebody asks for it."""
+    """Return the rollback as long as the resource's spec requests it."""
     wanted, outcome = standing.spec.rollback, standing.status.rollback
     to = (wanted.to_snapshot or wanted.to_commit) if wanted is not None else None
     if wanted is None or not to:
@@ -181,7 +181,7 @@ def _rollback_view(standing: ResourceStatus) -> RollbackView | None:
 
 
 def _release_view(progress: RolloutStatus | None) -> RolloutView | None:
-    """How far a release is, while it is under way."""
+    """Return the progress of a rollout while it runs."""
     if progress is None:
         return None
     now = next((stage for stage in progress.stages or () if stage.state != "Passed"), None)

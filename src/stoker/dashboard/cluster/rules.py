@@ -1,7 +1,7 @@
-"""The rules that send objects to destinations, as far as a page shows them. Pure.
+"""The rules that send objects to destinations, and their problems as a page shows them. Pure.
 
-A destination that can be written is no news where a rule's watch is refused: what it selects never
-gets there, and nothing waits either. So a destination is shown with what is wrong with its rules.
+A destination can be Ready although the watch of one of its rules is denied: the selected objects never
+reach it, and no change is pending either. The page therefore shows the problems of its rules with it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _PROBLEM_CONDITIONS = (
 
 
 class DestinationKey(NamedTuple):
-    """A GitDestination by its name."""
+    """The namespace and name of a GitDestination."""
 
     namespace: str
     name: str
 
 
 class CachedWatchRule(NamedTuple):
-    """What is kept of a WatchRule or ClusterWatchRule."""
+    """The part of a WatchRule or ClusterWatchRule that is kept in memory."""
 
     kind: str
     namespace: str
     name: str
     destination: DestinationKey
     trouble: str = ""
-    """Why not everything that it selects gets to its destination; what ails the destination is no part."""
+    """Why some selected objects do not reach the destination; problems of the destination itself excluded."""
 
 
 class _RuleSpecPart(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,14 +77,14 @@ def _rule_problem(status: ConditionedStatus) -> str:
 def rule_problems(
     rules: Iterable[CachedWatchRule], may_see: Callable[[CachedWatchRule], bool]
 ) -> tuple[str, ...]:
-    """What is wrong with rules; of those that somebody may not see, that it is so and no more."""
+    """Return the problems of rules; for rules that the visitor may not see, only that there are problems."""
     wrong = [one for one in rules if one.trouble]
     seen = [f"{one.kind} {one.name}: {one.trouble}" for one in wrong if may_see(one)]
     return (*seen, *([HIDDEN] if len(seen) < len(wrong) else []))
 
 
 class RulesByDestination:
-    """All rules, by where they send to."""
+    """All rules, by destination."""
 
     def __init__(self) -> None:
         self._by_destination: defaultdict[DestinationKey, dict[tuple[str, ...], CachedWatchRule]] = (
@@ -92,7 +92,7 @@ class RulesByDestination:
         )
 
     def replace(self, old: CachedWatchRule | None, new: CachedWatchRule | None) -> set[DestinationKey]:
-        """Take a rule in place of what it was; the destinations that this is about."""
+        """Replace a rule and return the destinations that this affects."""
         if old is not None:
             rules = self._by_destination[old.destination]
             rules.pop(old[:3], None)

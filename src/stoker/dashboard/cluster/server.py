@@ -1,8 +1,7 @@
-"""The dashboard of a process in a cluster: its scene, its gate, its hands and its port, as one part.
+"""Runs the dashboard inside a controller or a reverser: view source, auth, actions and HTTP server.
 
-The same in a controller and in a reverser, on every replica: none of it waits for a Lease, and none
-of it writes with the process's own account. Whatever goes wrong with it is told in the log and tried
-again: what the process is there for goes on.
+It runs on every replica: it does not wait for a Lease and never writes with the process's own service
+account. A failure of the dashboard is logged and retried, and never stops the process's actual work.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterDashboardOptions:
-    """What a command line says about the dashboard of a process in a cluster, or Misconfigured."""
+    """The command-line options of the dashboard in a cluster; raises Misconfigured if they are wrong."""
 
     address: str
     home: str
-    """The operator's own namespace: the map that stops everything."""
+    """The operator's own namespace, with the ConfigMap of the emergency stop."""
     namespaces: Collection[str] = ()
-    """Namespaces that are shown; none named means all."""
+    """Namespaces to show; empty means all."""
     cert_dir: Path | None = None
-    """A folder with tls.crt and tls.key, which may be renewed; without it the port speaks plain HTTP."""
+    """A folder with tls.crt and tls.key, reloaded when renewed; without it the port serves plain HTTP."""
     trusted_proxies: tuple[str, ...] = ()
     rules: bool = False
-    """Whether what is wrong with the rules of a destination is shown with it: the account reads them."""
+    """Whether to show problems of a destination's rules; the service account must be able to read them."""
 
     def __post_init__(self) -> None:
         parse_address(self.address)
         parse_networks(self.trusted_proxies)
 
     def is_in_the_clear(self) -> bool:
-        """Whether tokens come over a wire as they are, unless somebody in front takes care of that."""
+        """Return whether tokens cross the network unencrypted, unless a proxy in front adds TLS."""
         address = parse_address(self.address)
         return self.cert_dir is None and address is not None and not _is_loopback(address.host)
 
@@ -66,7 +65,7 @@ def _is_loopback(host: str) -> bool:
 async def keep_serving(
     wanted: ClusterDashboardOptions, client: KubeClient, clock: Clock, metrics: Metrics | None = None
 ) -> NoReturn:
-    """Show the cluster until cancelled, and try again where that fails."""
+    """Serve the dashboard until cancelled, and retry after failures."""
     if wanted.is_in_the_clear():
         log.warning(
             "dashboard.in_the_clear",
@@ -80,7 +79,7 @@ async def keep_serving(
 async def serve_cluster(
     wanted: ClusterDashboardOptions, client: KubeClient, clock: Clock, meter: DashboardMetrics | None = None
 ) -> None:
-    """Show the cluster until cancelled; raises Misconfigured where nobody can listen at the address."""
+    """Serve the dashboard until cancelled; raises Misconfigured if the address cannot be bound."""
     kinds = tuple(RESOURCES_WITH_RULES if wanted.rules else ALL)
     scene = ClusterViewSource(client, wanted.home, wanted.namespaces, clock, rules=wanted.rules)
     async with (

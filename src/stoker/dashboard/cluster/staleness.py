@@ -1,7 +1,7 @@
-"""What was shown and can no longer be read: until it is, it is not shown as if it were so now.
+"""Kinds that were shown and can no longer be read: they are hidden until they can be read again.
 
-A kind that cannot be read takes itself from the page, and nothing else: the rest is shown, with a
-word about what is missing. Only where nothing at all can be read is there no picture.
+An unreadable kind hides only itself: the page shows the rest and names what is missing. Only if nothing
+at all can be read is there no view.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from stoker.telemetry.logs import get_logger
 
 BLIND_SECONDS = 60.0
 STOP = "emergency stop"
-"""What the map of the emergency stop is called among the kinds."""
+"""The name of the emergency stop's ConfigMap among the kinds."""
 
 log = get_logger(__name__)
 
 
 class UnreadableKind(NamedTuple):
-    """A kind that nobody has been able to look at for a while; no namespace is all of them."""
+    """A kind that could not be read for a while; no namespace means all namespaces."""
 
     kind: str
     namespace: str | None = None
@@ -36,14 +36,14 @@ class UnreadableKind(NamedTuple):
 
 
 class StaleKinds(NamedTuple):
-    """All of them."""
+    """All unreadable kinds."""
 
     lost: tuple[UnreadableKind, ...] = ()
     everything: bool = False
-    """Nothing that was ever read can be read now."""
+    """Everything that was ever read is unreadable now."""
 
     def check(self) -> None:
-        """Raise Retry where there is nothing to show."""
+        """Raise Retry if there is nothing to show."""
         if self.everything:
             raise Retry(
                 "the API server no longer tells of anything that was shown:"
@@ -55,7 +55,7 @@ class StaleKinds(NamedTuple):
         return any(one.kind == kind and one.namespace in (None, namespace) for one in self.lost)
 
     def told(self, sight: VisibleScope) -> Iterator[str]:
-        """What is missing from the picture of somebody who would see it."""
+        """Yield what is missing from the view, as far as the visitor would see it."""
         for one in self.lost:
             if one.kind == STOP:
                 yield STOP
@@ -84,7 +84,10 @@ def _lost_watch(reflector: Reflector[Any]) -> UnreadableKind:
 
 
 def _is_lost(reflector: Reflector[Any], now: float) -> bool:
-    """A kind that was never read is not shown at all, and one that is not there has no objects."""
+    """Return whether a watch has failed for too long.
+
+    A kind that was never read is not shown at all, and a kind that is not installed has no objects.
+    """
     health = reflector.health
     return (
         health.failing_since is not None

@@ -1,11 +1,11 @@
-"""All resources and destinations of a cluster as pages show them, kept as the cluster is.
+"""The view of a cluster's resources and destinations, kept current by watches.
 
-Every replica has one, whether it leads or not: it lists and watches by itself
-(`stoker.dashboard.cluster.watches`). A kind that is not installed, or that this account may not read, is
-not shown, and the log says so once. One that was shown and cannot be read for a minute is not shown
-as it was: pages show the rest and say what is missing, and where nothing can be read nobody gets a
-picture. What a visitor may not see never leaves here; whether they may is asked by
-`stoker.dashboard.cluster.authenticator`.
+Every replica has its own, leader or not: it lists and watches by itself
+(`stoker.dashboard.cluster.watches`). A kind that is not installed, or that the service account may not
+read, is not shown, and the log reports that once. A kind that was shown and cannot be read for a minute
+is hidden: pages show the rest and name what is missing, and if nothing can be read there is no view at
+all. Data that a visitor may not see never leaves this module; `stoker.dashboard.cluster.authenticator`
+decides what a visitor may see.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _STOP = "stop"
 
 
 class ClusterViewSource:
-    """What can be seen of a cluster, or of some of its namespaces."""
+    """The view of a cluster, or of some of its namespaces."""
 
     mode = CLUSTER
 
@@ -85,13 +85,13 @@ class ClusterViewSource:
         *,
         rules: bool = False,
     ) -> None:
-        """`rules`: also look at what sends objects to destinations, which a reverser's account may read."""
+        """With `rules`, also watch the rules of destinations, which a reverser's account may read."""
         self._clock = clock or SystemClock()
         self._shown: ChangeLog[ClusterViewItem] = ChangeLog()
         self._shown.set(_STOP, NOT_STOPPED)
         self._configs: dict[RepoConfigKey, CachedRepoConfig] = {}
         self._uses: defaultdict[RepoConfigKey, set[str]] = defaultdict(set)
-        """The destinations of each repository."""
+        """The ids of the destinations of each GitRepoConfig."""
         self._rules = RulesByDestination()
         self._blind = StaleKinds()
         self._watches = DashboardWatches(client, namespaces, self._clock)
@@ -110,13 +110,13 @@ class ClusterViewSource:
         self._watches.add_one(CONFIG_MAPS, decode_emergency_stop, self._stop, home, fields=only)
 
     async def run(self) -> None:
-        """Keep it as the cluster is, until cancelled."""
+        """Keep the view current until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watches.run())
             group.create_task(self._watch_over())
 
     async def looked(self) -> None:
-        """Wait until each kind was listed once, or could not be: before that there is little to see."""
+        """Wait until each kind was listed once or its list failed; before that the view is mostly empty."""
         await self._watches.looked()
 
     @property
@@ -124,10 +124,10 @@ class ClusterViewSource:
         return tuple(self._watches.reflectors)
 
     def places(self, kind: str) -> set[str]:
-        """The namespaces in which there is an object of this kind, or may be."""
+        """Return the namespaces that have, or may have, an object of this kind."""
         return self._watches.places(RESOURCES_WITH_RULES[kind])
 
-    # What a page asks.
+    # ViewSource: what the server reads.
 
     def version(self) -> int:
         return self._shown.version
@@ -179,7 +179,7 @@ class ClusterViewSource:
     def _told(
         self, value: ClusterViewItem, sight: VisibleScope
     ) -> ResourceView | DestinationView | EmergencyStopView | None:
-        """As this visitor is told of it; None: not at all."""
+        """Return the view of an item for this visitor; None if they may not see it."""
         if isinstance(value, EmergencyStopState):
             return EmergencyStopView(active=value.active, since=value.since, may=sight.may_stop)
         if isinstance(value, CachedSyncResource):
@@ -206,16 +206,16 @@ class ClusterViewSource:
 
     @property
     def _knows_rules(self) -> bool:
-        """Whether all rules can be read: that there is none is said by nobody who cannot look."""
+        """Whether all rules can be read; otherwise a count of 0 rules would be a false claim."""
         kinds = (RULE, CLUSTER_RULE)
         found = [one.health for one in self.reflectors if one.resource.kind in kinds]
         return bool(found) and all(one.synced and one.failing_since is None for one in found)
 
     def _sees(self, sight: VisibleScope, kind: str, namespace: str) -> bool:
-        """Whether they may see it, and it can be seen."""
+        """Return whether the visitor may see it and it is not stale."""
         return can_see(sight, kind, namespace) and not self._blind.hides(kind, namespace)
 
-    # What the cluster tells.
+    # Watch handlers: apply a changed object to the view.
 
     def _resource(self, kind: str) -> Callable[[ObjectChange[CachedSyncResource]], None]:
         def changed(change: ObjectChange[CachedSyncResource]) -> None:
@@ -265,7 +265,7 @@ class ClusterViewSource:
             self._shown.set(key, value)
 
     async def _watch_over(self) -> None:
-        """What can no longer be read, or can be again, makes another picture for every page."""
+        """Send every page a new view when a kind becomes unreadable or readable again."""
         while True:
             blind = find_lost_watches(self.reflectors, self._clock.monotonic())
             if blind != self._blind:
@@ -280,6 +280,6 @@ def _is_destination(key: str) -> bool:
 
 
 def _can_know_of(key: str, sight: VisibleScope) -> bool:
-    """Who could not see a thing does not hear that it is gone."""
+    """Return whether the visitor may learn of a removal: only if they could see the object."""
     namespace, kind, _ = key.split("/")
     return can_see(sight, kind, namespace)

@@ -1,7 +1,7 @@
-"""The lists and watches behind a scene: one for each kind, and for each namespace where some are named.
+"""The lists and watches behind `ClusterViewSource`: one for each kind, and for each namespace if limited.
 
-Each keeps of an object only what a page shows. What cannot be read is said in the log, once for each
-reason, and tried again for as long as the process lives.
+Each watch keeps only the fields that a page shows. A failing watch is logged once for each reason and
+retried as long as the process lives.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from stoker.telemetry.logs import get_logger
 T = TypeVar("T")
 
 PAGE = 50
-"""Objects in one page of a list: a status may be half a megabyte, and next to nothing of it is kept."""
+"""Objects in one page of a list: a status may be half a megabyte, and almost none of it is kept."""
 
 log = get_logger(__name__)
 
 
 class DashboardWatches:
-    """All of one scene."""
+    """All watches of one view source."""
 
     def __init__(self, client: KubeClient, namespaces: Collection[str], clock: Clock) -> None:
         self._client = client
@@ -42,7 +42,7 @@ class DashboardWatches:
     def add(
         self, resource: ApiResource, keep: Callable[[bytes], T], changed: Callable[[ObjectChange[T]], None]
     ) -> None:
-        """Look at a kind wherever this scene looks."""
+        """Watch a kind in every namespace of the view."""
         for namespace in self._scopes:
             self.add_one(resource, keep, changed, namespace)
 
@@ -84,11 +84,11 @@ class DashboardWatches:
                 group.create_task(self._until_listed(reflector))
 
     async def looked(self) -> None:
-        """Wait until each kind was listed once, or could not be."""
+        """Wait until each kind was listed once or its list failed."""
         await self._looked.wait()
 
     def places(self, resource: ApiResource) -> set[str]:
-        """The namespaces in which there is an object of this kind, or may be."""
+        """Return the namespaces that have, or may have, an object of this kind."""
         if None not in self._scopes:
             return {one for one in self._scopes if one is not None}
         watched = (one for one in self.reflectors if one.resource == resource)
@@ -104,7 +104,7 @@ class DashboardWatches:
             self._looked.set()
 
     def _cannot_see(self, what: str, error: StokerError) -> None:
-        """Once for each reason: it is tried again for as long as the process lives."""
+        """Log a failure once for each reason: the reflector retries as long as the process lives."""
         self._listed(what)
         if self._unseen.get(what) != error.reason:
             self._unseen[what] = error.reason

@@ -1,11 +1,12 @@
 """The dashboard's backend for the one data folder of `stoker sync --watch`.
 
     token_check      the local token
-    pending_actions  what users asked for, until the loop's next turn: pause, stop, rollback
-    observed_sync    the loop's syncs, observed; pending actions run in its turn
-    view, history    what is shown now, and from before this process
+    pending_actions  requested actions until the loop's next iteration: pause, stop, rollback
+    observed_sync    wraps the loop's syncs: reports them and performs pending actions between them
+    view, history    the current view, and the history from before this process
     actions          what users can do
+    setup            all of that wired together
 
-Nothing here touches the folder beside the loop: an action waits for the running sync
-and is carried out in the next turn, under the folder's own lock.
+Nothing here changes the folder in parallel to the loop: an action waits for the running sync and is
+performed in the loop's next iteration, under the folder's own lock.
 """

@@ -1,7 +1,7 @@
-"""What can be done to a watch from its page: orders become a word on the desk and a nudge.
+"""The actions on `stoker sync --watch`: each records a pending action and wakes the sync loop.
 
-The watcher does the rest in its own turn. Whoever asks for a way back waits for how it
-ended, as long as a page would; after that the picture tells.
+The loop performs the action in its next iteration. A request for a rollback waits up to 15 s for the
+result; after that, the view shows it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ACTION_TIMEOUT_SECONDS = 15.0
 
 
 class LocalActions:
-    """Nudges the watcher, with what it shall find on the desk."""
+    """Records pending actions and wakes the sync loop."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What happened to a data folder before this process, from its audit log.
+"""The history of a data folder before this process, from its audit log.
 
-The log (`stoker.agent.audit.audit_log`) is a file that people may have touched: a line
-that is not as we write it is left out, and only the end of the file is read.
+Users may have edited the log (`stoker.agent.audit.audit_log`): a line that does not have our format is
+skipped, and only the end of the file is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_TEXT_LENGTH = 300
 
 
 def read_history(data_dir: Path) -> tuple[HistoryEntryReport, ...]:
-    """Newest first; nothing where nothing was ever written down."""
+    """Return the entries, newest first; empty if there is no log."""
     try:
         lines = _read_tail(data_dir).splitlines()
     except (OSError, StokerError):
@@ -34,7 +34,7 @@ def read_history(data_dir: Path) -> tuple[HistoryEntryReport, ...]:
 
 
 def restored_report(gateway: str, entries: tuple[HistoryEntryReport, ...]) -> GatewayReport:
-    """What stays true of a process before this one."""
+    """Return a report with the last successful sync of an earlier process."""
     last = next((one for one in entries if one.result == SUCCESS), None)
     if last is None:
         return GatewayReport(gateway)

@@ -1,8 +1,7 @@
-"""The watcher's passes, seen: each is told to the board, and what lies on the desk is done in its turn.
+"""Wraps the syncs of a folder: reports each, and performs a pending rollback in place of a sync.
 
-Stands between the watcher and the data folder's keeper (`stoker.agent.loop.loop.SyncableFolder`).
-It decides nothing about files: a way back is what `stoker rollback` does, done here, so
-that it is never at work beside a pass.
+Between the sync loop and the data folder (`stoker.agent.loop.loop.SyncableFolder`). It decides nothing
+about files: a rollback is that of `stoker rollback`, run here so that it never runs during a sync.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from stoker.snapshots.types import Snapshot
 
 
 class ObservedFolder(Protocol):
-    """A data folder with its gateway, as the command line keeps it."""
+    """A data folder with its gateway, as the command line syncs it."""
 
     @property
     def undoing(self) -> FolderRollback | None: ...
@@ -41,34 +40,34 @@ class ObservedFolder(Protocol):
 
 
 class RollbackCommands(Protocol):
-    """The ways back of a data folder, as `stoker rollback` goes them."""
+    """The rollbacks of a data folder, as `stoker rollback` performs them."""
 
     async def go_back(self, to: str, approved: str) -> SyncReport:
-        """Be at a snapshot or a commit, and stay there; `approved` is the digest of a plan, or empty."""
+        """Roll back to a snapshot or a commit and stay there; `approved` is a plan's digest, or empty."""
         ...
 
     def release(self) -> Sequence[str]:
-        """Follow the ref again; what was let go of, in words."""
+        """Follow the ref again; return descriptions of what was released."""
         ...
 
     def snapshots(self) -> Sequence[Snapshot]:
-        """What there is to go back to; for a thread."""
+        """Return the snapshots that can be restored; blocking, so call it in a thread."""
         ...
 
     @property
     def pin(self) -> RollbackPin | None:
-        """Where somebody went back to."""
+        """The target of a requested rollback."""
         ...
 
     @property
     def quarantine(self) -> QuarantineRecord | None:
-        """What was taken back by itself."""
+        """The record of an automatic rollback."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedSync:
-    """What the watcher may do now."""
+    """The folder as the sync loop sees it, with reports and pending actions."""
 
     folder: ObservedFolder
     ways: RollbackCommands
@@ -76,9 +75,9 @@ class ObservedSync:
     desk: PendingActions
     ref: GitRef
     following: bool
-    """False: it is paused, and turns for the sake of an errand alone."""
+    """False: the folder is paused, and the loop runs only for a pending rollback."""
     looked: Callable[[bool], None]
-    """Hears after each pass, and whether it changed something."""
+    """Called after each sync with whether it changed files."""
 
     async def sync(self, *, walk: bool) -> SyncReport:
         errand = self.desk.way_back()
@@ -133,7 +132,7 @@ class ObservedSync:
         if error.reason is Reason.ROLLED_BACK and pin is not None and pin.by == HAND:
             self.board.stays(
                 pin, pinned_report(pin, None, (), self.ref), None
-            )  # where somebody wants it to be
+            )  # a requested rollback, not an error
             return
         self._copied()
         self.board.failed(error, self.folder.outcome)

@@ -1,9 +1,8 @@
-"""What people want of a watch, until its next turn: to be paused or stopped, a plan, a way back.
+"""Requested actions until the loop's next iteration: pause, stop, approved plans, a rollback.
 
-That it is paused or stopped is noted beside the ledger, and holds for whoever starts it
-again. The rest is in the memory of this process alone. One errand at a time; the watcher
-takes it in its turn (`stoker.dashboard.standalone.observed_sync`), and whoever asked may wait for how
-it ended.
+Pause and stop are stored in files beside the ledger and survive a restart. The rest exists only in the
+memory of this process. At most one rollback is pending; the sync loop takes it
+(`stoker.dashboard.standalone.observed_sync`), and its requester may wait for the result.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from stoker.telemetry.logs import get_logger
 STOPPED = "dashboard-stopped"
 PAUSED = "dashboard-paused"
 NOTES = (STOPPED, PAUSED)
-"""Files beside the ledger; the first holds since when."""
+"""Files beside the ledger; the content of the first is the time of the stop."""
 
 log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingRollback:
-    """A way back, or its end: done once, in the watcher's turn."""
+    """A requested rollback, or its release; the sync loop performs it once."""
 
     to: str
-    """A snapshot or a commit to go back to; empty: let go of where it is."""
+    """The snapshot or commit to roll back to; empty: release the rollback and follow the ref again."""
     approved: str = ""
-    """The digest of the one plan by which a person approved it."""
+    """The digest of the single plan that a user approved for it."""
     done: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    """A sentence of what was done, or the error."""
+    """A sentence about the result, or the error."""
 
     def succeed(self, sentence: str) -> None:
         if not self.done.done():
@@ -46,18 +45,18 @@ class PendingRollback:
     def fail(self, error: Exception) -> None:
         if not self.done.done():
             self.done.set_exception(error)
-            self.done.exception()  # whoever asked may be gone
+            self.done.exception()  # mark it as retrieved: the requester may be gone
 
 
 class HeldRollback(NamedTuple):
-    """A rollback that the deletion guard holds: an approval of its plan begins it again."""
+    """A rollback that the deletion guard holds; an approval of its plan starts it again."""
 
     to: str
     held: HeldPlan
 
 
 class PendingActions:
-    """Between the hands and the watcher."""
+    """Pending actions, passed from `LocalActions` to the sync loop."""
 
     def __init__(self, clock: Clock, marks: StateFiles) -> None:
         self._clock = clock
@@ -67,7 +66,7 @@ class PendingActions:
         self.stopped_since = ""
         self._remember()
         self.approved: frozenset[str] = frozenset()
-        """Digests of plans that somebody agreed to; they pass the guards once."""
+        """Digests of plans that a user approved; each passes the guards once."""
         self.held_rollback: HeldRollback | None = None
 
     @property
@@ -75,7 +74,7 @@ class PendingActions:
         return bool(self.stopped_since)
 
     def note(self) -> None:
-        """Let a restart know; what was said holds in this process whether that succeeds or not."""
+        """Store pause and stop for a restart; in this process they hold even if the write fails."""
         try:
             for name, content in ((STOPPED, self.stopped_since), (PAUSED, "yes" if self.paused else "")):
                 if content:
@@ -88,7 +87,7 @@ class PendingActions:
             ) from error
 
     def stop(self) -> None:
-        """Nothing begins any more; what waits is sent back."""
+        """Start nothing more, and refuse the pending rollback."""
         self.stopped_since = self.stopped_since or rfc3339(self._clock.now())
         if self._errand is not None:
             self._errand.fail(ActionRefused(409, "everything was stopped before it began", Reason.PAUSED))
@@ -115,7 +114,7 @@ class PendingActions:
 
     @property
     def goes_back(self) -> bool:
-        """Whether a way back waits for its turn."""
+        """Whether a rollback is pending."""
         return self._errand is not None and bool(self._errand.to)
 
     def way_back(self) -> PendingRollback | None:
@@ -127,7 +126,7 @@ class PendingActions:
     def _remember(self) -> None:
         try:
             stopped, self.paused = self._marks.read(STOPPED), self._marks.read(PAUSED) is not None
-        except (StokerError, OSError) as error:  # nor will a pass find its ledger there
+        except (StokerError, OSError) as error:  # a sync will not find its ledger either
             log.warning("dashboard.notes_unknown", error=str(error))
             return
         if stopped is not None:

@@ -1,4 +1,4 @@
-"""All parts of a watch's dashboard together, and the watcher's turns as they come to it."""
+"""Wires the parts of the `stoker sync --watch` dashboard together and attaches them to the sync loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = get_logger(__name__)
 
 
 class StandaloneDashboard:
-    """One data folder; lives as long as its watcher."""
+    """The dashboard of one data folder; it lives as long as the folder's sync loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class StandaloneDashboard:
     def assigned(
         self, found: SyncAssignment, folder: ObservedFolder, subject: FolderSubject, ref: GitRef
     ) -> SyncAssignment:
-        """The watcher's next turn, with what people want of it."""
+        """Return the loop's next assignment with the pending actions of users applied."""
         self._release()
         self.scene.about(subject, self._held())
         wants_pause = found.paused or self.desk.paused
@@ -96,7 +96,7 @@ class StandaloneDashboard:
         errand.succeed(f"{'; '.join(told).capitalize()}." if told else "Nothing was held.")
 
     def _looked(self, changed: bool) -> None:
-        """Snapshots may lie far away: they are listed beside the watcher, one look at a time."""
+        """List snapshots in a background task, one at a time: their storage may be remote and slow."""
         self._stale = self._stale or changed
         if self._stale and (self._listing is None or self._listing.done()):
             self._listing = asyncio.create_task(self._list(), name="dashboard snapshots")

@@ -1,9 +1,9 @@
-"""The local token: whoever brings it may see and do everything that this process can.
+"""The local token: its holder may see and do everything that this process can.
 
-By default it is made anew at each start and lies in a file beside the ledger, which only
-the user of this process can read; where that folder belongs to another user, as the gateway's,
-it is not written. A file that somebody else keeps (`--dashboard-token-file`)
-is read again at each use; when it is replaced, who came in by the old token is out.
+By default each start creates a new token in a file beside the ledger that only the user of this process
+can read. If that folder belongs to another user, such as the gateway's, the file is not written. A file
+of the user's own (`--dashboard-token-file`) is read again at each use; replacing its token ends the
+sessions of the old token.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FULL_SIGHT = VisibleScope(True, frozenset(), _is_allowed, True)
 
 
 class LocalAuth:
-    """Knows one token."""
+    """Accepts a single token."""
 
     def __init__(self, token: Callable[[], Secret]) -> None:
-        """`token` is asked each time; it raises StokerError where its file cannot be read."""
+        """`token` is called at each check; it raises StokerError if the token file cannot be read."""
         self._token = token
 
     def known(self, token: Secret) -> Visitor | None:
@@ -50,14 +50,14 @@ class LocalAuth:
 
 
 def check_token_length(token: Secret, file: Path) -> Secret:
-    """A token that somebody chose must be one that nobody guesses."""
+    """Refuse a short token, which could be guessed."""
     if len(token.reveal_bytes()) < MIN_TOKEN_LENGTH:
         raise Misconfigured(f"the token in {file} has fewer than {MIN_TOKEN_LENGTH} characters")
     return token
 
 
 class LocalToken:
-    """A token for the life of this process."""
+    """A random token for the life of this process."""
 
     def __init__(self, state_dir: Path) -> None:
         self._marks = StateFiles(state_dir)
@@ -65,7 +65,7 @@ class LocalToken:
         self.file = state_dir / TOKEN_FILE
 
     def write(self) -> None:
-        """Raises OSError or StokerError where the folder is not there, or not ours."""
+        """Write the token file; raises OSError or StokerError if the folder is missing or not ours."""
         self._marks.write_secret(TOKEN_FILE, self.value.reveal_bytes() + b"\n")
 
     def clear(self) -> None:

@@ -1,8 +1,8 @@
-"""What can be seen of a watch: one resource with one gateway, as the board tells it.
+"""The view of `stoker sync --watch`: one resource with one gateway, from the current report.
 
-The board's report (`stoker.agent.status.status_report`) comes in after each pass, with the words that
-an agent in a cluster uses; here it becomes a picture. The history is longer than a report
-has room for: it begins with the audit log and goes on with each pass of this process.
+The report (`stoker.agent.status.status_report`) arrives after each sync, in the same form as that of an
+agent in a cluster; this module converts it to a view. The history is longer than a report allows: it
+starts with the audit log and continues with each sync of this process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ALWAYS_ALLOWED_ACTIONS = (
 
 
 class FolderSubject(NamedTuple):
-    """What is kept, in the words of the order."""
+    """The synced folder, in the terms of its assignment."""
 
     namespace: str
     kind: str
@@ -64,7 +64,7 @@ class FolderSubject(NamedTuple):
     gateway: str
     ref: str
     paused: bool = False
-    """The resource itself says so."""
+    """The resource's own spec is paused."""
 
     @property
     def id(self) -> str:
@@ -72,14 +72,14 @@ class FolderSubject(NamedTuple):
 
 
 class FolderHold(NamedTuple):
-    """What keeps the folder from following."""
+    """Why the folder does not follow its ref: a rollback or a quarantine."""
 
     pin: RollbackPin | None = None
     quarantine: QuarantineRecord | None = None
 
 
 class LocalViewSource:
-    """Changes in the watcher's turns and by the hands, on the loop's own thread."""
+    """The view of one folder; the sync loop and the actions change it, only on the event loop's thread."""
 
     mode = STANDALONE
 
@@ -97,20 +97,20 @@ class LocalViewSource:
         self.refresh()
 
     def begin(self, entries: Sequence[HistoryEntryReport]) -> None:
-        """What happened before this process, newest first."""
+        """Load the history from before this process, newest first."""
         for entry in reversed(entries):
             self._add(entry, None)
         self._newest = entries[0] if entries else None
 
     def about(self, subject: FolderSubject, held: FolderHold) -> None:
-        """What the watcher's next turn is about."""
+        """Set the subject of the loop's next sync, and what holds it."""
         if subject.id != self._subject.id:
             self._seen.remove(self._subject.id)
         self._subject, self._held = subject, held
         self.refresh()
 
     def told(self, report: GatewayReport) -> None:
-        """What the board says now."""
+        """Take the current report."""
         self._report = report
         newest = report.history[0] if report.history else None
         if newest is not None and newest != self._newest:
@@ -120,7 +120,7 @@ class LocalViewSource:
         self.refresh()
 
     def kept(self, snapshots: Sequence[Snapshot]) -> None:
-        """What there is to go back to."""
+        """Take the list of snapshots that a rollback can restore."""
         usable = sorted((one for one in snapshots if not one.trouble), key=lambda one: -one.taken_at)
         self._snapshots = tuple(
             SnapshotView(
@@ -130,7 +130,7 @@ class LocalViewSource:
         )
 
     def refresh(self) -> None:
-        """Work out what is to be seen; what did not change is told to nobody."""
+        """Rebuild the view; unchanged values cause no event."""
         since = self._desk.stopped_since
         self._seen.set(_STOP, EmergencyStopView(active=bool(since), since=since or None))
         self._seen.set(self._subject.id, self._resource())
@@ -178,7 +178,7 @@ class LocalViewSource:
 
     @property
     def waits_for(self) -> str:
-        """The digest of the plan that somebody could approve; empty: none."""
+        """The digest of the plan that a user can approve; empty if there is none."""
         approval = self._approval()
         return approval.digest if approval is not None else ""
 
@@ -244,7 +244,11 @@ class LocalViewSource:
         )
 
     def _approval(self) -> ApprovalView | None:
-        """A plan that a guard holds, of a rollback first; files of others that stay wait for nobody."""
+        """Return a plan that a guard holds, that of a rollback first.
+
+        A plan needs approval only if it caused the current error. Foreign files that a sync leaves in place
+        do not.
+        """
         report, plan, rollback = self._report, self._report.pending_plan, self._desk.held_rollback
         if rollback is not None:
             plan = pending_plan(rollback.held.plan, rollback.held.reason)
@@ -289,7 +293,7 @@ class LocalViewSource:
     def _add(self, entry: HistoryEntryReport, diff: DiffReport | None) -> None:
         self._entries.append(
             SyncHistoryView(
-                number=0,  # it is counted from the newest back, whenever somebody asks
+                number=0,  # numbered from the newest back in gateway()
                 timestamp=entry.timestamp,
                 result=entry.result,
                 commit=entry.commit,
