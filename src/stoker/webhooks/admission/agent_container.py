@@ -1,10 +1,9 @@
 """The agent's container and its volumes, exactly as the agent expects them.
 
-Places, variables and ports are fixed (`stoker.agent.identity` reads them); what can
-differ comes from the `SidecarTemplate` and from the pod. Secrets are mounted as files, each
-one optional, so that a Secret that is missing is told by the agent and never keeps a
-gateway from starting; no variable says where they lie. All of it passes Pod Security
-`restricted` wherever the pod itself does.
+Paths, variables and ports are fixed (`stoker.agent.identity` reads them); everything variable comes from
+the `SidecarTemplate` and from the pod. Secrets are mounted as optional files: the agent reports a missing
+Secret, which therefore never prevents a gateway from starting. No variable contains their paths. The
+container satisfies Pod Security `restricted` wherever the pod itself does.
 """
 
 from __future__ import annotations
@@ -25,35 +24,35 @@ METRICS_PORT = 8083
 SNAPSHOTS = "/snapshots"
 
 PERIOD = 10
-# Thirty looks are exactly the usual budget; without a few more the kubelet would end the agent in the
-# moment in which it lets the gateway start with what it has (C-111).
+# Thirty probes are exactly the default startup budget. Without a few more, the kubelet would kill the agent
+# at the moment when it lets the gateway start with the files it has.
 MIN_STARTUP_PROBES = 30
 EXTRA_STARTUP_PROBES = 3
 
-_TOKEN_SECONDS = 3607  # what Kubernetes itself asks for: an hour, and a mark by which its own are known
+_TOKEN_SECONDS = 3607  # as Kubernetes itself requests: an hour, plus 7 s to recognize such tokens
 
 ContainerJson = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPlacement:
-    """What the pod and its resource say about one agent."""
+    """The properties of one agent that come from its pod and its resource."""
 
     resource: str
     door: SyncResourceKind
     gateway: str
-    """Empty where nothing names it and the pod has no name yet: then it is called like the pod."""
+    """Empty if it has no name of its own and the pod has no name yet: then it gets the pod's name."""
     data: DataVolume
     user: int
     group: int
     se_linux: dict[str, str] | None = None
     snapshot_volume: str = ""
-    """A volume of the pod for snapshots, which wins over a claim of the resource."""
+    """A volume of the pod for snapshots, which has precedence over a claim of the resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedParts:
-    """What is added to a pod."""
+    """The parts to add to a pod."""
 
     init_containers: tuple[ContainerJson, ...]
     containers: tuple[ContainerJson, ...]
@@ -68,7 +67,7 @@ class _InjectedVolume:
 
 
 def agent_parts(sidecar: SidecarTemplate, placement: AgentPlacement, taken: Collection[str]) -> InjectedParts:
-    """Containers and volumes; `taken` are the names of the volumes that the pod has already."""
+    """Return containers and volumes; `taken` are the names of the pod's existing volumes."""
     claimed = () if placement.snapshot_volume else tuple(_snapshot_claim(sidecar))
     volumes = [_rename_volume(one, taken) for one in (*_volumes(sidecar), *claimed)]
     mounts = [{"name": one.name, **one.mount} for one in volumes]
@@ -104,7 +103,7 @@ def _variables(placement: AgentPlacement) -> Iterator[ContainerJson]:
     yield {"name": "CR_NAME", "value": placement.resource}
     yield {"name": "CR_KIND", "value": str(placement.door)}
     if placement.gateway:
-        # A dollar sign would begin a reference to another variable.
+        # Escaped, because $(…) refers to another variable.
         yield {"name": "GATEWAY_NAME", "value": placement.gateway.replace("$", "$$")}
     else:
         yield {"name": "GATEWAY_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
@@ -112,7 +111,7 @@ def _variables(placement: AgentPlacement) -> Iterator[ContainerJson]:
 
 
 def _installation_variables(sidecar: SidecarTemplate) -> Iterator[ContainerJson]:
-    """What the installation wants of all agents; none of it can take the place of one of ours."""
+    """Yield the variables that the installation sets for all agents; they cannot replace ours."""
     for name, value in sidecar.environment:
         yield {"name": name, "value": value.replace("$", "$$")}
 
@@ -122,7 +121,7 @@ def _ports_and_probes(sidecar: SidecarTemplate) -> ContainerJson:
         return {"httpGet": {"path": path, "port": HEALTH_PORT}}
 
     looks = max(MIN_STARTUP_PROBES, math.ceil(sidecar.startup_budget / PERIOD)) + EXTRA_STARTUP_PROBES
-    # Names of our own: a Service that means the gateway's port "metrics" would find a sidecar's first.
+    # Names of our own: a Service for the gateway's port "metrics" would otherwise select the sidecar's.
     return {
         "ports": [
             {"name": "stoker-health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
@@ -138,7 +137,7 @@ def _security_context(placement: AgentPlacement) -> ContainerJson:
     context: ContainerJson = {
         "runAsUser": placement.user,
         "runAsGroup": placement.group,
-        # A gateway that runs as root has files that only root can write.
+        # The files of a gateway that runs as root are writable only by root.
         "runAsNonRoot": placement.user != 0,
         "readOnlyRootFilesystem": True,
         "allowPrivilegeEscalation": False,
@@ -197,13 +196,13 @@ def _snapshot_claim(sidecar: SidecarTemplate) -> Iterator[_InjectedVolume]:
 
 
 def _podinfo() -> ContainerJson:
-    """Annotations and labels change while the pod runs, and the kubelet brings them here (C-046)."""
+    """Return annotations, labels and name as files, which the kubelet updates while the pod runs."""
     fields = {"annotations": "metadata.annotations", "labels": "metadata.labels", "name": "metadata.name"}
     return {"items": [{"path": path, "fieldRef": {"fieldPath": field}} for path, field in fields.items()]}
 
 
 def _account_token() -> ContainerJson:
-    """The pod's own account, also where the pod says that it wants no token mounted."""
+    """Return a token of the pod's service account, even if the pod disables automounting."""
     namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
     return {
         "sources": [
@@ -219,7 +218,7 @@ def _read_only_mount(path: str) -> ContainerJson:
 
 
 def _rename_volume(volume: _InjectedVolume, taken: Collection[str]) -> _InjectedVolume:
-    """Under a name that the pod does not use: with the same one twice the server would refuse the pod."""
+    """Return the volume with an unused name: the API server refuses a pod with duplicate names."""
     name, number = volume.name, 2
     while name in taken:
         name, number = f"{volume.name}-{number}", number + 1

@@ -1,13 +1,12 @@
-"""Nobody approves in another's name.
+"""Ensures that users approve only in their own name.
 
-Whether a commit may go ahead is decided by the controller, which sees annotations and
-not who wrote them. So an approval is checked while it is being written: `approved-by`
-is the user that the API server knows, and where the resource names teams the user is
-in one of them. What was approved cannot be changed by somebody else afterwards, the plan
-least of all; anybody who may write the resource can take an approval away. Nothing is
-approved beforehand: a time in the future is refused. A plan alone, without anybody who
-approves, is the consent to one gateway's deletions; where changes take an approval, or teams
-are named, it needs the same name and the same team as any approval.
+The controller decides whether a commit may go ahead, but it sees only annotations and not who wrote them.
+Therefore an approval is checked when it is written: `approved-by` must be the user that the API server has
+authenticated, and if the resource names teams, the user must be in one of them. No other user can change
+an existing approval, least of all its plan; every user who may write the resource can withdraw it. An
+approval in advance is refused: its time must not be in the future. A plan alone, without an approver, is
+the consent to one gateway's deletions; if changes need an approval or teams are named, it needs the same
+name and the same team as any approval.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
 
 
 def changed_approval(before: Mapping[str, str], after: Mapping[str, str], group: str) -> dict[str, str]:
-    """The approval as it would be, if it is other than before; empty if not, or if it is taken away.
+    """Return the new approval if it differs from the old; empty if it does not, or if it is withdrawn.
 
-    Without `approved-by` what is left of it is no approval: who removes that name, and changes nothing
-    else, withdraws. Who takes away another part, as what it was limited to, makes another approval of it.
+    Without `approved-by`, the remaining annotations are no approval: removing only that name withdraws it.
+    Removing another part, such as the plan it was limited to, makes it a different approval.
     """
     old, new = _approval_annotations(before, group), _approval_annotations(after, group)
     withdrawn = new.items() <= old.items() and not any(_is_name(name) for name in new)
@@ -41,7 +40,7 @@ def approval_rejection(
     policy: ApprovalPolicy,
     now: datetime,
 ) -> str:
-    """What speaks against an approval by this user; empty if nothing does."""
+    """Return the reason against an approval by this user; empty if there is none."""
     teams = policy.teams
     names = [name for name in (f"{group}/{APPROVED_BY}", APPROVED_BY) if name in approval]
     if (
@@ -68,7 +67,7 @@ def _is_name(annotation: str) -> bool:
 
 
 def _is_in_future(text: str, now: datetime) -> bool:
-    """Whether a time is later than any clock explains; what is no time approves nothing anyway."""
+    """Return whether a time is later than clock skew explains; an invalid time approves nothing anyway."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -77,6 +76,6 @@ def _is_in_future(text: str, now: datetime) -> bool:
 
 
 def _approval_annotations(annotations: Mapping[str, str], group: str) -> dict[str, str]:
-    """Its annotations, under the prefix of the kind and without one (C-125); an empty one is none."""
+    """Return the approval's annotations, with the kind's prefix and without; empty values do not count."""
     names = [name for part in _PARTS for name in (f"{group}/{part}", part)]
     return {name: annotations[name].strip() for name in names if annotations.get(name, "").strip()}

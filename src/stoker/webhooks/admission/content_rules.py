@@ -1,8 +1,8 @@
-"""Templates, paths and globs inside a resource, read as the agents will read them.
+"""Checks templates, paths and globs of a resource with the agents' own parsers.
 
-A schema sees text where an agent sees a template. What no gateway could ever make
-sense of is refused here with the agents' own sentences, before it is stored; what may
-still turn out well (a variable that is not there yet) is said and let through.
+A schema sees only text where an agent sees a template. A value that no gateway could ever use is refused
+here with the agents' own messages, before it is stored. A value that may still become valid (a variable
+that does not exist yet) is only reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VARIABLE = "Vars."
 
 
 def check_policies(spec: InheritableSpec) -> None:
-    """What both kinds and their bases have in common."""
+    """Check the fields that Stoker, IgnitionSync and IgnitionSyncBase share."""
     with _error_context("spec.excludePatterns"):
         GlobSet(spec.exclude_patterns or ())
     normalize = spec.normalize or NormalizeSpec()
@@ -35,7 +35,7 @@ def check_policies(spec: InheritableSpec) -> None:
 
 
 def check_profile(spec: SyncProfileSpec) -> tuple[str, ...]:
-    """Raises for what can never be laid out; returns what probably will not."""
+    """Raise for values that can never work; return messages about those that probably will not."""
     with _error_context("spec.excludePatterns"):
         GlobSet(spec.exclude_patterns or ())
     asked: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""From one version of a kind to another. There is one version yet, so whatever fits stays as it is (C-144).
+"""Converts objects from one version of a kind to another; there is only one version yet, so none changes.
 
-All of the objects are converted or none. Objects are handed back as the bytes that
-they came as: nothing that this version does not know can get lost on the way.
+Either all objects are converted or none. Objects are returned as the bytes they came as, so no field that
+this version does not know can be lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _ConversionHead(msgspec.Struct):
 
 
 async def answer_conversion(body: bytes) -> bytes:
-    """The answer to a ConversionReview; one that cannot be done is an answer, too."""
+    """Answer a ConversionReview; a failed conversion is an answer, too."""
     request = read_conversion(body)
     try:
         return conversion_answer(request.uid, convert_objects(request))
@@ -28,7 +28,7 @@ async def answer_conversion(body: bytes) -> bytes:
 
 
 def convert_objects(request: ConversionRequest) -> tuple[msgspec.Raw, ...]:
-    """The objects in the version that is wanted; raises for the first that cannot be had in it."""
+    """Return the objects in the desired version; raises for the first that cannot be converted."""
     for number, raw in enumerate(request.objects):
         try:
             head = msgspec.json.decode(raw, type=_ConversionHead)

@@ -1,8 +1,8 @@
-"""Which volume of a pod is the gateway's data, and who the gateway is (C-068, C-072).
+"""Finds the volume of a pod that holds the gateway's data, and the gateway's user.
 
-A container that mounts a volume where Ignition keeps its data is the gateway. Where
-that leaves a choice nobody guesses: an agent on the wrong volume would write a
-gateway's files into somebody else's. The annotation `data-volume` decides then.
+A container that mounts a volume at Ignition's data path is the gateway. If that is ambiguous, nothing is
+guessed: an agent on the wrong volume would write a gateway's files into another application's data. The
+annotation `data-volume` then decides.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from stoker.webhooks.admission.pod_model import (
     PodVolumeMount,
 )
 
-# The image keeps its data in the second and leads to it from the first. Anybody's container may mount
-# something at /data, so that counts only where no container mounts one of the others.
+# The Ignition image keeps its data at the second path, with a link from the first. Any container may mount
+# a volume at /data, so that path counts only if no container mounts one of the others.
 DATA_MOUNT_PATHS = (("/usr/local/bin/ignition/data", "/var/lib/ignition/data"), ("/data",))
 
 IGNITION_USER = 2003
-"""Who the gateway's own image runs as."""
+"""The user of the gateway's own image."""
 
 _MAX_SHOWN = 8
 _VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\(([^)]*)\)")
@@ -36,7 +36,7 @@ _AGENT_FIELD_PATHS = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.na
 
 @dataclass(frozen=True, slots=True)
 class DataVolume:
-    """The volume, where in it the data begins, and the container that mounts it: the gateway."""
+    """The data volume, the path of the data in it, and the gateway's container, which mounts it."""
 
     name: str
     sub_path: str = ""
@@ -55,7 +55,7 @@ class _MountedVolume:
 
 
 def find_data_volume(spec: PodSpec, named: str) -> DataVolume:
-    """The volume that the pod names, or the one that only can be meant; raises with a reason otherwise."""
+    """Return the volume that the pod names, or the only possible volume; raises with a reason otherwise."""
     volumes = {one.name: one for one in spec.volumes or ()}
     mounted = [
         _MountedVolume(container, mount)
@@ -66,7 +66,7 @@ def find_data_volume(spec: PodSpec, named: str) -> DataVolume:
 
 
 def snapshot_volume(spec: PodSpec, named: str) -> str:
-    """The volume that the pod names for snapshots, if it can be used; raises with a reason otherwise."""
+    """Return the volume that the pod names for snapshots, if usable; raises with a reason otherwise."""
     if not named:
         return ""
     said = f"annotation {PREFIX}{PodAnnotationKey.SNAPSHOT_VOLUME} names volume {named!r}"
@@ -79,7 +79,7 @@ def snapshot_volume(spec: PodSpec, named: str) -> str:
 
 
 def gateway_user(spec: PodSpec, gateway: PodContainer | None) -> tuple[int, int]:
-    """User and group of the gateway's container, else of the pod, else of its image; never those of ours."""
+    """Return user and group of the gateway's container, else of the pod, else of the gateway's image."""
     asked = ((gateway.security_context if gateway else None), spec.security_context)
     known = [one or PodSecurityContext() for one in asked]
     user = next((one.run_as_user for one in known if one.run_as_user is not None), IGNITION_USER)
@@ -129,7 +129,7 @@ def _detect_volume(volumes: dict[str, PodVolume], mounted: list[_MountedVolume])
 
 
 def _data_volume(one: _MountedVolume) -> DataVolume:
-    """`subPath` is copied. In `subPathExpr` the agent knows the pod's name and namespace alone."""
+    """Copy `subPath` and `subPathExpr`; in the latter, the agent knows only the pod's name and namespace."""
     expression = one.mount.sub_path_expr
     for variable in _VARIABLE.findall(expression):
         if _AGENT_FIELD_PATHS.get(variable) != _variable_field_path(one.container, variable):

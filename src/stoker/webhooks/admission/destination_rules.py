@@ -1,7 +1,7 @@
-"""Destinations of one repository and branch must not share folders (R-API-174, R-REV-40).
+"""Refuses destinations of one repository and branch that share folders.
 
-Two replicas can admit two destinations in the same moment that do not know of each
-other, so the reverser looks again before it writes; here a person is told at once.
+Two replicas can admit two overlapping destinations at the same moment without knowing of each other, so
+the reverser checks again before it writes; this check gives the author early feedback.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ RepoConfigs = Mapping[ObjectKey, GitRepoConfig]
 def check_destination(
     own: GitDestination, others: Sequence[GitDestination], repositories: RepoConfigs
 ) -> tuple[Notice, ...]:
-    """Raises where the destination can never be written; says what is still missing."""
+    """Raise if the destination can never be written; return notices about what is still missing."""
     key = _repository(own)
     if not _is_allowed(own, repositories):
-        # The same words whether it exists or not: what another namespace holds is not told.
+        # The same message whether the GitRepoConfig exists or not: objects of other namespaces stay hidden.
         why = f"GitRepoConfig {key} does not allow GitDestinations of namespace {own.metadata.namespace}"
         return (Notice(Reason.REPO_POLICY_DENIED, f"{why}: its owner can add it to spec.allowedNamespaces"),)
     repository = repositories.get(key)
@@ -47,7 +47,7 @@ def check_destination(
 
 
 def check_repository(own: GitRepoConfig, destinations: Sequence[GitDestination]) -> Iterator[Notice]:
-    """Destinations that a change of the allowed branches would stop."""
+    """Yield notices about destinations that the allowed branches of this GitRepoConfig exclude."""
     for one in destinations:
         if _repository(one) == _key(own) and one.spec.branch not in own.spec.allowed_branches:
             yield Notice(
@@ -58,7 +58,7 @@ def check_repository(own: GitRepoConfig, destinations: Sequence[GitDestination])
 
 
 def _is_allowed(one: GitDestination, repositories: RepoConfigs) -> bool:
-    """Whether the owner of its repository lets it write there; one that may not takes no folder."""
+    """Return whether the repository's owner allows the destination; if not, it does not occupy its folder."""
     key = _repository(one)
     repository = repositories.get(key)
     allowed = repository.spec.allowed_namespaces if repository is not None else None
@@ -75,7 +75,7 @@ def _overlaps(own: GitDestination, other: GitDestination, repositories: RepoConf
 
 
 def _repository_identity(one: GitDestination, repositories: RepoConfigs) -> str:
-    """What tells repositories apart: the address, or its config's name where that is not there yet."""
+    """Return what identifies the repository: its URL, or its config's name while that does not exist."""
     key = _repository(one)
     found = repositories.get(key)
     return str(key) if found is None else normalize_repository(found.spec.repo_url)

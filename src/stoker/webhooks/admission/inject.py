@@ -1,12 +1,12 @@
-"""From a pod and its resource to a patch, or to the reason why there is none. No I/O, no clock.
+"""Builds the patch that injects an agent into a pod, or raises the reason against it. No I/O, no clock.
 
-    asks_for_agent   the pod's own word (`build_injection`), and whether it has an agent already
-    settings_of      what its annotations say (`stoker.api.to_intent.annotations`)
-    choose           the resource that it belongs to (`stoker.webhooks.admission.pod_owner`)
-    inject           what is added to it
+    asks_for_agent   whether the pod asks for an agent and has none yet
+    pod_settings     the pod's annotations (`stoker.api.to_intent.annotations`)
+    choose_owner     the resource that the pod belongs to (`stoker.webhooks.admission.pod_owner`)
+    build_injection  the containers, volumes, annotations and labels to add
 
-Only entries of our own names are added; nothing of the pod is changed or repeated.
-Whatever cannot be done raises, and who asked decides what becomes of the pod.
+Only entries with our own names are added; nothing of the pod is changed or repeated. Every obstacle
+raises, and `stoker.webhooks.admission.pod_review` decides whether the pod is admitted.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from stoker.webhooks.admission.pod_model import AdmittedPod
 
 @dataclass(frozen=True, slots=True)
 class InjectionRules:
-    """What the installation demands of every injection."""
+    """The installation's rules for every injection."""
 
     installation: AgentInstallation
     selector: Mapping[str, str | None] = field(default_factory=dict)
-    """Labels that a gateway's pod must carry, None for any value; empty: every pod will do (C-076)."""
+    """Labels that a gateway's pod must have, None for any value; empty: every pod is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What is done to a pod."""
+    """The patch of a pod, and what to report about it."""
 
     patch: tuple[dict[str, Any], ...]
     digest: str
@@ -55,9 +55,9 @@ class Injection:
 
 
 def asks_for_agent(pod: AdmittedPod, facts: PodFacts) -> bool:
-    """Whether there is anything to do: a pod that says nothing or no, or has an agent, stays as it is.
+    """Return whether to inject: the pod asks for an agent and has none yet.
 
-    Any other word than true is an attempt to ask, and `settings_of` says what is wrong with it.
+    Any value other than `false` is a request, and `pod_settings` reports an invalid value.
     """
     asked = facts.annotation(PodAnnotationKey.INJECT)
     return asked is not None and asked.value != "false" and not pod.has_agent
@@ -66,7 +66,7 @@ def asks_for_agent(pod: AdmittedPod, facts: PodFacts) -> bool:
 def build_injection(
     pod: AdmittedPod, facts: PodFacts, settings: PodSettings, resource: ResourceIntent, rules: InjectionRules
 ) -> Injection:
-    """The patch that puts the resource's agent into the pod; raises with a reason where it must not."""
+    """Return the patch that injects the resource's agent into the pod; raises the reason if it must not."""
     _refuse_unselected(facts, rules.selector)
     _refuse_foreign_namespace(facts.namespace, resource.receiver, resource.identity.name)
     _refuse_without_content(settings)
@@ -133,7 +133,7 @@ def _refuse_foreign_namespace(namespace: str, receiver: ReceiverPolicy, resource
 
 
 def _refuse_without_content(settings: PodSettings) -> None:
-    """Whether the profile or the folder exists is for the agent to see: either may come later (R-INJ-16)."""
+    """Refuse a pod without profile and folder; the agent checks that they exist, as they may come later."""
     if not settings.profile and settings.service_path is None:
         raise InvalidValue(
             f"the pod has neither annotation {PREFIX}{PodAnnotationKey.SYNC_PROFILE} nor "
@@ -144,7 +144,7 @@ def _refuse_without_content(settings: PodSettings) -> None:
 
 
 def _refuse_taken_ports(pod: AdmittedPod) -> None:
-    """All containers of a pod share its ports; an agent that cannot listen would never be ready."""
+    """Refuse a pod that uses the agent's ports: containers share them, and the agent would never be ready."""
     for container in pod.all_containers():
         for port in container.ports or ():
             if port.container_port in (HEALTH_PORT, METRICS_PORT):

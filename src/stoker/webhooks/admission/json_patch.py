@@ -1,7 +1,7 @@
-"""JSON patches that only add: entries to lists, keys to maps.
+"""Builds JSON patches that only add: items to lists, keys to objects.
 
-Nothing of the object is ever repeated in a patch, so what we do not know stays as it
-is, and two webhooks that add to the same list do not undo each other.
+A patch never repeats existing content, so unknown fields stay unchanged, and two webhooks that add to the
+same list do not overwrite each other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PatchOperation = dict[str, Any]
 
 
 def append_items(path: str, items: Iterable[object], present: object) -> list[PatchOperation]:
-    """Add to the end of a list; one that is missing, null or empty is begun."""
+    """Append to a list; create it if it is missing, null or empty."""
     wanted = list(items)
     if not wanted:
         return []
@@ -25,7 +25,7 @@ def append_items(path: str, items: Iterable[object], present: object) -> list[Pa
 def set_entries(
     path: str, entries: Mapping[str, str], present: Mapping[str, str] | None
 ) -> list[PatchOperation]:
-    """Set keys of a map; what is there already with the same value is left alone."""
+    """Set keys of an object; skip those that already have the value."""
     wanted = {key: value for key, value in entries.items() if (present or {}).get(key) != value}
     if not wanted:
         return []

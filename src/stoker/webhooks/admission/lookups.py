@@ -1,9 +1,9 @@
-"""What a review depends on beside itself, asked of the API server in that moment.
+"""Reads the other objects that a review depends on, directly from the API server.
 
-Nothing is watched and nothing is kept: pods and resources are made seldom, a resource
-that was made a moment ago has to be found, and a webhook that knows every object of a
-cluster would be as large as the controller. What does not exist is an answer, what
-cannot be asked raises: then the server's failure policy decides and not we.
+Nothing is watched and nothing is cached: pods and resources are rarely created, a resource created a
+moment ago must be found, and a webhook with every object of a cluster in memory would be as large as the
+controller. A missing object is a result; a failed request raises, and then the webhook configuration's
+failurePolicy decides.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _BY_MODEL = {kind.model: kind for kind in KINDS}
 
 
 class AdmissionLookup:
-    """Reads as the webhook's own account."""
+    """Reads with the webhook's own service account."""
 
     def __init__(self, client: KubeClient, defaults: IgnitionSyncBaseSpec) -> None:
         self._client = client
         self._defaults = defaults
 
     async def candidates(self, pod: PodSettings, namespace: str) -> list[OwnerCandidate]:
-        """The resources that the pod may mean: those of the name that it says, or the first few."""
+        """Return the resources that the pod may belong to: those with the name it gives, or the first few."""
         found: list[OwnerCandidate] = []
         for kind in wanted_kinds(pod, SYNCED_KINDS):
             raws = (
@@ -60,7 +60,7 @@ class AdmissionLookup:
         return found
 
     async def intent(self, candidate: OwnerCandidate) -> ResourceIntent:
-        """What the resource means, with all that it inherits."""
+        """Return the resource's intent, with everything it inherits."""
         resource = decode(candidate.raw, candidate.kind.model)
         return await self.intent_of(resource)
 
@@ -69,9 +69,9 @@ class AdmissionLookup:
         return intent_for(settled)
 
     async def base_for(self, resource: Model) -> IgnitionSyncBase | None:
-        """The base that a resource inherits from, where it exists and allows that.
+        """Return the base that a resource inherits from, if it exists and allows that.
 
-        One that does not allow it is not even decoded: an error in it would show that it exists.
+        A base that does not allow it is not even decoded: an error in it would reveal that it exists.
         """
         wanted, namespace = base_ref(resource), resource.metadata.namespace
         if wanted is None:
@@ -91,7 +91,7 @@ class AdmissionLookup:
         return await self._all(SyncProfile, namespace)
 
     async def bidirectional(self, namespace: str) -> bool:
-        """Whether changes flow back to git from any resource of the namespace, by what it says itself."""
+        """Return whether any resource of the namespace enables bidirectional sync in its own spec."""
         stokers, syncs = await self._all(Stoker, namespace), await self._all(IgnitionSync, namespace)
         blocks = [resource.spec.bidirectional for resource in stokers]
         blocks += [resource.spec.bidirectional for resource in syncs]
@@ -110,7 +110,7 @@ class AdmissionLookup:
             return []
 
     async def _first(self, kind: CustomResourceKind, namespace: str) -> list[bytes]:
-        """Enough of them to see whether there is more than one, and to name a few."""
+        """Return enough objects to see whether there are several, and to name a few."""
         resource = rest_resource(kind)
         try:
             answer = await self._client.raw(
@@ -122,7 +122,7 @@ class AdmissionLookup:
         return [bytes(item) for item in listed.items or ()]
 
     async def _all(self, model: type[M], namespace: str | None = None) -> list[M]:
-        """Those that can be read: one broken neighbour must not stop a review of another object."""
+        """Return the readable objects: a broken neighbour must not prevent the review of another object."""
         kind = _BY_MODEL[model]
         try:
             raws: Sequence[msgspec.Raw] = await self._client.list(

@@ -1,8 +1,7 @@
-"""As much of a pod as injection reads; all else passes through untouched, because the answer is a patch.
+"""The fields of a pod that injection reads; all others stay untouched, because the response is a patch.
 
-The API server has checked what it sends, but a review can come from anywhere: what
-does not fit its type is refused with a sentence. `null` stands for an empty list, as
-Go writes it.
+The API server has validated what it sends, but a review can come from any client: a value of the wrong
+type is refused with a message. `null` stands for an empty list, as Go encodes it.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class PodContainer(_AdmittedShape, frozen=True):
 
 
 class PodVolume(_AdmittedShape, frozen=True):
-    """A volume, and whether it is of a kind that nobody can write to."""
+    """A volume, and whether its type can be written to at all."""
 
     name: str = ""
     config_map: object = None
@@ -99,14 +98,14 @@ class PodSpec(_AdmittedShape, frozen=True):
 
 
 class AdmittedPod(_AdmittedShape, frozen=True):
-    """A pod on its way into the cluster; it may have no name yet."""
+    """A pod under review; it may have no name yet."""
 
     metadata: PodMetadata = PodMetadata()
     spec: PodSpec = PodSpec()
 
     @property
     def shown(self) -> str:
-        """Its name for people; one that the server will make up ends in an asterisk."""
+        """The name for messages; a name that the API server will generate ends in an asterisk."""
         name = self.metadata.name or (
             f"{self.metadata.generate_name}*" if self.metadata.generate_name else ""
         )
@@ -129,7 +128,7 @@ class AdmittedPod(_AdmittedShape, frozen=True):
         )
 
     def maker(self, namespace: str) -> ObjectRef | None:
-        """What made the pod and will be looked at when it does not do what it should."""
+        """Return the controller that owns the pod, such as its StatefulSet: users look there for Events."""
         owners = self.metadata.owner_references or ()
         return next(
             (

@@ -1,9 +1,8 @@
-"""Which resource a pod belongs to, out of those that its namespace has.
+"""Chooses the resource that a pod belongs to, among those of its namespace.
 
-A pod names it by `cr-name`, and by `cr-kind` where both kinds have one of that name.
-It may name none where there is only one (R-CTRL-33). A resource that is on its way
-out takes in no new gateways. Nothing is guessed: what leaves a choice is refused
-with the annotation that would decide it.
+A pod names it by `cr-name`, and by `cr-kind` if both kinds have a resource of that name. It may omit the
+name if there is only one resource. A resource that is being deleted gets no new gateways. Nothing is
+guessed: an ambiguous pod is refused with the annotation that would decide it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class OwnerCandidate:
-    """A resource of the pod's namespace that could be meant, as it came."""
+    """A resource of the pod's namespace that the pod may belong to, undecoded."""
 
     kind: CustomResourceKind
     header: ObjectHeader
@@ -39,7 +38,7 @@ class OwnerCandidate:
 
 
 def wanted_kinds(pod: PodSettings, kinds: Sequence[CustomResourceKind]) -> tuple[CustomResourceKind, ...]:
-    """The kinds among which to look."""
+    """Return the kinds to search."""
     if not pod.resource_kind:
         return tuple(kinds)
     found = tuple(one for one in kinds if one.name == pod.resource_kind)
@@ -52,7 +51,7 @@ def wanted_kinds(pod: PodSettings, kinds: Sequence[CustomResourceKind]) -> tuple
 
 
 def choose_owner(pod: PodSettings, namespace: str, candidates: Sequence[OwnerCandidate]) -> OwnerCandidate:
-    """The one that is meant; `candidates` are those that fit what the pod names."""
+    """Return the pod's resource; `candidates` are those that match what the pod names."""
     alive = [one for one in candidates if one.header.metadata.deletion_timestamp is None]
     if len(alive) == 1:
         return alive[0]

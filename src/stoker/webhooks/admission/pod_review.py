@@ -1,11 +1,10 @@
-"""What becomes of a pod on its way into the cluster.
+"""Reviews a pod: injects an agent if the pod asks for it, and reports the result.
 
-The decision is `stoker.webhooks.admission.inject`; here it is looked up what it needs, and
-told what came of it: a log line and an Event for every attempt (R-INJ-28), a warning
-to whoever makes the pod. A pod whose agent is refused is admitted as it came (C-067),
-because a resource that is wrong must not stop gateways, unless the installation says
-that no gateway may start without its agent. A dry run is answered alike and told to
-nobody else.
+`stoker.webhooks.admission.inject` decides; this module looks up what that needs. It reports every attempt
+by a log line, an Event, and a warning to the creator of the pod. A pod whose injection is refused is
+admitted unchanged, because a wrong resource must not stop gateways, unless the installation requires that
+no gateway starts without its agent (`deny_refused`). A dry run gets the same response, but no Event and
+no metric.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class _InjectionAttempt:
 
     @property
     def about(self) -> ObjectRef | None:
-        """What an Event is about: the resource, else whatever made the pod, which itself is not there yet."""
+        """The object of an Event: the resource, else the pod's owner; the pod itself does not exist yet."""
         if self.resource is None:
             return self.pod.maker(self.facts.namespace)
         metadata = self.resource.header.metadata
@@ -61,7 +60,7 @@ class _InjectionAttempt:
 
 
 class PodInjector:
-    """Answers reviews of pods."""
+    """Reviews pods."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class PodInjector:
         )
 
     async def review(self, review: AdmissionRequest) -> AdmissionVerdict:
-        """The verdict on a pod; raises what the failure policy of the configuration shall decide."""
+        """Return the verdict on a pod; raises ApiError if the webhook's failurePolicy has to decide."""
         if review.kind.kind != "Pod" or review.operation != "CREATE" or review.sub_resource:
             return AdmissionVerdict()
         pod = read_pod(review.new or b"{}")
@@ -110,7 +109,7 @@ class PodInjector:
         return build_injection(pod, facts, settings, intent, self._rules)
 
     def _injected(self, attempt: _InjectionAttempt, done: Injection) -> AdmissionVerdict:
-        # Whether its folder or profile exists is seen by the agent (R-INJ-16).
+        # The agent checks whether the folder or profile exists, since either may be created later.
         log.info(
             "injection.done",
             gateway=done.gateway,

@@ -1,9 +1,9 @@
-"""`stoker webhook` as a process: every replica serves, none leads.
+"""The process of `stoker webhook`: every replica serves, without leader election.
 
     probes ─ events ─ certificate ─ trust ─ serving
 
-They start in this order and end in the opposite one: reviews that are under way are
-answered, then the last Events are written, and the probes answer until the end.
+The parts start in this order and stop in the opposite order: running reviews are answered, then the last
+Events are written, and the probes respond until the end.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ OWN_CONTAINERS = ("webhook", "manager")
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """What a command line can say about a webhook."""
+    """The command-line options of the webhook."""
 
     config: ClusterConfig
     namespace: str
-    """Where it runs itself."""
+    """The namespace of the webhook itself."""
     certificate: Path | SelfSignedCertificates
     address: str = ":9443"
     health_address: str = ":8081"
     metrics_address: str = ":8080"
     agent_image: str = ""
-    """Empty: the image that this process runs."""
+    """Empty: the image of this process."""
     pod: str = ""
-    """The pod that this process runs in, for that."""
+    """The pod of this process, needed to look up its image."""
     image_repositories: tuple[str, ...] = ()
-    """Of images that agents may have besides `agent_image`."""
+    """Repositories of the images that agents may use beside `agent_image`."""
     require_digest: bool = False
     repo_size: str = "2Gi"
     metadata_key: SecretKey | None = None
@@ -71,7 +71,7 @@ class WebhookOptions:
 
 
 class WebhookProcess:
-    """One replica."""
+    """One replica of the webhook."""
 
     def __init__(self, settings: WebhookOptions, clock: Clock | None = None) -> None:
         self._settings = settings
@@ -83,7 +83,7 @@ class WebhookProcess:
 
     @property
     def port(self) -> int | None:
-        """The port that answers reviews, while it does."""
+        """The port of the review server while it listens, else None."""
         return self._server.port if self._server is not None else None
 
     async def run(self) -> None:
@@ -120,7 +120,7 @@ class WebhookProcess:
             await ProcessGroup(parts, clock=clock).run()
 
     async def _serve(self, server: ReviewServer) -> None:
-        """Nobody is let in before there is something to show."""
+        """Accept no connections before there is a certificate to present."""
         while not self._presented.ready and not server.stopping:
             await self._clock.sleep(0.05)
         await server.run()
@@ -165,7 +165,7 @@ class _OwnPod(msgspec.Struct):
 
 
 async def _own_image(client: KubeClient, namespace: str, pod: str) -> str:
-    """Of the container that is us; the papers' names of it are known, too."""
+    """Return the image of this process's container, by its usual names, else of the first container."""
     if not pod:
         raise Misconfigured("which image agents shall run is not known: give --agent-image, or set POD_NAME")
     found = (await client.get(PODS, pod, namespace, into=_OwnPod)).spec.containers

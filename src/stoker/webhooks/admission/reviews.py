@@ -1,8 +1,8 @@
-"""AdmissionReview and ConversionReview on the wire.
+"""Decodes and encodes AdmissionReview and ConversionReview.
 
-Whoever reaches the port can send anything, so nothing is believed before it fits its
-type, and every error is a sentence for a 400. Objects stay the bytes that they came
-as: who needs one decodes the part that it knows, and nothing that is unknown is lost.
+Any client that reaches the port can send anything: nothing is used before it fits its type, and every
+error is a message for a 400. Objects stay raw bytes: a handler decodes only the fields it knows, so
+unknown fields are never lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 ADMISSION = "admission.k8s.io/v1"
 CONVERSION = "apiextensions.k8s.io/v1"
 
-# The API server cuts a warning at 256 characters, and drops all of them above 4,096 in sum.
+# The API server truncates a warning at 256 characters, and drops all warnings above 4,096 in total.
 MAX_WARNING = 255
 MAX_WARNINGS = 12
 
@@ -37,14 +37,14 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class ReviewUser(msgspec.Struct, frozen=True):
-    """Who asks; the API server has made sure."""
+    """The user of the request, as authenticated by the API server."""
 
     username: str = ""
     groups: tuple[str, ...] | None = None
 
 
 class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """What the API server is about to do."""
+    """The operation that the API server asks about."""
 
     uid: str
     kind: GroupVersionKind = GroupVersionKind()
@@ -59,7 +59,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def new(self) -> bytes | None:
-        """The object as it would be stored; none where it is deleted."""
+        """The object as it would be stored; None for a deletion."""
         return _raw_or_none(self.object)
 
     @property
@@ -68,7 +68,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConversionRequest(msgspec.Struct, frozen=True):
-    """Objects of one kind that somebody wants to see in another version."""
+    """Objects of one kind to convert to another version."""
 
     uid: str
     desired_version: str = msgspec.field(name="desiredAPIVersion", default="")
@@ -89,7 +89,7 @@ class _ConversionReview(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionVerdict:
-    """The answer to a review: nothing against it, unless a message says what."""
+    """The result of a review: allowed, unless `refusal` has a message."""
 
     refusal: str = ""
     warnings: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ def admission_answer(uid: str, verdict: AdmissionVerdict) -> bytes:
 
 
 def conversion_answer(uid: str, converted: tuple[msgspec.Raw, ...], failure: str = "") -> bytes:
-    """Either all of the objects or, where one cannot be converted, none and the reason."""
+    """Return all converted objects, or none and the reason if one of them cannot be converted."""
     result = {"status": "Failure", "message": one_line(failure)} if failure else {"status": "Success"}
     response = {"uid": uid, "result": result, "convertedObjects": () if failure else converted}
     return msgspec.json.encode({"apiVersion": CONVERSION, "kind": "ConversionReview", "response": response})

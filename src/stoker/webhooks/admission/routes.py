@@ -1,4 +1,4 @@
-"""Which question stands at which path, and how long the answers take."""
+"""Maps the webhook's paths to handlers, and measures how long each review takes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONVERT = "/convert"
 def routes(
     injector: PodInjector, validator: ResourceValidator, metrics: Metrics, clock: Clock
 ) -> dict[str, ReviewHandler]:
-    """A handler for each path, from the bytes of a review to those of its answer."""
+    """Return a handler for each path, from the bytes of a review to those of its response."""
     reviews = metrics.histogram(
         "ignition_sync_review_duration_seconds",
         "How long a review took, by its path and how it ended.",

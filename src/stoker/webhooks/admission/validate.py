@@ -1,13 +1,12 @@
-"""What can be said about a resource before it is stored, beyond what its schema says.
+"""Validates a resource before it is stored, beyond its schema.
 
-The sentences are those of the adapters: what they would refuse later is refused now,
-and what they would only mention is a warning. A reference to an object that is not
-there (yet) is never a reason to refuse: manifests are applied in any order. Neither
-is anything refused about a spec that does not change, or an object could not even be
-deleted once the rules have become stricter.
+The messages are those of `stoker.api.to_intent`: what it would refuse later is refused now, and what it
+would only mention is a warning. A reference to an object that does not exist yet is never refused,
+because manifests are applied in any order. An unchanged spec is never refused either; otherwise an object
+could not even be deleted once the rules have become stricter.
 
-The controller and the reverser check all of it again; this is a courtesy, except for
-approvals, which only admission can check (`stoker.webhooks.admission.approver_identity`).
+The controller and the reverser check all of this again, so validation is only early feedback. Approvals
+are the exception: only admission can check them (`stoker.webhooks.admission.approver_identity`).
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ ResourceCheck = Callable[[Any], Awaitable[Iterable[Notice]]]
 
 
 class _SpecPart(msgspec.Struct):
-    """What tells whether an update is about more than metadata; not decoded."""
+    """The undecoded spec, to detect updates that change only metadata."""
 
     spec: msgspec.Raw = msgspec.Raw()
 
 
 class ResourceValidator:
-    """Answers reviews of our own kinds."""
+    """Reviews resources of Stoker's own kinds."""
 
     def __init__(self, look_up: AdmissionLookup, defaults: IgnitionSyncBaseSpec) -> None:
         self._look_up = look_up
@@ -70,7 +69,7 @@ class ResourceValidator:
         }
 
     async def review(self, review: AdmissionRequest) -> AdmissionVerdict:
-        """The verdict on a resource as it would be stored."""
+        """Return the verdict on a resource as it would be stored."""
         if review.new is None or review.operation not in ("CREATE", "UPDATE") or review.sub_resource:
             return AdmissionVerdict()
         kind = kind_for(review.kind.api_version, review.kind.kind)
@@ -79,13 +78,13 @@ class ResourceValidator:
         try:
             notices = await self._notices(kind, review)
         except ApiError:
-            raise  # nobody's fault who wrote the resource
+            raise  # not the fault of the resource's author
         except Stalled as error:
             return _refused_verdict(kind, review, error)
         return AdmissionVerdict(warnings=tuple(f"{one.reason}: {one.message}" for one in notices))
 
     async def review_approval(self, review: AdmissionRequest) -> AdmissionVerdict:
-        """The verdict on what a resource says about who approved."""
+        """Return the verdict on a change of a resource's approval annotations."""
         if review.new is None or review.operation not in ("CREATE", "UPDATE"):
             return AdmissionVerdict()
         kind = kind_for(review.kind.api_version, review.kind.kind)
@@ -96,7 +95,7 @@ class ResourceValidator:
         if not approval:
             return AdmissionVerdict()
         try:
-            # As it was: whoever writes the approval must not change in the same breath who may.
+            # The old policy counts: an approver must not change who may approve in the same write.
             intent = await self._look_up.intent_of(old if old is not None else new)
         except ApiError:
             raise
@@ -136,7 +135,7 @@ class ResourceValidator:
             settled = merge_spec(resource, base=base, defaults=self._defaults)
         except (InvalidValue, ApiError):
             raise
-        except Stalled as error:  # the base is not there, or does not let us: it may come or change
+        except Stalled as error:  # the base is missing or does not allow it, which may change later
             return [Notice(error.reason, error.message)]
         intent = intent_for(settled)
         if intent.policies.bidirectional.enabled:
@@ -209,7 +208,7 @@ def _sources(profile: SyncProfile) -> tuple[str, ...]:
 
 
 def _same_spec(old: bytes, new: bytes) -> bool:
-    """By their bytes: the API server writes both with one encoder, keys in order."""
+    """Compare the bytes: the API server writes both with the same encoder, keys in order."""
     try:
         before, after = (msgspec.json.decode(raw, type=_SpecPart).spec for raw in (old, new))
     except (msgspec.MsgspecError, RecursionError):

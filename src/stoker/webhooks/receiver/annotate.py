@@ -1,8 +1,7 @@
-"""Writing a wish onto a resource: a merge patch of its annotations, and of nothing else.
+"""Writes a sync request on a resource: a merge patch of its annotations, and of nothing else.
 
-Every replica does this, whether it leads or not, so the client here is not fenced by a
-lease. A conflict or an API server that is away for a moment is tried again for as long
-as the caller waits; after that the caller is told to come back.
+Every replica does this, leader or not, so this client is not fenced by a Lease. Conflicts and short
+outages of the API server are retried as long as the caller waits; then the caller gets a 503 and retries.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _DOORS: Mapping[SyncResourceKind, ApiResource] = {
 
 
 def annotation_group(who: ResourceIdentity) -> str:
-    """The prefix of a resource's annotations (C-004)."""
+    """Return the prefix of a resource's annotations: the API group of its kind."""
     return _DOORS[who.door].group
 
 
 class Annotator:
-    """Writes annotations through a client."""
+    """Patches annotations of resources."""
 
     def __init__(self, client: KubeClient, clock: Clock, patience: float = WRITE_TIMEOUT_SECONDS) -> None:
         self._client = client
@@ -45,7 +44,7 @@ class Annotator:
         self._patience = patience
 
     async def __call__(self, who: ResourceIdentity, annotations: Mapping[str, str]) -> None:
-        """Return when it is written; raises the API server's last word where that was not to be had."""
+        """Return when the patch is written; raises the API server's last error after a timeout."""
         body = {"metadata": {"annotations": dict(annotations)}}
         failures = 0
         last = Retry("the API server does not answer")

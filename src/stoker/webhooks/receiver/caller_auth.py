@@ -1,13 +1,12 @@
-"""Whether a caller is believed, and about which resources.
+"""Authenticates a caller, and determines the resources it may address.
 
-The operator's own keys come first: who knows them may ask about every resource and is
-told when there is none. Others are believed about the resources whose own keys they
-know (C-051). A resource that does not exist, is not enabled or has no key is compared
-with a key that nobody knows, so that each request costs the same and looks the same
-from outside.
+The operator's own keys come first: their holder may address every resource and gets a 404 if there is
+none. Other callers may address the resources whose own keys they hold. For a resource that does not
+exist, is not enabled or has no key, the proof is compared with a random dummy key, so that every request
+takes the same time and gets the same response.
 
-No secret is kept here: each request asks for them anew through the functions that the
-receiver was given, which must answer from memory, because strangers make them run.
+No secret is stored here: each request reads them through the functions that the receiver was given.
+These must answer from memory, because unauthenticated callers trigger them.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from stoker.http_server.request_signatures import has_bearer_token, has_gitlab_t
 from stoker.webhooks.receiver.index import IndexedResource
 
 CallerKeyReader = Callable[[str, SecretKey], Secret | None]
-"""The value of a key of a Secret in a namespace, from memory; None where it is missing."""
+"""Returns the value of a Secret's key in a namespace, from memory; None if it is missing."""
 
 _DUMMY_KEY = Secret(secrets.token_bytes(32))
 
 
 @dataclass(frozen=True, slots=True)
 class CallerKeys:
-    """What callers may know: a key to sign with, a token to show. GitLab shows either."""
+    """The keys of a caller: one to sign with, and a bearer token. GitLab sends either as its token."""
 
     hmac: Secret | None = None
     bearer: Secret | None = None
@@ -48,7 +47,7 @@ class CallerKeys:
 
 @dataclass(frozen=True, slots=True)
 class CallerAuthResult:
-    """What came of it: whether the caller is anybody, and whom it may speak to."""
+    """Whether the caller is authenticated, and the resources it may address."""
 
     believed: bool
     about: tuple[IndexedResource, ...] = ()
@@ -61,7 +60,7 @@ def authenticate(
     operator: CallerKeys,
     read: CallerKeyReader,
 ) -> CallerAuthResult:
-    """Who it is. Always the same work: the operator's keys, and those of one resource of each kind."""
+    """Authenticate the caller; always check the operator's keys and one resource of each kind."""
     as_operator = operator.known_to(headers, body)
     open_to_calls = {one.identity.door: one for one in found if one.enabled}
     fitting = [

@@ -1,10 +1,9 @@
-"""One write for many equal wishes, and never a wish that is lost.
+"""Coalesces equal sync requests into one write, without losing any.
 
-Redeliveries, several hooks on one repository and floods say the same thing many times.
-Wishes for one resource are written one after another, in the order in which they came.
-A wish that equals the last one within a second shares its write; where neither says
-which commit it means, the later may mean a later one, so after the write has been sent
-one more follows at the end of the second, for all that came meanwhile.
+Redeliveries, several webhooks of one repository and floods repeat the same request many times. Requests
+for one resource are written one after another, in the order of their arrival. A request that equals the
+previous one within a second shares its write. If they name no commit, the later request may mean a later
+commit: one more write follows at the end of the second, for all requests since the first write was sent.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _MANY = 256
 
 @dataclass(slots=True, eq=False)
 class _CoalescedWrite:
-    """One write: still to come, on its way, or done a moment ago."""
+    """One write: pending, in progress, or finished a moment ago."""
 
     wish: WebhookSyncRequest
     sent_at: float | None = None
@@ -31,7 +30,7 @@ class _CoalescedWrite:
 
 
 class RequestCoalescer:
-    """Hands wishes on to `write`, which raises where that failed."""
+    """Passes requests to `write`, which raises if it fails."""
 
     def __init__(
         self,
@@ -46,14 +45,14 @@ class RequestCoalescer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, who: ResourceIdentity, wish: WebhookSyncRequest) -> None:
-        """Return when the wish has been written; who stops waiting stops nobody else's."""
+        """Return when the request is written; cancelling one caller does not cancel the write for others."""
         turn = self._turns.get(who)
         if turn is None or not self._shares(turn, wish):
             turn = self._begin(who, wish, turn)
         await asyncio.shield(turn.task)
 
     async def close(self) -> None:
-        """Give up what has not been written."""
+        """Cancel all writes that are not finished."""
         tasks = list(self._tasks)
         self._turns.clear()
         for task in tasks:
@@ -92,7 +91,7 @@ class RequestCoalescer:
         await self._write(who, turn.wish)
 
     def _ended(self, who: ResourceIdentity, turn: _CoalescedWrite, task: asyncio.Task[None]) -> None:
-        """A write that failed is shared with nobody who comes later."""
+        """Forget a failed write, so that later requests do not share it."""
         self._tasks.discard(task)
         if _has_failed(task) and self._turns.get(who) is turn:
             del self._turns[who]

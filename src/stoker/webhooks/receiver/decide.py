@@ -1,10 +1,9 @@
-"""What a request means to one resource: a wish that is carried out, or the reason why not.
+"""Decides what a request means for one resource: a sync request to write, or the reason against it. Pure.
 
-Pure. A request for the spec's own ref is accepted, one for another ref only where
-`spec.webhook.allowedRefs` matches it; a pushed branch makes the controller look at git
-only where the resource follows that branch. The wish is written as
-annotations of the resource and never into its spec (R-HOOK-11): tools that keep the
-spec as it stands in git see no drift.
+A request for the spec's own ref is accepted; a request for another ref only if
+`spec.webhook.allowedRefs` matches it. A pushed branch makes the controller look at git only if the
+resource follows that branch. A sync request is written as annotations of the resource and never into
+its spec, so that tools which keep the spec as it is in git see no drift.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ REQUESTED_BY_WEBHOOK = "webhook"
 
 @dataclass(frozen=True, slots=True)
 class WebhookSyncRequest:
-    """What is to be done: follow `ref`, or without one look again at what is followed.
+    """A sync request: follow `ref`, or without a ref look again at the ref that is followed.
 
-    `commit` is where it points, as the sender said it: two wishes with the same one are
-    the same wish, of two without it the later may mean a later commit.
+    `commit` is the ref's commit as named by the sender. Two requests with the same commit are equal; of
+    two requests without a commit, the later may mean a later commit.
     """
 
     caller: WebhookCaller
@@ -44,10 +43,11 @@ class WebhookSyncRequest:
     commit: str = ""
 
     def annotations(self, group: str, now: datetime) -> dict[str, str]:
-        """What is written. The time has fractions, or a second wish within a second would change nothing.
+        """Return the annotations to write.
 
-        A nudge has annotations of its own: were it to renew the time of a request, one that
-        the spec has outlived would count again.
+        The time has fractions of a second; otherwise a second request within a second would change nothing.
+        A request without a ref has its own annotations: if it renewed the time of an earlier request for a
+        ref, that request would count again although a newer spec has replaced it.
         """
         at, source = rfc3339_micro(now), str(self.caller)
         if self.ref is None:
@@ -64,7 +64,7 @@ class WebhookSyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class WebhookDecision:
-    """Whether the resource takes it, which ref it is about, and if not, why."""
+    """Whether the resource accepts the request, the ref it concerns, and the reason if it does not."""
 
     ref: str
     wish: WebhookSyncRequest | None = None
@@ -72,12 +72,12 @@ class WebhookDecision:
 
 
 def decide_request(asked: WebhookRequest, known: IndexedResource) -> WebhookDecision:
-    """What a request comes to for a resource."""
+    """Decide what a request means for a resource."""
     followed = known.effective_ref.removeprefix(BRANCHES)
     moved = next((push for push in asked.pushed if push.branch == followed), None)
     if asked.ref is not None:
         if _is_spec_ref(asked.ref, known):
-            # As the spec spells it: `refs/tags/main` would mean the branch once it is shortened.
+            # Spelled as in the spec: `refs/tags/main`, once shortened, would mean the branch.
             return WebhookDecision(asked.ref, WebhookSyncRequest(asked.caller, known.spec_ref, asked.commit))
         reason = _ref_refusal(asked.ref, known)
         if reason is None:
@@ -111,5 +111,5 @@ def _ref_refusal(ref: GitRef, known: IndexedResource) -> str | None:
 
 @lru_cache(maxsize=256)
 def _globs(patterns: tuple[str, ...]) -> GlobSet:
-    """`*` alone is every ref, also one with a slash in its name."""
+    """Compile the globs; `*` alone matches every ref, also with a slash in its name."""
     return GlobSet("**" if one == "*" else one for one in patterns)

@@ -1,9 +1,8 @@
-"""What the receiver knows of a resource before anybody calls: an index in memory.
+"""The receiver's index of resources in memory.
 
-It is kept by whoever watches the resources, on every replica, whether it leads or
-not. A look-up must cost the same whether the resource exists or not, so nothing is
-decoded, merged or asked for while a caller waits: `indexed_resource` is called when a resource
-changes.
+The watch of the resources maintains it, on every replica, leader or not. A lookup must take the same time
+whether the resource exists or not. Therefore nothing is decoded, merged or requested during a call:
+`indexed_resource` runs when a resource changes.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from stoker.domain.refs import GitRef
 
 @dataclass(frozen=True, slots=True)
 class IndexedResource:
-    """As much of a resource as a request for it needs."""
+    """The part of a resource that the receiver needs."""
 
     identity: ResourceIdentity
     spec_ref: GitRef
     allowed_refs: tuple[str, ...] = ()
-    """Globs of what a request may name beside the spec's own ref."""
+    """Globs of refs that a request may name beside the spec's own ref."""
     hmac_key: SecretKey | None = None
     bearer: SecretKey | None = None
     enabled: bool = True
     requested_ref: GitRef | None = None
-    """What is followed in place of the spec's ref, on request (C-053)."""
+    """The ref that is followed instead of the spec's, after a request."""
 
     @property
     def effective_ref(self) -> GitRef:
-        """What is followed at the moment."""
+        """The ref that the resource follows now."""
         return self.requested_ref or self.spec_ref
 
 
 def indexed_resource(intent: ResourceIntent, effective_ref: GitRef | None = None) -> IndexedResource:
-    """What is to be known of a resource; the ref is the spec's unless another counts."""
+    """Return the index entry of a resource; `effective_ref` is given if it differs from the spec's ref."""
     return IndexedResource(
         identity=intent.identity,
         spec_ref=intent.source.ref,
@@ -49,7 +48,7 @@ def indexed_resource(intent: ResourceIntent, effective_ref: GitRef | None = None
 
 
 class ReceiverIndex:
-    """All resources by namespace and name; kinds may share both (C-073)."""
+    """All resources by namespace and name; a Stoker and an IgnitionSync may share both."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], dict[SyncResourceKind, IndexedResource]] = {}
@@ -59,7 +58,7 @@ class ReceiverIndex:
         self._known.setdefault((who.namespace, who.name), {})[who.door] = known
 
     def forget(self, who: ResourceIdentity) -> None:
-        """Its route is gone (R-HOOK-14)."""
+        """Remove a resource; its URL then no longer exists."""
         left = self._known.get((who.namespace, who.name), {})
         left.pop(who.door, None)
         if not left:
@@ -69,8 +68,7 @@ class ReceiverIndex:
         return tuple(self._known.get((namespace, name), {}).values())
 
     def keys(self) -> set[tuple[str, SecretKey]]:
-        """Every key that a resource which can be called names, with its namespace
-        (`CallerKeyring.follow`)."""
+        """Return every key named by an enabled resource, with its namespace, for `CallerKeyring.follow`."""
         each = (one for kinds in self._known.values() for one in kinds.values() if one.enabled)
         return {(one.identity.namespace, key) for one in each for key in (one.hmac_key, one.bearer) if key}
 

@@ -1,8 +1,8 @@
-"""The JSON body of a request that was believed, and how one gets at what stands in it.
+"""Reads the JSON body of an authenticated request, and the values in it.
 
-A sender that knows the secret may still be broken, or owned by somebody else: what
-is nested without end, says the same key twice, or is no JSON is refused with a
-sentence, and a value of another type than expected is never an exception of ours.
+A sender with the right secret may still be broken or compromised. A body that is nested without end, has
+a duplicate key or is no JSON is refused with a message, and a value of an unexpected type never causes an
+unexpected exception.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.json_cost import decoded_size
 
 MAX_DECODED = 16 << 20
-"""Bytes that a body may take in memory; a push of twenty commits takes a hundredth."""
+"""Limit of a decoded body in memory, in bytes; a push of twenty commits needs a hundredth."""
 
 WebhookPayload: TypeAlias = dict[str, Any]
 
 
 def read_object(body: bytes) -> WebhookPayload:
-    """The object that the body is."""
+    """Decode the body, which must be a JSON object."""
     if not body.strip():
         raise InvalidValue("the body is empty; it must be a JSON object")
     if decoded_size(body, MAX_DECODED) > MAX_DECODED:
@@ -37,7 +37,7 @@ def read_object(body: bytes) -> WebhookPayload:
         raise InvalidValue(f"the body is not JSON at byte {error.pos}") from None
     except RecursionError:
         raise InvalidValue("the body is nested too deep") from None
-    except ValueError:  # a number of more digits than Python reads
+    except ValueError:  # a number with more digits than Python reads
         raise InvalidValue("the body holds a number that cannot be read") from None
     if not isinstance(found, dict):
         raise InvalidValue("the body is not a JSON object")
@@ -45,7 +45,7 @@ def read_object(body: bytes) -> WebhookPayload:
 
 
 def text_at(body: WebhookPayload, *path: str) -> str:
-    """The text at a path; none or another type is refused by the path's name."""
+    """Return the text at a path; raises InvalidValue with the path if it is missing or no text."""
     found = value_at(body, *path)
     if not isinstance(found, str) or not found:
         raise InvalidValue(f"{'.'.join(path)} is missing or not a text")
@@ -53,7 +53,7 @@ def text_at(body: WebhookPayload, *path: str) -> str:
 
 
 def value_at(body: WebhookPayload, *path: str) -> Any:
-    """What stands at a path, or None; only objects are walked through."""
+    """Return the value at a path, or None; only objects are descended into."""
     found: Any = body
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
@@ -61,7 +61,7 @@ def value_at(body: WebhookPayload, *path: str) -> Any:
 
 
 def objects_at(body: WebhookPayload, *path: str) -> list[WebhookPayload]:
-    """The list of objects at a path."""
+    """Return the list of objects at a path; raises InvalidValue with the path otherwise."""
     found = value_at(body, *path)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise InvalidValue(f"{'.'.join(path)} is missing or not a list of objects")

@@ -1,10 +1,9 @@
-"""The keys that callers are checked against, in memory, as the Secrets hold them now.
+"""The keys that authenticate callers, cached in memory.
 
-A stranger must neither make the API server work nor learn from the time of an answer
-whether there was anything to read, so no Secret is read while a caller waits. What the
-resources name is read when it is first named and again when its Secret is said to have
-changed; what nobody names any more is forgotten at once. Until the new value is there
-the old one counts.
+An unauthenticated caller must not cause requests to the API server, and must not learn from the response
+time whether there was a Secret to read. Therefore no Secret is read during a request. The keyring reads a
+key when a resource first names it, and again when its Secret has changed. It forgets a key at once when
+no resource names it any more. Until the new value is read, the old value counts.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ log = get_logger(__name__)
 
 
 class CallerKeyring:
-    """Reads through `read`, which raises where a Secret or its key is missing."""
+    """Caches keys; `read` raises if a Secret or its key is missing."""
 
     def __init__(self, read: Callable[[str, SecretKey], Awaitable[Secret]], clock: Clock) -> None:
         self._read = read
@@ -42,7 +41,7 @@ class CallerKeyring:
         self._wake = asyncio.Event()
 
     def follow(self, wanted: Collection[CallerKeyPlace]) -> None:
-        """Hold these and no others."""
+        """Hold exactly these keys."""
         for place in self._values.keys() - set(wanted):
             del self._values[place]
             self._due.discard(place)
@@ -53,29 +52,29 @@ class CallerKeyring:
         self._are_due(fresh)
 
     def changed(self, namespace: str, secret: str) -> None:
-        """The Secret is new, other than before, or gone."""
+        """Read a Secret's keys again after it was created, changed or deleted."""
         self._are_due(place for place in self._values if (place[0], place[1].name) == (namespace, secret))
 
     def value(self, namespace: str, key: SecretKey) -> Secret | None:
-        """What stands there, from memory; the receiver's `keys`."""
+        """Return the cached value; this is the receiver's `keys`."""
         return self._values.get((namespace, key))
 
     def missing(self, namespace: str, keys: Collection[SecretKey]) -> tuple[SecretKey, ...]:
-        """Those that hold nothing, for the condition `WebhookReady`."""
+        """Return the keys without a value, for the condition `WebhookReady`."""
         return tuple(key for key in keys if not self.value(namespace, key))
 
     @property
     def is_read(self) -> bool:
-        """Whether everything has been looked at that was named by the time somebody asked, once and for all.
+        """Whether all keys known at the first call were read at least once; once true, always true.
 
-        To be asked from when the resources have been listed. What is named or changed later makes
-        nobody wait: a key that cannot be read at the moment is no reason to turn all callers away.
+        Call it only after the resources were listed. Keys that are named or changed later do not delay
+        readiness: a key that is unreadable for a while is no reason to refuse all callers.
         """
         self._filled = self._filled or not self._unread
         return self._filled
 
     async def run(self) -> None:
-        """Read what is due until cancelled."""
+        """Read due keys until cancelled."""
         failures = 0
         while True:
             await self._rest(failures)
@@ -84,7 +83,7 @@ class CallerKeyring:
             failures = failures + 1 if failed else 0
 
     async def _rest(self, failures: int) -> None:
-        """Until something is due, or what failed may be tried again."""
+        """Wait until a key is due, or until the backoff after a failure ends."""
         if not failures:
             await self._wake.wait()
             return
@@ -93,9 +92,9 @@ class CallerKeyring:
                 await self._wake.wait()
 
     async def _renewed(self, place: CallerKeyPlace) -> bool:
-        """Whether it has been read, or is known to be missing; what is away may come back."""
+        """Read a key; return False if the API server failed and the read must be retried."""
         namespace, key = place
-        self._due.discard(place)  # first: a change while we read makes it due again
+        self._due.discard(place)  # before the read: a change during the read makes it due again
         try:
             value: Secret | None = await self._read(namespace, key)
         except Retry as error:
@@ -103,7 +102,7 @@ class CallerKeyring:
             self._due |= {place} & self._values.keys()
             return False
         except StokerError:
-            value = None  # the condition of the resource says so
+            value = None  # missing: reported in the resource's condition
         finally:
             self._unread.discard(place)
         if place in self._values:

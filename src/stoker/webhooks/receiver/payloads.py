@@ -1,16 +1,16 @@
-"""What a request asks for, whoever sent it: a ref to follow, branches that moved, or nothing.
+"""Parses a webhook request of any sender: a ref to follow, branches that were pushed, or nothing. Pure.
 
-Pure. Forges say by a header which event it is, and each event has its shape; bodies
-without such a header are told by their shape (C-058, C-059):
+Git servers name the event in a header, and each event has its own format. A body without such a header
+is recognized by its fields:
 
     a tag was pushed or created      follow the tag
-    a release was published          follow its tag; drafts and prereleases are none
-    a branch was pushed or created   it moved: worth a look for who follows that branch
+    a release was published          follow its tag; drafts and prereleases do not count
+    a branch was pushed or created   resources that follow the branch look at git again
     {"ref": …}, Argo CD, Kargo       follow that ref; refs/heads/… counts as a push
-    something was deleted, a ping    nothing, and why
+    something was deleted, a ping    nothing, with the reason
 
-A branch that was pushed is never a ref to follow: it would move gateways to wherever
-somebody works. Whether a resource wants what is asked, `stoker.webhooks.receiver.decide` says.
+A pushed branch is never a ref to follow: every push to a development branch would move gateways to it.
+`stoker.webhooks.receiver.decide` decides whether a resource accepts the request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class WebhookCaller(StrEnum):
-    """What sort of sender it is; the annotation `requested-source` and the label `source`."""
+    """The type of sender; the annotation `requested-source` and the label `source`."""
 
     GENERIC = "generic"
     GITHUB = "github"
@@ -44,7 +44,7 @@ class WebhookCaller(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushedBranch:
-    """A branch that moved, and to where if that was said."""
+    """A pushed branch, and its new commit if the sender named it."""
 
     branch: GitRef
     commit: str = ""
@@ -52,7 +52,7 @@ class PushedBranch:
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """What one request asks for; where it is nothing, `nothing` is why."""
+    """A parsed request; if it asks for nothing, `nothing` is the reason."""
 
     caller: WebhookCaller
     ref: GitRef | None = None
@@ -62,14 +62,14 @@ class WebhookRequest:
 
 
 def read_request(headers: Mapping[str, str], body: bytes) -> WebhookRequest:
-    """What is asked; raises InvalidValue where that cannot be told."""
+    """Parse a request; raises InvalidValue if that is not possible."""
     found = read_object(body)
     caller, event = _sender(headers, found)
     return replace(_READERS[caller](event, found), caller=caller)
 
 
 def _sender(headers: Mapping[str, str], body: WebhookPayload) -> tuple[WebhookCaller, str]:
-    """Who it is and which event; Gitea sends the headers of its ancestors too, hence first."""
+    """Return the sender and the event. Gitea also sends the headers of Gogs and GitHub, so it comes first."""
     for header, caller in _EVENT_HEADERS:
         event = headers.get(header, "")
         if event:
@@ -101,7 +101,7 @@ _SHAPES: tuple[tuple[Callable[[WebhookPayload], bool], WebhookCaller, str], ...]
 
 
 def _github(event: str, body: WebhookPayload) -> WebhookRequest:
-    """GitHub, and Gitea with its ancestors, who took its events over."""
+    """Parse an event of GitHub, or of Gitea, Forgejo and Gogs, which use the same events."""
     match event:
         case "push":
             return _pushed_ref(text_at(body, "ref"), value_at(body, "after"), value_at(body, "deleted"))
@@ -118,7 +118,7 @@ def _github(event: str, body: WebhookPayload) -> WebhookRequest:
 
 
 def _release(body: WebhookPayload) -> WebhookRequest:
-    """Of a release only its publication counts; a prerelease is one when it becomes a release."""
+    """Parse a release event: only a publication counts, and a prerelease once it becomes a release."""
     action, tag = text_at(body, "action"), GitRef(text_at(body, "release", "tag_name"))
     if action not in {"published", "released"}:
         return _ignored_event(f"the release {tag} was {action[:40]}; only one that is published counts")
@@ -143,7 +143,7 @@ def _gitlab(_: str, body: WebhookPayload) -> WebhookRequest:
 
 
 def _bitbucket(event: str, body: WebhookPayload) -> WebhookRequest:
-    """Bitbucket Cloud (`repo:push`) and Data Center (`repo:refs_changed`); one push may move many refs."""
+    """Parse `repo:push` (Cloud) and `repo:refs_changed` (Data Center); one push may change many refs."""
     if event == "repo:push":
         return _combine_changes(_cloud_change(one) for one in objects_at(body, "push", "changes"))
     if event == "repo:refs_changed":
@@ -167,7 +167,7 @@ def _server_change(change: WebhookPayload) -> WebhookRequest:
 def _argo_cd(_: str, body: WebhookPayload) -> WebhookRequest:
     annotations = value_at(body, "app", "metadata", "annotations")
     found = annotations if isinstance(annotations, dict) else {}
-    # A template of Argo CD cannot spell a dot in a name, so the papers' sample has the second form.
+    # An Argo CD template cannot write a dot in a name, so git_ref is accepted as well.
     ref = found.get("git.ref") or found.get("git_ref")
     if not isinstance(ref, str):
         raise InvalidValue("app.metadata.annotations has no git.ref that is a text")
@@ -197,7 +197,7 @@ _READERS: Mapping[WebhookCaller, Callable[[str, WebhookPayload], WebhookRequest]
 
 
 def _requested_ref(text: str) -> WebhookRequest:
-    """A ref that somebody asked for by its name; that of a branch in full is only a push of it."""
+    """Return a request for a ref by name; a full branch name (refs/heads/…) is only a push of that branch."""
     ref = GitRef(text)
     if ref.startswith((BRANCHES, TAGS)):
         return _pushed_ref(ref)
@@ -219,7 +219,7 @@ def _pushed_ref(text: str, commit: object = "", deleted: object = False) -> Webh
 
 
 def _combine_changes(changes: Iterable[WebhookRequest]) -> WebhookRequest:
-    """Several changes as one request; of several tags none can be the one that is meant."""
+    """Combine several changes; with several tags, it is unclear which to follow, so none is."""
     each = list(changes)
     tags = [one for one in each if one.ref is not None]
     pushed = tuple(branch for one in each for branch in one.pushed)

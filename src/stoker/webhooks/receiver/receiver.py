@@ -1,16 +1,16 @@
-"""The receiver: `POST /webhook/{namespace}/{name}` on every replica, a nudge and nothing more.
+"""The receiver: `POST /webhook/{namespace}/{name}` on every replica, which only requests syncs.
 
-    hear       not from a source that has failed too often             429
-    look       path, method, form; no word of the body is read yet     404 405 413 415
-    read       the body, capped in bytes and in time                   401 408 413
-    believe    the operator's keys, then the resource's own            401, or 404 to the operator
-    understand what is asked, whoever asks                             400
-    decide     what it means to each resource that was addressed       202 accepted or not
-    write      annotations, once for many equal wishes                 503 where that fails
+    rate limit    refuse a source that has failed too often                429
+    check         path, method, content type; the body is not read yet     404 405 413 415
+    read          the body, limited in bytes and in time                   401 408 413
+    authenticate  the operator's keys, then the resource's own             401, or 404 to the operator
+    parse         the request, in the format of its sender                 400
+    decide        what it means for each addressed resource                202 accepted or not
+    write         annotations, one write for many equal requests           503 if that fails
 
-Who is not believed learns nothing about what exists, neither from the answer nor from
-its time. Nothing here reads or writes a spec, and no secret outlives the request that
-was checked against it.
+A caller that is not authenticated learns nothing about which resources exist, neither from the response
+nor from its duration. The receiver never reads or writes a spec. It keeps no secret after the request
+that was checked against it.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from stoker.webhooks.receiver.responses import (
 )
 
 AnnotateResource = Callable[[ResourceIdentity, Mapping[str, str]], Awaitable[None]]
-"""Writes annotations onto a resource, or raises."""
+"""Writes annotations on a resource, or raises."""
 ResourceLookup = Callable[[str, str], Sequence[IndexedResource]]
-"""The resources of a namespace and a name, one of each kind at most; from memory."""
+"""Returns the resources of a namespace and a name from memory, at most one of each kind."""
 
 SHUTDOWN_SECONDS = 5.0
 _PATH = re.compile(r"/webhook/(?P<namespace>[a-z0-9][a-z0-9-]{0,62})/(?P<name>[a-z0-9][a-z0-9.-]{0,62})")
@@ -69,19 +69,19 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReceiverOptions:
-    """What a command line can say about the receiver."""
+    """The command-line options of the receiver."""
 
     address: str = ":8443"
     max_body: int = MAX_BODY
     failures_per_minute: int = 100
-    """How often a source may fail (R-HOOK-12)."""
+    """The limit of failed requests of one source."""
     failures_overall: int = 1000
     trusted_proxies: tuple[str, ...] = ()
-    """Networks whose X-Forwarded-For is taken at its word."""
+    """Networks whose X-Forwarded-For is trusted."""
     bodies_at_once: int = 32
     bodies_per_source: int = 4
     body_seconds: float = 5.0
-    # Forges hang up after five to ten seconds, and would show a failure that was none.
+    # Git servers hang up after five to ten seconds and would show a failed delivery although it succeeded.
     effect_seconds: float = 4.5
 
 
@@ -92,7 +92,7 @@ class _WebhookTarget(NamedTuple):
 
 
 class WebhookReceiver:
-    """Listens for the time of an `async with`."""
+    """The HTTP server of the receiver; it listens inside an `async with`."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class WebhookReceiver:
         clock: Clock | None = None,
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`ready` says whether the index is whole; before that nobody can be told from a stranger."""
+        """`ready` returns whether the index is complete; before that no caller can be authenticated."""
         self._settings = settings if settings is not None else ReceiverOptions()
         self._address = parse_address(self._settings.address)
         self._clock = clock if clock is not None else SystemClock()
@@ -124,7 +124,7 @@ class WebhookReceiver:
         )
         self._wishes = RequestCoalescer(self._write, self._clock)
         self._reads: dict[asyncio.Timeout, str] = {}
-        """The bodies that are being read, oldest first, and their sources."""
+        """The bodies being read, oldest first, with their sources."""
         self._runner: web.ServerRunner | None = None
         self.port: int | None = None
 
@@ -170,7 +170,7 @@ class WebhookReceiver:
             raise WebhookRefused(
                 404, WebhookResult.NOT_FOUND, f"there is no {target.namespace}/{target.name} to ask for"
             )
-        # Who is not believed begins no trace, and whose trace it belongs to is believed of nobody else.
+        # Only an authenticated caller may start a trace here, or continue its own by the traceparent header.
         with tracing.span("webhook.receive", parent=request.headers.get(HEADER, "")) as told:
             asked = self._understand(request.headers, body)
             decisions = [(known.identity, decide_request(asked, known)) for known in belief.about]
@@ -206,10 +206,10 @@ class WebhookReceiver:
         return _WebhookTarget(path["namespace"], path["name"], _KINDS.get(kind.lower()))
 
     async def _read(self, request: web.BaseRequest, source: str) -> bytes:
-        """The whole body, from one of the slots for bodies.
+        """Read the whole body in one of the limited slots.
 
-        A source has few of them. Where all are taken, the oldest read gives way: a body that a forge sends is
-        there within moments, so that slow senders cannot keep others out, however many addresses they have.
+        A source may hold only a few slots. If all are taken, the oldest read is aborted: a Git server sends
+        its body within moments, so slow senders cannot block others, however many addresses they have.
         """
         if list(self._reads.values()).count(source) >= self._settings.bodies_per_source:
             raise WebhookRefused(429, WebhookResult.LIMITED, "too many requests at once", retry_after=1)
@@ -282,7 +282,7 @@ class WebhookReceiver:
 
 
 def _check_content_type(headers: Mapping[str, str]) -> None:
-    """JSON, not compressed. Kargo and plain scripts send no type at all, which is taken for JSON."""
+    """Require uncompressed JSON. Kargo and plain scripts send no content type, which counts as JSON."""
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind and not _JSON.fullmatch(kind):
         raise WebhookRefused(415, WebhookResult.UNSUPPORTED, "the content type must be application/json")
@@ -291,7 +291,7 @@ def _check_content_type(headers: Mapping[str, str]) -> None:
 
 
 def _combine_decisions(asked: WebhookRequest, decisions: Sequence[WebhookDecision]) -> WebhookResponse:
-    """One answer for all resources that were addressed: accepted if one of them took it."""
+    """Combine the decisions of all addressed resources: accepted if at least one accepts."""
     taken = next((one for one in decisions if one.wish is not None), None)
     if taken is not None:
         return WebhookResponse(202, WebhookResult.ACCEPTED, ref=taken.ref, caller=asked.caller)

@@ -1,8 +1,7 @@
-"""What a caller is told, and how it is counted: the words of the receiver's answers.
+"""The receiver's responses and their metric.
 
-Every answer is JSON of one shape, `{"accepted": …, "ref": …, "reason": …}`. Refusals of
-strangers are counted and, at a level that nobody runs with by default, logged: a flood
-must not fill a disk.
+Every response is JSON of the shape `{"accepted": …, "ref": …, "reason": …}`. Refusals are counted, and
+logged only at debug level: a flood of requests must not fill a disk.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ log = get_logger(__name__)
 
 
 class WebhookResult(StrEnum):
-    """How a request ended; the label `result` of its metric."""
+    """The result of a request; the label `result` of its metric."""
 
     ACCEPTED = "accepted"
     IGNORED = "ignored"
@@ -40,7 +39,7 @@ class WebhookResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WebhookResponse:
-    """What is sent back."""
+    """A response before it is encoded."""
 
     status: int
     result: WebhookResult
@@ -51,7 +50,7 @@ class WebhookResponse:
 
 
 class WebhookRefused(Exception):
-    """The request goes no further."""
+    """Ends the handling of a request with this response."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class WebhookRefused(Exception):
 
 
 class WebhookCounter:
-    """Counts what was received (R-HOOK-16); who was not believed has no source that one could believe."""
+    """Counts requests; an unauthenticated request has source `unknown`, since its sender may be forged."""
 
     def __init__(self, metrics: Metrics | None) -> None:
         self._received = metrics and metrics.counter(
@@ -84,7 +83,7 @@ class WebhookCounter:
 
 
 def respond(answer: WebhookResponse) -> web.Response:
-    """The answer on the wire. Who was refused may not send more over the same connection."""
+    """Encode the response; close the connection after a refusal, so the caller cannot send more on it."""
     said: dict[str, object] = {"accepted": answer.result is WebhookResult.ACCEPTED}
     said |= {name: str(text) for name, text in (("ref", answer.ref), ("reason", answer.reason)) if text}
     headers = dict(_HEADERS)
