@@ -1,7 +1,7 @@
-"""Connections of strangers: how many there may be, and how long one may say nothing.
+"""Limits connections of unauthenticated clients in number and in idle time.
 
-The library would keep a connection for ever whose first request never comes to its
-end, and as many of them as there are file descriptors; both belong to strangers.
+aiohttp alone would keep a connection for ever whose first request never completes, and accept as many of
+them as there are file descriptors. Unauthenticated clients could use up both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BUFFER_BYTES = 16 * 1024
 
 
 class StrictHttpServer(web.Server):
-    """Hands each connection to a handler that is strict about it."""
+    """Serves each connection with limits on its slowness and on the number of connections."""
 
     most_connections = MAX_CONNECTIONS
     first_request_seconds = FIRST_REQUEST_SECONDS
@@ -29,8 +29,8 @@ class StrictHttpServer(web.Server):
     def __call__(self) -> web.RequestHandler:
         return _StrictHandler.for_connection(
             self,
-            # What is left of a refused body is thrown away for a moment; closing at once would
-            # reset the connection, and the caller would never see the answer.
+            # The rest of a refused body is read and discarded for a moment. Closing at once would reset
+            # the connection, and the caller would never see the response.
             lingering_time=LINGERING_SECONDS,
             read_bufsize=BUFFER_BYTES,
             auto_decompress=False,
@@ -45,7 +45,7 @@ async def start_listening(
     tls: ssl.SSLContext | None,
     shutdown_seconds: float,
 ) -> web.ServerRunner:
-    """Let strangers in; whoever has the runner cleans it up."""
+    """Listen on the address; the caller must clean up the returned runner."""
     runner = web.ServerRunner(server, shutdown_timeout=shutdown_seconds)
     await runner.setup()
     try:

@@ -1,4 +1,4 @@
-"""A semaphore of bytes: how much memory the requests of one port may take at the same time.
+"""A semaphore of bytes: the memory that the requests of one port may use at the same time.
 
 A request waits, in the order of arrival, until its estimated memory is free. The caller sets the
 deadline. A request that asks for more than there is would wait forever, and is an error of the caller.
@@ -22,7 +22,7 @@ class MemoryBudget:
 
     @asynccontextmanager
     async def hold(self, size: int) -> AsyncIterator[None]:
-        """Hold so many bytes for the time of an `async with`."""
+        """Reserve `size` bytes inside an `async with`."""
         if size > self.total:
             raise ValueError(f"{size} bytes are more than the whole budget of {self.total}")
         await self._take(size)
@@ -41,8 +41,8 @@ class MemoryBudget:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                self._give(size)  # it was given in the same moment
-            self._wake()  # those behind it may fit
+                self._give(size)  # granted at the moment of the cancellation
+            self._wake()  # the requests behind it may fit
             raise
 
     def _give(self, size: int) -> None:

@@ -1,16 +1,15 @@
-"""How often a source may fail before it is no longer heard, for a while.
+"""Limits how often a source may fail before its requests are refused for a while.
 
-Only failures count (C-062): a request is charged when it comes in and gets its charge
-back when its sender was believed, so that a forge behind one ingress address is never
-starved by its own traffic, while many slow requests at once cannot outrun the count.
-Requests that bring no proof at all have a budget of their own: a flood of them, even
-from the same address, uses up nothing of what those with a proof are measured by.
+Only failures count: a request is charged on arrival and refunded once its sender is authenticated. A Git
+server behind one ingress address is therefore never blocked by its own traffic, and many slow requests at
+once cannot bypass the count. Requests without credentials have a budget of their own: a flood of them,
+even from the same address, does not use up the budget of requests with credentials.
 
-A second budget is shared by all sources. While it is used up, only who has more than
-half of its own left is heard, which a forge has and a flood has not.
+A second budget is shared by all sources. While it is used up, only a source with more than half of its
+own budget left is served: that is true of a Git server and not of a flood.
 
-Pure but for the clock. Memory is bounded: a source that is back at a full budget is
-forgotten, and of too many the longest unseen.
+Pure except for the clock. Memory is limited: a source with a full budget is forgotten, and above the
+limit the source that was unseen for the longest time.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ CallerAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class RateLimitLane(StrEnum):
-    """Which budget a request is charged to."""
+    """The budget that a request is charged to."""
 
     WITH_PROOF = "with-proof"
     WITHOUT_PROOF = "without-proof"
@@ -58,7 +57,7 @@ class FailureRateLimiter:
         self._overall = {lane: _FailureBudget(self._shared, clock.monotonic()) for lane in RateLimitLane}
 
     def admit(self, source: str, lane: RateLimitLane) -> float:
-        """Charge a request and let it in (0), or say after how many seconds its source is heard again."""
+        """Charge a request and return 0 to admit it, or return the seconds until the source may retry."""
         now = self._clock.monotonic()
         own = self._sources.get((source, lane)) or _FailureBudget(self._own, now)
         overall = self._overall[lane]
@@ -74,7 +73,7 @@ class FailureRateLimiter:
         return 0.0
 
     def believed(self, source: str, lane: RateLimitLane) -> None:
-        """The request that was charged did not fail."""
+        """Refund a charged request, because its sender was authenticated."""
         own, overall = self._sources.get((source, lane)), self._overall[lane]
         overall.left = min(self._shared, overall.left + 1)
         if own is None:
@@ -99,7 +98,7 @@ def _refill(budget: _FailureBudget, full: float, now: float) -> None:
 
 
 def parse_networks(texts: Sequence[str]) -> tuple[CallerNetwork, ...]:
-    """The networks of proxies whose word about a caller's address is taken."""
+    """Parse the networks of the proxies whose X-Forwarded-For is trusted."""
     try:
         return tuple(ipaddress.ip_network(text) for text in texts)
     except ValueError as error:
@@ -107,10 +106,10 @@ def parse_networks(texts: Sequence[str]) -> tuple[CallerNetwork, ...]:
 
 
 def caller_address(peer: str | None, forwarded_for: str, trusted: Sequence[CallerNetwork]) -> str:
-    """The address that a request is counted under.
+    """Return the address that a request is counted under.
 
-    That of the peer; where the peer is a trusted proxy, the last address in
-    X-Forwarded-For that is not one. Of IPv6 the first half, which one household has.
+    That is the peer's address; behind a trusted proxy, it is the last address in X-Forwarded-For that is
+    not a trusted proxy. IPv6 addresses are reduced to their /64, which usually is one customer's network.
     """
     address = _parse_ip(peer or "")
     hops = forwarded_for.split(",")[-10:] if trusted else []

@@ -1,11 +1,10 @@
-"""Who calls over HTTP: whether they know a secret, and how much of what they send is taken.
+"""Checks whether an HTTP caller knows a secret, and reads bodies up to a limit.
 
-Both receivers stand on this, the one of a whole cluster (`stoker.webhooks.receiver.receiver`)
-and that of one machine (`stoker.agent.loop.local_webhook`). A caller proves that it knows a
-secret by an HMAC-SHA256 of the body, as GitHub, Gitea, Forgejo, Gogs and Bitbucket
-send it, by GitLab's token or by a bearer token. Every comparison takes the same time,
-right or wrong, and none is left out because another was right. An empty secret is
-known to nobody.
+Both webhook receivers use this: that of a cluster (`stoker.webhooks.receiver.receiver`) and that of a
+single machine (`stoker.agent.loop.local_webhook`). A caller proves that it knows a secret by an HMAC-SHA256
+of the body, as GitHub, Gitea, Forgejo, Gogs and Bitbucket send it, by GitLab's token, or by a bearer token.
+Every comparison takes constant time, and all are made even if one has already matched. An empty secret
+matches no caller.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _AUTHORIZATION = "Authorization"
 
 
 def has_credentials(headers: Mapping[str, str]) -> bool:
-    """Whether there is anything that could be right; without, the body need not be read."""
+    """Return whether there are any credentials to check; without them, the body need not be read."""
     return any(headers.get(name) for name in (*_SIGNATURES, _GITLAB, _AUTHORIZATION))
 
 
 def is_signed_with(headers: Mapping[str, str], body: bytes, key: Secret) -> bool:
-    """Whether one of the signatures is that of the body under this key."""
+    """Return whether one of the signatures is the HMAC of the body with this key."""
     expected = hmac.new(key.reveal_bytes(), body, hashlib.sha256).hexdigest()
     offered = [headers.get(name, "").removeprefix("sha256=").lower() for name in _SIGNATURES]
     right = [_is_equal_digest(one, expected.encode()) for one in offered]
@@ -43,12 +42,12 @@ def is_signed_with(headers: Mapping[str, str], body: bytes, key: Secret) -> bool
 
 
 def has_gitlab_token(headers: Mapping[str, str], token: Secret) -> bool:
-    """Whether GitLab's header is this token."""
+    """Return whether GitLab's header equals this token."""
     return _is_equal_digest(headers.get(_GITLAB, ""), token.reveal_bytes()) and bool(token)
 
 
 def has_bearer_token(headers: Mapping[str, str], token: Secret) -> bool:
-    """Whether it is the bearer token of the request."""
+    """Return whether the request's bearer token equals this token."""
     scheme, _, bearer = headers.get(_AUTHORIZATION, "").partition(" ")
     return _is_equal_digest(
         bearer.strip() if scheme.lower() == "bearer" else "", token.reveal_bytes()
@@ -56,7 +55,7 @@ def has_bearer_token(headers: Mapping[str, str], token: Secret) -> bool:
 
 
 def is_authentic(headers: Mapping[str, str], body: bytes, secret: Secret) -> bool:
-    """Whether the sender knows the secret, in whichever way it shows that."""
+    """Return whether the sender proves, by any of the three methods, that it knows the secret."""
     return any(
         [
             is_signed_with(headers, body, secret),
@@ -67,7 +66,7 @@ def is_authentic(headers: Mapping[str, str], body: bytes, secret: Secret) -> boo
 
 
 async def read_capped(chunks: AsyncIterable[bytes], limit: int) -> bytes | None:
-    """All of it, or nothing as soon as it is longer than that."""
+    """Return the whole body, or None as soon as it exceeds the limit."""
     parts: list[bytes] = []
     size = 0
     async for chunk in chunks:
@@ -79,6 +78,6 @@ async def read_capped(chunks: AsyncIterable[bytes], limit: int) -> bytes | None:
 
 
 def _is_equal_digest(header: str, expected: bytes) -> bool:
-    """Digests are compared, or the time would tell how long the secret is; a header may hold anything."""
+    """Compare digests, so that the time does not reveal the secret's length; a header may hold any bytes."""
     offered = hashlib.sha256(header.encode(errors="surrogateescape")).digest()
     return hmac.compare_digest(offered, hashlib.sha256(expected).digest())

@@ -2,15 +2,15 @@
 
 Any process that reaches the port may send anything. In this order:
 
-    method, path, form      403 404 405 415
-    size of the body        413 over `ReviewLimits.body`, before and while it is read, and in the caller's
-                            time
-    all bodies together     503 over `ReviewLimits.held`
-    memory to decode it     413 over `ReviewLimits.decoded`, estimated before (`stoker.domain.json_cost`)
-    memory of all reviews   waits for its turn in `ReviewLimits.work`; 504 when the caller's time is over
+        method, path, form      403 404 405 415
+        size of the body        413 over `ReviewLimits.body`, before and while it is read, within the caller's
+                                timeout
+        all bodies together     503 over `ReviewLimits.held`
+        memory to decode it     413 over `ReviewLimits.decoded`, estimated before (`stoker.domain.json_cost`)
+        memory of all reviews   waits until `ReviewLimits.work` has room; 504 after the caller's timeout
 
-A review that is refused here gets a status and no verdict: then the failure policy of its
-configuration decides, and nothing is stored that the policy would not have let pass anyway.
+    A review that is refused here gets an HTTP status and no verdict. Then the failurePolicy of its webhook
+    configuration decides, and nothing is stored that this policy would not have allowed anyway.
 
 The certificate can be replaced while connections are open: established connections stay, new
 ones see the new certificate.
@@ -35,19 +35,19 @@ from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import ListenAddress, QuietHandler, parse_address
 
-# etcd takes 1.5 MiB for an object. A review holds it before and after, and a full Secret or binary ConfigMap
-# grows by a third as base64; what is larger could not be stored.
+# etcd accepts 1.5 MiB for an object. A review holds it before and after the change, and a full Secret or
+# binary ConfigMap grows by a third as base64. A larger object could not be stored.
 MAX_BODY = 4 << 20
 MAX_HELD = 16 << 20
-# Together a third of the 256Mi that the chart gives the webhook.
+# Bodies (MAX_HELD) and decoded reviews (MAX_WORK) together take a third of the 256Mi that the chart sets.
 MAX_DECODED = 48 << 20
 MAX_WORK = 64 << 20
 MAX_AT_ONCE = 16
 MAX_TIMEOUT_SECONDS = 30.0
 DEFAULT_TIMEOUT_SECONDS = 10.0
-# A little less than what the caller gives us: the answer has to get there, too.
+# A little less than the caller's timeout, because the response needs time to arrive.
 SHARE = 0.9
-# Longer than the API server keeps a connection that it does not use, so that it is never us who hang up.
+# Longer than the API server keeps an idle connection, so that this side never closes it first.
 KEEP_ALIVE = 120.0
 SHUTDOWN_SECONDS = 10.0
 
@@ -63,17 +63,17 @@ ReviewGuard = Callable[[Mapping[str, Any]], bool]
 
 @dataclass(frozen=True, slots=True)
 class ReviewLimits:
-    """Bytes, but for `at_once`."""
+    """Limits in bytes, except `at_once`."""
 
     body: int = MAX_BODY
     held: int = MAX_HELD
-    """Of all bodies that are read or worked on."""
+    """All bodies that are being read or handled."""
     decoded: int | None = MAX_DECODED
-    """Of one review, decoded; None: the handler decodes heads only and bounds itself what comes after."""
+    """One decoded review; None: the handler decodes only the head, and limits the rest itself."""
     work: int = MAX_WORK
-    """Of all reviews that are worked on, decoded."""
+    """All decoded reviews that are being handled."""
     at_once: int = MAX_AT_ONCE
-    """Reviews that are worked on: each takes at least this share of `work`."""
+    """Reviews handled at once: each reserves at least this fraction of `work`."""
 
 
 class _ReviewRefused(Exception):
@@ -84,9 +84,9 @@ class _ReviewRefused(Exception):
 
 
 class ReviewServer:
-    """Answers POST on a few paths. `run` listens until `stop`; the certificate is the context's.
+    """Serves POST on a few paths. `run` listens until `stop`; the certificate comes from the context.
 
-    `guard` looks at the certificate that a caller has shown, where the context asks for one.
+    `guard` checks the client's certificate if the context requires one.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class ReviewServer:
         self._held = 0
         self._stopping = asyncio.Event()
         self.port: int | None = None
-        """The port that answers, while it does."""
+        """The port it listens on; None before and after."""
 
     @property
     def _too_large(self) -> str:
@@ -145,7 +145,7 @@ class ReviewServer:
             await runner.cleanup()
 
     async def stop(self) -> None:
-        """Go on answering for a while: the cluster takes time to notice that we are about to go."""
+        """Stop after `drain` seconds, because the cluster still routes reviews here for a while."""
         if self.port is not None:
             await self._clock.sleep(self._drain)
         self._stopping.set()
@@ -156,7 +156,7 @@ class ReviewServer:
         except _ReviewRefused as refused:
             headers = {"Retry-After": "1"} if refused.status == 503 else None
             response = _text_response(refused.status, refused.text, headers)
-            response.force_close()  # what is left of the body is not waited for
+            response.force_close()  # do not wait for the rest of the body
             return response
 
     async def _judged(self, request: web.BaseRequest) -> web.Response:
@@ -199,7 +199,7 @@ class ReviewServer:
             self._held -= held
 
     def _memory_for(self, path: str, body: bytes) -> int:
-        """What the review takes while it is worked on."""
+        """Return the memory to reserve for the review; raises 413 if decoding would exceed the limit."""
         most, size = self._limits.decoded, len(body)
         if most is not None:
             size = decoded_size(body, most)
@@ -235,7 +235,7 @@ class _ReviewHttpServer(web.Server):
 
 
 def _parse_timeout(asked: str) -> float:
-    """What the API server gives us, as it says in the address: `timeout=10s`."""
+    """Parse the API server's timeout from the query (`timeout=10s`), and return 90 % of it in seconds."""
     match = _TIMEOUT.fullmatch(asked)
     seconds = float(match[1]) * _UNITS[match[2]] if match else DEFAULT_TIMEOUT_SECONDS
     return SHARE * min(max(seconds, 0.1), MAX_TIMEOUT_SECONDS)

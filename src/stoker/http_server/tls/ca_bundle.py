@@ -1,9 +1,9 @@
-"""Tells the API server whom to trust: `caBundle` in webhook configurations and CRDs.
+"""Writes the CA to `caBundle` in webhook configurations and CRDs, so that the API server trusts it.
 
-Only that one field is ours; it is applied under a field manager of our own, and
-whoever installs the configurations leaves it out. They are watched by name: what an
-upgrade or a person takes away comes back at once. An object that is not there is not
-waited for, and one that does not call us (a CRD without conversion) is left alone.
+Only that field is ours: it is applied with a field manager of its own, and manifests of the
+configurations must omit it. The objects are watched by name: if an upgrade or a user removes the field,
+it is written again at once. A missing object is not waited for, and an object that does not call this
+process (a CRD without conversion webhook) is not changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ VALIDATING = ApiResource(
 )
 BACKOFF = Backoff(base=0.5, ceiling=60.0, jitter=0.3)
 RECHECK_SECONDS = 300.0
-# A replica that is a moment behind must not take from everybody what another has just told them to trust.
+# A replica that is a moment behind must not remove a CA that another replica has just added.
 SETTLE = 30.0
 
 log = get_logger(__name__)
@@ -54,7 +54,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CaBundleTarget:
-    """One object that names us as a webhook."""
+    """An object that refers to this process as a webhook."""
 
     resource: ApiResource
     name: str
@@ -86,21 +86,21 @@ class _CaBundleMetadata(msgspec.Struct):
 
 
 class _CaBundleObject(msgspec.Struct):
-    """A configuration or a CRD, as far as it says whom to trust."""
+    """The fields of a webhook configuration or a CRD that concern `caBundle`."""
 
     metadata: _CaBundleMetadata = msgspec.field(default_factory=_CaBundleMetadata)
     webhooks: list[_CaBundleWebhook] | None = None
     spec: _CaBundleSpec = msgspec.field(default_factory=_CaBundleSpec)
 
     def bundles(self) -> list[str]:
-        """Each place that needs one, with what stands there."""
+        """Return the current value of each `caBundle` field."""
         conversion = self.spec.conversion
         if conversion is not None and conversion.strategy == "Webhook":
             return [conversion.webhook.client_config.ca_bundle if conversion.webhook else ""]
         return [one.client_config.ca_bundle for one in self.webhooks or ()]
 
     def wanted(self, target: CaBundleTarget, bundle: str) -> dict[str, Any]:
-        """Our field and nothing else; the uid keeps a deleted object from being made anew by it."""
+        """Return an apply body with only our field; the uid prevents it from recreating a deleted object."""
         body: dict[str, Any] = {
             "apiVersion": target.resource.api_version,
             "kind": target.resource.kind,
@@ -113,7 +113,7 @@ class _CaBundleObject(msgspec.Struct):
 
 
 class CaBundleWriter:
-    """Keeps the bundle in all targets."""
+    """Keeps the CA bundle in all targets."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class CaBundleWriter:
         }
 
     async def run(self) -> None:
-        """Keep it so until cancelled."""
+        """Maintain the bundles until cancelled."""
         async with asyncio.TaskGroup() as group:
             for target, watched in self._watched.items():
                 group.create_task(watched.run(), name=str(target))
@@ -155,11 +155,11 @@ class CaBundleWriter:
                 self._wake.clear()
 
     def look_again(self) -> None:
-        """The bundle has changed."""
+        """Check again, because the bundle has changed."""
         self._wake.set()
 
     def in_place(self, authority: bytes) -> bool:
-        """Whether everybody who calls us trusts this authority, as far as we have seen."""
+        """Return whether all observed targets contain this CA."""
         return all(
             watched.health.synced
             and all(_has_authorities(one, authority) for one in self._places(target, watched))
@@ -186,7 +186,7 @@ class CaBundleWriter:
         return min(wait, RECHECK_SECONDS) if wait > 0 else RECHECK_SECONDS
 
     def _until_settled(self, *, surplus: bool) -> float:
-        """Seconds until what is trusted beyond ours may be taken away."""
+        """Return the seconds until CAs that are in targets but not in our bundle may be removed."""
         now = self._clock.monotonic()
         if not surplus:
             self._surplus_since = None
@@ -195,7 +195,7 @@ class CaBundleWriter:
         return self._surplus_since + SETTLE - now
 
     async def _applied(self, target: CaBundleTarget, bundle: str) -> bool:
-        """Whether it worked; one that we may not write does not keep the others waiting."""
+        """Apply the bundle and return whether it succeeded; a target that fails does not delay the others."""
         found = self._watched[target].store.get(ObjectKey("", target.name))
         if found is None:
             return True
@@ -218,7 +218,7 @@ class CaBundleWriter:
 
 
 def _has_authorities(place: str, authorities: bytes) -> bool:
-    """Whether every one of these authorities stands in a `caBundle`."""
+    """Return whether a `caBundle` value contains all of these CAs."""
     try:
         present = base64.b64decode(place)
     except ValueError:

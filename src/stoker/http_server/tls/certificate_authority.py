@@ -1,8 +1,8 @@
-"""An authority of our own and the certificate that is served with, as bytes and dates.
+"""Issues our own CA and serving certificates, as bytes and dates.
 
-Made here where no cert-manager is at work. All of it lies in one Secret that every
-replica reads (`stoker.http_server.tls.secret`); when something is renewed is decided by
-`stoker.http_server.tls.rotation`. Keys are elliptic and never leave memory and that Secret.
+Used where cert-manager is not. Everything is stored in one Secret that every replica reads
+(`stoker.http_server.tls.secret`); `stoker.http_server.tls.rotation` decides when to renew. Keys are
+elliptic-curve keys and never exist outside memory and that Secret.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
 
-# Clocks of machines differ; a certificate that begins "now" is refused by one that is behind.
+# Clocks differ between machines; a machine that is behind would refuse a certificate that starts now.
 BACKDATE = timedelta(hours=1)
 MAX_AUTHORITIES = 8
 
@@ -33,7 +33,7 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """When a certificate was made and when it ends, whose key it carries and who signed it."""
+    """The validity of a certificate, the id of its key, and the id of the key that signed it."""
 
     created: datetime
     expires: datetime
@@ -42,16 +42,16 @@ class CertificateFacts:
     names: frozenset[str] = frozenset()
 
     def share_gone(self, share: float) -> datetime:
-        """When that share of its life will be over."""
+        """Return when that fraction of the lifetime is over."""
         return self.created + share * (self.expires - self.created)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsMaterial:
-    """Everything that the Secret holds."""
+    """The content of the Secret."""
 
     authorities: tuple[bytes, ...]
-    """Whom clients shall trust, the newest first; it alone signs."""
+    """The CAs that clients trust, newest first; only the newest signs."""
     authority_key: Secret
     chain: bytes
     key: Secret
@@ -61,7 +61,7 @@ class TlsMaterial:
         return b"".join(self.authorities)
 
     def data(self) -> dict[str, str]:
-        """As it stands in a Secret."""
+        """Return the `data` of the Secret."""
         values = {
             _CA: self.bundle,
             _CA_KEY: self.authority_key.reveal_bytes(),
@@ -72,7 +72,7 @@ class TlsMaterial:
 
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> TlsMaterial:
-        """Read back; raises `InvalidValue` where anything is missing or does not belong together."""
+        """Parse the Secret's `data`; raises `InvalidValue` if a value is missing or a key does not match."""
         try:
             values = {
                 name: base64.b64decode(data[name], validate=True) for name in (_CA, _CA_KEY, _CHAIN, _KEY)
@@ -97,14 +97,14 @@ class TlsMaterial:
 
 
 def split_certificates(pem: bytes) -> list[bytes]:
-    """Each certificate of a file that may hold several."""
+    """Return each certificate of a PEM file, which may hold several."""
     return _PEM.findall(pem)
 
 
 def new_material(
     names: Sequence[str], now: datetime, authority_life: timedelta, life: timedelta, *, mutual: bool = False
 ) -> TlsMaterial:
-    """An authority and a certificate of it."""
+    """Return a new CA and a certificate signed by it."""
     authority, key = _new_authority(now, authority_life)
     return reissue_certificate(
         TlsMaterial((authority,), key, b"", Secret("")), names, now, life, mutual=mutual
@@ -112,7 +112,7 @@ def new_material(
 
 
 def with_new_authority(material: TlsMaterial, now: datetime, life: timedelta) -> TlsMaterial:
-    """A further authority that clients are told to trust; what is served with stays as it is."""
+    """Add a CA for clients to trust; the serving certificate stays."""
     authority, key = _new_authority(now, life)
     kept = (authority, *material.authorities)[:MAX_AUTHORITIES]
     return replace(material, authorities=kept, authority_key=key)
@@ -121,7 +121,7 @@ def with_new_authority(material: TlsMaterial, now: datetime, life: timedelta) ->
 def reissue_certificate(
     material: TlsMaterial, names: Sequence[str], now: datetime, life: timedelta, *, mutual: bool = False
 ) -> TlsMaterial:
-    """A new certificate for these names, by the newest authority; `mutual`: also for who calls others."""
+    """Issue a certificate for these names with the newest CA; `mutual` also allows its use by clients."""
     authority = x509.load_pem_x509_certificate(material.authorities[0])
     signer = _load_private_key(material.authority_key)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -188,7 +188,7 @@ def _certificate_names(certificate: x509.Certificate) -> frozenset[str]:
 
 
 def _issuer_key_id(certificate: x509.Certificate) -> bytes:
-    """The id of the key that signed it; an authority signs itself."""
+    """Return the id of the key that signed it; a CA is self-signed."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     except x509.ExtensionNotFound:

@@ -1,7 +1,7 @@
-"""The certificate that is shown to whoever connects, replaced while others are connected.
+"""The TLS context of a server; its certificate can be replaced while clients are connected.
 
-A pair is tried on a context of its own first: loading half of a pair that does not
-belong together would leave the live one with neither.
+A new pair is loaded into a temporary context first: loading a certificate and a key that do not match
+would leave the live context with neither.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from stoker.kube.config.tls import load_certificate
 
 
 class ServerTlsContext:
-    """The context of a server; nobody can connect before the first certificate is loaded."""
+    """The TLS context of a server; clients cannot connect before the first certificate is loaded."""
 
     def __init__(self) -> None:
         self.context = _context()
         self._shown: bytes | None = None
         self.expires: datetime | None = None
         self.error = "there is no certificate yet"
-        """Why nothing is shown, or nothing newer; empty when all is well."""
+        """Why there is no certificate, or no newer certificate; empty if there is no error."""
 
     def show(self, chain: bytes, key: Secret) -> bool:
-        """Show this one from now on; whether it is another one than before."""
+        """Present this certificate from now on; return whether it differs from the previous one."""
         if chain == self._shown:
             self.error = ""
             return False
@@ -44,7 +44,7 @@ class ServerTlsContext:
         return self._shown is not None
 
     def why_not(self) -> str | None:
-        """For the readiness probe: an old certificate is better than none."""
+        """Return the error for the readiness probe; None with any certificate, because an old one serves too."""
         return None if self.ready else self.error
 
 

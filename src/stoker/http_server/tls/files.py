@@ -1,8 +1,8 @@
-"""A certificate that somebody else makes and renews, as files: cert-manager's, mounted from its Secret.
+"""A certificate in files that are renewed externally, for example by cert-manager through its Secret.
 
-The files are looked at every now and then and shown as soon as they are whole; who is
-connected stays connected. Whom the API server trusts is then somebody else's business,
-too (cert-manager's injector writes `caBundle`).
+The files are checked every 2 seconds and loaded as soon as they are complete; existing connections stay
+open. The CA bundle of the API server is then provided externally, too (cert-manager's injector writes
+`caBundle`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NAMES = ("tls.crt", "tls.key")
 _AUTHORITY = "ca.crt"
 
 CertificateListener = Callable[[bytes, Secret, bytes], None]
-"""Hears of a new certificate, its key and the authorities that signed it."""
+"""Called with a new certificate, its key and the CAs that signed it."""
 
 log = get_logger(__name__)
 
 
 class CertificateFiles:
-    """Shows what lies in a folder. `told` needs the authority besides, and the folder must hold it."""
+    """Presents the certificate of a folder. With `told`, the folder must also hold the CA (ca.crt)."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CertificateFiles:
             await self._clock.sleep(POLL_SECONDS)
 
     def look(self) -> None:
-        """Show the pair if it is new; one that is being written is looked at again later."""
+        """Load the pair if it has changed; an incomplete pair is retried at the next check."""
         stamp = tuple(_stat_stamp(self._folder / name) for name in self._names)
         if stamp == self._seen and self._presented.ready and not self._presented.error:
             return
@@ -74,7 +74,7 @@ class CertificateFiles:
 
 
 def _stat_stamp(path: Path) -> tuple[int, int, int] | None:
-    """The kubelet makes new files and moves a link, so the inode tells."""
+    """Return the identity of a file's version; the kubelet replaces files, so the inode changes."""
     try:
         found = path.stat()
     except OSError:

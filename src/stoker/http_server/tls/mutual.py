@@ -1,8 +1,8 @@
-"""TLS among the replicas of one program: each shows the certificate, each asks for it.
+"""Mutual TLS between the replicas of one program.
 
-All replicas have the same certificate, of the same authority. Who listens lets nobody
-in without it; who connects believes nobody else. What was trusted once stays trusted
-until the process ends: an authority is replaced long before its key could leak.
+All replicas have the same certificate, of the same CA. A server accepts only clients with it, and a client
+only servers with it. A CA that was trusted once stays trusted until the process ends: a CA is replaced
+long before its key could leak.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from stoker.kube.config.tls import load_certificate
 
 
 class MutualTls:
-    """The contexts of both ends."""
+    """The TLS contexts of server and client."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        """The name that the certificate must carry, whatever the address."""
+        """The name that the certificate must carry, whatever the peer's address."""
         self.server = _context(ssl.PROTOCOL_TLS_SERVER)
         self.client: ssl.SSLContext | None = None
-        """Another one with every new certificate; none before the first."""
+        """Replaced with every new certificate; None before the first."""
         self._used: tuple[bytes, bytes] | None = None
 
     def use(self, chain: bytes, key: Secret, authorities: bytes) -> None:
-        """Show this certificate and trust these authorities from now on."""
+        """Present this certificate and trust these CAs from now on."""
         if (chain, authorities) == self._used:
             return
         try:
@@ -41,7 +41,7 @@ class MutualTls:
         self.client, self._used = client, (chain, authorities)
 
     def is_peer(self, certificate: Mapping[str, Any]) -> bool:
-        """Whether a certificate that was shown is the replicas' own; the authority may sign others', too."""
+        """Return whether the peer's certificate is the replicas' own; the CA may have signed others, too."""
         names = {value for _, value in certificate.get("subjectAltName") or ()}
         return self.name in names
 

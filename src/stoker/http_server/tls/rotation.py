@@ -1,12 +1,10 @@
-"""When which certificate is renewed, so that no client ever meets one that it does not trust.
+"""Decides when to renew which certificate, so that clients never receive one that they do not trust.
 
-An authority is replaced in three steps, each far enough from the next that everybody
-has seen it: clients are told to trust the new one, then it signs what is served with,
-then the old one is forgotten. Replicas decide this each for itself from the same
-Secret, and the first to write wins.
+A CA is replaced in three steps with enough time between them for every client to follow: clients get the
+new CA in their bundle, then the new CA signs the serving certificate, then the old CA is removed from the
+bundle. Each replica decides on its own from the same Secret, and the first to write wins.
 
-Pure: what there is, what time it is, and whether all who call us trust the newest
-authority already.
+Pure: the inputs are the certificates, the time, and whether all clients already trust the newest CA.
 """
 
 from __future__ import annotations
@@ -25,24 +23,24 @@ from stoker.http_server.tls.certificate_authority import (
     without_old_authorities,
 )
 
-# Renewed when two thirds of its life are over, as is usual: there is time to notice that it fails.
+# Renewed after two thirds of its lifetime, as is usual: that leaves time to notice a failing renewal.
 DUE_SHARE = 2 / 3
-# From here on a certificate is renewed although its authority is not known to be trusted everywhere.
+# From here on a certificate is reissued even if it is not certain that all clients trust its CA.
 OVERDUE_SHARE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateLifetimes:
-    """How long everything lasts."""
+    """The lifetimes of certificates and the delays between the steps of a rotation."""
 
     authority: timedelta = timedelta(days=365)
     serving: timedelta = timedelta(days=90)
     overlap: timedelta = timedelta(minutes=10)
-    """From telling clients of a new authority to using it."""
+    """Delay between distributing a new CA and using it."""
     farewell: timedelta = timedelta(hours=1)
-    """From its last use to forgetting an old one."""
+    """Delay between the last use of an old CA and its removal."""
     mutual: bool = False
-    """Whether replicas show the certificate to each other, too."""
+    """Whether replicas also use the certificate as clients of each other."""
 
 
 class RotationStep(Enum):
@@ -69,7 +67,7 @@ def decide_rotation(
     *,
     trusted: bool,
 ) -> RotationDecision:
-    """The next step, or when to look again."""
+    """Return the next step, or when to check again."""
     newest = authorities[0]
     if newest.expires <= now:
         return RotationDecision(RotationStep.START_OVER, now)
@@ -100,7 +98,7 @@ def apply_rotation_step(
     now: datetime,
     terms: CertificateLifetimes,
 ) -> TlsMaterial:
-    """What there is after the step."""
+    """Return the certificates after the step."""
     match step:
         case RotationStep.START_OVER:
             return new_material(names, now, terms.authority, terms.serving, mutual=terms.mutual)

@@ -1,10 +1,10 @@
-"""The Secret that all replicas serve from: read through the API, made by whoever comes first.
+"""Maintains the Secret with the certificate that all replicas serve.
 
-Replicas start together and find nothing: each makes an authority, and the one whose
-Secret is created first has won; the others read it. From then on the Secret is
-watched, and renewed as `stoker.http_server.tls.rotation` says, with the version that was
-read: who loses that race reads again. A Secret that somebody empties or deletes is
-filled with what is in memory, so that nobody who trusts us has to notice.
+Replicas start together and find no Secret: each issues a CA, and the first to create the Secret wins;
+the others read it. From then on each replica watches the Secret and renews its content as
+`stoker.http_server.tls.rotation` decides. A write carries the resourceVersion that was read, so a replica
+that loses a race reads again. If the Secret is emptied or deleted, it is restored from memory, so that
+clients that trust the CA notice nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _TlsSecret(msgspec.Struct):
 
 
 class CertificateRotator:
-    """Keeps the Secret good, and tells of every new content."""
+    """Keeps the Secret valid, and calls `on_change` with every new content."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class CertificateRotator:
 
     @property
     def material(self) -> TlsMaterial | None:
-        """What there is, as far as this replica has seen."""
+        """The content of the Secret as this replica last saw it."""
         return self._known
 
     async def run(self) -> None:
-        """Keep it until cancelled."""
+        """Maintain the Secret until cancelled."""
         watched = Reflector(
             self._client,
             SECRETS,
@@ -100,15 +100,15 @@ class CertificateRotator:
                 await self._rest(rest)
 
     def look_again(self) -> None:
-        """Something that a decision depends on has changed."""
+        """Check again, because an input of the decision has changed."""
         self._wake.set()
 
     async def _turn(self) -> float:
-        """One look and at most one step; how long to rest."""
+        """Read the Secret and perform at most one step; return the seconds until the next check."""
         try:
             rest = await self._looked()
         except (AlreadyExists, Conflict):
-            return 0.0  # another replica was faster; what it wrote is read at once
+            return 0.0  # another replica was faster; read what it wrote at once
         except StokerError as error:
             self._failures += 1
             log.warning("certificate.failed", reason=error.reason, error=error.message, stored_in=self._name)
@@ -165,7 +165,7 @@ class CertificateRotator:
             return None
 
     async def _write(self, found: _TlsSecret | None, material: TlsMaterial) -> None:
-        """Create, or replace exactly what was read."""
+        """Create the Secret, or replace exactly the version that was read."""
         if found is None:
             body = {
                 "apiVersion": "v1",

@@ -1,8 +1,8 @@
-"""Where the certificate of a port comes from, as parts of a process: made by ourselves, or files.
+"""Selects the source of a port's certificate, self-signed or files, and returns the process parts for it.
 
-Made by ourselves it lies in a Secret that all replicas share, and the objects that name
-us are told whom to trust (`secret`, `ca_bundle`). As files it is somebody else's, and so
-is telling others (`files`).
+A self-signed certificate is stored in a Secret that all replicas share, and its CA is written to the
+webhook configurations and CRDs that refer to this process (`secret`, `ca_bundle`). With certificate files
+(`files`), the user or cert-manager provides both the certificate and the CA bundle.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SelfSignedCertificates:
-    """Certificates that the process makes by itself."""
+    """Settings of certificates that the process issues itself."""
 
     secret: str
     names: tuple[str, ...]
-    """Under which names it is called."""
+    """The DNS names of the certificate."""
     targets: tuple[CaBundleTarget, ...] = ()
     terms: CertificateLifetimes = field(default_factory=CertificateLifetimes)
 
@@ -44,7 +44,7 @@ def certificate_parts(
     told: CertificateListener | None = None,
     clock: Clock,
 ) -> list[ProcessPart]:
-    """The parts that keep a certificate presented; `told` hears of every new one, and of its authority."""
+    """Return the parts that keep the certificate current; `told` is called with each new one and its CA."""
     if isinstance(certificate, Path):
         return [ProcessPart("certificate", CertificateFiles(certificate, presented, clock, told).run)]
     made = certificate
@@ -52,7 +52,7 @@ def certificate_parts(
         client,
         made.targets,
         lambda: keeper.material.bundle if keeper.material else None,
-        on_settled=lambda: keeper.look_again(),  # noqa: PLW0108 - it is made below
+        on_settled=lambda: keeper.look_again(),  # noqa: PLW0108 - keeper is defined below
         clock=clock,
     )
 
