@@ -1,4 +1,4 @@
-"""Bounded HTTP requests to other services: forges, alert receivers, webhooks, health checks."""
+"""Bounded HTTP requests to other services: Git servers, alert receivers, webhooks, health checks."""
 
 from stoker.http_client.client import ServiceRequest, ServiceResponse, send_request
 from stoker.http_client.errors import EgressRefused, ServiceUnreachable

@@ -1,10 +1,9 @@
-"""One request to a service of somebody else, bounded in time and size.
+"""Sends one HTTP request to an external service, limited in time and size.
 
-Every call that leaves for another house than the cluster, the repository's git and the
-gateway comes through here. It connects only to addresses that `stoker.http_client.egress`
-has checked. A redirect is an answer and not followed, because what is sent along (a token,
-an address that is itself a secret) was meant for one host.
-Sentences name that host and never the rest of an address, for the same reason.
+All requests to services other than the API server, the Git repository and the gateway go through here.
+The client connects only to addresses that `stoker.http_client.egress` has checked. It does not follow
+redirects, because the credentials of a request (a token, or a URL that is itself a secret) are meant for
+one host only. For the same reason, error messages name that host and never the rest of the URL.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MAX_WAIT = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceRequest:
-    """What is asked, of whom, and for how long."""
+    """A request, with its limits."""
 
     url: str
     method: str = "GET"
@@ -37,14 +36,14 @@ class ServiceRequest:
     body: bytes | None = None
     timeout: float = TIMEOUT
     ca: bytes | None = None
-    """Certificates in PEM form that are believed besides the system's."""
+    """CA certificates in PEM form that are trusted beside the system's."""
     proxy: str = ""
-    """Left empty, the process's own variables say which."""
+    """Empty: the proxy of the environment variables."""
     max_reply: int = MAX_REPLY
     verified: bool = True
-    """Whether the certificate has to be one that is believed; for what carries no secret."""
+    """Whether the server's certificate is verified; disable it only for requests without secrets."""
     services_of: str = ""
-    """Namespace whose Services the address check lets pass: that of the resource which names the address."""
+    """Namespace whose Services the address check allows: that of the resource which names the address."""
 
     @property
     def host(self) -> str:
@@ -53,7 +52,7 @@ class ServiceRequest:
 
 @dataclass(frozen=True, slots=True)
 class ServiceResponse:
-    """What came back; names of headers are in lower case."""
+    """A response; header names are in lower case."""
 
     status: int
     body: bytes
@@ -65,7 +64,7 @@ class ServiceResponse:
 
     @property
     def date(self) -> float | None:
-        """The server's own time, in seconds."""
+        """The server's own time, in seconds since the epoch."""
         from email.utils import parsedate_to_datetime  # noqa: PLC0415
 
         try:
@@ -75,7 +74,7 @@ class ServiceResponse:
 
     @property
     def wait(self) -> float | None:
-        """How long it asks us to stay away: Retry-After, or until its budget for us is filled again."""
+        """Seconds to wait before the next request: Retry-After, or until the rate limit resets."""
         seconds = self.headers.get("retry-after", "")
         if seconds.isdecimal():
             return min(float(seconds), MAX_WAIT)
@@ -86,7 +85,7 @@ class ServiceResponse:
 
 
 async def send_request(request: ServiceRequest) -> ServiceResponse:
-    """The answer, whatever its status; raises `ServiceUnreachable` where there is none."""
+    """Return the response, whatever its status; raises `ServiceUnreachable` if there is none."""
     import aiohttp  # noqa: PLC0415 - costs more than a whole sync, and few passes call anybody
 
     if urlsplit(request.url).scheme not in ("http", "https"):
@@ -135,5 +134,5 @@ def _tls_settings(request: ServiceRequest, proxy: str | None) -> SSLContext | bo
 
 
 def _uses_tls(*hops: str | None) -> bool:
-    """Whether certificates are asked for on the way; to read the system's takes longer than a short call."""
+    """Return whether a hop uses TLS; loading the system's CAs takes longer than a short plain request."""
     return any(hop is not None and urlsplit(hop).scheme == "https" for hop in hops)

@@ -1,8 +1,8 @@
 """The connections of one HTTP session: resolved, checked, and opened to the checked address.
 
-aiohttp asks a `EgressCheckedResolver` twice: as its resolver, and for each socket, which covers
-hosts that are addresses themselves. So a name that resolves to something else a moment later
-(DNS rebinding) gains nothing. Imported only where aiohttp is.
+aiohttp calls an `EgressCheckedResolver` twice: as its resolver, and for each socket, which covers
+hosts that are IP addresses. An attacker therefore gains nothing by a name that resolves to another
+address a moment later (DNS rebinding). Import it only where aiohttp is used anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class EgressCheckedResolver(AbstractResolver):
-    """For one session; `refusal` holds why an address of it was refused."""
+    """The address check of one session; `refusal` holds why an address was refused."""
 
     def __init__(self, services_of: str = "") -> None:
         """`services_of` is a namespace whose Services may be reached by name."""
@@ -41,9 +41,9 @@ class EgressCheckedResolver(AbstractResolver):
         )
 
     def through(self, proxy: str | None, url: str, *, own: bool) -> None:
-        """Raise if a proxy may not be asked for `url`; `own`: the process's environment names the proxy.
+        """Raise if `url` may not be requested through a proxy; `own`: the process's environment names it.
 
-        A proxy resolves names where it stands, so that names alone can be judged here.
+        A proxy resolves names itself, so only the name can be checked here.
         """
         if proxy is None:
             return
@@ -80,7 +80,7 @@ class EgressCheckedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is held open."""
 
     def _socket(self, info: AddrInfoType) -> socket.socket:
         family, kind, proto, _, target = info

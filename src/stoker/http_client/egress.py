@@ -1,16 +1,16 @@
-"""The address check of this process: resolves a host and answers only with addresses that it may connect to.
+"""The address check of this process: resolves a host and returns only addresses that it may connect to.
 
 The role of a process decides: `stoker controller`, `agent`, `fetcher` and `reverser` call
 `set_egress_policy` when they start, because there the author of a resource names the hosts. A command
 that a person runs never does: person and author are the same, and 127.0.0.1 is theirs.
 
-    HTTP      `stoker.http_client.connections` connects to what was checked and to nothing else
-    git       is told the checked addresses (`stoker.git.auth.pinned_address`)
-    buckets   are checked before each use; their library resolves once more by itself, so that an endpoint
-              without TLS has to be an address, or a host that the installation lists
+        HTTP      `stoker.http_client.connections` connects only to checked addresses
+        git       receives the checked addresses (`stoker.git.auth.pinned_address`)
+        buckets   are checked before each use; their library resolves the name again, so an endpoint
+                  without TLS must be an IP address, or a host that the installation lists
 
-Code that connects must take the addresses from here: a name that is resolved twice may lead to
-two places.
+Code that connects must take the addresses from here: a name that is resolved twice may resolve to
+two addresses.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def current_egress_policy() -> EgressPolicy | None:
 
 
 def check_host_name(host: str, services_of: str = "") -> None:
-    """Raise if a host may not be named at all; for what a proxy resolves in our place."""
+    """Raise if a host may not be requested at all; for names that a proxy resolves."""
     policy = _ProcessEgress.policy
     why = None if policy is None else policy.refuses_name(host, services_of)
     if why is not None:
@@ -58,7 +58,7 @@ def check_host_name(host: str, services_of: str = "") -> None:
 
 
 async def checked_addresses(host: str, port: int, services_of: str = "") -> list[ResolvedAddress]:
-    """The addresses of a host that may be connected to; raises `EgressRefused` if there is none."""
+    """Return the addresses of a host that may be connected to; raises `EgressRefused` if there is none."""
     check_host_name(host, services_of)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -70,13 +70,13 @@ async def checked_addresses(host: str, port: int, services_of: str = "") -> list
 
 
 async def check_egress(url: str) -> None:
-    """Raise if an http or https address leads where it may not; for libraries that connect by themselves."""
+    """Raise if a URL's host resolves to a forbidden address; for libraries that connect by themselves."""
     if _ProcessEgress.policy is not None:
         await checked_addresses(*host_and_port(url))
 
 
 def check_egress_blocking(url: str) -> None:
-    """The same for a worker thread."""
+    """Do the same as `check_egress`, in a worker thread."""
     if _ProcessEgress.policy is None:
         return
     host, port = host_and_port(url)
@@ -89,11 +89,11 @@ def check_egress_blocking(url: str) -> None:
 
 
 def demand_one_place(url: str) -> None:
-    """Raise if a library that connects by itself could be led elsewhere after the check.
+    """Raise if a library that connects by itself could reach another host after the check.
 
     It resolves the name again, and follows redirects to names below the host (`single_host_options`). TLS
-    stops
-    both, because the certificate has to fit; without TLS only an address stays where it was checked.
+    prevents both, because the certificate must match; without TLS, only an IP address is certain to stay
+    the checked address.
     """
     policy, host = _ProcessEgress.policy, host_and_port(url)[0]
     if policy is None or not url.startswith("http://") or parse_address(host) is not None:
@@ -103,16 +103,16 @@ def demand_one_place(url: str) -> None:
 
 
 def single_host_options(url: str) -> dict[str, str]:
-    """Options of the library obstore under which it reaches the host of `url` alone.
+    """Return options with which the library obstore reaches only the host of `url`.
 
-    It follows redirects and has no setting against it, so every other host is sent to a proxy that
-    cannot be resolved (RFC 6761). Names below the host are reached as well: see `demand_one_place`.
+    It follows redirects and has no option against that, so requests to every other host are sent to a proxy
+    name that never resolves (RFC 6761). Names below the host are still reached: see `demand_one_place`.
     """
     return {"proxy_url": "http://redirects-are-not-followed.invalid", "proxy_excludes": host_and_port(url)[0]}
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    """Host and port of an address."""
+    """Return host and port of a URL."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
 
@@ -129,7 +129,7 @@ def _allowed_addresses(
     policy = _ProcessEgress.policy
     if policy is None or policy.allows_host(host):
         return everything
-    # A name without dots, and one that is an alias, lead to a Service as well.
+    # The canonical name matters: a name without dots or an alias may resolve to a Service as well.
     name = next((canonical for _, _, canonical, _ in infos if canonical), host)
     why = policy.refuses_name(name, services_of)
     if why is not None:

@@ -1,7 +1,7 @@
-"""Why a call came to nothing, without the words of the library, which quote the whole address.
+"""Errors of HTTP requests, without the messages of aiohttp, which quote the whole URL.
 
-Retry ── Unreachable      no answer, or none that can be read
-         └── EgressRefused   this process does not connect to that address
+Retry ── ServiceUnreachable   no response, or an unreadable one
+         └── EgressRefused    this process does not connect to that address
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from stoker.domain.reasons import Reason
 
 
 class ServiceUnreachable(Retry):
-    """The service did not answer, or not in a way that can be read."""
+    """The service did not respond, or its response cannot be read."""
 
     default_reason = Reason.SERVICE_UNREACHABLE
 
 
 class EgressRefused(ServiceUnreachable):
-    """The address check refused the host; retried, because names change where they lead."""
+    """The address check refused the host; retried, because names may resolve to other addresses later."""
 
     default_reason = Reason.EGRESS_REFUSED
 
 
 def error_reason(error: BaseException) -> str:
-    """The first cause that a person can use: a certificate that is not trusted before anything else."""
+    """Return the most useful cause for a person: an untrusted certificate first."""
     import ssl  # noqa: PLC0415 - it takes longer to load than many a command to run
 
     causes = list(_error_causes(error))
     for cause in causes:
-        # aiohttp's own error is one of these too, but does not say why.
+        # aiohttp's own error is of this type too, but has no reason.
         if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
             return f"its certificate is not trusted: {cause.verify_message}"
     spoken = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)

@@ -1,4 +1,4 @@
-"""The proxy between us and a service: the one that was named, or what the process's variables say."""
+"""Chooses the proxy of a request: the configured proxy, or that of the environment variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
 def check_proxy(proxy: str) -> str:
-    """The address of a proxy; one that is none is refused without being shown, for it may hold a password."""
+    """Return a valid proxy URL; the error does not quote an invalid one, because it may hold a password."""
     try:
         parts = urlsplit(proxy)
         usable = parts.scheme in _SCHEMES and why_not_host(parts.hostname or "") is None
@@ -24,7 +24,7 @@ def check_proxy(proxy: str) -> str:
 
 
 def proxy_for(address: str, proxy: str = "") -> str | None:
-    """The proxy that git would take for this address, if HTTP calls of ours can take it as well."""
+    """Return the proxy that git would use for this URL; raises if our HTTP client cannot use it (SOCKS)."""
     chosen = chosen_proxy(address, proxy)
     if chosen is not None and chosen.startswith("socks"):
         host = urlsplit(address).hostname
@@ -33,7 +33,7 @@ def proxy_for(address: str, proxy: str = "") -> str | None:
 
 
 def chosen_proxy(address: str, proxy: str = "") -> str | None:
-    """The proxy that git would take for this address; None: none."""
+    """Return the proxy that git would use for this URL; None if there is none."""
     from urllib.request import getproxies_environment, proxy_bypass  # noqa: PLC0415 - as slow as all else
 
     target = urlsplit(address)

@@ -1,4 +1,4 @@
-"""Certificates that are believed besides the system's, which an authority of one's own never replaces."""
+"""TLS contexts of clients: additional CA certificates are trusted beside the system's, never instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-
 
 
 def extract_certificates(ca: bytes) -> bytes:
-    """The certificates of a PEM text and nothing else of it; raises if there is none."""
+    """Return only the certificates of a PEM text; raises if there is none."""
     if len(ca) > MAX_CA_BYTES:
         raise InvalidValue(f"the CA certificates are larger than {MAX_CA_BYTES} bytes")
     found = _CERTIFICATE.findall(ca.replace(b"\r\n", b"\n"))
@@ -25,7 +25,7 @@ def extract_certificates(ca: bytes) -> bytes:
 
 
 def client_tls_context(ca: bytes | None) -> SSLContext:
-    """One of our own: an agent imports aiohttp without the authorities of the system."""
+    """Return a context with the system's CAs, because an agent imports aiohttp without loading them."""
     import ssl  # noqa: PLC0415
 
     context = ssl.create_default_context()
