@@ -1,12 +1,11 @@
-"""Whether this process is alive, ready and started, as named checks.
+"""Named checks of liveness, readiness and startup.
 
-Parts of the product add checks to a `ProcessHealth`; `stoker.telemetry.probes` serves
-what they say. A check is a function that answers None, or a sentence that says
-why not.
+Modules add checks to a `ProcessHealth`; `stoker.telemetry.probes` serves the results. A check is a
+function that returns None, or a sentence that describes the failure.
 
-Liveness is about being stuck, not about being useful: its checks are heartbeats
-of workers. What others do wrong (a gateway that is down) belongs to readiness or
-to a condition, or the cluster would restart a process that only waits.
+Liveness detects a stuck process: its checks are heartbeats of workers. A failure elsewhere (a gateway that
+is down) belongs to readiness or to a condition; otherwise the kubelet would restart a process that only
+waits.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ log = get_logger(__name__)
 
 
 class HealthChecks:
-    """Named checks behind one question; well when all are."""
+    """The named checks of one probe, which succeeds if all of them do."""
 
     def __init__(self) -> None:
         self._checks: dict[str, HealthCheck] = {}
@@ -39,7 +38,7 @@ class HealthChecks:
         self._checks.pop(name, None)
 
     def failures(self) -> list[str]:
-        """One line per failing check. A check that raises fails, and the log says how."""
+        """Return a line for each failing check. A check that raises fails, and the log has the traceback."""
         lines = []
         for name, check in list(self._checks.items()):
             try:
@@ -54,7 +53,7 @@ class HealthChecks:
 
 @dataclass(frozen=True, slots=True)
 class ProcessHealth:
-    """The three questions that a cluster asks."""
+    """The checks of the three probes of Kubernetes."""
 
     live: HealthChecks = field(default_factory=HealthChecks)
     ready: HealthChecks = field(default_factory=HealthChecks)
@@ -62,7 +61,7 @@ class ProcessHealth:
 
 
 class Heartbeat:
-    """A sign of life of one worker: `beat` on every turn, `check` among the liveness checks."""
+    """A worker's heartbeat: call `beat` in every iteration, and add `check` to the liveness checks."""
 
     def __init__(self, clock: Clock, limit: float) -> None:
         self._clock = clock

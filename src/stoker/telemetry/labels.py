@@ -1,11 +1,9 @@
-"""The rules for labels: which names exist, and what a value may look like.
+"""The rules for metric labels: which names exist, and which values are exported.
 
-`stoker.telemetry.metrics` asks here when a metric is declared and each time one
-is touched. Label values come from names of resources and from constants of our
-own; whatever else slips in (an address with a password, a commit, a path, a
-sentence) would leak or grow without bound, so it is replaced rather than
-exported. A wrong declaration is a mistake of ours and raises; a wrong value must
-never stop the work that is being counted.
+`stoker.telemetry.metrics` applies them when a metric is declared and each time it is updated. Label values
+are names of resources and our own constants. Anything else (a URL with a password, a commit, a path, a
+sentence) would leak or grow without limit, so it is replaced and not exported. A wrong declaration is a
+bug and raises; a wrong value must never stop the work that is being counted.
 """
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ MetricLabelSet: TypeAlias = tuple[str, ...]
 OTHER: Final = "_other"
 MAX_VALUE: Final = 128
 
-RESOURCE_LABELS: Final = frozenset({"namespace", "cr", "gateway", "result", "source"})  # C-137
+RESOURCE_LABELS: Final = frozenset({"namespace", "cr", "gateway", "result", "source"})
 RUNTIME_LABELS: Final = frozenset({"controller", "queue", "kind", "reason", "condition"})
-REVERSER_LABELS: Final = frozenset({"gvk", "scope", "destination", "repo", "branch", "worker"})  # R-REV-64
+REVERSER_LABELS: Final = frozenset({"gvk", "scope", "destination", "repo", "branch", "worker"})
 KNOWN_LABELS: Final = RESOURCE_LABELS | RUNTIME_LABELS | REVERSER_LABELS
 
-# The last are halves of characters: the page could not be encoded with one, and all metrics would be gone.
+# The last range are surrogates: with one of them, the page could not be encoded, losing all metrics.
 _UNSAFE_LABEL_VALUE = re.compile(r"://|@|^/|^[0-9a-f]{40}$|^[0-9a-f]{64}$|[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def refuse_unknown_labels(metric: str, labels: Iterable[str]) -> None:
-    """A declaration may use the known label names, each once."""
+    """Refuse a declaration with an unknown or repeated label name."""
     declared = list(labels)
     unknown = sorted(set(declared) - KNOWN_LABELS)
     if unknown:
@@ -45,7 +43,7 @@ def refuse_unknown_labels(metric: str, labels: Iterable[str]) -> None:
 
 
 def label_set(metric: str, names: MetricLabelSet, given: Mapping[str, str]) -> MetricLabelSet:
-    """The values in the order of the declaration, each fit to be exported."""
+    """Return the values in the order of the declaration, each safe to export."""
     if given.keys() != set(names):
         raise InvalidValue(f"metric {metric} has labels {sorted(names)}, yet {sorted(given)} were given")
     values = (given[name] for name in names)
@@ -54,7 +52,7 @@ def label_set(metric: str, names: MetricLabelSet, given: Mapping[str, str]) -> M
 
 @lru_cache(maxsize=4096)
 def clean_label(value: str) -> str:
-    """The value as it is exported. A long one is cut and keeps a digest, so that two stay two."""
+    """Return the value to export. A long value is truncated and gets a digest, so values stay distinct."""
     if _UNSAFE_LABEL_VALUE.search(value):
         return OTHER
     if len(value) <= MAX_VALUE:

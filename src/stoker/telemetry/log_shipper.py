@@ -1,12 +1,12 @@
-"""Sends messages to a log server, from a thread of its own, and never makes anybody wait.
+"""Sends messages to a syslog server from its own thread, without ever blocking the caller.
 
-`offer` puts a message into a bounded queue and returns. The thread sends in order,
-connects anew after a failure with growing pauses, and keeps the message that it could
-not send. What finds no room, and what is still unsent at the end, is dropped: counted,
-and said in the log. Nothing starts before the first message.
+`offer` puts a message into a bounded queue and returns. The thread sends in order, reconnects after a
+failure with growing pauses, and keeps the message that it could not send. A message that finds the queue
+full, or is still unsent at the end, is dropped: it is counted and logged. The thread starts with the first
+message.
 
-A stream that the other side has closed would swallow what is written to it, so it is
-looked at before each message.
+Writes to a stream that the server has closed would be lost, so the thread checks the stream before each
+message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = get_logger(__name__)
 
 
 class LogShipper:
-    """One log server."""
+    """The connection to one log server, with its queue."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LogShipper:
         tls: Callable[[], SSLContext] | None = None,
         capacity: int = CAPACITY,
     ) -> None:
-        """`tls` makes the context for `tls://`, and only for that: nothing falls back to plain text."""
+        """`tls` creates the context for `tls://`, and only for that: there is no fallback to plain text."""
         if (tls is not None) is not (server.via is SyslogTransport.TLS):
             raise ValueError("a context for TLS goes with a tls:// server, and with no other")
         self.server = server
@@ -60,7 +60,7 @@ class LogShipper:
         self.dropped = 0
 
     def offer(self, message: bytes) -> None:
-        """Take it, or drop it; in either case at once."""
+        """Queue the message or drop it, without blocking."""
         if self._closing.is_set():
             self._drop(1)
             return
@@ -74,7 +74,7 @@ class LogShipper:
             self._thread.start()
 
     def close(self, grace: float = GRACE) -> None:
-        """Send what waits, for so many seconds; what is left is dropped."""
+        """Send queued messages for up to `grace` seconds; drop the rest."""
         deadline = time.monotonic() + grace
         while self._thread is not None and self._waiting.unfinished_tasks and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -87,7 +87,7 @@ class LogShipper:
             self._drop(left, last=True)
 
     def readings(self) -> Iterable[MetricReading]:
-        """For the page of metrics."""
+        """Yield the shipper's metrics."""
         yield MetricReading(
             "ignition_sync_audit_exported_total", "Audit records sent by syslog.", self.sent, counter=True
         )
@@ -112,7 +112,7 @@ class LogShipper:
         while not self._closing.is_set():
             try:
                 self._send(message)
-            except (OSError, ValueError) as error:  # a name that cannot be encoded is a ValueError
+            except (OSError, ValueError) as error:  # a host name that cannot be encoded is a ValueError
                 self._disconnect()
                 self._tell(f"{type(error).__name__}: {error}")
                 self._closing.wait(pause)
@@ -152,7 +152,7 @@ class LogShipper:
             raise
 
     def _is_over(self, connection: socket.socket) -> bool:
-        """Whether the other side has hung up; a log server never says anything else."""
+        """Return whether the server has closed the connection; a log server never sends anything else."""
         if connection.type != socket.SOCK_STREAM:
             return False
         connection.setblocking(False)
@@ -161,7 +161,7 @@ class LogShipper:
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:
-            # TLS has its own word for "nothing to read now".
+            # TLS has its own errors for "nothing to read now".
             return type(error).__name__ not in ("SSLWantReadError", "SSLWantWriteError")
         finally:
             connection.settimeout(CONNECT_SECONDS)
@@ -186,7 +186,7 @@ class LogShipper:
 
 
 def _unix_socket(path: str) -> socket.socket:
-    """Datagrams, as journald and rsyslog have it, or else a stream."""
+    """Connect by datagrams, as journald and rsyslog expect, or else by a stream."""
     last: OSError | None = None
     for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
         connection = socket.socket(socket.AF_UNIX, kind)

@@ -1,14 +1,14 @@
-"""Log lines: events with keys, on standard error.
+"""Structured log lines on standard error.
 
-Every module takes its logger from `get_logger(__name__)` and says what happened
-(`log.info("sync.done", files=3)`); the command that starts the process calls
-`configure_logging` once. Lines are JSON for a collector, or readable when standard error
-is a terminal. One id per pass is bound with `bind_pass` and rides on every line
-of that pass, also on those of libraries, whose standard loggers are led here.
+Every module takes its logger from `get_logger(__name__)` and logs events with keys
+(`log.info("sync.done", files=3)`); the command that starts the process calls `configure_logging` once.
+Lines are JSON for a log collector, or readable text if standard error is a terminal. `bind_pass` binds an
+id to one sync or reconcile; every line written meanwhile carries it, also those of libraries, whose
+standard loggers are redirected here.
 
-This module alone knows structlog. It must never show a secret (every value goes
-through `stoker.telemetry.redaction`), never write to standard output, and never
-fail: a line that cannot be written is lost, not the pass that wrote it.
+Only this module imports structlog. It must never log a secret (every value goes through
+`stoker.telemetry.redaction`), never write to standard output, and never fail: a failed write loses the
+line, but does not stop the sync that logged it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from stoker.telemetry.redaction import PlainValue, describe_error, redact_items
 __all__ = ["LogFormat", "Logger", "bind_pass", "configure_logging", "get_logger", "pass_id"]
 
 LogFormat: TypeAlias = Literal["auto", "json", "console"]
-_LogEvent: TypeAlias = MutableMapping[str, Any]  # structlog's own type for an event on its way
+_LogEvent: TypeAlias = MutableMapping[str, Any]  # structlog's own type of an event
 
 LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -45,27 +45,27 @@ LEVELS: Final = {
     "error": logging.ERROR,
 }
 MAX_LINE = 64 * 1024
-"""Bytes, as a collector counts them."""
+"""Limit of a line in bytes, as log collectors count."""
 _LEADING_KEYS = ("timestamp", "level", "logger", "event")
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31;1"}
 
 
 def get_logger(name: str) -> Logger:
-    """The logger of one module."""
+    """Return the logger of a module."""
     logger: Logger = structlog.get_logger(name)
     return logger
 
 
 @contextmanager
 def bind_pass(**keys: object) -> Iterator[str]:
-    """One pass over one thing: its fresh id and these keys stand on every line written meanwhile."""
+    """Bind a new id and these keys to every line logged inside the `with`: one sync or one reconcile."""
     fresh = secrets.token_hex(6)
     with bound_contextvars(pass_id=fresh, **keys):
         yield fresh
 
 
 def pass_id() -> str | None:
-    """The id of the pass in which this is called."""
+    """Return the id of the current sync or reconcile."""
     found = get_contextvars().get("pass_id")
     return found if isinstance(found, str) else None
 
@@ -77,7 +77,7 @@ def configure_logging(
     stream: TextIO | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Set the threshold and the form for the whole process, including what libraries log."""
+    """Set level and format for the whole process, including the logs of libraries."""
     if level not in LEVELS:
         raise Misconfigured(f"log level {level[:40]!r} is none of {', '.join(LEVELS)}")
     if log_format not in {"auto", "json", "console"}:
@@ -89,12 +89,12 @@ def configure_logging(
         if isinstance(handler, _LibraryLogHandler):
             root.removeHandler(handler)
     root.addHandler(_LibraryLogHandler(pipeline))
-    root.setLevel(max(LEVELS[level], logging.INFO))  # what libraries say while debugging is not about us
+    root.setLevel(max(LEVELS[level], logging.INFO))  # debug logs of libraries are not useful here
     logging.captureWarnings(True)
 
 
 class _LogSink:
-    """The end of the line. Without a stream of its own it follows whatever standard error is now."""
+    """The output stream. Without a stream of its own, it writes to the current `sys.stderr`."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -104,14 +104,14 @@ class _LogSink:
         return self._stream or sys.stderr
 
     def write(self, line: str) -> None:
-        # A closed pipe or a full disk behind standard error is no reason to stop a sync.
+        # A closed pipe or a full disk behind standard error must not stop a sync.
         with suppress(OSError, ValueError):
             self.stream.write(line + "\n")
             self.stream.flush()
 
 
 class _NamedLogger:
-    """What structlog calls a logger: the name of the module that speaks, and where its lines end."""
+    """The logger object that structlog wraps: a module's name and its output."""
 
     __slots__ = ("name", "write")
 
@@ -120,11 +120,11 @@ class _NamedLogger:
         self.write = sink.write
 
     def __getattr__(self, level: str) -> Callable[[str], None]:
-        return self.write  # whatever the level, a line is a line
+        return self.write  # all levels are written the same way
 
 
 class _LogPipeline:
-    """From an event to a line; ours and the libraries' take the same way."""
+    """Formats an event as a line; used for our own events and those of libraries."""
 
     def __init__(self, sink: _LogSink, log_format: LogFormat, clock: Clock) -> None:
         self.sink = sink
@@ -132,7 +132,7 @@ class _LogPipeline:
         self._format = log_format
 
     def __call__(self, logger: _NamedLogger, method: str, event: _LogEvent) -> str:
-        """What structlog calls with each event that passed the threshold."""
+        """Format an event; structlog calls this for each event at or above the level."""
         return self.line(method, merge_contextvars(logger, method, {"logger": logger.name, **event}))
 
     def line(self, level: str, event: _LogEvent) -> str:
@@ -156,7 +156,7 @@ class _LogPipeline:
 
 
 class _LibraryLogHandler(logging.Handler):
-    """Takes what libraries hand to the standard logging module."""
+    """Receives log records of libraries from the standard logging module."""
 
     def __init__(self, pipeline: _LogPipeline) -> None:
         super().__init__()
@@ -166,7 +166,7 @@ class _LibraryLogHandler(logging.Handler):
         try:
             message = record.getMessage()
         except Exception:
-            message = str(record.msg)  # the library's own mistake: arguments that do not fit its text
+            message = str(record.msg)  # a bug of the library: its arguments do not fit its format
         event: _LogEvent = {**get_contextvars(), "event": message, "logger": record.name}
         if record.exc_info:
             event["exc_info"] = record.exc_info
@@ -178,13 +178,13 @@ def _install(pipeline: _LogPipeline, threshold: int) -> None:
         processors=[pipeline],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=lambda name="": _NamedLogger(name, pipeline.sink),
-        # Loggers are module globals: cached, they would keep the form they had before `configure_logging`.
+        # Loggers are module globals: if cached, they would keep the format from before `configure_logging`.
         cache_logger_on_first_use=False,
     )
 
 
 def _error_of(exc_info: object) -> BaseException | None:
-    """What a caller may pass as `exc_info`: an error, the triple of `sys.exc_info`, or a plain yes."""
+    """Return the exception of an `exc_info` value: an exception, a `sys.exc_info` triple, or True."""
     if isinstance(exc_info, BaseException):
         return exc_info
     if isinstance(exc_info, tuple):
@@ -203,7 +203,7 @@ def _json_line(shown: dict[str, PlainValue]) -> str:
 
 def _one_line(shown: dict[str, PlainValue]) -> str:
     line = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
-    # Lines are read on terminals too; what could steer one is escaped.
+    # Lines are read on terminals too, so control sequences are escaped.
     return line if line.isprintable() else json.dumps(shown, separators=(",", ":"))
 
 
@@ -224,7 +224,7 @@ def _console_line(shown: dict[str, PlainValue], coloured: bool) -> str:
 
 
 def _truncate_line(line: str) -> str:
-    """At most so many bytes, and no half of a character."""
+    """Truncate to the limit in bytes, without splitting a character."""
     return line if len(line) * 4 <= MAX_LINE else line.encode()[:MAX_LINE].decode(errors="ignore")
 
 
@@ -235,7 +235,7 @@ def _console_value(value: PlainValue) -> str:
 
 
 def _printable(text: str, keep: str = "") -> str:
-    """Without characters that move the cursor or turn the text: values come from other people."""
+    """Escape characters that move the cursor or change the text direction: values come from outside."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
@@ -248,5 +248,5 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-# Before a command has spoken, warnings and worse are heard, and standard output stays clean.
+# Until a command calls `configure_logging`, only warnings and errors are logged; stdout stays clean.
 _install(_LogPipeline(_LogSink(None), "auto", SystemClock()), logging.WARNING)

@@ -1,15 +1,12 @@
-"""Metrics: what may be counted, under which names and labels.
+"""Metrics of a process, with strict names and labels.
 
-Parts of the product declare counters, gauges and histograms on one `Metrics`
-object that the command hands them (`stoker.telemetry.runtime` has those of the
-runtime itself); `stoker.telemetry.probes` serves its page. Names are exported as
-declared (C-137, C-138), with a prefix only where the operator asked for one
-(C-167).
+Modules declare counters, gauges and histograms on the `Metrics` object that the command passes to them
+(`stoker.telemetry.runtime` declares those of the runtime itself); `stoker.telemetry.probes` serves the
+page. Names are exported as declared, with a prefix only if the operator sets one.
 
-A label tells resources apart, nothing else. A declaration with an unknown label
-is refused; a value that looks like an address, a commit or a path is replaced;
-a metric holds a bounded number of label sets. What belongs to a resource that
-is gone must be dropped with `forget`, so that nothing stale is exported.
+Labels identify resources, nothing else. A declaration with an unknown label is refused; a value that
+looks like a URL, a commit or a path is replaced; a metric holds a limited number of label sets. Call
+`forget` when a resource is deleted, so that no stale series are exported.
 """
 
 from __future__ import annotations
@@ -43,13 +40,13 @@ DURATIONS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 12
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 log = get_logger(__name__)
 
-# The library would double every counter and histogram by a series that says when it was made.
+# The library would add a series with the creation time to every counter and histogram.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library left this one without types
 
 
 @dataclass(frozen=True, slots=True)
 class MetricReading:
-    """One value that is looked up when the page is asked for."""
+    """A value that is read when the metrics page is requested."""
 
     name: str
     description: str
@@ -59,7 +56,7 @@ class MetricReading:
 
 
 class DeclaredMetric(NamedTuple):
-    """One metric as a page of this process shows it; its series come with what happens."""
+    """A metric as the metrics page shows it; its series appear as events occur."""
 
     name: str
     type: str
@@ -68,7 +65,7 @@ class DeclaredMetric(NamedTuple):
 
 
 class Metrics:
-    """All metrics of one process, in a registry of its own."""
+    """All metrics of a process, in a registry of their own."""
 
     def __init__(self, prefix: str = "", max_series: int = MAX_SERIES) -> None:
         if prefix and not _NAME.fullmatch(prefix):
@@ -86,7 +83,7 @@ class Metrics:
 
     def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> CounterFamily:
         full = self._declare(name, "counter", description, labels)
-        # The library appends "_total" to every counter; a name without it must stay as it is (C-137).
+        # The library appends "_total" to every counter; a declared name without it must stay unchanged.
         kind = Counter if full.endswith("_total") else Gauge
         metric = kind(full, description, labels, registry=self._registry)
         family = self._families[full] = CounterFamily(full, metric, labels, self._max_series)
@@ -107,25 +104,25 @@ class Metrics:
         return family
 
     def collect_from(self, callback: Callable[[], Iterable[MetricReading]]) -> None:
-        """Ask `callback` for its values each time the page is read; names may be shared by callbacks.
+        """Read values from `callback` each time the page is requested; callbacks may share names.
 
-        It is asked once now, so that a wrong name or label is refused here and not at the first scrape.
+        It is also called once now, so that a wrong name or label is refused here and not at the first scrape.
         """
         for reading in callback():
             self._refuse_reading(reading)
         self._callbacks.append(callback)
 
     def forget(self, namespace: str, cr: str, gateway: str | None = None) -> None:
-        """Drop every series of a resource that is gone, or of one of its gateways."""
+        """Remove every series of a deleted resource, or of one of its gateways."""
         for family in self._families.values():
             family.forget(namespace, cr, gateway)
 
     def read(self) -> list[MetricReading]:
-        """Ask all callbacks. Belongs on the event loop, which owns what they look at."""
+        """Call all callbacks. Run it on the event loop, because the callbacks read the loop's data."""
         return list(self._readings())
 
     def page(self, readings: Iterable[MetricReading]) -> bytes:
-        """The page in Prometheus' text form. Touches nothing of the event loop: it may run in a thread."""
+        """Return the page in Prometheus' text format. A thread may run it: it reads no loop data."""
         text = generate_latest(_ReadingsCollector(self._registry, self._added_up(readings)))
         for name in self._plain_counters:
             text = text.replace(f"# TYPE {name} gauge\n".encode(), f"# TYPE {name} counter\n".encode())
@@ -142,7 +139,7 @@ class Metrics:
         return [self._metric(first, values) for first, values in found.values()]
 
     def declared(self) -> list[DeclaredMetric]:
-        """All metrics that there are now, by name; of those that are looked up, the ones with a value."""
+        """Return all current metrics by name; of those read by callbacks, only the ones with a value."""
         found = dict(self._declared)
         for reading in self._readings():
             full = self._prefix + reading.name
@@ -152,7 +149,7 @@ class Metrics:
 
     @property
     def _plain_counters(self) -> list[str]:
-        """Counters that the library can only keep as gauges, because of their names."""
+        """Counters that the library can only hold as gauges, because of their names."""
         return [
             one.name
             for one in self._declared.values()
@@ -166,7 +163,7 @@ class Metrics:
             raise InvalidValue(f"metric name {full[:80]!r} is not lower-case letters, digits and _")
         if full in self._families:
             raise InvalidValue(f"metric {full} is declared twice")
-        self._accepted.clear()  # a reading must not have the name of a metric that is declared later
+        self._accepted.clear()  # check again: a reading must not share the name of a metric declared later
         self._declared[full] = DeclaredMetric(full, kind, tuple(labels), description)
         return full
 
@@ -177,13 +174,13 @@ class Metrics:
                 for reading in readings:
                     self._refuse_reading(reading)
             except Exception:
-                log.warning("metrics.callback_failed", exc_info=True)  # the other values are still true
+                log.warning("metrics.callback_failed", exc_info=True)  # the other values stay valid
                 continue
             yield from readings
 
     def _refuse_reading(self, reading: MetricReading) -> None:
         form = (reading.name, *reading.labels)
-        if form in self._accepted:  # thousands have the same form, and the event loop waits for all of them
+        if form in self._accepted:  # thousands have the same form, and the event loop waits for this
             return
         refuse_unknown_labels(reading.name, reading.labels)
         if not _NAME.fullmatch(self._prefix + reading.name) or self._prefix + reading.name in self._families:
@@ -204,7 +201,7 @@ class Metrics:
 
 
 class _ReadingsCollector:
-    """The declared metrics and one set of readings, as the library wants to see them."""
+    """Presents the declared metrics and the readings to the library as one collector."""
 
     def __init__(self, declared: CollectorRegistry, readings: list[Metric]) -> None:
         self._declared = declared

@@ -1,12 +1,10 @@
-"""The endpoints that the cluster and Prometheus ask: /healthz, /readyz, /startupz and /metrics.
+"""The endpoints for the kubelet and Prometheus: /healthz, /readyz, /startupz and /metrics.
 
-A command binds the addresses it was given and serves until it stops: the
-controller and the reverser on 8081 and 8080, the agent and the standalone sync
-on 8082 and 8083. The answers come from `stoker.telemetry.health` and
-`stoker.telemetry.metrics`. An event loop that is stuck shows by not answering.
+A command binds the configured addresses and serves until it stops: the controller and the reverser on
+8081 and 8080, the agent and the standalone sync on 8082 and 8083. The responses come from
+`stoker.telemetry.health` and `stoker.telemetry.metrics`. A blocked event loop shows as a missing response.
 
-Answering changes nothing, and no answer, not even to a broken request, tells a
-version of the software behind it.
+A request never changes state, and no response, not even to a broken request, reveals a software version.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen; an empty host is every interface, port 0 any free one."""
+    """An address to listen on; an empty host means every interface, port 0 any free port."""
 
     host: str
     port: int
@@ -47,7 +45,7 @@ class ListenAddress:
 
 
 def parse_address(text: str) -> ListenAddress | None:
-    """`:8081`, `127.0.0.1:8081`, `[::1]:8081`; `0` or nothing is off."""
+    """Parse `:8081`, `127.0.0.1:8081` or `[::1]:8081`; return None (off) for `0` or an empty text."""
     if text.strip() in {"", "0"}:
         return None
     match = _ADDRESS.fullmatch(text.strip())
@@ -57,7 +55,7 @@ def parse_address(text: str) -> ListenAddress | None:
 
 
 class ProbeServer:
-    """Serves health and metrics for the time of an `async with`."""
+    """Serves health and metrics inside an `async with`."""
 
     def __init__(
         self, health: ProcessHealth, metrics: Metrics, *, health_address: str, metrics_address: str
@@ -70,7 +68,7 @@ class ProbeServer:
 
     @property
     def health_port(self) -> int | None:
-        """The port that answers, while serving; None when off."""
+        """The port while serving; None if it is off."""
         return self._ports.get("health")
 
     @property
@@ -93,13 +91,13 @@ class ProbeServer:
         await self.stop()
 
     async def stop(self) -> None:
-        """Answer what has begun, for a short while, and close the ports."""
+        """Finish running requests, for up to 2 s, and close the ports."""
         while self._runners:
             await self._runners.pop().cleanup()
         self._ports.clear()
 
     def _sites(self) -> list[tuple[ListenAddress, list[str]]]:
-        """Where to listen and for what; an address that is named twice serves both."""
+        """Return the addresses with their purposes; if both are the same address, it serves both."""
         wanted = [(address, purpose) for purpose, address in self._wanted.items() if address is not None]
         if len(wanted) == 2 and wanted[0][0] == wanted[1][0] and wanted[0][0].port != 0:
             return [(wanted[0][0], list(self._wanted))]
@@ -117,7 +115,7 @@ class ProbeServer:
 
     async def _metrics_page(self) -> web.Response:
         readings = self._metrics.read()
-        # A page of 100,000 series takes a second; workers must not wait for it.
+        # Rendering 100,000 series takes a second; it must not block the event loop.
         body = await asyncio.to_thread(self._metrics.page, readings)
         return web.Response(body=body, headers={**_HEADERS, "Content-Type": CONTENT_TYPE})
 
@@ -135,7 +133,7 @@ class ProbeServer:
 
 
 class _QuietServer(web.Server):
-    """Routes by path alone, for GET and HEAD, and hands each connection to a `QuietHandler`."""
+    """Routes by path, for GET and HEAD, and serves each connection by a `QuietHandler`."""
 
     def __init__(self, routes: dict[str, ProbeHandler]) -> None:
         super().__init__(self._answer)
@@ -154,13 +152,13 @@ class _QuietServer(web.Server):
 
 
 class QuietHandler(web.RequestHandler):
-    """Answers what is broken without a name, a version or a trace; port scanners fill no log."""
+    """Responds to errors without software name, version or traceback; port scanners do not fill the log."""
 
     __slots__ = ()
 
     @classmethod
     def for_connection(cls, server: web.Server, **settings: Any) -> Self:
-        """A handler of one connection, without an access log; `settings` are those of the library."""
+        """Return a handler for a connection, without an access log; `settings` are aiohttp's own."""
         loop = asyncio.get_running_loop()
         return cls(server, loop=loop, access_log=None, **{"keepalive_timeout": 15.0, **settings})  # type: ignore[arg-type]
 
@@ -183,7 +181,7 @@ class QuietHandler(web.RequestHandler):
 
 
 def _has_hung_up(request: web.BaseRequest) -> bool:
-    """Whether nobody is there any more who could have the answer."""
+    """Return whether the client has disconnected."""
     return request.transport is None or request.transport.is_closing()
 
 

@@ -1,13 +1,11 @@
-"""What may be shown of a value, whatever it holds.
+"""Redacts values before they leave the process as text.
 
-Everything that leaves the process as text for people passes here first: log
-lines (`stoker.telemetry.logs`) and the answers of probes. A `Secret` becomes
-`<secret>` wherever it is nested, so do values under names such as
-`Authorization`, credentials inside addresses and headers, and private keys; the
-rest is cut to a size that a log collector can take.
+Log lines (`stoker.telemetry.logs`), responses of probes and trace attributes go through here. A `Secret`
+becomes `<secret>` wherever it is nested; so do values under names such as `Authorization`, credentials
+inside URLs and headers, and private keys. The rest is truncated to a size that a log collector accepts.
 
-It works on copies and knows no log format. It must never raise: a value that
-cannot be shown is named by its type.
+It works on copies and knows no log format. It must never raise: a value that cannot be shown is replaced
+by the name of its type.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ MAX_FRAMES = 12
 MAX_CAUSES = 5
 MAX_MESSAGE = 2 * 1024
 
-# Ends of names (lower case, without - and _) whose value opens something.
+# Suffixes of names (lower case, without - and _) whose values are credentials.
 _SECRET_NAME_PARTS = (
     "authorization", "cookie", "password", "passwd", "passphrase", "token", "apikey", "accesskey",
     "privatekey", "secretkey", "clientsecret", "credential", "credentials", "signature",
@@ -42,31 +40,31 @@ _SECRET_NAME_PARTS = (
 _HEADER = r"(?:proxy-)?authorization|(?:set-)?cookie|(?:private|x-[a-z-]{0,40})-token"
 _PARAMETER = r"token|secret|password|passwd|passphrase|signature|api_?key"
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    # A private key, also one whose end was cut off.
+    # A private key, also with its end cut off.
     (
         re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S),
         HIDDEN,
     ),
-    # user:password@ in an address. A password may hold "@" (cut at the last one) and, against the rules, "/"
-    # (so look past it, unless a port stands there). The bound keeps a hostile text from costing n squared.
+    # user:password@ in a URL. A password may contain "@" (so match up to the last) and, against the rules,
+    # "/" (so match beyond it, unless a port precedes it). The bound prevents quadratic time on hostile text.
     (re.compile(r'(?<=://)[^\s/?#@:"<>]*:(?!\d{1,5}(?:[/?#]|$))[^\s"<>]{0,2048}@'), f"{HIDDEN}@"),
     (re.compile(r'(?<=://)[^\s/?#"<>]*@'), f"{HIDDEN}@"),
     # A header, or the repr of a dictionary of headers.
     (re.compile(rf"(?i)\b({_HEADER})([\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?)[^\r\n\"']+"), rf"\1\2{HIDDEN}"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9+/=._~-]{16,}"), rf"\1 {HIDDEN}"),
-    # A parameter of an address or of a command.
+    # A parameter of a URL or of a command.
     (re.compile(rf"(?i)((?:{_PARAMETER})=)[^&\s\"'<>#]+"), rf"\1{HIDDEN}"),
-    # Tokens that tell by their prefix whose they are.
+    # Tokens with a known prefix: GitHub, GitLab.
     (re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9_-]{10,}"), HIDDEN),
 )
-# What every pattern above needs; names, numbers and ids have none of it and are let through quickly.
+# A part of every pattern above; plain names, numbers and ids do not contain it and skip the patterns.
 _MAY_HOLD_SECRET = re.compile(r"[\s:=]|gh[a-z]+_|glpat-")
 
 
 def redact_text(text: str, limit: int = MAX_TEXT) -> str:
-    """The text without credentials, cut to `limit` characters and fit to be encoded."""
-    # Masking comes before cutting, or a cut between a password and its "@" would uncover it. For the same
-    # reason what lies beyond `limit` is only looked at, even where masking made room for it.
+    """Return the text without credentials, truncated to `limit` characters and safe to encode."""
+    # Redact before truncating: a cut between a password and its "@" would reveal it. For the same reason,
+    # text beyond `limit` serves only to match patterns, and is not shown even if redaction made room for it.
     shown = str(text[: 2 * limit])
     if _MAY_HOLD_SECRET.search(shown):
         for pattern, replacement in _PATTERNS:
@@ -81,17 +79,17 @@ def redact_text(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def redact(value: object) -> PlainValue:
-    """A copy of the value made of JSON's types alone, without secrets and of bounded size."""
+    """Return a copy that has only JSON types, no secrets and a limited size."""
     return _RedactionWalk().show(value, 0)
 
 
 def redact_items(items: Mapping[str, object]) -> dict[str, PlainValue]:
-    """The same for the keys and values of one event."""
+    """Redact the keys and values of an event."""
     return _RedactionWalk().mapping(items, 0)
 
 
 def describe_error(error: BaseException, *, trace: bool) -> dict[str, PlainValue]:
-    """An exception as one value: what it is, why, and (bounded) where it came from."""
+    """Return an exception as a value: type, reason, message and, with `trace`, a limited traceback."""
     described: dict[str, PlainValue] = {"type": type(error).__name__}
     if isinstance(error, StokerError):
         described["reason"] = str(error.reason)
@@ -102,7 +100,7 @@ def describe_error(error: BaseException, *, trace: bool) -> dict[str, PlainValue
 
 
 class _RedactionWalk:
-    """One walk over a value; it carries what is left of the budget."""
+    """One traversal of a value, with the number of nodes that may still be shown."""
 
     __slots__ = ("_nodes_left",)
 
@@ -119,7 +117,7 @@ class _RedactionWalk:
             case str():
                 return redact_text(value)
             case int():
-                # Beyond 64 bits no reader of JSON agrees with another.
+                # JSON readers disagree about integers beyond 64 bits.
                 return value if value.bit_length() < 64 else f"<integer of {value.bit_length()} bits>"
             case float():
                 return value if math.isfinite(value) else str(value)
@@ -179,7 +177,7 @@ def _trace(error: BaseException) -> Iterator[str]:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, what it groups and what led to it, nearest first; a ring of causes ends where it began."""
+    """Yield the error, its grouped errors and its causes, nearest first; a cycle of causes ends."""
     waiting, seen = [error], set[int]()
     while waiting and len(seen) < MAX_CAUSES:
         each = waiting.pop(0)

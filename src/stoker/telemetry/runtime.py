@@ -1,8 +1,7 @@
-"""The metrics of the runtime itself: passes, work queues, watches, leases.
+"""The metrics of the runtime itself: reconciles, work queues, watches, Leases.
 
-Every process that talks to a cluster makes one `RuntimeMetrics` on its
-`Metrics` and hands it to the parts of `stoker.kube`, which report by calling
-these methods and know nothing of label sets or of the library behind them.
+Every process that talks to a cluster creates one `RuntimeMetrics` on its `Metrics` and passes it to the
+parts of `stoker.kube`. They report by calling its methods, and know neither label sets nor the library.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from stoker.telemetry.metrics import MetricReading, Metrics
 
 
 class QueueState(Protocol):
-    """How a work queue stands at one moment."""
+    """The state of a work queue at one moment."""
 
     @property
     def ready(self) -> int: ...
@@ -39,7 +38,7 @@ class HasKind(Protocol):
 
 
 class ReflectorState(Protocol):
-    """As much of a reflector as is measured."""
+    """The fields of a reflector that are measured."""
 
     @property
     def resource(self) -> HasKind: ...
@@ -52,7 +51,7 @@ class ReflectorState(Protocol):
 
 
 class RuntimeMetrics:
-    """Declares the runtime's metrics once and takes reports."""
+    """Declares the runtime's metrics and receives reports."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -74,7 +73,7 @@ class RuntimeMetrics:
         )
 
     def reconciled(self, namespace: str, cr: str, result: str, seconds: float) -> None:
-        """One pass over one resource ended."""
+        """Count a finished reconcile of a resource."""
         self._passes.inc(namespace=namespace, cr=cr, result=result)
         self._pass_seconds.observe(seconds, namespace=namespace, cr=cr)
 
@@ -86,16 +85,16 @@ class RuntimeMetrics:
         self._lease_held.set(0, controller=lease)
 
     def watch_queue(self, queue: str, state: Callable[[], QueueState]) -> None:
-        """Read the queue each time the page is asked for: `watch_queue("sync", work_queue.snapshot)`."""
+        """Read the queue each time the page is requested: `watch_queue("sync", work_queue.snapshot)`."""
         self._metrics.collect_from(lambda: _queue_readings(queue, state()))
 
     def watch_reflectors(self, states: Callable[[], Iterable[ReflectorState]]) -> None:
-        """Read the reflectors each time the page is asked for; those of one kind are added up."""
+        """Read the reflectors each time the page is requested; those of one kind are summed."""
         self._metrics.collect_from(lambda: watch_readings(states()))
 
 
 def watch_readings(states: Iterable[ReflectorState]) -> Iterator[MetricReading]:
-    """For a process that has watches and no passes or queues of its own."""
+    """Yield watch metrics; also for a process that has watches but no reconciles or queues."""
     restarts: Counter[tuple[str, str]] = Counter()
     for state in states:
         kind = state.resource.kind

@@ -1,8 +1,7 @@
-"""The series of one metric: one child of the library's metric per label set, and no more than allowed.
+"""The series of one metric: a child of the library's metric per label set, up to a limit.
 
-A family is what `Metrics.counter`, `.gauge` and `.histogram` hand out. It may be
-touched from any thread. When it is full, new label sets share one series whose
-labels all say `_other`: the sum stays right and memory stays bounded.
+`Metrics.counter`, `.gauge` and `.histogram` return a family. It is thread-safe. Once it is full, new label
+sets share one series whose labels are all `_other`: the sum stays right and memory stays bounded.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class MetricFamily(Generic[M]):
         self._lock = Lock()
 
     def forget(self, namespace: str, cr: str, gateway: str | None) -> None:
-        """Drop the series of a resource, or of one of its gateways alone."""
+        """Remove the series of a resource, or only of one of its gateways."""
         if not {"namespace", "cr"} <= set(self._labels) or (gateway and "gateway" not in self._labels):
             return
         resource = (clean_label(namespace), clean_label(cr))
@@ -52,7 +51,7 @@ class MetricFamily(Generic[M]):
                 self._of_resource.pop(resource, None)
 
     def drop(self, **labels: str) -> None:
-        """Drop one series: what it tells of is gone. Nothing happens where there is none."""
+        """Remove a series if it exists, because its object is gone."""
         values = label_set(self.name, self._labels, labels)
         with self._lock:
             if self._children.pop(values, None) is not None:
@@ -82,7 +81,7 @@ class MetricFamily(Generic[M]):
 
 
 class CounterFamily(MetricFamily[Counter | Gauge]):
-    """Goes up only. Backed by a gauge where the exact name does not end in `_total`."""
+    """A counter, which only increases. It is a gauge of the library if its name does not end in `_total`."""
 
     def inc(self, amount: float = 1, /, **labels: str) -> None:
         if amount < 0:
@@ -91,7 +90,7 @@ class CounterFamily(MetricFamily[Counter | Gauge]):
 
 
 class GaugeFamily(MetricFamily[Gauge]):
-    """A value that goes up and down."""
+    """A value that can increase and decrease."""
 
     def set(self, value: float, /, **labels: str) -> None:
         self._child(labels).set(value)
@@ -101,7 +100,7 @@ class GaugeFamily(MetricFamily[Gauge]):
 
 
 class HistogramFamily(MetricFamily[Histogram]):
-    """How values are spread over buckets."""
+    """A distribution of values over buckets."""
 
     def observe(self, value: float, /, **labels: str) -> None:
         self._child(labels).observe(value)

@@ -1,7 +1,7 @@
-"""Loads structlog without rich, which it would take along to draw tracebacks that are never drawn here.
+"""Imports structlog without rich, which it would load for tracebacks that are not used here.
 
-Seven megabytes and a fifth of a second in every process that stays. Whoever wants
-rich (the terminal's progress bars) imports it as ever.
+That saves 7 MB and 0.2 s in every long-running process. Code that needs rich (the terminal's progress
+bars) can still import it as usual.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Messages of RFC 5424, and where they go: what an air-gapped plant's log server takes.
+"""Formats RFC 5424 messages and parses syslog addresses. Pure.
 
-Pure. An address is `unix:/dev/log`, `udp://host:514`, `tcp://host:601` or
-`tls://host:6514`. The text of a message is the record as one line of JSON in ASCII, so
-that no collector has to guess an encoding; a few of its values stand in structured data
-as well, for those that route by them. Sending is the business of
-`stoker.telemetry.log_shipper`.
+An address is `unix:/dev/log`, `udp://host:514`, `tcp://host:601` or `tls://host:6514`. The text of a
+message is the record as one line of ASCII JSON, so that no collector has to guess an encoding. A few values
+are repeated as structured data, for collectors that route by them. `stoker.telemetry.log_shipper` sends
+the messages.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ FACILITIES: Final = {"user": 1, "daemon": 3, "auth": 4, "authpriv": 10, "audit":
 INFO: Final = 6
 WARNING: Final = 4
 MAX_MESSAGE_BYTES: Final = 8192
-"""Bytes of a message; rsyslog takes no more unless told to, and one datagram holds it."""
+"""Limit of a message in bytes: rsyslog's default limit, and small enough for one datagram."""
 SD_ID: Final = "stoker@32473"
-"""The number is the one that RFC 5612 keeps for everybody."""
+"""32473 is the enterprise number that RFC 5612 reserves for examples."""
 APP_NAME: Final = "stoker"
 _SD_VALUES: Final = ("cr", "namespace", "gateway", "trigger", "result")
 _LIST: Final = "projectsSynced"
@@ -36,7 +35,7 @@ _UNPRINTABLE = re.compile(r"[^!-~]")
 
 
 class SyslogTransport(StrEnum):
-    """How messages travel."""
+    """The transport of messages."""
 
     UNIX = "unix"
     UDP = "udp"
@@ -46,11 +45,11 @@ class SyslogTransport(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SyslogAddress:
-    """A log server."""
+    """The address of a log server."""
 
     via: SyslogTransport
     host: str
-    """The path of the socket, where it is one of this machine."""
+    """The host name; for a Unix socket, its path."""
     port: int = 0
     facility: int = FACILITIES["audit"]
 
@@ -87,7 +86,7 @@ class SyslogAddress:
 def syslog_message(
     record: Mapping[str, Any], *, facility: int, severity: int, host: str, process: int, kind: str
 ) -> bytes:
-    """One message without its framing; `record` has its own `timestamp`, and is cut until it fits."""
+    """Return a message without framing; `record` has its own `timestamp`, and is truncated until it fits."""
     told = dict(record)
     head = " ".join(
         (
@@ -111,7 +110,7 @@ def syslog_message(
 
 
 def frame_message(message: bytes) -> bytes:
-    """For a stream, with the octets counted (RFC 6587, RFC 5425): a message may hold any octet."""
+    """Frame a message for a stream by its octet count (RFC 6587, RFC 5425): it may contain any octet."""
     return b"%d %b" % (len(message), message)
 
 
@@ -127,5 +126,5 @@ def _escaped(value: str) -> str:
 
 
 def _header_field(text: str, longest: int) -> str:
-    """A field of the head: printable and without blanks, or the sign for nothing."""
+    """Return a header field: printable without spaces, or "-" if it is empty."""
     return _UNPRINTABLE.sub("_", text)[:longest] or "-"

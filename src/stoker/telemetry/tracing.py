@@ -1,17 +1,15 @@
-"""Traces: which work followed from which, over all processes, for a collector of OpenTelemetry.
+"""Traces across all processes, exported to an OpenTelemetry collector.
 
 Off unless the environment names a collector (`OTEL_EXPORTER_OTLP_ENDPOINT` or
-`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`); then nothing of OpenTelemetry is imported, and a
-span is one comparison. A command calls `begin` once. Where it is on, the packages of the
-extra `otel` do everything, as the OTEL_* variables say: sampling, headers, limits, a
-bounded queue and a thread that sends.
+`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`). While it is off, OpenTelemetry is not imported, and a span costs one
+comparison. A command calls `begin` once. While it is on, the packages of the extra `otel` do the work as
+the OTEL_* variables configure it: sampling, headers, limits, a bounded queue and a sending thread.
 
-    with tracing.span("git.fetch", commit=short):        below the span that is current
-    with tracing.span("agent.pass", parent=traceparent): in the trace of another process
+    with tracing.span("git.fetch", commit=short):        a child of the current span
+    with tracing.span("agent.pass", parent=traceparent): continues the trace of another process
 
-Work that goes on in another process is given `traceparent()`, which stands in annotations
-and maps that exist anyway. It must never fail or hold up the work that it tells of, and
-no attribute may be a secret: values pass the redaction.
+`traceparent()` passes a trace to another process, in annotations and ConfigMaps that exist anyway. Tracing
+must never fail or delay the traced work, and no attribute may be a secret: values are redacted.
 """
 
 from __future__ import annotations
@@ -40,15 +38,15 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 class TraceSpan(Protocol):
-    """A span as whoever does the work sees it."""
+    """A span as the traced code sees it."""
 
     def say(self, **attributes: SpanValue) -> None:
-        """What is known only now."""
+        """Add attributes that were unknown at the start."""
         ...
 
 
 class _NoopSpan:
-    """A span that nobody records; also the laps of one."""
+    """A span that is not recorded; also used in place of a sequence of spans."""
 
     def say(self, **attributes: SpanValue) -> None:
         pass
@@ -73,7 +71,7 @@ def is_tracing() -> bool:
 
 
 def begin(service: str, environment: Mapping[str, str] | None = None) -> None:
-    """Trace from now on, if the environment names a collector; `service` is the default of its name."""
+    """Start tracing if the environment names a collector; `service` is the default service name."""
     global _on  # noqa: PLW0603 - one per process, like the log
     given = os.environ if environment is None else environment
     if _on is not None or not _has_collector(given):
@@ -85,14 +83,14 @@ def begin(service: str, environment: Mapping[str, str] | None = None) -> None:
         _on = _OpenTelemetry(service)
     except ImportError:
         log.warning("tracing.unavailable", why="the packages of the extra otel are not installed")
-    except Exception as error:  # a wrong variable must not keep a gateway from its files
+    except Exception as error:  # a wrong variable must not stop syncs
         log.warning("tracing.unavailable", why=f"{type(error).__name__}: {error}")
     else:
         log.info("tracing.begun", service=service)
 
 
 def end() -> None:
-    """Send what was not sent yet, for three seconds at most."""
+    """Send the remaining spans, for at most three seconds."""
     global _on
     tracing, _on = _on, None
     if tracing is not None:
@@ -100,33 +98,33 @@ def end() -> None:
 
 
 def span(name: str, /, *, parent: str = "", **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
-    """A piece of work; below `parent` where that is a traceparent, else below the current span."""
+    """Trace a piece of work, as a child of `parent` if that is a traceparent, else of the current span."""
     return _NO_SPAN_CONTEXT if _on is None else _on.span(name, parent, attributes)
 
 
 def step(name: str, /, **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
-    """The same, but only within a trace: work that is done all the time begins none."""
+    """Trace a piece of work only inside a trace: frequent work must not start traces of its own."""
     return _NO_SPAN_CONTEXT if _on is None or not _on.is_within() else _on.span(name, "", attributes)
 
 
 def laps(name: str) -> _SpanSequence | _NoopSpan:
-    """Spans one after the other below the current one, for work in a thread that has no context."""
+    """Trace consecutive steps as children of the current span, for work in a thread without context."""
     return _NO_SPAN if _on is None or not _on.is_within() else _SpanSequence(_on, name)
 
 
 def past(name: str, seconds_ago: float, /, **attributes: SpanValue) -> AbstractContextManager[TraceSpan]:
-    """A piece of work that began a while ago."""
+    """Trace a piece of work that started some seconds ago."""
     return _NO_SPAN_CONTEXT if _on is None else _on.span(name, "", attributes, ago=seconds_ago)
 
 
 def passed(name: str, began_ago: float, ended_ago: float, /, **attributes: SpanValue) -> None:
-    """A piece of work that is over already, below the current span."""
+    """Record a piece of work that has already ended, as a child of the current span."""
     if _on is not None and _on.is_within():
         _on.passed(name, began_ago, ended_ago, attributes)
 
 
 def traceparent() -> str:
-    """What another process needs to go on with this trace; empty outside of one."""
+    """Return what another process needs to continue this trace; empty outside of a trace."""
     return "" if _on is None else _on.traceparent()
 
 
@@ -139,7 +137,7 @@ def _has_collector(environment: Mapping[str, str]) -> bool:
 
 
 class _OpenTelemetry:
-    """OpenTelemetry, where it is on."""
+    """The OpenTelemetry implementation, used while tracing is on."""
 
     def __init__(self, service: str) -> None:
         from opentelemetry import trace  # noqa: PLC0415 - only here, and only where it is on
@@ -194,7 +192,7 @@ class _OpenTelemetry:
         self._tracer.start_span(name, attributes=_clean_attributes(attributes), start_time=start).end(stop)
 
     def fail(self, span: Span, error: BaseException) -> None:
-        """The reason and the sentence; a stack is for the log."""
+        """Record the reason and the message; the stack trace belongs in the log."""
         reason = str(error.reason) if isinstance(error, StokerError) else type(error).__name__
         span.set_attribute("error.type", reason)
         span.set_status(self._api.Status(self._api.StatusCode.ERROR, _clean_text(str(error))))
@@ -203,14 +201,14 @@ class _OpenTelemetry:
         return self._api.set_span_in_context(self._api.get_current_span())
 
     def end(self) -> None:
-        """Send what is left, for a moment: a silent collector must not keep a process from its end."""
+        """Send the remaining spans for a moment: an unresponsive collector must not delay the exit."""
         ending = threading.Thread(target=self._provider.shutdown, name="tracing-end", daemon=True)
         ending.start()
         ending.join(END_SECONDS)
 
 
 class _RecordedSpan:
-    """A span that is recorded."""
+    """A recorded span."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -220,7 +218,7 @@ class _RecordedSpan:
 
 
 class _SpanSequence:
-    """One span after the other, of which each ends where the next begins."""
+    """Consecutive spans; each ends where the next begins."""
 
     def __init__(self, tracing: _OpenTelemetry, name: str) -> None:
         self._tracing = tracing
@@ -247,7 +245,7 @@ def _past_time_ns(seconds_ago: float) -> int:
 
 
 def _clean_attributes(attributes: Mapping[str, SpanValue]) -> dict[str, SpanValue]:
-    """As they may leave the process: names with dots, texts without credentials and not too long."""
+    """Return attributes as exported: prefixed names, and texts redacted and truncated."""
     return {
         f"stoker.{name}": _clean_text(value) if isinstance(value, str) else value
         for name, value in attributes.items()
