@@ -44,7 +44,7 @@ class ServerTlsContext:
         return self._shown is not None
 
     def why_not(self) -> str | None:
-        """Return the error for the readiness probe; None with any certificate, because an old one serves too."""
+        """Return the error for the readiness probe; None with any certificate: an old one serves too."""
         return None if self.ready else self.error
 
 
