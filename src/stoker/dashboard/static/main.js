@@ -1,4 +1,4 @@
-// Puts the page together: who is there, what is heard, and which part of the page draws what.
+// Entry point: connects sign-in, the event stream and the store with the parts that draw the page.
 import { Announcing } from "./page/screen_reader.js";
 import { Approvals } from "./actions/approvals.js";
 import { Destinations } from "./destinations/destinations.js";
@@ -67,13 +67,13 @@ function drawVerdict(verdict) {
   document.title = title(verdict, holding.stop.active);
 }
 
-/** How a destination stands depends on how long it has been so, and the sentence of the page with it. */
+/** Redraws regularly: the status of a destination, and so the headline, depends on how long it has lasted. */
 function tick() {
   destinations.draw(holding);
   drawVerdict(tally.draw(holding));
 }
 
-/** A reverser alone has destinations and no gateways; then the page is about those. */
+/** Shows links to both sections only if there are both; a reverser alone has destinations and no gateways. */
 function drawSections() {
   const both = holding.resources.size > 0 && holding.destinations.size > 0;
   show(byId("sections"), both);
@@ -120,7 +120,7 @@ function entered(session) {
   listening.start();
 }
 
-/** Nobody is signed in: nothing of what a session showed stays on the page. */
+/** Shows the sign-in form; nothing that the session showed may stay on the page. */
 function leave(why) {
   listening.stop();
   linking.set("none");
@@ -150,7 +150,7 @@ function begin() {
   meet(tokenFromAddress());
 }
 
-/** Finds out who is there; a server that is away is asked again until it answers. */
+/** Asks for the session; retries until the server answers. */
 async function meet(token) {
   let session;
   try {

@@ -1,4 +1,4 @@
-// Plans that wait for a person, on top of everything else.
+// Cards of the plans that wait for approval, at the top of the page.
 import { approve, whyNone } from "./buttons.js";
 import { isHeldByGuard, waitsForApproval } from "../model/gateway_status.js";
 import { byId, icon, make, put, show } from "../page/dom.js";
@@ -23,7 +23,7 @@ export class Approvals {
     for (const resource of waiting) this.#drawOne(resource);
   }
 
-  /** A card is made anew only when its plan or what may be done with it is another: a button under a finger stays. */
+  /** Rebuilds a card only if its plan or the permissions changed, so a button stays while it is pressed. */
   #drawOne(resource) {
     const key = JSON.stringify([resource.approval, resource.may]);
     const old = this.#cards.get(resource.id);
@@ -59,7 +59,7 @@ function what(resource, plan) {
     perGateway(plan));
 }
 
-/** Why it is asked at all, where a guard does so. */
+/** The guard's reason, if a guard holds the plan. */
 function held({ reason, message }) {
   if (!isHeldByGuard(reason)) return null;
   return make("p", { class: "warn" }, icon("failed"), make("span", {}, withoutDigests(message)));

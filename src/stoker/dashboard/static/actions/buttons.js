@@ -1,5 +1,5 @@
-// What somebody may do with a resource: a button for each thing, and a sentence where there is none.
-// The server judges again; what is hidden here is hidden out of courtesy, not for safety.
+// The buttons of a resource, by the visitor's permissions, or a sentence if there are none.
+// The server checks permissions again: hiding a button is for convenience, not for security.
 import { asked } from "./confirm_dialog.js";
 import { icon, make } from "../page/dom.js";
 import { give, of } from "../server/actions.js";
@@ -9,13 +9,13 @@ import { changesOf, counted, shortCommit } from "../model/format.js";
 
 const UNDER_YOUR_NAME = "The approval stands under your name, and for this plan only.";
 
-/** The buttons of a resource; `gateway` is the one whose past offers ways back. */
+/** The buttons of a resource; with `gateway`, its history and snapshots are the targets of a rollback. */
 export function actionsOf(resource, gateway = null) {
   const may = (...words) => words.some((word) => resource.may.includes(word));
   const ask = (action) => (pressed) => give(pressed, of(resource, action));
   const buttons = [];
   const add = (shape, word, press) => buttons.push(button("act", press, icon(shape), word));
-  // Without a cluster these are refused while everything is held still, so there is no button for them.
+  // The standalone server refuses these while everything is stopped, so they get no button.
   const alone = document.body.dataset.mode === "standalone";
   const stopped = alone && document.body.classList.contains("all-stopped");
   if (may("sync") && !stopped && !(alone && resource.paused)) add("syncing", "Sync now", ask("sync"));
@@ -28,7 +28,7 @@ export function actionsOf(resource, gateway = null) {
   return buttons;
 }
 
-/** Why there are no buttons. */
+/** Explains why there are no buttons. */
 export function whyNone({ kind, name, namespace }) {
   const whose = `${kind} ${name} in namespace ${namespace}`;
   return `You can look at this, but not act on it: your account may not change ${whose}.`;

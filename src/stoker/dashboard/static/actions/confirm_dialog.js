@@ -1,11 +1,11 @@
-// The one dialog of the page: says what is about to happen, and does it only after a second, deliberate step.
-// The browser keeps the focus inside, Escape is the same as Cancel, and the focus goes back to where it came from.
+// The page's only dialog: explains an action, and confirms it by a second, deliberate step.
+// The browser keeps the focus inside and restores it afterwards; Escape is the same as Cancel.
 import { byId, icon, make } from "../page/dom.js";
 import { button } from "../page/components.js";
 
 /**
- * Asks, and resolves to what `answer()` gives, or to null where somebody thought better of it.
- * `body` are nodes; `danger` marks what cannot be taken back easily; `shape` is the icon beside the title.
+ * Asks, and resolves to the result of `answer()`, or to null if the user cancels.
+ * `body` are nodes; `danger` marks an action that is hard to undo; `shape` is the icon beside the title.
  */
 export function asked({ title, body, confirm, cancel = "Cancel", danger = false, shape = "", answer = () => true }) {
   const dialog = byId("ask");

@@ -1,4 +1,4 @@
-// The emergency stop: always in the same corner, two deliberate steps, and impossible to overlook while it is on.
+// The emergency stop: always in the same corner, two deliberate steps, and a clear banner while it is active.
 import { asked } from "./confirm_dialog.js";
 import { byId, icon, make, show } from "../page/dom.js";
 import { give } from "../server/actions.js";
@@ -37,7 +37,7 @@ export class Stopping {
   #stopButton() {
     const words = make("span", {}, make("span", { class: "wide" }, "Emergency "), "stop");
     const made = button("stop", (pressed) => this.#stop(pressed), icon("stop"), words);
-    made.setAttribute("aria-label", "Emergency stop"); // a phone shows the second word alone
+    made.setAttribute("aria-label", "Emergency stop"); // a phone shows only the second word
     return made;
   }
 
@@ -52,7 +52,7 @@ export class Stopping {
     return this.#holding.destinations.size ? `${what} ${STILL_WRITTEN}` : what;
   }
 
-  /** Whom it is about; who looks at destinations alone sees none of the gateways. */
+  /** The affected gateways; a visitor who sees only destinations sees none of them. */
   #size() {
     if (!this.#holding.resources.size) return "the gateways of this cluster, which are not on this page";
     if (this.#holding.mode === "standalone") return "the gateway";

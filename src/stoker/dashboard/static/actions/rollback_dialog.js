@@ -1,6 +1,6 @@
-// Chooses where to go back to, out of what gateways have been through, and says what will happen.
-// A commit is for the whole resource; a snapshot belongs to one gateway, and only that one goes back.
-// A resource in a cluster has room for one way back: a second would undo the first, so the server refuses it.
+// Offers the targets of a rollback, from the history of gateways, and explains the effect.
+// A commit applies to the whole resource; a snapshot belongs to one gateway, and only that gateway changes.
+// A resource in a cluster has at most one rollback: a second would undo the first, so the server refuses it.
 import { asked } from "./confirm_dialog.js";
 import { wentWell } from "../details/history.js";
 import { make, put } from "../page/dom.js";
@@ -37,7 +37,7 @@ export async function rollBack(pressed, resource, gateway) {
   await give(pressed, of(resource, "rollback", { gateway: whom, toCommit, toSnapshot }));
 }
 
-/** Who is back already, where, and what another way back would do to them. */
+/** Explains the current rollback, and what another would do to its gateways. */
 function tellTaken(resource) {
   const { name, ref, gateways, rollback } = resource;
   const { toSnapshot, toCommit } = rollback;
@@ -61,7 +61,7 @@ function byLength(one, other) {
   return one.name.length - other.name.length;
 }
 
-/** Earlier commits first, the newest of them chosen; snapshots only where one gateway is meant. */
+/** Earlier commits first, with the newest selected; snapshots only for a single gateway. */
 async function choicesFor(resource, gateway) {
   const names = gateway ? [gateway.name] : resource.gateways.slice(0, LOOKED_AT).map((one) => one.name);
   const pasts = await Promise.all(names.map((name) => pastOf(resource, name)));

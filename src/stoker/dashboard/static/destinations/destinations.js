@@ -1,4 +1,4 @@
-// Where the cluster is written to in git: the last commits, who made the changes, and how far behind it is.
+// Cards of the destinations: their last commits, the authors of the changes, and how far behind git is.
 import { counts, more, rank, standing } from "../model/destination_status.js";
 import { byId, icon, make, put, show } from "../page/dom.js";
 import { button, commit, facts, list, paragraph, pill, quiet } from "../page/components.js";
@@ -8,7 +8,7 @@ import { give, of } from "../server/actions.js";
 import { moment } from "../page/clock.js";
 import { counted, figure, listed, span } from "../model/format.js";
 
-/** Commits of a card that are seen at once; a wall of old ones hides the next destination. */
+/** Commits that a card shows at once; more would push the next destination out of view. */
 const RECENT = 3;
 
 export class Destinations {
@@ -36,7 +36,7 @@ export class Destinations {
   }
 }
 
-/** A card that is made anew or moved does not throw somebody out who reads older commits by keyboard. */
+/** Keeps the focus of a keyboard user who reads older commits when the card is rebuilt or moved. */
 function keepFocus(place, redraw) {
   const id = place.contains(document.activeElement) ? document.activeElement.closest("article").dataset.id : null;
   redraw();
@@ -65,7 +65,7 @@ function card(one, open) {
     recent(one, open));
 }
 
-/** Deletions that wait for a person, with their first names and the button that releases exactly them. */
+/** Deletions that wait for approval, with the first paths and a button that approves exactly these. */
 function held(one) {
   if (!one.held) return "";
   const { count, paths } = one.held;
@@ -90,14 +90,14 @@ async function approveDeletions(pressed, one) {
   if (sure) await give(pressed, of({ ...one, kind: "GitDestination" }, "approve", { digest: one.held.digest }));
 }
 
-/** What keeps some of it from git, or what somebody should know. */
+/** Problems that keep objects from git, or warnings. */
 function troubles(sentences, standing) {
   if (!sentences.length) return "";
   const item = (text) => make("li", { data: { standing } }, icon(standing), make("span", {}, text));
   return list("troubles", sentences.map(item));
 }
 
-/** What waits, and for how long the first of it has. */
+/** The number of pending changes, and how long the oldest has waited. */
 function waiting({ pending, pendingSince }) {
   if (!pending) return "";
   const long = pendingSince ? [", the oldest waits for ", moment(pendingSince, "lasted")] : [];

@@ -1,4 +1,4 @@
-// One gateway, or one resource, from near: what the side view shows of it.
+// The content of the side panel: details of a gateway or a resource.
 import { actionsOf, approve, whyNone } from "../actions/buttons.js";
 import { waitsForApproval } from "../model/gateway_status.js";
 import { icon, make } from "../page/dom.js";
@@ -10,7 +10,7 @@ import { counted, shortCommit, withoutDigests } from "../model/format.js";
 
 const MEMBERS = 200;
 
-/** `past` is where the history goes when it has come. */
+/** `past` is the node that receives the history once it is loaded. */
 export function gatewayNodes({ resource }, { gateway, standing, word }, close, past) {
   const under = ["gateway of ", link(routeTo(resource), resource.name), ` · ${placeOf(resource)}`];
   return [
@@ -69,7 +69,7 @@ export function trouble(standing, sentence) {
   return sentence ? make("p", { class: "trouble", data: { standing } }, withoutDigests(sentence)) : "";
 }
 
-/** A plan that waits stands here as well: on a phone the card on top is out of sight. */
+/** Repeats a plan that waits for approval: on a phone the panel hides the card at the top. */
 function plan(resource) {
   if (!waitsForApproval(resource)) return "";
   const { ref, commit: id, gateways } = resource.approval;

@@ -1,4 +1,4 @@
-// What a gateway has been through, newest first: each sync with its result, and what it changed.
+// The history of a gateway, newest first: each sync with its result and its changes.
 import { isOnItsWay } from "../model/gateway_status.js";
 import { make } from "../page/dom.js";
 import { commit, diffCounts, list, paths, pill, quiet } from "../page/components.js";
@@ -22,7 +22,7 @@ export function snapshotsOf(past) {
     make("li", {}, make("code", {}, id), quiet(bytes ? `${size(bytes)}, ` : "", timestamp ? moment(timestamp) : ""))));
 }
 
-/** A way back is no failure, and what only has to wait is none either. */
+/** Neither a rollback nor a sync that only has to wait is shown as a failure. */
 function outcome(entry) {
   if (wentWell(entry)) return pill("step", "Synced");
   if (entry.result === "RolledBack") return pill("waiting", "Taken back", "back");

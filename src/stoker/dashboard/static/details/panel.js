@@ -1,5 +1,5 @@
-// The side view: one gateway or one resource from near, with what can be done. It does not cover the emergency stop,
-// and what stays visible stays usable; on a phone it takes the whole page below the bar.
+// The side panel: details of a gateway or a resource, with its actions. It never covers the emergency stop,
+// and the visible rest of the page stays usable; on a phone it fills the page below the top bar.
 import { gatewayNodes, goneNodes, resourceNodes } from "./content.js";
 import { historyOf, snapshotsOf } from "./history.js";
 import { byId, make } from "../page/dom.js";
@@ -27,7 +27,7 @@ export class Side {
     return this.#shown !== null;
   }
 
-  /** Shows what the address names. */
+  /** Shows the gateway or resource that the URL's fragment names. */
   follow() {
     const route = routed();
     if (!route) return this.#hide();
@@ -52,7 +52,7 @@ export class Side {
     this.#hide();
   }
 
-  /** The line that is open here is marked in the table. */
+  /** Marks the open row in the table. */
   #mark() {
     for (const old of document.querySelectorAll("#gateways [aria-current]")) old.removeAttribute("aria-current");
     if (!this.#shown) return;
@@ -69,14 +69,14 @@ export class Side {
     this.#node.replaceChildren();
     document.body.classList.remove("beside");
     this.#cover();
-    // The line that opened it may have been drawn anew meanwhile.
+    // The row that opened it may have been rebuilt meanwhile.
     const links = [...document.querySelectorAll("#lone a, #gateways a.open")];
     const again = links.find((link) => link.hash === this.#opener?.hash);
     (this.#opener?.isConnected ? this.#opener : again)?.focus();
     this.#opener = null;
   }
 
-  /** On a phone the rest of the page is behind it, and out of reach of Tab. */
+  /** On a phone the panel covers the rest of the page, which must then not receive focus by Tab. */
   #cover() {
     byId("main").inert = this.open && NARROW.matches;
   }
@@ -101,7 +101,7 @@ export class Side {
     return gatewayNodes(judged, one, close, past);
   }
 
-  /** Replaces the content; the focus stays on what has the same words. */
+  /** Replaces the content; the focus stays on the element with the same name. */
   #redraw(nodes) {
     const focus = document.activeElement;
     const had = this.#node.contains(focus) ? nameOf(focus) : null;
@@ -114,7 +114,7 @@ export class Side {
     (same ?? byId("side-title")).focus();
   }
 
-  /** The past is asked for again only when the gateway has been through something new. */
+  /** Loads the history again only after the gateway has changed. */
   async #loadPast(resource, gateway, node) {
     const key = [resource.id, gateway.name, gateway.commit, gateway.syncedAt, gateway.state].join("\n");
     const known = this.#past.key === key;
@@ -124,7 +124,7 @@ export class Side {
     const nodes = await pastNodes(resource, gateway);
     if (this.#past.key !== key) return;
     this.#past.nodes = nodes;
-    // The side view may have been drawn again meanwhile, over another place for the same past.
+    // The panel may have been redrawn meanwhile, with another node for the same history.
     this.#key = "";
     this.draw();
   }

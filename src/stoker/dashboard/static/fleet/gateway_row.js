@@ -1,11 +1,11 @@
-// One row of the table: a gateway. Made once, then only the cells that changed are written.
+// A row of the table: one gateway. It is built once; then only changed cells are written.
 import { icon, make, put } from "../page/dom.js";
 import { sentenceOf } from "../model/reason_text.js";
 import { routeTo } from "../page/route.js";
 import { moment, setMoment } from "../page/clock.js";
 import { counted, listed, shortCommit } from "../model/format.js";
 
-/** What stands beside a value where there is no room for a head of the table. */
+/** Labels beside the values where the layout has no table header. */
 const CELLS = { ref: "Ref", commit: "Commit", synced: "Synced", drift: "Drift", held: "In a designer", why: "Why" };
 
 export class Row {
@@ -44,7 +44,7 @@ export class Row {
     this.#cells.why.title = gateway.message;
   }
 
-  /** The eye is led to what just changed, once; CSS keeps it still for whoever wants no motion. */
+  /** Highlights a changed row once; CSS disables it for users who prefer reduced motion. */
   #flash() {
     this.node.classList.remove("changed");
     requestAnimationFrame(() => this.node.classList.add("changed"));
@@ -57,12 +57,12 @@ export function setStanding(node, standing) {
   node.querySelector("use").setAttribute("href", `#i-${standing}`);
 }
 
-/** Who holds what: `anna (Bottling)`. */
+/** The users with open projects: `anna (Bottling)`. */
 export function holders({ heldBy }) {
   return listed(heldBy.map(({ user, project }) => (user ? `${user} (${project})` : project)), 2);
 }
 
-/** What a person wants to know about a gateway; one that is in step may have a warning. */
+/** The explanation of a gateway's status; even a synced gateway may have a warning. */
 export function whyOf(gateway, standing) {
   if (gateway.message) return gateway.message;
   if (standing === "step") return "";

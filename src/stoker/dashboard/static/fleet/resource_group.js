@@ -1,5 +1,5 @@
-// One resource in the table: its own line, its gateways below it. What is in step folds away where it would bury
-// the rest, and a long list grows by request: the page never holds more rows than somebody can look through.
+// A resource in the table: its own row, with its gateways below it. Synced gateways are collapsed if they
+// would hide the rest, and a long list grows on request: the page never has more rows than a user can read.
 import { STANDINGS, waitsForApproval } from "../model/gateway_status.js";
 import { icon, make, put, show } from "../page/dom.js";
 import { button, placeOf } from "../page/components.js";
@@ -46,7 +46,7 @@ export class Group {
     this.node = make("tbody", { role: "rowgroup", data: { id: resource.id } }, this.head, this.foot);
   }
 
-  /** Draws the group; returns how many gateways are wanted, or -1 where it is out of sight. */
+  /** Draws the group; returns the number of matching gateways, or -1 if the group is hidden. */
   update(group, wanted, view) {
     this.#group = group;
     this.#view = { wanted, ...view };
@@ -67,7 +67,7 @@ export class Group {
     this.#limit += MOST * 5;
     const last = this.foot.previousElementSibling;
     this.#again();
-    // The button may be gone now, and the focus must not fall to the top of the page.
+    // The button may be gone now; the focus must not jump to the top of the page.
     if (this.foot.hidden) last.nextElementSibling.querySelector("a").focus();
   }
 
@@ -118,7 +118,7 @@ export class Group {
     this.#drawMore(chosen.length - shown.length);
   }
 
-  /** Problems always; what is in step when it was asked for, searched for, or when there is room for it. */
+  /** Problems always; synced gateways if expanded, searched for, or if there is room. */
   #chosen(kept) {
     const few = this.#group.worst !== "step" && kept.length <= FEW;
     this.folds = this.#view.wanted.anything && !this.#view.roomy && !few && kept.some((one) => !troubled(one));
@@ -147,7 +147,7 @@ export class Group {
   }
 }
 
-/** A node that is moved keeps its focus where the browser can do that. */
+/** Moves a node; it keeps its focus if the browser supports moveBefore. */
 export function place(parent, node, before) {
   if (node.parentNode === parent && parent.moveBefore) parent.moveBefore(node, before);
   else parent.insertBefore(node, before);
@@ -157,7 +157,7 @@ function troubled({ standing }) {
   return standing !== "step";
 }
 
-/** `5 gateways`, or what they are where they are not all the same. */
+/** `5 gateways`, or the counts by status if they differ. */
 function countsOf({ gateways, counts }) {
   if (!gateways.length) return "no gateways";
   const told = STANDINGS.filter(({ key }) => counts[key]);
@@ -165,7 +165,7 @@ function countsOf({ gateways, counts }) {
   return told.map(({ key, many }) => `${figure(counts[key])} ${many}`).join(", ");
 }
 
-/** What the line of a resource says; one without gateways has nobody else to say why. */
+/** The message in a resource's row; without gateways, only this row can explain why. */
 function messageOf({ resource, own, gateways }) {
   if (!own && gateways.length) return "";
   if (!own && resource.ready === "True") return NOBODY;

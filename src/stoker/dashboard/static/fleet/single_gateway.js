@@ -1,5 +1,5 @@
-// The one gateway of a page without a cluster, in place of a table: what is wrong in full, what can be done, and where
-// to read on. A fleet's counts, search and columns would only stand around it.
+// The single gateway of a standalone page, in place of the table: its problem in full, its actions, and a
+// link to its history. Counts, search and columns of a fleet would be useless here.
 import { actionsOf } from "../actions/buttons.js";
 import { drift, trouble } from "../details/content.js";
 import { waitsForApproval } from "../model/gateway_status.js";
@@ -9,13 +9,13 @@ import { routeTo } from "../page/route.js";
 import { holders, whyOf } from "./gateway_row.js";
 import { moment } from "../page/clock.js";
 
-/** What a button becomes when it was pressed; whoever pressed it stays on it. */
+/** The label of a button after it was pressed, so that the focus can stay on it. */
 const TURNED = { Pause: "Resume", Resume: "Pause" };
 
 export class Lone {
   #key = "";
 
-  /** Draws it, and says whether this page is about one gateway alone. */
+  /** Draws the gateway if the page has a single one, and hides this section otherwise. */
   draw(holding) {
     const judged = loneOf(holding);
     document.body.classList.toggle("lone", judged !== null);
@@ -30,13 +30,13 @@ export class Lone {
   }
 }
 
-/** The resource of a page that is about one gateway; null where it is about more, or about a cluster. */
+/** The resource if the page has a single gateway; null if it has more, or shows a cluster. */
 export function loneOf({ mode, resources }) {
   const [judged] = resources.values();
   return mode === "standalone" && judged?.gateways.length === 1 ? judged : null;
 }
 
-/** What Tab stops at, by its words. */
+/** The link or button with this text. */
 function stop(node, words) {
   return [...node.querySelectorAll("a, button")].find((one) => one.textContent === words);
 }
@@ -61,7 +61,7 @@ function nodes({ resource, gateways: [{ gateway, standing }] }, stopped) {
   ];
 }
 
-/** What went wrong, unless the words above have said it: a pause, or a plan that waits. */
+/** The error, unless the headline already explains it: a pause, or a plan that waits for approval. */
 function whyBelow(resource, gateway, standing) {
   if (waitsForApproval(resource) || (gateway.reason === "Paused" && standing !== "drifted")) return "";
   return whyOf(gateway, standing);

@@ -1,5 +1,5 @@
-// In which order resources stand, and when they may move. Nothing moves under a hand: while somebody points at the
-// table or types in it, the old order stays; what it says is still up to date.
+// The order of resources, and when it may change. While the user points at the table or types in it, rows
+// keep their places; their content is still updated.
 import { place } from "./resource_group.js";
 import { byName, rank, waitsForApproval } from "../model/gateway_status.js";
 
@@ -13,7 +13,7 @@ export class Order {
   #timer = 0;
   #sorted;
 
-  /** `sorted()` gives the nodes of all groups as they should stand. */
+  /** `sorted()` returns the nodes of all groups in the right order. */
   constructor(table, sorted) {
     this.#table = table;
     this.#sorted = sorted;
@@ -27,7 +27,7 @@ export class Order {
     let before = this.#table.tHead.nextElementSibling;
     for (const node of this.#sorted()) {
       if (node === before) before = node.nextElementSibling;
-      // Whoever went down is passed over and placed at its turn; otherwise all that it passed would have to move.
+      // A node that moved down is skipped and placed later; otherwise all nodes that it passed would move.
       else if (node === before?.nextElementSibling) before = node.nextElementSibling;
       else place(this.#table, node, before);
     }
@@ -44,7 +44,7 @@ export class Order {
   }
 }
 
-/** Problems first, then what waits for a person, then by name. */
+/** Problems first, then what waits for a user, then by name. */
 export function compare(a, b) {
   return rank(a.worst) - rank(b.worst)
     || notable(b.resource) - notable(a.resource)
@@ -52,7 +52,7 @@ export function compare(a, b) {
     || byName(a.resource.name, b.resource.name);
 }
 
-/** What a person did, or has to do, comes before what goes by itself. */
+/** What a user did or has to do comes before what proceeds on its own. */
 function notable(resource) {
   return 2 * waitsForApproval(resource) + Boolean(resource.paused || resource.rollback);
 }

@@ -1,4 +1,4 @@
-// One sentence, one bar and one line of counts; a count is also the button that shows only those gateways.
+// The headline, the bar and the counts by status; a count is also a button that filters by that status.
 import { STANDINGS } from "../model/gateway_status.js";
 import { byId, icon, make, put, show } from "../page/dom.js";
 import { button } from "../page/components.js";
@@ -10,7 +10,7 @@ export class Tally {
   #buttons = new Map();
   #shares = new Map();
 
-  /** `choose(standing)` is called with the one that was pressed, or "" where it was let go. */
+  /** `choose(standing)` is called with the pressed status, or with "" if the filter is removed. */
   constructor(choose) {
     byId("verdict-icon").append(icon("waiting", "huge"));
     for (const { key, many } of STANDINGS) {
@@ -26,7 +26,7 @@ export class Tally {
     byId("share").append(...this.#shares.values());
   }
 
-  /** Draws what is held, and returns what it comes to. */
+  /** Draws the summary of the store, and returns it. */
   draw(holding) {
     const verdict = verdictOf(holding);
     const { counts } = verdict.sum;

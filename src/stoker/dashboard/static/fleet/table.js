@@ -1,4 +1,4 @@
-// The table of all gateways, a group for each resource. Groups are kept by the resource's id and updated in place.
+// The table of all gateways, with a group for each resource. Groups are updated in place, by resource id.
 import { Wanted } from "../model/filter.js";
 import { Group } from "./resource_group.js";
 import { loneOf } from "./single_gateway.js";
@@ -23,7 +23,7 @@ export class Table {
   #roomy = false;
   #all;
 
-  /** `all` takes back what is searched for. */
+  /** `all` removes the search and the filter. */
   constructor(holding, all) {
     this.#holding = holding;
     this.#all = all;
@@ -81,7 +81,7 @@ export class Table {
     put(byId("shown"), this.wanted.anything ? "" : of);
     const lone = loneOf(this.#holding) !== null;
     show(this.#node, sizes.length > 0 && !lone);
-    // A page of destinations alone has nothing to say about gateways.
+    // A page with destinations only needs no message about gateways.
     this.#sayNothing(!lone && !sizes.length && (this.#holding.resources.size > 0 || !this.#holding.destinations.size));
   }
 

@@ -1,4 +1,4 @@
-// How destinations stand, and all of them in one sentence. What is decided here changes with the clock alone.
+// The status of destinations, and the sentence about all of them. Pure, except that it depends on the clock.
 import { STANDINGS } from "./gateway_status.js";
 import { sentenceOf } from "./reason_text.js";
 import { secondsSince } from "../page/clock.js";
@@ -6,16 +6,16 @@ import { counted, figure, listed } from "./format.js";
 
 const LATE = 60;
 
-/** The worst first; the words are for several that stand alike and are called differently. */
+/** The worst first; the text is for several destinations with this status but different words. */
 const ALL = [
   ["failed", "failed"], ["drifted", "incomplete or behind"], ["waiting", "waiting"], ["syncing", "being written"],
   ["step", "up to date"],
 ];
-/** What a word is in the middle of a sentence. */
+/** The form of a word in the middle of a sentence. */
 const WITHIN = { "Nothing yet": "without a rule", Writing: "being written", Ready: "up to date" };
 const RANK = new Map(ALL.map(([standing], rank) => [standing, rank]));
 
-/** [standing, word, sentence, what follows from it] of a destination. */
+/** [status, word, sentence, consequence] of a destination. */
 export function standing(destination) {
   const { pending, pendingSince, ready, rules, troubles } = destination;
   const why = destination.message || sentenceOf(destination.reason);
@@ -42,7 +42,7 @@ export function rank(destination) {
   return RANK.get(standing(destination)[0]);
 }
 
-/** How many stand how. */
+/** The number of destinations by status. */
 export function counts(destinations) {
   const sum = { all: 0, counts: Object.fromEntries(STANDINGS.map(({ key }) => [key, 0])), words: new Map() };
   for (const one of destinations) {
@@ -54,18 +54,18 @@ export function counts(destinations) {
   return sum;
 }
 
-/** What those of one standing are, in the word that they share. */
+/** The word that all destinations with this status share, or else the general text. */
 function called(sum, [key, words]) {
   const own = [...sum.words.get(key)];
   return own.length === 1 ? own[0] : words;
 }
 
-/** The standing of the worst of them. */
+/** The worst status. */
 export function verdict(sum) {
   return ALL.find(([key]) => sum.counts[key])?.[0] ?? "waiting";
 }
 
-/** What somebody across the room should read. */
+/** The headline, short enough to read from across a room. */
 export function sentence(sum) {
   const worst = ALL.find(([each]) => sum.counts[each]);
   const [key] = worst;
@@ -73,7 +73,7 @@ export function sentence(sum) {
   return sum.all === 1 ? "The destination is up to date" : `All ${figure(sum.all)} destinations are up to date`;
 }
 
-/** How all of them stand, as far as there is more to say than the sentence does. */
+/** The counts by status, if the headline does not already cover all destinations. */
 export function more(sum) {
   const told = ALL.filter(([key]) => sum.counts[key]);
   if (told.length < 2) return "";

@@ -1,5 +1,5 @@
-// Which gateways are wanted: a standing that was chosen in the summary line, and words that were typed.
-// Every word must be found somewhere in a gateway or its resource.
+// Filters gateways by the status that was chosen in the summary and by the search words.
+// Every word must occur in the gateway or its resource.
 
 const FIELDS = ["namespace", "kind", "name", "pod", "ref", "commit", "reason", "message", "stage"];
 const found = new WeakMap();
@@ -20,12 +20,12 @@ export class Wanted {
     return !this.standing && !this.#words.length;
   }
 
-  /** The gateways of one resource that are wanted; null: not even the resource. */
+  /** The matching gateways of a resource; null if the resource does not match either. */
   of(group) {
     if (this.anything) return group.gateways;
     const kept = group.gateways.filter((one) => this.#takes(group.resource, one));
     if (kept.length) return kept;
-    // A resource in trouble of its own counts as failed, with or without gateways.
+    // A resource with a problem of its own counts as failed, with or without gateways.
     const own = group.own && (!this.standing || this.standing === "failed") && this.#reads(haystack(group.resource));
     return own ? [] : null;
   }
@@ -40,7 +40,7 @@ export class Wanted {
   }
 }
 
-/** All text of a value that somebody could search for, made once: values are replaced, never changed. */
+/** The searchable text of a value, computed once: values are replaced, never modified. */
 function haystack(value) {
   let text = found.get(value);
   if (text === undefined) {

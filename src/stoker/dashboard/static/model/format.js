@@ -1,9 +1,9 @@
-// What numbers, times and reasons are called. Pure: no page, no network.
+// Formats numbers, times and reasons. Pure: no DOM, no network.
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
 const SHORT = 8;
 
-// Kept, because making one costs more than everything else about a line of the table.
+// Created once, because creating a formatter costs more than the rest of a table row.
 const NUMBERS = new Intl.NumberFormat("en");
 const MOMENTS = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
@@ -12,7 +12,7 @@ export function figure(number) {
   return NUMBERS.format(number);
 }
 
-/** A moment as the reader's own calendar and clock have it. */
+/** A time in the reader's own locale and time zone. */
 export function exactly(milliseconds) {
   return MOMENTS.format(milliseconds);
 }
@@ -26,17 +26,17 @@ export function shortCommit(commit) {
   return commit.slice(0, SHORT);
 }
 
-/** Digests are for machines: what people compare are the first digits. */
+/** Shortens digests: people compare only the first digits. */
 export function withoutDigests(text) {
   return text.replace(/\b[0-9a-f]{64}\b/g, (digest) => digest.slice(0, 12));
 }
 
-/** Accounts of programs have long names that all begin alike: `system:serviceaccount:plant:ann` is `ann`. */
+/** Shortens the names of service accounts: `system:serviceaccount:plant:ann` becomes `ann`. */
 export function accountName(user) {
   return user.match(/^system:serviceaccount:[^:]+:(.+)$/)?.[1] ?? user;
 }
 
-/** How long something takes or has taken, in one unit: a glance wants no more. */
+/** A duration in a single unit, enough for a glance. */
 export function span(seconds) {
   const past = Math.max(0, Math.round(seconds));
   if (past < MINUTE) return `${past} s`;
@@ -45,7 +45,7 @@ export function span(seconds) {
   return `${Math.floor(past / DAY)} days`;
 }
 
-/** The age of a moment. Below a minute it does not count seconds: a figure that runs draws the eye for nothing. */
+/** The age of a time. Below a minute it shows no seconds, because a running number distracts. */
 export function ago(seconds) {
   return seconds < MINUTE ? "just now" : `${span(seconds)} ago`;
 }
@@ -54,7 +54,7 @@ export function until(seconds) {
   return seconds <= 0 ? "now" : `in ${span(seconds)}`;
 }
 
-/** `WaitingForWindow` reads `Waiting for window`; words in capitals stay. */
+/** `WaitingForWindow` becomes `Waiting for window`; words in capitals stay. */
 export function spelled(reason) {
   const words = reason.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+/g);
   if (!words) return reason;
@@ -62,7 +62,7 @@ export function spelled(reason) {
   return told.join(" ").replace(/^./, (first) => first.toUpperCase());
 }
 
-/** `12 added, 3 changed, 1 deleted`, without what is none. */
+/** `12 added, 3 changed, 1 deleted`, without zero counts. */
 export function changesOf({ added, modified, deleted }) {
   const parts = [[added, "added"], [modified, "changed"], [deleted, "deleted"]];
   const told = parts.filter(([number]) => number).map(([number, word]) => `${figure(number)} ${word}`);

@@ -1,6 +1,6 @@
-// How gateways and resources stand, in six words, the worst first. Pure: all that is shown is decided here.
+// The status (`standing`) of gateways and resources, in six words, the worst first. Pure: no DOM.
 
-/** In the order of the page: problems first. The words are what people read beside the shape. */
+/** In the order of the page: problems first. The words are shown beside the icon. */
 export const STANDINGS = [
   { key: "failed", word: "Failed", many: "failed" },
   { key: "drifted", word: "Drifted", many: "drifted" },
@@ -12,7 +12,7 @@ export const STANDINGS = [
 
 const RANK = new Map(STANDINGS.map((one, rank) => [one.key, rank]));
 
-/** A resource that is not ready for one of these has nothing wrong with it: it is on its way. */
+/** A resource that is not ready for one of these reasons has no problem: it is in progress or waiting. */
 const ON_ITS_WAY = new Set([
   "", "NotYetSeen", "RefResolving", "GatewaysSyncing", "PendingApproval", "Approved", "Paused", "Waiting",
   "WaitingForWindow", "WaitingForStage", "WaitingForTurn", "WaitingForPrimary", "DependencyWaiting", "NoGateways",
@@ -20,7 +20,7 @@ const ON_ITS_WAY = new Set([
   "NeverSynced", "SyncInProgress", "Reconciling", "ScanLockHeld",
 ]);
 
-/** A guard holds a plan until it is approved: an error for the agent, a question to the user of the page. */
+/** A guard holds a plan until it is approved: an error for the agent, a question to the user. */
 const GUARDED = new Set(["DeletionBudgetExceeded", "DestinationUnmapped", "DestinationWidened", "SourceEmpty"]);
 
 /** Whether a plan is held for this reason; an empty source also stalls without any plan to approve. */
@@ -28,7 +28,7 @@ export function isHeldByGuard(reason) {
   return GUARDED.has(reason);
 }
 
-/** Whether a reason says that nothing is wrong. */
+/** Whether a reason means that nothing is wrong. */
 export function isOnItsWay(reason) {
   return ON_ITS_WAY.has(reason);
 }
@@ -44,7 +44,7 @@ export function wordOf(standing) {
   return STANDINGS[rank(standing)].word;
 }
 
-/** What a gateway is first of all; one that a designer holds may at the same time be in step with the rest. */
+/** The most important status of a gateway; a gateway held by a designer may also be synced. */
 export function standingOf(gateway) {
   if (gateway.state === "Error") return "failed";
   if (gateway.drift > 0) return "drifted";
@@ -54,7 +54,7 @@ export function standingOf(gateway) {
   return gateway.state === "Synced" ? "step" : "waiting";
 }
 
-/** A resource with all that follows from it, computed once for each change. */
+/** A resource with its derived values, computed once for each change. */
 export function judged(resource) {
   const counts = noCounts();
   const gateways = resource.gateways.map((gateway) => {
@@ -72,7 +72,7 @@ export function judged(resource) {
   return { resource, gateways, counts, own, worst, word: own ? "Problem" : (gateways[0]?.word ?? "Waiting") };
 }
 
-/** Whether the resource itself is in trouble that none of its gateways shows: a source that cannot be reached. */
+/** Whether the resource has a problem that none of its gateways shows, such as an unreachable source. */
 function ownTrouble(resource, counts) {
   const asked = resource.reason === GUARDED && waitsForApproval(resource);
   return resource.ready === "False" && !counts.failed && !asked && !isOnItsWay(resource.reason);
@@ -82,7 +82,7 @@ function noCounts() {
   return Object.fromEntries(STANDINGS.map((one) => [one.key, 0]));
 }
 
-/** The sum over the fleet. */
+/** The counts of the whole fleet. */
 export function total(all) {
   const sum = { gateways: 0, resources: 0, troubled: 0, counts: noCounts() };
   for (const { gateways, counts, own } of all) {
@@ -98,7 +98,7 @@ export function waitsForApproval(resource) {
   return resource.approval?.state === "Pending";
 }
 
-/** The whole fleet's standing: what the largest sign on the page shows. */
+/** The status of the whole fleet, shown by the icon of the headline. */
 export function verdict(sum) {
   if (sum.troubled) return "failed";
   if (!sum.gateways) return "waiting";

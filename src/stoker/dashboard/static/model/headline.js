@@ -1,5 +1,5 @@
-// The largest words of the page: everything that is shown in one sentence, with the sign beside it and a line below.
-// A page is about one gateway, a fleet, destinations alone, or nothing yet; each has words of its own.
+// The headline: one sentence about everything on the page, with an icon and a second line.
+// A page shows a single gateway, a fleet, destinations only, or nothing yet; each has its own sentences.
 import * as destined from "./destination_status.js";
 import { total, verdict, waitsForApproval } from "./gateway_status.js";
 import { loneOf } from "../fleet/single_gateway.js";
@@ -8,7 +8,7 @@ import { counted, figure, shortCommit } from "./format.js";
 const APPROVAL = "Its plan stands above. Nothing is changed until somebody approves it.";
 const UNTIL = "It follows nothing until somebody resumes it.";
 const NOTHING = { standing: "waiting", sentence: "Nothing to see yet", more: "" };
-/** The gateway itself runs on, whatever became of its files: what failed is the sync. */
+/** The gateway itself keeps running when a sync fails, so the sentence says that the sync failed. */
 const LONE = {
   failed: (name) => `Syncing ${name} failed`,
   drifted: (name) => `${name} drifted from git`,
@@ -18,7 +18,7 @@ const LONE = {
   step: (name) => `${name} is in step`,
 };
 
-/** { about, standing, sentence, more, troubles, sum } of all that is held. */
+/** { about, standing, sentence, more, troubles, sum } of the store. */
 export function verdictOf(holding) {
   const sum = total(holding.resources.values());
   const written = destined.counts(holding.destinations.values());
@@ -34,14 +34,14 @@ function ofDestinations(written) {
   return { standing: destined.verdict(written), sentence: destined.sentence(written), more: destined.more(written) };
 }
 
-/** Destinations that failed are the news only where no gateway is; otherwise they stand below, with their own sum. */
+/** Failed destinations are the headline only if no gateway failed; otherwise their own section shows them. */
 function ofFleet(sum, written) {
   const standing = verdict(sum);
   if (standing === "failed" || !written.counts.failed) return { standing, sentence: sentence(sum), more: more(sum) };
   return { ...ofDestinations(written), more: `${sentence(sum)}, ${more(sum)}` };
 }
 
-/** What somebody across the room should read. */
+/** The headline, short enough to read from across a room. */
 function sentence(sum) {
   const { counts } = sum;
   const problems = sum.troubled ? counted(sum.troubled, "resource has a problem", "resources have a problem") : "";
@@ -63,7 +63,7 @@ function more(sum) {
   return all ? `${resources}, all with what git says` : `${part}, ${resources}`;
 }
 
-/** One that is held still is first of all that: whether it has what git says nobody looks at. */
+/** A stopped or paused gateway is shown as that, because its state is not compared with git meanwhile. */
 function ofLone({ resource, gateways: [{ gateway, standing }] }, stopped) {
   const { name, ref, commit } = gateway;
   const has = commit ? `Last delivered: ${ref} ${shortCommit(commit)}.` : "Nothing was delivered to it yet.";
@@ -87,7 +87,7 @@ function calm(standing) {
   return standing === "failed" || standing === "drifted" ? standing : "waiting";
 }
 
-/** What the tab says, and what a wall of tabs shows. */
+/** The title of the browser tab. */
 export function title({ sentence: told, troubles }, stopped) {
   if (stopped) return "STOPPED · Stoker";
   return troubles ? `(${troubles}) ${told} · Stoker` : `${told} · Stoker`;

@@ -1,4 +1,4 @@
-// What a reason means to somebody who has never seen it, for those that come without a sentence of their own.
+// Explains a reason to a user who does not know it, for reasons without a message of their own.
 import { spelled } from "./format.js";
 
 const SENTENCES = {

@@ -1,5 +1,5 @@
-// Holds what is known of the fleet, and tells once for each frame what became different.
-// A storm of a hundred changes a second is some sixty rounds of drawing, and each draws only what changed.
+// Holds the view of the server, and calls `draw` once per frame with what changed.
+// A hundred changes a second become at most sixty draws, and each draws only what changed.
 import { judged } from "./gateway_status.js";
 import { setServerTime } from "../page/clock.js";
 
@@ -10,15 +10,15 @@ export class Holding {
   mode = "";
   you = { name: "" };
   stop = NO_STOP;
-  /** Of each resource what `judged` makes of it, by id. */
+  /** The result of `judged` for each resource, by id. */
   resources = new Map();
   destinations = new Map();
-  /** What can no longer be read, by its kinds. */
+  /** The kinds that the server can no longer read. */
   unseen = [];
   #draw;
   #waiting = null;
 
-  /** `draw` gets { whole, ids, destinations, stop }. */
+  /** `draw` receives { whole, ids, destinations, stop }. */
   constructor(draw) {
     this.#draw = draw;
   }
@@ -53,7 +53,7 @@ export class Holding {
     });
   }
 
-  /** Whether this visitor may do anything at all. */
+  /** Whether this visitor may perform any action. */
   get mayAct() {
     if (this.stop.may) return true;
     for (const { resource } of this.resources.values()) if (resource.may.length) return true;
@@ -63,7 +63,7 @@ export class Holding {
   #soon(note) {
     if (!this.#waiting) {
       this.#waiting = { whole: false, ids: new Set(), destinations: false, stop: false };
-      // A page that nobody sees gets no frames, but its title still tells how things stand.
+      // A hidden page gets no animation frames, but its title must still show the current state.
       if (document.hidden) setTimeout(() => this.#flush(), UNSEEN);
       else requestAnimationFrame(() => this.#flush());
     }

@@ -1,5 +1,5 @@
-// Ages that stay true while nobody touches the page. All times are measured by the server's clock:
-// a phone whose clock is wrong must not call a sync of this minute an hour old.
+// Keeps the displayed ages current. All times are relative to the server's clock: a phone with a wrong clock
+// must not show a sync of this minute as an hour old.
 import { make, put } from "./dom.js";
 import { ago, exactly, span, until } from "../model/format.js";
 
@@ -20,7 +20,7 @@ export function secondsSince(moment) {
   return (now() - Date.parse(moment)) / 1000;
 }
 
-/** A moment as its age; pointing at it tells the exact time. */
+/** A time as its age, with the exact time as tooltip. */
 export function moment(at, how = "ago") {
   const node = make("time", { data: { how } });
   setMoment(node, at);
@@ -41,7 +41,7 @@ export function setMoment(node, at) {
   put(node, HOW[node.dataset.how](secondsSince(at)));
 }
 
-/** `also` is called as often: what a thing is called may depend on how long it has lasted. */
+/** Updates all ages; `also` is called each time, because a status may depend on how long it has lasted. */
 export function startTicking(also) {
   setInterval(() => {
     also();

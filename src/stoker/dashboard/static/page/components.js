@@ -1,19 +1,19 @@
-// Small pieces that more than one part of the page is made of.
+// Small components that several parts of the page use.
 import { icon, make } from "./dom.js";
 import { counted, figure, shortCommit } from "../model/format.js";
 
-/** Shape and word of a standing: never the colour alone. */
+/** The icon and word of a status: never the colour alone. */
 export function pill(standing, word, shape = standing) {
   return make("span", { class: "pill", data: { standing } }, icon(shape), make("span", {}, word));
 }
 
-/** A button; `press` gets the button itself. `kind` is its class. */
+/** A button; `press` receives the button itself. `kind` is its class. */
 export function button(kind, press, ...children) {
   const on = { click: (event) => press(event.currentTarget) };
   return make("button", { type: "button", class: kind, on }, ...children);
 }
 
-/** A button that shows a shape alone, and says what it does to those who do not see it. */
+/** A button with an icon only, and a label for screen readers. */
 export function bareButton(shape, name, press) {
   const made = button("bare", press, icon(shape));
   made.setAttribute("aria-label", name);
@@ -32,12 +32,12 @@ export function link(href, text) {
   return make("a", { href }, text);
 }
 
-/** A commit as people say it; pointing at it tells the whole. */
+/** A short commit id, with the full id as tooltip. */
 export function commit(id) {
   return id ? make("code", { title: id }, shortCommit(id)) : "";
 }
 
-/** Where a resource is; one that flags describe is none of a cluster's. */
+/** Where a resource is; a folder given by command-line flags is in no cluster. */
 export function placeOf({ kind, namespace }) {
   return kind === "Folder" ? "a folder on this machine" : `${kind} in ${namespace}`;
 }
@@ -46,7 +46,7 @@ export function list(kind, items) {
   return make("ul", { class: kind }, ...items);
 }
 
-/** Pairs of a word and what it is; those without a value are left out. */
+/** Pairs of a term and its value; pairs without a value are omitted. */
 export function facts(pairs) {
   const told = pairs.filter(([, value]) => value);
   const nodes = told.flatMap(([term, value]) => [make("dt", {}, term), make("dd", {}, value)]);
@@ -62,7 +62,7 @@ export function diffCounts({ added, modified, deleted }) {
   }));
 }
 
-/** Paths, and how many there are beyond those that are known by name. */
+/** The known paths, and the number of further files. */
 export function paths(items, all) {
   const more = all - items.length;
   const rest = more > 0 ? [make("li", { class: "quiet" }, `and ${counted(more, "more file")}`)] : [];

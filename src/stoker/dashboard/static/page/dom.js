@@ -1,10 +1,10 @@
-// Makes elements. Text from outside becomes text and nothing else: there is no way to markup through here.
+// Creates elements. Text from outside only ever becomes a text node: nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * An element with properties and children; strings become text.
- * `on` holds listeners, `data` data attributes; everything else is an attribute, and what is null is left out.
+ * `on` holds listeners, `data` data attributes; all others are attributes, and null values are omitted.
  */
 export function make(tag, given = {}, ...children) {
   const node = document.createElement(tag);
@@ -19,7 +19,7 @@ export function make(tag, given = {}, ...children) {
   return node;
 }
 
-/** A shape of the page's own set; it says nothing to a screen reader, the word beside it does. */
+/** An icon of the page's own set, hidden from screen readers, which read the word beside it. */
 export function icon(name, kind = "") {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("class", `icon ${kind}`.trim());
@@ -30,7 +30,7 @@ export function icon(name, kind = "") {
   return svg;
 }
 
-/** Writes only what is different: a text that is set again makes the browser lay out again. */
+/** Writes a text only if it differs, because every write makes the browser compute the layout again. */
 export function put(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -1,4 +1,4 @@
-// The keyboard: everything can be reached without a mouse, and the common things with one key.
+// Keyboard shortcuts: everything is reachable without a mouse, and common actions by a single key.
 import { asked } from "../actions/confirm_dialog.js";
 import { byId, make } from "./dom.js";
 import { facts } from "./components.js";
@@ -23,7 +23,7 @@ export function startKeys({ side, clearSearch }) {
     if (event.key === "Escape") return escape(event, side, clearSearch);
     if (event.target.matches("input, textarea, select")) return searchKeys(event);
     const press = PRESSED[event.key];
-    // Arrows scroll the page, unless somebody is in the table.
+    // Arrow keys scroll the page, unless the focus is in the table.
     if (!press || (event.key.startsWith("Arrow") && !event.target.closest("#gateways"))) return undefined;
     event.preventDefault();
     return press();
@@ -51,7 +51,7 @@ function escape(event, side, clearSearch) {
   else clearSearch();
 }
 
-/** To the next line that can be opened; from outside the table to its first. */
+/** Moves the focus to the next row, or from outside the table to its first row. */
 function step(by) {
   const all = [...byId("gateways").querySelectorAll("a.open, button.more")];
   const lines = all.filter((node) => node.checkVisibility());

@@ -1,4 +1,4 @@
-// What is open on the side, as the end of the address: it can be sent to somebody, and Back closes it.
+// The open side panel as the fragment of the URL: a user can send it as a link, and Back closes the panel.
 
 export function routeTo({ namespace, kind, name }, gateway = "") {
   const parts = [gateway ? "gateway" : "resource", namespace, kind, name];
@@ -6,7 +6,7 @@ export function routeTo({ namespace, kind, name }, gateway = "") {
   return `#${parts.map(encodeURIComponent).join("/")}`;
 }
 
-/** { id, gateway } of what the address names, or null. */
+/** The { id, gateway } that the URL's fragment names, or null. */
 export function routed() {
   const parts = location.hash.slice(1).split("/");
   const wanted = { gateway: 5, resource: 4 }[parts[0]];

@@ -1,5 +1,5 @@
-// Says aloud what changed, for those who do not look: one sentence at a time, at most every few seconds,
-// and only what matters. Nobody can listen to a hundred changes a second.
+// Announces important changes to screen readers: one sentence at a time, at most every few seconds,
+// because a listener cannot follow a hundred changes a second.
 import { byId } from "./dom.js";
 
 const SELDOM = 6000;
@@ -9,7 +9,7 @@ export class Announcing {
   #next = "";
   #timer = 0;
 
-  /** The page's sentence, when it has become another one. */
+  /** Announces the headline when it changes. */
   verdict({ sentence: now }) {
     if (!this.#last) {
       this.#last = now;

@@ -1,5 +1,5 @@
-// Measures what stays at the top of the page, so that the head of the table and the side view begin below it.
-// How high it is depends on the width, and on what has to be said there.
+// Measures the sticky header, so that the table's header and the side panel start below it.
+// Its height depends on the width of the window and on the banners shown.
 import { byId } from "./dom.js";
 
 export function startFraming() {

@@ -1,5 +1,5 @@
-// Dark or light: as the device has it, or as the user chose here. `theme_before_paint.js` applies the choice before
-// the first paint.
+// Dark or light theme: that of the device, or the user's choice. `theme_before_paint.js` applies the choice
+// before the first paint.
 import { byId } from "./dom.js";
 
 const KEY = "stoker-theme";
@@ -17,6 +17,6 @@ function choose(theme) {
     if (theme === "auto") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, theme);
   } catch {
-    // It holds until the page is left.
+    // Without storage, the choice lasts until the page is closed.
   }
 }

@@ -1,10 +1,10 @@
-// Messages at the edge of the page: what was done, or why it was not. What failed stays until it is closed.
+// Messages at the edge of the page: the result of an action, or its error. An error stays until it is closed.
 import { byId, icon, make } from "./dom.js";
 import { bareButton, paragraph } from "./components.js";
 
 const STAYS = 8000;
 
-/** The newest is the one that counts: what was done before it no longer needs to be read. */
+/** Shows a result in place of the previous results, which no longer matter. */
 export function done(sentence) {
   for (const old of byId("notices").querySelectorAll("[role=status]")) old.remove();
   const node = notice("step", sentence, "status");

@@ -1,13 +1,13 @@
-// Sends orders. A button shows that its order is under way, and cannot give it twice.
+// Sends actions. A button shows that its action is in progress, and cannot be pressed twice.
 import * as notices from "../page/toasts.js";
 import { order } from "./api.js";
 
-/** Only the emergency stop is tried whatever the page knows. */
+/** Whether the page is out of date; then only the emergency stop is still sent. */
 function isOld() {
   return document.body.dataset.link === "lost";
 }
 
-/** What is asked of a resource, as the server wants it. */
+/** The body of an action on a resource. */
 export function of(resource, action, more = {}) {
   return { action, namespace: resource.namespace, kind: resource.kind, name: resource.name, ...more };
 }
@@ -28,7 +28,7 @@ export async function give(button, body) {
   }
 }
 
-/** As a sentence begins; a name keeps its own letters. */
+/** Capitalizes the first word of a sentence, unless it is a name. */
 function begun(sentence) {
   return sentence.replace(/^[a-z]+(?= )/, (word) => word[0].toUpperCase() + word.slice(1));
 }

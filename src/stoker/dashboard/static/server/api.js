@@ -1,8 +1,8 @@
-// Asks the server. Every address is relative and of this origin; what changes something carries the session's word.
+// Calls the server's API. Every URL is relative and of this origin; changing requests carry the CSRF token.
 
 let csrf = "";
 
-/** Something that was refused or did not arrive, with a sentence for people. */
+/** A request that was refused or failed, with a sentence for the user. */
 export class Trouble extends Error {
   constructor(sentence, status = 0) {
     super(sentence);
@@ -54,7 +54,7 @@ export async function pastOf({ namespace, kind, name }, gateway) {
   return ask(`api/gateways/${path}`);
 }
 
-/** What was done, as a sentence. */
+/** Performs an action and returns a sentence about the result. */
 export async function order(body) {
   return (await ask("api/actions", { method: "POST", body })).message;
 }

@@ -1,5 +1,5 @@
-// Whether what is on the page is what is: live, or how old. While it is not, the page says so in words, and
-// everything but the emergency stop is out of reach, because an old plan must not be approved.
+// Shows whether the page is live, or how old it is. While it is not live, a banner says so, and every action
+// except the emergency stop is refused, because an outdated plan must not be approved.
 import { byId, icon, make, put, show } from "../page/dom.js";
 import { now } from "../page/clock.js";
 import { span } from "../model/format.js";
@@ -16,13 +16,13 @@ export class Linking {
     byId("retry").addEventListener("click", retry);
   }
 
-  /** "connecting", "live", "lost", "resting" where nobody looks, or "none" where nobody is signed in. */
+  /** "connecting", "live", "lost", "resting" while the tab is hidden, or "none" without a session. */
   set(link) {
     if (this.#link === "live" && link !== "live") this.#since = now();
     if (link === "none") this.#since = 0;
     this.#link = link;
     clearTimeout(this.#timer);
-    // A blink is no news: a stream that is back within a moment was never gone for a person.
+    // A stream that is back within a moment causes no banner.
     if (link === "lost" && this.#since) this.#timer = setTimeout(() => this.#keepSaying(), PATIENCE);
     else this.#keepSaying();
   }

@@ -1,12 +1,13 @@
-// Hears of changes as they happen, and knows when it no longer does.
+// Receives changes by server-sent events, and detects when the stream has failed.
 //
-// EventSource comes back by itself from most breaks. Three it does not: an answer that is no stream (it gives up),
-// a connection that died without a word (it waits for ever), and a phone that slept. For those the session is asked,
-// and the stream opened anew; the server says `alive` every 15 s, so silence means that nobody is there. `bye` leads
-// to the sign-in page unless a new session is there already, as behind a proxy that renews its token.
+// EventSource reconnects after most failures on its own. It does not in three cases: a response that is no
+// event stream (it gives up), a connection that died silently (it waits for ever), and a phone that was asleep.
+// Then this module asks for the session and opens the stream again. The server sends `alive` every 15 s, so
+// silence means a dead connection. `bye` leads to the sign-in form, unless there already is a new session, as
+// behind a proxy that renews its token.
 //
-// A browser has six connections to a server, and a stream holds one of them for all tabs: a tab that nobody sees
-// lets go of it and asks now and then instead. Else six tabs would leave no way for the emergency stop.
+// A browser opens six connections to a server for all tabs together, and each stream holds one. A hidden tab
+// therefore closes its stream and polls instead; otherwise six tabs would block the emergency stop.
 import * as talking from "./api.js";
 
 const LOOK_EVERY = 10_000;
@@ -46,7 +47,7 @@ export class Listening {
     this.#close();
   }
 
-  /** At once, whatever the next attempt was planned for. */
+  /** Reconnects at once, whenever the next attempt was due. */
   retry() {
     if (!this.#begun) return;
     this.#tries = 0;
@@ -94,7 +95,7 @@ export class Listening {
     this.#again();
   }
 
-  /** The session is over: once it is asked for another one, and not again where that is over at once as well. */
+  /** The session has ended: asks for a new session once, but not again if that ends at once as well. */
   #ended() {
     const again = performance.now() - this.#bye < LOOK_EVERY;
     this.#bye = performance.now();
@@ -111,7 +112,7 @@ export class Listening {
     else this.#open();
   }
 
-  /** Without a stream: the title of a tab that nobody sees still tells how things stand, and its session stays. */
+  /** Polls without a stream: a hidden tab keeps its title current and its session alive. */
   async #rest() {
     this.#close();
     this.#say("resting");
@@ -149,7 +150,7 @@ export class Listening {
     }
   }
 
-  /** What is silent for so long is dead, whatever the browser believes of it. */
+  /** Reconnects a stream that was silent for too long, even if the browser considers it open. */
   #lookAfter() {
     const silent = performance.now() - this.#heard;
     if (!this.#source || this.#source.readyState === EventSource.CLOSED || silent < QUIET) return;

@@ -1,5 +1,5 @@
-// The way in. A token in the address is taken out of it before anything else happens, so that it stays in no history,
-// no bookmark and no picture of the screen.
+// The sign-in form. A token in the URL is removed from it before anything else happens, so it stays in no
+// history, no bookmark and no screenshot.
 import { byId, put, show } from "../page/dom.js";
 import * as talking from "./api.js";
 
@@ -31,7 +31,7 @@ export function tokenFromAddress() {
 export class SigningIn {
   #entered;
 
-  /** `entered(session)` is called when somebody has come in. */
+  /** `entered(session)` is called after a successful sign-in. */
   constructor(entered) {
     this.#entered = entered;
     byId("sign-in-form").addEventListener("submit", (event) => {

@@ -1,4 +1,4 @@
-// What can no longer be read and is therefore not on the page: said in words, for an empty place says nothing.
+// Names the kinds that the server cannot read and therefore hides: an empty place alone would not explain it.
 import { byId, put, show } from "../page/dom.js";
 import { listed } from "../model/format.js";
 
