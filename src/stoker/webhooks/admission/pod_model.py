@@ -1,7 +1,7 @@
 """The fields of a pod that injection reads; all others stay untouched, because the response is a patch.
 
 The API server has validated what it sends, but a review can come from any client: a value of the wrong
-type is refused with a message. `null` stands for an empty list, as Go encodes it.
+type is refused with a message. `null` means an empty list, as Go encodes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The receiver: turns a push event or a pipeline's call into annotations on the resources it concerns.
+"""The receiver: writes a push event or a pipeline's call as annotations on the resources it concerns.
 
 receiver    the steps of a request               caller_auth  authenticates the caller
 payloads    the request (json_body: bounds)      decide       what it means for a resource

@@ -29,7 +29,7 @@ _DUMMY_KEY = Secret(secrets.token_bytes(32))
 
 @dataclass(frozen=True, slots=True)
 class CallerKeys:
-    """The keys of a caller: one to sign with, and a bearer token. GitLab sends either as its token."""
+    """The keys of a caller: an HMAC key and a bearer token. GitLab sends either as its token."""
 
     hmac: Secret | None = None
     bearer: Secret | None = None

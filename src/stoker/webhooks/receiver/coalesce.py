@@ -2,7 +2,7 @@
 
 Redeliveries, several webhooks of one repository and floods repeat the same request many times. Requests
 for one resource are written one after another, in the order of their arrival. A request that equals the
-previous one within a second shares its write. If they name no commit, the later request may mean a later
+previous request within a second shares its write. If they name no commit, the later request may mean a later
 commit: one more write follows at the end of the second, for all requests since the first write was sent.
 """
 

@@ -65,10 +65,10 @@ class CallerKeyring:
 
     @property
     def is_read(self) -> bool:
-        """Whether all keys known at the first call were read at least once; once true, always true.
+        """Whether all named keys were read at least once, at this or an earlier call; once true, it stays true.
 
-        Call it only after the resources were listed. Keys that are named or changed later do not delay
-        readiness: a key that is unreadable for a while is no reason to refuse all callers.
+        Call it only after the resources were listed. Keys that are named or changed after that do
+        not affect readiness: a key that is unreadable for a while is no reason to refuse all callers.
         """
         self._filled = self._filled or not self._unread
         return self._filled
