@@ -1,4 +1,4 @@
-"""The port that the API server calls: TLS, and what is checked before a body is read or decoded.
+"""The port that the API server calls: TLS, and the checks before a body is read or decoded.
 
 Any process that reaches the port may send anything. In this order:
 
@@ -13,7 +13,7 @@ Any process that reaches the port may send anything. In this order:
     configuration decides, and nothing is stored that this policy would not have allowed anyway.
 
 The certificate can be replaced while connections are open: established connections stay, new
-ones see the new certificate.
+connections get the new certificate.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _ReviewRefused(Exception):
 class ReviewServer:
     """Serves POST on a few paths. `run` listens until `stop`; the certificate comes from the context.
 
-    `guard` checks the client's certificate if the context requires one.
+    `guard` checks the client's certificate if the context requires it.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class ServerTlsContext:
         """Why there is no certificate, or no newer certificate; empty if there is no error."""
 
     def show(self, chain: bytes, key: Secret) -> bool:
-        """Present this certificate from now on; return whether it differs from the previous one."""
+        """Present this certificate from now on; return whether it has changed."""
         if chain == self._shown:
             self.error = ""
             return False
@@ -44,7 +44,7 @@ class ServerTlsContext:
         return self._shown is not None
 
     def why_not(self) -> str | None:
-        """Return the error for the readiness probe; None with any certificate: an old one serves too."""
+        """Return the error for the readiness probe; None with any certificate, even an old certificate."""
         return None if self.ready else self.error
 
 
@@ -55,6 +55,6 @@ def _context() -> ssl.SSLContext:
 
 
 def _expiry(chain: bytes) -> datetime:
-    from cryptography import x509  # noqa: PLC0415 - files of others are read without it otherwise
+    from cryptography import x509  # noqa: PLC0415 - certificate files need it only here
 
     return x509.load_pem_x509_certificate(chain).not_valid_after_utc

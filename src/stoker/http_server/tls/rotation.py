@@ -1,4 +1,4 @@
-"""Decides when to renew which certificate, so that clients never receive one that they do not trust.
+"""Decides when to renew which certificate, so that clients trust every certificate they receive.
 
 A CA is replaced in three steps with enough time between them for every client to follow: clients get the
 new CA in their bundle, then the new CA signs the serving certificate, then the old CA is removed from the

@@ -44,7 +44,7 @@ def certificate_parts(
     told: CertificateListener | None = None,
     clock: Clock,
 ) -> list[ProcessPart]:
-    """Return the parts that keep the certificate current; `told` is called with each new one and its CA."""
+    """Return the parts that keep the certificate current; `told` is called with each new pair and its CA."""
     if isinstance(certificate, Path):
         return [ProcessPart("certificate", CertificateFiles(certificate, presented, clock, told).run)]
     made = certificate
