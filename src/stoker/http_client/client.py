@@ -86,7 +86,7 @@ class ServiceResponse:
 
 async def send_request(request: ServiceRequest) -> ServiceResponse:
     """Return the response, whatever its status; raises `ServiceUnreachable` if there is none."""
-    import aiohttp  # noqa: PLC0415 - costs more than a whole sync, and few passes call anybody
+    import aiohttp  # noqa: PLC0415 - slow import, and few syncs send a request
 
     if urlsplit(request.url).scheme not in ("http", "https"):
         raise InvalidValue(f"the address of {request.host} is neither http nor https")

@@ -95,7 +95,7 @@ class EgressCheckedResolver(AbstractResolver):
 
 
 async def _resolve_unchecked(host: str, port: int) -> list[egress.ResolvedAddress]:
-    import asyncio  # noqa: PLC0415 - for proxies of the environment alone
+    import asyncio  # noqa: PLC0415 - needed only for environment proxies
 
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [egress.ResolvedAddress(family, proto, str(target[0])) for family, _, proto, _, target in found]

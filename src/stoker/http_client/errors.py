@@ -1,6 +1,6 @@
 """Errors of HTTP requests, without the messages of aiohttp, which quote the whole URL.
 
-Retry ── ServiceUnreachable   no response, or an unreadable one
+Retry ── ServiceUnreachable   no response, or an unreadable response
          └── EgressRefused    this process does not connect to that address
 """
 
@@ -26,7 +26,7 @@ class EgressRefused(ServiceUnreachable):
 
 def error_reason(error: BaseException) -> str:
     """Return the most useful cause for a person: an untrusted certificate first."""
-    import ssl  # noqa: PLC0415 - it takes longer to load than many a command to run
+    import ssl  # noqa: PLC0415 - slower to import than many commands run
 
     causes = list(_error_causes(error))
     for cause in causes:

@@ -11,7 +11,7 @@ _SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
 def check_proxy(proxy: str) -> str:
-    """Return a valid proxy URL; the error does not quote an invalid one, because it may hold a password."""
+    """Return a valid proxy URL; the error never quotes the value, because it may hold a password."""
     try:
         parts = urlsplit(proxy)
         usable = parts.scheme in _SCHEMES and why_not_host(parts.hostname or "") is None
@@ -34,7 +34,7 @@ def proxy_for(address: str, proxy: str = "") -> str | None:
 
 def chosen_proxy(address: str, proxy: str = "") -> str | None:
     """Return the proxy that git would use for this URL; None if there is none."""
-    from urllib.request import getproxies_environment, proxy_bypass  # noqa: PLC0415 - as slow as all else
+    from urllib.request import getproxies_environment, proxy_bypass  # noqa: PLC0415 - slow import
 
     target = urlsplit(address)
     known = getproxies_environment()
