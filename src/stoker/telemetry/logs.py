@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
-from stoker.telemetry import structlog_light  # noqa: F401 - before anybody else loads structlog
+from stoker.telemetry import structlog_light  # noqa: F401 - must be the first import of structlog
 
 # isort: split
 import structlog

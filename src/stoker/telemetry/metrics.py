@@ -2,7 +2,7 @@
 
 Modules declare counters, gauges and histograms on the `Metrics` object that the command passes to them
 (`stoker.telemetry.runtime` declares those of the runtime itself); `stoker.telemetry.probes` serves the
-page. Names are exported as declared, with a prefix only if the operator sets one.
+page. Names are exported as declared, with a prefix only if the operator sets it.
 
 Labels identify resources, nothing else. A declaration with an unknown label is refused; a value that
 looks like a URL, a commit or a path is replaced; a metric holds a limited number of label sets. Call
@@ -139,7 +139,7 @@ class Metrics:
         return [self._metric(first, values) for first, values in found.values()]
 
     def declared(self) -> list[DeclaredMetric]:
-        """Return all current metrics by name; of those read by callbacks, only the ones with a value."""
+        """Return all current metrics by name; of those read by callbacks, only with a value."""
         found = dict(self._declared)
         for reading in self._readings():
             full = self._prefix + reading.name

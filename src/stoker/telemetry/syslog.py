@@ -26,7 +26,7 @@ WARNING: Final = 4
 MAX_MESSAGE_BYTES: Final = 8192
 """Limit of a message in bytes: rsyslog's default limit, and small enough for one datagram."""
 SD_ID: Final = "stoker@32473"
-"""32473 is the enterprise number that RFC 5612 reserves for examples."""
+"""32473 is the enterprise number that RFC 5612 reserves for documentation."""
 APP_NAME: Final = "stoker"
 _SD_VALUES: Final = ("cr", "namespace", "gateway", "trigger", "result")
 _LIST: Final = "projectsSynced"

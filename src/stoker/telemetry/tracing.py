@@ -76,7 +76,7 @@ def begin(service: str, environment: Mapping[str, str] | None = None) -> None:
     given = os.environ if environment is None else environment
     if _on is not None or not _has_collector(given):
         return
-    from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - one sync alone has no log
+    from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - a single sync loads no log module
 
     log = get_logger(__name__)
     try:
@@ -140,7 +140,7 @@ class _OpenTelemetry:
     """The OpenTelemetry implementation, used while tracing is on."""
 
     def __init__(self, service: str) -> None:
-        from opentelemetry import trace  # noqa: PLC0415 - only here, and only where it is on
+        from opentelemetry import trace  # noqa: PLC0415 - only while tracing is on
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
@@ -253,6 +253,6 @@ def _clean_attributes(attributes: Mapping[str, SpanValue]) -> dict[str, SpanValu
 
 
 def _clean_text(text: str) -> str:
-    from stoker.telemetry.redaction import redact_text  # noqa: PLC0415 - only where somebody listens
+    from stoker.telemetry.redaction import redact_text  # noqa: PLC0415 - only while tracing is on
 
     return redact_text(str(text))[:MAX_VALUE_LENGTH]
