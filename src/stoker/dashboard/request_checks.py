@@ -49,8 +49,8 @@ def check_host(host: str, names: Collection[str] | None) -> None:
 def check_source(headers: Mapping[str, str], *, changes: bool) -> None:
     """Refuse an API request that a browser sends from another page.
 
-    A client that sends neither Sec-Fetch-Site nor Origin is no browser, or one that does not send the
-    cookie here (SameSite=Strict). It needs the CSRF token all the same.
+    A client that sends neither Sec-Fetch-Site nor Origin is no browser, or a browser that does not
+    send the cookie here (SameSite=Strict). It needs the CSRF token all the same.
     """
     site = headers.get("Sec-Fetch-Site", "")
     if site not in ({"", "same-origin"} if changes else {"", "same-origin", "none"}):

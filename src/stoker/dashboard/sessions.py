@@ -87,7 +87,7 @@ class DashboardSessions:
         return secret, session
 
     def renew(self, session: DashboardSession, visitor: Visitor) -> None:
-        """Replace the token by a newer one of the same visitor; the next check uses it."""
+        """Replace the token by a newer token of the same visitor; the next check uses it."""
         session.visitor, session.ask_after = visitor, 0.0
 
     def find(self, secret: str) -> DashboardSession | None:

@@ -206,7 +206,7 @@ class DashboardView(_ViewShape, frozen=True, kw_only=True):
     resources: tuple[ResourceView, ...] = ()
     destinations: tuple[DestinationView, ...] = ()
     unseen: tuple[str, ...] = ()
-    """What can no longer be read: kinds, some with a namespace, and `emergency stop`."""
+    """Unreadable kinds, some with a namespace, and possibly `emergency stop`."""
 
 
 class ChangesView(_ViewShape, frozen=True, kw_only=True):
@@ -301,7 +301,7 @@ class ActionDoneView(_ViewShape, frozen=True, kw_only=True):
 
 
 class FailureView(_ViewShape, frozen=True, kw_only=True):
-    """Why a request failed: a sentence for people, and a reason where there is one."""
+    """Why a request failed: a sentence for people, and a reason if known."""
 
     error: str
     reason: str = ""

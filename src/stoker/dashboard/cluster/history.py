@@ -73,7 +73,7 @@ def _diff_view(diff: DiffSummary) -> SyncDiffView:
 
 
 def _snapshot_views(one: GatewayStatus) -> Iterator[SnapshotView]:
-    """Yield the newest snapshot, which the status describes, and older ones of its history.
+    """Yield the newest snapshot, which the status describes, and older snapshots of its history.
 
     The number of kept snapshots limits the result, because older snapshots no longer exist.
     """
