@@ -65,7 +65,7 @@ class CallerKeyring:
 
     @property
     def is_read(self) -> bool:
-        """Whether all named keys were read at least once, at this or an earlier call; once true, it stays true.
+        """Whether all named keys were read at least once, at this or an earlier call; it then stays true.
 
         Call it only after the resources were listed. Keys that are named or changed after that do
         not affect readiness: a key that is unreadable for a while is no reason to refuse all callers.
