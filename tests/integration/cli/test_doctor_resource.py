@@ -137,7 +137,7 @@ def test_an_ignitionsync_logs_in_as_the_github_app_that_it_names(ward: Ward, tmp
         ward.replace_secret("app", pem=github.register(13, 99).decode())
         wrong = look()["git"]
         assert (wrong["mark"], wrong["reason"]) == ("wrong", Reason.SOURCE_AUTH_FAILED)
-        assert "the app id or its private key is wrong" in wrong["message"]
+        assert "refused the app id or its private key" in wrong["message"]
         assert "a private key that was made there into key 'pem' of Secret 'app'" in wrong["mend"]
         ward.replace_secret("app", pem="no key at all")
         wrong = look()["git"]

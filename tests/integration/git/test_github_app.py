@@ -179,7 +179,7 @@ async def test_whoever_names_an_app_without_having_its_key_gets_nothing_of_the_o
     tokens, url = GitHubAppTokens(), RepoUrl(github.url("plant.git"))
     await tokens.access(app, url)
     thief = GitHubApp(APP, INSTALLATION, Secret(github.register(99, 98)))
-    with pytest.raises(SourceAuthFailed, match="its private key for wrong"):
+    with pytest.raises(SourceAuthFailed, match="refused the app id or its private key"):
         await tokens.access(thief, url)
 
 

@@ -45,7 +45,7 @@ def token_error(answer: ServiceResponse, who: str, api: str) -> StokerError:
     if answer.status in (403, 429) and answer.wait is not None:
         return SourceUnreachable(f"{who} has asked {host} too often {status}", after=answer.wait)
     if answer.status == 401:
-        return SourceAuthFailed(f"{who}: {host} takes the app id or its private key for wrong {status}")
+        return SourceAuthFailed(f"{who}: {host} refused the app id or its private key {status}")
     if answer.status == 404:
         return SourceAuthFailed(
             f"{who}: the app has no such installation, or {host} has no such API {status}"

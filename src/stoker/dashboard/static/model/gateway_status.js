@@ -74,7 +74,7 @@ export function judged(resource) {
 
 /** Whether the resource has a problem that none of its gateways shows, such as an unreachable source. */
 function ownTrouble(resource, counts) {
-  const asked = resource.reason === GUARDED && waitsForApproval(resource);
+  const asked = isHeldByGuard(resource.reason) && waitsForApproval(resource);
   return resource.ready === "False" && !counts.failed && !asked && !isOnItsWay(resource.reason);
 }
 
