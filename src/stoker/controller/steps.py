@@ -1,21 +1,21 @@
 """The reconciler's steps: one reconcile of one resource, in order.
 
-    finalizer   set it before any object is made              finalizer.finalizer
-    understand  load the spec with base and defaults          spec.load
-    discover    pods, and the reports of their agents         cache.gateways, cache.reports
-    validate    that all named objects exist                  spec.references
-    choose      the spec's ref or the requested ref           spec.effective_ref
-    resolve     the ref to a commit, in the background        ref_resolution.resolver
-    mint        write a short-lived token for the gateways    owned.github_token
-    store       create the volume for a shared clone          owned.shared_volume
-    release     decide which gateways get the commit now      rollout.step, rollout.decide
-    prepare     ConfigMaps in which agents report             owned.configmaps, bidirectional.step
-    grant       RBAC: what agents may read and write          owned.rbac
-    accept      gateway changes, in the background            bidirectional.step
-    publish     the metadata ConfigMap for agents             owned.configmaps
-    empty       ConfigMaps of answered change sets            bidirectional.step
-    tidy        remove reports of agents that are gone        owned.configmaps
-    own up      raise the first finding
+    finalizer             set it before any object is made           finalizer.finalizer
+    load_spec             with base and defaults                     spec.load
+    find_gateways         pods, and the reports of their agents      cache.gateways, cache.reports
+    check_references      all named objects exist                    spec.references
+    choose_ref            the spec's ref or the requested ref        spec.effective_ref
+    resolve_ref           to a commit, in the background             ref_resolution.resolver
+    write_token           a short-lived token for the gateways       owned.github_token
+    claim_volume          the volume for a shared clone              owned.shared_volume
+    roll_out              decide which gateways get the commit now   rollout.step, rollout.decide
+    prepare_configmaps    in which agents report                     owned.configmaps, bidirectional.step
+    apply_rbac            what agents may read and write             owned.rbac
+    accept_changes        gateway changes, in the background         bidirectional.step
+    publish_metadata      the metadata ConfigMap for agents          owned.configmaps
+    clear_change_sets     remove answered change sets                bidirectional.step
+    remove_stale_reports  reports of agents that are gone            owned.configmaps
+    raise_finding         the first one, at the end
 
 Each step returns the context with one more value set, or raises an error that carries its consequence. An
 error that does not prevent the later steps is a finding: the reconcile continues, and the last step raises
@@ -115,35 +115,35 @@ class ReconcilerSteps:
     def listed(self) -> tuple[ReconcileStep[ReconcileContext], ...]:
         return (
             ReconcileStep("finalizer", self._finalizer),
-            ReconcileStep("understand", self._understand),
-            ReconcileStep("discover", self._discover),
-            ReconcileStep("validate", _continue_on_error(self._validate)),
-            ReconcileStep("choose", self._choose),
-            ReconcileStep("resolve", self._resolve),
-            ReconcileStep("mint", _continue_on_error(self._mint)),
-            ReconcileStep("store", _continue_on_error(self._store)),
-            ReconcileStep("release", self._release),
-            ReconcileStep("prepare", self._prepare),
-            ReconcileStep("grant", _continue_on_error(self._grant)),
-            ReconcileStep("accept", self._accept),
-            ReconcileStep("publish", self._publish),
-            ReconcileStep("empty", _continue_on_error(self._empty)),
-            ReconcileStep("tidy", _continue_on_error(self._tidy)),
-            ReconcileStep("own up", self._own_up),
+            ReconcileStep("load_spec", self._load_spec),
+            ReconcileStep("find_gateways", self._find_gateways),
+            ReconcileStep("check_references", _continue_on_error(self._check_references)),
+            ReconcileStep("choose_ref", self._choose_ref),
+            ReconcileStep("resolve_ref", self._resolve_ref),
+            ReconcileStep("write_token", _continue_on_error(self._write_token)),
+            ReconcileStep("claim_volume", _continue_on_error(self._claim_volume)),
+            ReconcileStep("roll_out", self._roll_out),
+            ReconcileStep("prepare_configmaps", self._prepare_configmaps),
+            ReconcileStep("apply_rbac", _continue_on_error(self._apply_rbac)),
+            ReconcileStep("accept_changes", self._accept_changes),
+            ReconcileStep("publish_metadata", self._publish_metadata),
+            ReconcileStep("clear_change_sets", _continue_on_error(self._clear_change_sets)),
+            ReconcileStep("remove_stale_reports", _continue_on_error(self._remove_stale_reports)),
+            ReconcileStep("raise_finding", self._raise_finding),
         )
 
     async def _finalizer(self, context: ReconcileContext) -> ReconcileContext:
         kept = await self._parts.finalizer.ensure(context.key, context.kept)
         return dataclasses.replace(context, kept=kept)
 
-    async def _understand(self, context: ReconcileContext) -> ReconcileContext:
+    async def _load_spec(self, context: ReconcileContext) -> ReconcileContext:
         understood = self._parts.understanding.of(context.key, context.kept)
         names = {one.name for one in understood.secrets}
         self._parts.references.put(context.key, names.union(self._parts.watched_secrets))
         paused_by = "spec.paused is true" if understood.intent.paused else self._parts.observed.paused_by()
         return dataclasses.replace(context, understood=understood, paused_by=paused_by)
 
-    async def _discover(self, context: ReconcileContext) -> ReconcileContext:
+    async def _find_gateways(self, context: ReconcileContext) -> ReconcileContext:
         observed, key = self._parts.observed, context.key
         fleet = fleet_of(observed.pods_of(key), reports_by_gateway(observed.maps, key))
         published = self._parts.publisher.published(key)
@@ -155,7 +155,7 @@ class ReconcilerSteps:
             context, fleet=fleet, published=published, shards=shards, outdated=outdated
         )
 
-    async def _validate(self, context: ReconcileContext) -> ReconcileContext:
+    async def _check_references(self, context: ReconcileContext) -> ReconcileContext:
         validator, understood = self._parts.validator, require_value(context.understood)
         missing = await validator.missing_keys(context.key, understood.secrets)
         findings: list[StokerError] = list(missing.values())
@@ -165,7 +165,7 @@ class ReconcilerSteps:
         findings += fleet_findings(understood.intent, context.fleet, profiles)
         return dataclasses.replace(context, missing=tuple(missing), findings=(*context.findings, *findings))
 
-    async def _choose(self, context: ReconcileContext) -> ReconcileContext:
+    async def _choose_ref(self, context: ReconcileContext) -> ReconcileContext:
         intent = require_value(context.understood).intent
         effective = effective_ref(intent.source.ref, intent.requests.ref, context.status.requested_ref)
         kept = await self._without_request(context) if effective.expired else context.kept
@@ -183,7 +183,7 @@ class ReconcilerSteps:
         )
         return await self._parts.observed.resources[context.key.kind].write(name, patch)
 
-    async def _resolve(self, context: ReconcileContext) -> ReconcileContext:
+    async def _resolve_ref(self, context: ReconcileContext) -> ReconcileContext:
         """Look up the ref, except while the resource is paused."""
         if context.paused_by:
             self._parts.resolver.rest(context.key)
@@ -205,20 +205,20 @@ class ReconcilerSteps:
             return _with_finding(found, Wait(message, after=RECHECK_SECONDS, reason=Reason.REF_RESOLVING))
         return found if answer.error is None else _with_finding(found, answer.error)
 
-    async def _mint(self, context: ReconcileContext) -> ReconcileContext:
+    async def _write_token(self, context: ReconcileContext) -> ReconcileContext:
         token = context.answer.token if context.answer is not None else None
         await self._parts.minter.mint(
             context.key, context.kept, require_value(context.understood).intent, token
         )
         return context
 
-    async def _store(self, context: ReconcileContext) -> ReconcileContext:
+    async def _claim_volume(self, context: ReconcileContext) -> ReconcileContext:
         again = await self._parts.storekeeper.provide(
             context.key, context.kept, require_value(context.understood).intent
         )
         return dataclasses.replace(context, again_in=again)
 
-    async def _release(self, context: ReconcileContext) -> ReconcileContext:
+    async def _roll_out(self, context: ReconcileContext) -> ReconcileContext:
         what = self._what(context)
         made = self._parts.releaser.release(context, what)
         waits = any(one.reason is Reason.DEPENDENCY_WAITING for one in made.held)
@@ -239,21 +239,21 @@ class ReconcilerSteps:
             traceparent=tracing.traceparent(),
         )
 
-    async def _prepare(self, context: ReconcileContext) -> ReconcileContext:
+    async def _prepare_configmaps(self, context: ReconcileContext) -> ReconcileContext:
         highest = await self._parts.publisher.prepare(context.key, context.kept, context.shards)
         await self._parts.way_back.prepare(context)
         return dataclasses.replace(context, highest_shard=highest)
 
-    async def _grant(self, context: ReconcileContext) -> ReconcileContext:
+    async def _apply_rbac(self, context: ReconcileContext) -> ReconcileContext:
         await self._parts.granter.grant(
             context.key, context.kept, context.fleet, context.highest_shard, changes=is_bidirectional(context)
         )
         return context
 
-    async def _accept(self, context: ReconcileContext) -> ReconcileContext:
+    async def _accept_changes(self, context: ReconcileContext) -> ReconcileContext:
         return dataclasses.replace(context, accepted=self._parts.way_back.accept(context))
 
-    async def _publish(self, context: ReconcileContext) -> ReconcileContext:
+    async def _publish_metadata(self, context: ReconcileContext) -> ReconcileContext:
         metadata = build_metadata(
             require_value(context.understood),
             context.fleet,
@@ -268,16 +268,16 @@ class ReconcilerSteps:
             told.say(written=await self._parts.publisher.publish(context.key, context.kept, metadata))
         return context
 
-    async def _empty(self, context: ReconcileContext) -> ReconcileContext:
+    async def _clear_change_sets(self, context: ReconcileContext) -> ReconcileContext:
         await self._parts.way_back.empty(context)
         return context
 
-    async def _tidy(self, context: ReconcileContext) -> ReconcileContext:
+    async def _remove_stale_reports(self, context: ReconcileContext) -> ReconcileContext:
         again = await self._parts.publisher.tidy(context.key, context.fleet, context.shards)
         times = [each for each in (again, context.again_in) if each is not None]
         return dataclasses.replace(context, again_in=min(times, default=None))
 
-    async def _own_up(self, context: ReconcileContext) -> ReconcileContext:
+    async def _raise_finding(self, context: ReconcileContext) -> ReconcileContext:
         if context.findings:
             raise context.findings[0]
         return context
