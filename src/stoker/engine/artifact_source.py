@@ -1,9 +1,9 @@
-"""What is told between a place that holds artifacts and whoever makes commits of them.
+"""The interface between artifact sources and the code that turns artifacts into commits.
 
-A registry or a bucket (`stoker.artifacts`) hands out files; `stoker.git.mirror.artifact_import` puts
-them into a mirror. Neither knows the other. An artifact is named by an id of 64
-hexadecimal digits, which is all that controller, ledger, plan and report know of it: a
-registry's own digest, or a digest over a bucket's listing.
+A registry or a bucket (`stoker.artifacts`) implements `ArtifactOrigin` and supplies files;
+`stoker.git.mirror.artifact_import` imports them into a mirror. Neither imports the other. An id of 64
+hexadecimal digits names an artifact: the registry's own digest, or a digest over a bucket's listing.
+Controller, ledger, plan and report know an artifact only by this id.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ID_DIGITS = 64
 
 
 class ArtifactCredentials(NamedTuple):
-    """How a registry or bucket is reached now; read anew for each use."""
+    """Credentials and connection settings of a registry or bucket; read again for each use."""
 
     username: str = ""
     password: Secret | None = None
     is_token: bool = False
-    """The password is a token, and the user name beside it is nobody's."""
+    """The password is a token; the registry ignores the user name beside it."""
     ca: bytes | None = None
-    """Certificates in PEM form that are trusted besides the system's."""
+    """Certificates in PEM form, trusted in addition to the system's."""
     proxy: str = ""
 
 
@@ -35,44 +35,44 @@ ArtifactCredentialsReader: TypeAlias = Callable[[], Awaitable[ArtifactCredential
 
 
 class ArtifactFile(NamedTuple):
-    """One file; its content must be taken before the next one is asked for."""
+    """One file. The caller must read its content before it takes the next file from the iterator."""
 
     path: RelPath
     size: int
     chunks: Iterator[bytes]
-    """Exactly `size` bytes, or an error."""
+    """Exactly `size` bytes; the iterator raises if the source delivers fewer or more."""
     executable: bool = False
 
 
 class Artifact(Protocol):
-    """What was pulled."""
+    """An artifact that was pulled."""
 
     @property
     def title(self) -> str:
-        """Where it is from; the same for the same artifact of the same origin."""
+        """Where it comes from; the same text for the same artifact of the same origin."""
         ...
 
     @property
     def made_at(self) -> int:
-        """When, in Unix seconds; 0 where nobody says so."""
+        """When it was made, in Unix seconds; 0 where the origin does not report a time."""
         ...
 
     def files(self) -> Iterator[ArtifactFile]:
-        """All files, checked and bounded; for a worker thread."""
+        """Iterate over all files, checked and bounded; call it in a worker thread."""
         ...
 
     def stop(self) -> None:
-        """Have `files` raise soon, because nobody waits for the rest; from any thread."""
+        """Make `files` raise soon, because the caller no longer needs the rest; callable from any thread."""
         ...
 
 
 class ArtifactOrigin(Protocol):
-    """A place that holds artifacts, and can be changed by nobody through this."""
+    """A registry or bucket, read only: this interface has no method that changes it."""
 
     async def resolve(self, ref: GitRef) -> CommitId:
-        """The id of what a tag, digest or prefix means now."""
+        """Return the id of the artifact that a tag, digest or prefix names now."""
         ...
 
     async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> Artifact:
-        """Exactly this artifact; `folder` is empty and stays until its files were taken."""
+        """Pull exactly this artifact; `folder` is empty and exists until the caller has read the files."""
         ...

@@ -1,9 +1,8 @@
-"""What a pass needs of the place that files come from.
+"""The interface through which a sync reads its source.
 
-git is one (`stoker.git.source.git`), a folder of a person who edits is another
-(`stoker.fs.folder_source`); a registry or a bucket can follow. Reading and
-writing are different capabilities with different credentials: this is the
-reader's half, and whoever has only that can change nothing at the source.
+`stoker.git.source.git` implements it for git, `stoker.fs.folder_source` for a local folder in which a
+person edits. Reading and writing are separate capabilities with separate credentials. This is the reading
+half: code that holds only a `SourceReader` cannot change the source.
 """
 
 from __future__ import annotations
@@ -17,48 +16,57 @@ from stoker.domain.refs import CommitId, GitRef
 
 
 class SourceReader(Protocol):
-    """Everything is asked for by the commit that `resolve` gave, never by the ref again."""
+    """Reads a source.
+
+    Every method after `resolve` takes the commit that `resolve` returned, never the ref again.
+    """
 
     async def resolve(self, ref: GitRef) -> CommitId:
-        """The commit that a ref means now."""
+        """Return the commit that a ref points to now."""
         ...
 
     def held(self) -> AbstractAsyncContextManager[None]:
-        """The local copy for this process alone; the calls below are made while it is held."""
+        """Lock the local copy for this process; the methods below must be called while the lock is held."""
         ...
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
-        """Have the commit and its trees here; `ref` is where to look if ids are not given out."""
+        """Fetch the commit and its trees.
+
+        `ref` is fetched instead if the server does not serve single commit ids.
+        """
         ...
 
     async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
-        """Raise unless the source's own rules let this commit follow that one: signed, nothing rewritten."""
+        """Raise unless the source's rules allow `commit` after `before`: signature, no rewritten history."""
         ...
 
     async def tree(self, commit: CommitId) -> CommitTree:
-        """All of a commit."""
+        """Return the whole tree of a commit."""
         ...
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
-        """What differs; None if that cannot be told by regular files alone, or `before` is not here."""
+        """Return the differences.
+
+        None if they involve more than regular files, or `before` is not available here.
+        """
         ...
 
     async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
-        """Those of the paths that are regular files in the commit."""
+        """Return those of the paths that are regular files in the commit."""
         ...
 
     async def committed_at(self, commit: CommitId) -> int:
-        """When the commit was made, in Unix seconds."""
+        """Return when the commit was made, in Unix seconds."""
         ...
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
-        """Have these contents here, in one request."""
+        """Fetch these contents in one request."""
         ...
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
-        """The contents in this order; for a worker thread."""
+        """Iterate over the contents in this order; call it in a worker thread."""
         ...
 
     def discard(self) -> None:
-        """Forget the local copy: it was found damaged, and the next fetch builds it anew."""
+        """Delete the local copy, which was found damaged; the next fetch builds it again."""
         ...

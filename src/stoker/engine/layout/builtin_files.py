@@ -1,9 +1,9 @@
-"""Contents that no repository has to have: what the product itself writes in the place of a missing file.
+"""Contents that the product itself supplies in place of a file that the repository lacks.
 
-There is one. A collection of an Ignition gateway needs a `config-mode.json`; where
-the folder that a collection comes from is missing, a mapping can ask for that file
-alone (C-108). Its content is the least that is JSON, so that it settles nothing. It
-has the id that git would give it, so a ledger, a plan and a walk treat it as any other.
+There is one such file. A collection of an Ignition gateway needs a `config-mode.json`; where the source
+folder of a collection is missing, a mapping can request that file alone. Its content is the smallest valid
+JSON object, so that it sets nothing. Its id is the blob id that git would compute, so ledger, plan and
+directory walk treat it like any other file.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ CONFIG_MODE = b"{}\n"
 _BY_ID = {blob_of(CONFIG_MODE, digits=digits): CONFIG_MODE for digits in (40, 64)}
 
 IDS: frozenset[BlobId] = frozenset(_BY_ID)
-"""In repositories of either hash."""
+"""The ids in repositories of either hash, SHA-1 and SHA-256."""
 
 
 def builtin_content(blob: BlobId) -> bytes:
-    """The content of one of the `IDS`."""
+    """Return the content for one of the `IDS`."""
     return _BY_ID[blob]

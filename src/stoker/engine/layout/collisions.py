@@ -1,9 +1,8 @@
-"""Paths that cannot all exist on every filesystem.
+"""Finds paths that cannot all exist on every filesystem.
 
-`View` and `view`, or two Unicode spellings of one name, are one file on a volume
-that folds case or normalizes names, and the gateway itself compares names by
-canonical equivalence; a path can also not be a file and a folder at once. None of
-the parties to such a collision is delivered: choosing one would be a guess.
+`View` and `view`, or two Unicode spellings of one name, are one file on a volume that folds case or
+normalizes names, and the gateway itself compares names by canonical equivalence. A path also cannot be a
+file and a folder at once. No file of a collision is delivered: choosing one of them would be a guess.
 """
 
 from __future__ import annotations
@@ -17,10 +16,13 @@ from stoker.engine.match.globs import PathBatch
 
 
 def find_collisions(paths: PathBatch, blocked: AbstractSet[str] = frozenset()) -> dict[str, str]:
-    """Of `paths`, those that collide, each with the reason; nothing may lie below a `blocked` path."""
+    """Return those of `paths` that collide, each with the reason.
+
+    A file below a `blocked` path collides too.
+    """
     everything = [*paths.paths, *paths.folders]
     keys = collision_keys(everything)
-    # A file that is a folder too has its key twice as well, so this is nearly always the end of it.
+    # A path that is both a file and a folder has its key twice as well, so nearly every commit returns here.
     if len(set(keys)) == len(keys) and not blocked & paths.folders:
         return {}
     spellings: defaultdict[str, set[str]] = defaultdict(set)
@@ -36,7 +38,7 @@ def find_collisions(paths: PathBatch, blocked: AbstractSet[str] = frozenset()) -
 
 
 def _nearest_reason(path: str, reasons: Mapping[str, str]) -> str | None:
-    """The reason of the path itself or of the nearest folder above it that has one."""
+    """Return the reason of the path itself or of the nearest folder above it that has one."""
     own = RelPath.known(path)
     return next((reasons[place] for place in (own, *own.ancestors()) if place in reasons), None)
 

@@ -1,10 +1,9 @@
-"""How many files each mapping gives to each managed place.
+"""Counts how many files each mapping delivers to each managed place.
 
-Kept in the ledger, so that a few changes tell without a look at all files whether a
-mapping gains its first file or loses its last, and which places are managed. Written
-as texts, `0:120:projects/` for a folder and `1:1:x.json` for a file: the number of the
-mapping, the count, the place. A count of nought is a stand-in: the place is managed,
-but nothing of the mapping's source lies there.
+The ledger stores the counts. With them an incremental sync detects, without reading all files, whether a
+mapping gains its first file or loses its last, and which places are managed. The stored form is text,
+`0:120:projects/` for a folder and `1:1:x.json` for a file: number of the mapping, count, place. A count of
+zero marks a stand-in: the place is managed, but no file of the mapping's source is there.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from stoker.engine.layout.desired_files import ManagedPaths, MappingRoute
 
 
 class MappingFileCounts:
-    """By number of the mapping and managed place."""
+    """File counts by number of the mapping and managed place."""
 
     __slots__ = ("_by_place", "_routes", "_stand_ins")
 
@@ -32,12 +31,12 @@ class MappingFileCounts:
                 self._stand_ins.add((int(index), place))
 
     def add(self, index: int, place: str, more: int) -> None:
-        """A mapping gives one file more, or less, to the managed place in which this path lies."""
+        """Add `more` files (negative to subtract) of a mapping to the managed place that contains a path."""
         self._by_place[index, self._routes[index].managed(place)] += more
 
     def add_all(self, index: int, places: Iterable[str]) -> None:
         route = self._routes[index]
-        if route.manages_one:  # all are in one place, or there is one file
+        if route.manages_one:  # all files are in one managed place, or there is one file
             listed = list(places)
             if listed:
                 self._by_place[index, route.managed(listed[0])] += len(listed)
@@ -45,11 +44,14 @@ class MappingFileCounts:
             self._by_place.update((index, route.managed(place)) for place in places)
 
     def stand_in(self, index: int, place: str) -> None:
-        """A mapping gives nothing, and this file in the place of it; only the file is managed."""
+        """Record that a mapping delivers only this stand-in file; only the file itself is managed."""
         self._stand_ins.add((index, place))
 
     def moved(self, differences: Iterable[tuple[int, str, int]]) -> bool:
-        """Count these in; False if a mapping or place begins or ends to give: that is for the guards."""
+        """Add these differences; return False if a mapping or place gains its first file or loses its last.
+
+        The caller then lays out the whole commit, so that the guards see that change.
+        """
         touched = [((i, self._routes[i].managed(place)), more) for i, place, more in differences]
         if any(key not in self._by_place for key, _ in touched):
             return False
@@ -59,7 +61,7 @@ class MappingFileCounts:
 
     @property
     def indexes(self) -> frozenset[int]:
-        """The mappings that give something."""
+        """The mappings that deliver at least one file."""
         return frozenset(index for (index, _), count in self._by_place.items() if count > 0)
 
     @property
@@ -79,5 +81,5 @@ class MappingFileCounts:
 
 
 def managed_places(texts: Iterable[str]) -> ManagedPaths:
-    """The managed places of the counts that a ledger keeps."""
+    """Return the managed places of the counts that a ledger stores."""
     return ManagedPaths.of(text.split(":", 2)[2] for text in texts)

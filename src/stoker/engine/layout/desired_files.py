@@ -1,9 +1,9 @@
-"""What a gateway shall have, as values: routes, managed places, and the desired files.
+"""The values of the desired state: routes, managed places, and the desired files.
 
-A `MappingRoute` is a mapping whose templates have become paths. `stoker.engine.layout.layout` lays
-routes over a commit and says in a `DesiredFiles` which content each path shall have, which
-places are managed, and where nothing may be deleted because something there could
-not be delivered. None of it knows the live side; `stoker.engine.plan.planner` does.
+A `MappingRoute` is a mapping whose templates are rendered into paths. `stoker.engine.layout.layout` applies
+the routes to a commit and returns a `DesiredFiles`: the content of each path, the managed places, and the
+places where nothing may be deleted because a file there could not be delivered. Nothing here reads the
+live files; `stoker.engine.plan.planner` compares both sides.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from stoker.engine.transform.template_language import render_path
 
 ROOT = RelPath("")
 ARROW = " -> "
-"""Between the two sides of a mapping in its label."""
+"""Separates source and destination in the label of a mapping."""
 
 
 class ContentTransform(Protocol):
-    """What is done to a content between the repository and the gateway."""
+    """Changes a content on its way from the repository to the gateway."""
 
     def apply(self, content: bytes) -> bytes: ...
 
 
 class TransformProvider(Protocol):
-    """Knows for each destination what is done to its content; None where nothing is."""
+    """Returns the transform of each destination; None where the content is delivered unchanged."""
 
     def recipe(self, destination: str, *, template: bool) -> ContentTransform | None: ...
 
@@ -43,23 +43,23 @@ class TransformProvider(Protocol):
 
 
 class MappingRoute(NamedTuple):
-    """A mapping whose templates have become paths."""
+    """A mapping whose templates are rendered into paths."""
 
     label: str
-    """As it was written, templates unrendered."""
+    """The mapping as the user wrote it, templates unrendered."""
     source: RelPath
     destination: RelPath
     kind: MappingKind | None = MappingKind.DIR
-    """None: a folder or a file, as the commit has it."""
+    """None: a folder or a file, whichever the commit has."""
     when_missing: MissingSourcePolicy = MissingSourcePolicy.SKIP
     template: bool = False
     orphans: OrphanPolicy | None = None
     yielding: frozenset[str] = frozenset()
-    """Destinations at which a file of an earlier mapping is preferred."""
+    """Destinations at which a file of an earlier mapping takes precedence."""
     service_path: RelPath | None = None
-    """The folder of the service whose layout this mapping is a part of."""
+    """The folder of the service whose layout includes this mapping."""
     names_file: bool = True
-    """Whether the destination can be that of a file: it is not the root, and has no slash at its end."""
+    """Whether the destination can name a file: it is not the root and does not end in a slash."""
 
     @classmethod
     def of(cls, mapping: FileMapping, values: TemplateValues) -> MappingRoute:
@@ -100,35 +100,41 @@ class MappingRoute(NamedTuple):
         )
 
     def place(self, path: str) -> str | None:
-        """Where a file of the repository goes; None if this mapping does not speak of it."""
+        """Return the destination of a repository file; None if this mapping does not cover it."""
         return _map_path(path, self.source, self.destination, self.kind)
 
     def origin(self, place: str) -> str | None:
-        """Which file of the repository this mapping would put there."""
+        """Return the repository file that this mapping would deliver to a destination.
+
+        None if it covers none.
+        """
         return _map_path(place, self.destination, self.source, self.kind)
 
     @property
     def stand_in(self) -> RelPath | None:
-        """The one file that it gives where its source is missing; None if it gives nothing then."""
+        """The single file that it delivers when its source is missing; None if it then delivers nothing."""
         if self.when_missing is not MissingSourcePolicy.CONFIG_MODE:
             return None
         return self.destination.joined(CONFIG_MODE_FILE)
 
     @property
     def may_be_absent(self) -> bool:
-        """Whether a commit without its source is as intended, and no skipped content.
+        """Whether a commit may lack the source without that being reported as skipped content.
 
-        So it is for a part of a service's layout, which no user wrote, and for one with a stand-in.
+        True for a mapping of a service's layout, which no user wrote, and for a mapping with a stand-in.
         """
         return self.service_path is not None or self.stand_in is not None
 
     @property
     def manages_one(self) -> bool:
-        """Whether all that it gives lies in one managed place; at the root it is each entry (C-086)."""
+        """Whether all its files are in one managed place.
+
+        With the root as destination each top entry is a place.
+        """
         return bool(self.destination)
 
     def managed(self, place: str) -> str:
-        """The managed place of a file that it gives; that of a folder ends in a slash."""
+        """Return the managed place of a file that it delivers; a folder's place ends in a slash."""
         if self.kind is MappingKind.FILE or (self.kind is None and place == self.destination):
             return self.destination
         if self.destination:
@@ -150,14 +156,14 @@ def _map_path(path: str, here: str, there: str, kind: MappingKind | None) -> str
 
 
 class ManagedPaths(NamedTuple):
-    """Folders with all that is below them, and files: what the mappings of one pass manage (C-083)."""
+    """The folders, with everything below them, and the files that the mappings of one sync manage."""
 
     folders: frozenset[RelPath] = frozenset()
     files: frozenset[RelPath] = frozenset()
 
     @classmethod
     def of(cls, places: Iterable[str]) -> ManagedPaths:
-        """From paths, those of folders with a slash at the end."""
+        """Build from paths; those of folders end in a slash."""
         places = set(places)
         return cls(
             frozenset(RelPath.known(place[:-1]) for place in places if place.endswith("/")),
@@ -177,7 +183,7 @@ NO_PLACES = ManagedPaths()
 
 
 class DesiredFiles(NamedTuple):
-    """What shall be, and what of it was left out."""
+    """The desired files of a sync, and the files that were left out."""
 
     files: Mapping[str, FileVersion]
     managed: ManagedPaths
@@ -185,41 +191,44 @@ class DesiredFiles(NamedTuple):
     kept: frozenset[str] = frozenset()
     """At and below these nothing is deleted: an entry that belongs there was not delivered."""
     incomplete: frozenset[str] = frozenset()
-    """Folders that would be told to be complete by their `resource.json` and are not."""
+    """Folders that lack a file, so their `resource.json`, which would declare them complete, is held back."""
     delivered: frozenset[str] = frozenset()
-    """The mappings, as they were written, that gave at least one file."""
+    """The mappings, as the user wrote them, that delivered at least one file."""
     undelivered: frozenset[str] = frozenset()
     missed: Mapping[str, str] = MappingProxyType({})
-    """The destinations of mappings that gave nothing, each with its mapping."""
+    """The destinations of mappings that delivered nothing, each with its mapping."""
     destinations: ManagedPaths = ALL_PLACES
-    """The destinations of all mappings, whether they gave files or not; a ledger's file elsewhere is held."""
+    """The destinations of all mappings, with or without files; a ledger's file outside them is held."""
     skipped: tuple[PathNote, ...] = ()
-    """What the user may miss: symlinks, submodules, mappings of the user without a source, patches without a
-    file, files that would go where the gateway keeps its own."""
+    """Content that the user may expect on the gateway and that is not delivered.
+
+    Symlinks, submodules, mappings of the user without a source, patches without a file, and files whose
+    destination is a path that the gateway itself uses.
+    """
     excluded: tuple[PathNote, ...] = ()
-    """What the excludes keep out, as configured."""
+    """Files that the configured excludes leave out."""
     refused: tuple[PathNote, ...] = ()
     conflicts: tuple[PathNote, ...] = ()
     partial: bool = False
-    """Only what changed is named: every other file of the ledger shall be as the ledger says."""
+    """Only changed files are listed; every other file of the ledger keeps the version that the ledger has."""
     removed: frozenset[str] = frozenset()
-    """Of a partial one: paths of the ledger that nothing supplies any more."""
+    """In a partial value: paths of the ledger that no mapping supplies any more."""
     recipes: Mapping[str, ContentTransform] = MappingProxyType({})
-    """By destination: what is still to be done to the content before it is what the gateway shall have."""
+    """By destination: the transform that still has to be applied to the content."""
     orphans: Mapping[str, OrphanPolicy] = MappingProxyType({})
-    """Destinations with a rule of their own about files of others."""
+    """Destinations with their own rule about files of others."""
     settings: str = ""
     given: frozenset[str] = frozenset()
-    """How many files each mapping gives to each managed place (`stoker.engine.layout.counts`)."""
+    """How many files each mapping delivers to each managed place (`stoker.engine.layout.counts`)."""
     excludes: frozenset[str] = frozenset()
 
     @property
     def paths(self) -> frozenset[str]:
-        """Every path that this speaks of."""
+        """Every path that is listed here, as desired or as removed."""
         return self.removed.union(self.files)
 
     def refusing(self, blobs: frozenset[BlobId], kind: RefusedEntryKind) -> DesiredFiles:
-        """The same without the files of these contents."""
+        """Return a copy without the files that have these contents."""
         return self.without(
             {path: kind.value for path, version in self.files.items() if version.blob in blobs}
             if blobs
@@ -227,7 +236,7 @@ class DesiredFiles(NamedTuple):
         )
 
     def without(self, reasons: Mapping[str, str]) -> DesiredFiles:
-        """The same without these files; each is named with its reason."""
+        """Return a copy without these files; each is listed as refused with its reason."""
         if not reasons:
             return self
         out = sorted(reasons)
@@ -240,7 +249,7 @@ class DesiredFiles(NamedTuple):
         )
 
     def derived(self, results: Mapping[str, BlobId]) -> DesiredFiles:
-        """The same after the recipes were followed: the ids of what came of them."""
+        """Return a copy in which transformed files have the blob ids of their results."""
         if not results:
             return self
         made = {

@@ -1,11 +1,17 @@
-"""What a few changed files of the repository mean for the gateway, without the rest of it.
+"""Computes the desired state from a few changed repository files, without reading the whole commit.
 
-Each changed path is followed to its destinations, and from each destination back to
-every file that could supply it; the last mapping that has one wins, as everywhere.
-What the answer cannot be told from is left to the whole way: a mapping that gains
-its first or loses its last file, one that gives a stand-in for its source or might, a
-patch that gains its first or loses its last file, a name that may collide, a file where
-the gateway's own must be. So a caller never has to ask whether the short way was right.
+`Layout.map_changes` calls it. It follows each changed path to its destinations, and each destination back
+to every repository file that could supply it; the last mapping that has a file wins, as in
+`stoker.engine.layout.overlay`. Some changes need the whole commit; for these it returns None, and the
+caller lays out everything:
+
+- a mapping gains its first file or loses its last;
+- a mapping delivers a stand-in for its source, or might;
+- a patch gains its first file or loses its last;
+- a name may collide;
+- a file would go to a path that the gateway itself uses.
+
+So a caller never has to check whether the incremental result is correct.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 def paths_to_look_up(
     layout: Layout, changes: Sequence[TreeChange], drifted: Collection[str]
 ) -> frozenset[str]:
-    """Paths of the new commit on which it depends what the changed destinations get."""
+    """Return the paths of the new commit that decide which content the changed destinations get."""
     changed = {change.path: change.after for change in changes}
     places = {place for path in changed for _, place in _destination_places(layout, path)}
     asked: set[str] = set()
@@ -51,12 +57,12 @@ def desired_changes(
     ledger: Ledger,
     drifted: Collection[str],
 ) -> DesiredFiles | None:
-    """The desired state of what the changes touch; None where only all of the commit can tell."""
+    """Return the desired state of everything that the changes affect; None if the whole commit is needed."""
     changed = {change.path: change.after for change in changes}
     if any(
         not route.names_file and route.kind is None and route.source in changed for route in layout.routes
     ):
-        return None  # the source has become a file, or was one, and the destination is that of a folder
+        return None  # the source became a file, or was one, and the destination names a folder
     counted: list[tuple[int, str, int]] = []
     for change in changes:
         more = (change.after is not None) - (change.before is not None)
@@ -70,17 +76,17 @@ def desired_changes(
         return None
     if _may_change_missing_source(layout, changed, places, counts):
         return None
-    if not RelPath.all_of(list(places.paths)):  # one has become too long below its destination
+    if not RelPath.all_of(list(places.paths)):  # a path is too long below its destination
         return None
     supplied = _supplied_files(
         layout, [place for place in places.paths if place not in out], changed, answers
     )
     files = {place: version for place, (version, _) in supplied.items()}
     removed = frozenset(p for p in places.paths if p not in files and p not in out and p in ledger.files)
-    if removed.intersection(drifted):  # the ledger has what the commit does not
+    if removed.intersection(drifted):  # the ledger has a file that the commit lacks
         return None
     added = [place for place in files if place not in ledger.files]
-    # Without any skipped content no patch waits for its first file.
+    # If no content was skipped, no patch is waiting for its first file.
     if _may_change_patch_match(layout, (*(added if ledger.skipped_total else ()), *removed)):
         return None
     if may_collide(added, removed, ledger.files):
@@ -107,19 +113,19 @@ def desired_changes(
 
 
 def _excluded_places(layout: Layout, places: PathBatch) -> dict[str, str] | None:
-    """What the excludes keep out; None where the whole commit has to be looked at."""
+    """Return the files that the excludes leave out; None if the whole commit has to be laid out."""
     try:
         out = layout.protection.undelivered(places)
-    except Stalled:  # perhaps only of a file that goes
+    except Stalled:  # possibly caused by a file that this change removes
         return None
-    # A file that is skipped is counted over the whole commit.
+    # Skipped files are counted over the whole commit.
     return None if any(why != EXCLUDED for why in out.values()) else out
 
 
 def _may_change_missing_source(
     layout: Layout, changed: Collection[str], places: PathBatch, counts: MappingFileCounts
 ) -> bool:
-    """Whether a source that gives nothing may have come, or gives nothing for another reason now."""
+    """Whether a missing source may have appeared, or may now be missing for another reason."""
     giving = counts.indexes
     return any(
         (route.stand_in is not None and route.stand_in in places.paths)
@@ -129,7 +135,7 @@ def _may_change_missing_source(
 
 
 def _may_change_patch_match(layout: Layout, places: Iterable[str]) -> bool:
-    """Whether a patch may gain its first file or lose its last: the skipped content changes by that."""
+    """Whether a patch may gain its first file or lose its last, which changes the skipped content."""
     transforming = layout.transforming
     return transforming is not None and any(map(transforming.patches, places))
 
@@ -142,7 +148,7 @@ def _destination_places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:
 
 
 def source_candidates(layout: Layout, place: str) -> Iterator[tuple[MappingRoute, str]]:
-    """Every file of the repository that could go there, the one that wins first."""
+    """Iterate over every repository file that could supply a destination, the winning one first."""
     found = [(route, origin) for route in layout.routes if (origin := route.origin(place)) is not None]
     yield from (one for one in reversed(found) if place not in one[0].yielding)
     yield from (one for one in found if place in one[0].yielding)

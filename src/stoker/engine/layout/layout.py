@@ -1,11 +1,9 @@
-"""One gateway's mappings, rendered, and what they make of a commit.
+"""The rendered mappings of one gateway, applied to a commit: the first decision of a sync.
 
-The first decision of a pass. All of a commit is laid out by `Layout.map`
-(`stoker.engine.layout.overlay`); where only what changed between two commits has to be
-known, `Layout.map_changes` (`stoker.engine.layout.incremental`) says the same with work that
-follows the change, or says that it cannot be sure. `settings` names everything that
-shapes the files besides the commit: as long as commit and settings are the same, so
-are the files.
+`Layout.map` lays out a whole commit (`stoker.engine.layout.overlay`). `Layout.map_changes`
+(`stoker.engine.layout.incremental`) computes the same result from the changes between two commits, with work
+in proportion to the change, or returns None where it cannot be certain. `settings` is a digest of
+everything that shapes the files besides the commit: same commit and same settings mean same files.
 """
 
 from __future__ import annotations
@@ -27,7 +25,8 @@ from stoker.engine.layout.protected_paths import ProtectedPaths
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.transform.template_language import render_path, template
 
-# Raised whenever the same intent would be laid out differently: every data folder is then mapped anew once.
+# Increase it whenever the same intent would be laid out differently: every data folder is then laid out
+# again once.
 _FINGERPRINT_VERSION = 2
 _COMMIT_FIELDS = frozenset({"ref", "commit", "timestamp"})
 _FIELDS_OF_THE_COMMIT = frozenset({".Ref", ".Commit", ".Timestamp"})
@@ -36,7 +35,7 @@ _EXPRESSION = r"\{\{\s*(\.[^{}]*?)\s*\}\}"
 
 
 class Layout:
-    """The routes of one intent with its values; made once per settings, asked for each commit."""
+    """The routes of one intent with its values; built once per settings, used for each commit."""
 
     __slots__ = (
         "destinations",
@@ -66,16 +65,16 @@ class Layout:
         self.orphans = _orphan_rules(self.routes)
         shape = json.dumps(list(_layout_inputs(intent, _with_commit_placeholders(values))))
         self.settings = hashlib.sha256(shape.encode()).hexdigest()
-        """A digest of all that shapes the files; a value that comes with the commit does not count."""
+        """A digest of everything that shapes the files, except values that come with the commit."""
         self.volatile = json.dumps(_MARK)[1:-1] in shape or any(r.template for r in self.routes)
-        """Whether a new commit may change any file, so that its changes alone do not tell which."""
+        """Whether a new commit may change any file, so that the commit's changes do not show which."""
 
     def map(self, tree: CommitTree) -> DesiredFiles:
-        """The files that the gateway shall have, of this commit."""
+        """Return the desired files of this commit."""
         return overlay.build_desired(self, tree)
 
     def questions(self, changes: Sequence[TreeChange], drifted: Collection[str] = ()) -> frozenset[str]:
-        """Which paths of the new commit must be looked up before the changes can be mapped."""
+        """Return the paths of the new commit that must be looked up before `map_changes`."""
         return incremental.paths_to_look_up(self, changes, drifted)
 
     def map_changes(
@@ -86,18 +85,17 @@ class Layout:
         *,
         drifted: Collection[str] = (),
     ) -> DesiredFiles | None:
-        """What the changes since `ledger.commit` mean; None if only all of the new commit can tell.
+        """Return the desired changes since `ledger.commit`; None if the whole new commit is needed.
 
-        `answers` are the versions of those `questions` that are files of the new commit.
-        `drifted` are destinations to be named although nothing
-        changed them: their content has to be made again.
+        `answers` are the versions of those `questions` that are files of the new commit. `drifted` are
+        destinations to include although the commit did not change them: their content has to be made again.
         """
         if self.volatile or not ledger.complete or ledger.settings != self.settings:
             return None
         return incremental.desired_changes(self, changes, answers, ledger, drifted)
 
     def derives(self, destination: str) -> bool:
-        """Whether a content there is made from another one, so that the source does not have it by its id."""
+        """Whether the content at a destination is made from another one, so the source lacks its blob id."""
         if any(route.stand_in == destination for route in self.routes):
             return True
         return self.transforming is not None and any(
@@ -108,7 +106,10 @@ class Layout:
 
 
 def _orphan_rules(routes: Sequence[MappingRoute]) -> dict[str, OrphanPolicy]:
-    """By destination; where two mappings disagree, the one that deletes less is heard."""
+    """Return the orphan rule of each destination.
+
+    If two mappings disagree, the rule that deletes less wins.
+    """
     rules: dict[str, OrphanPolicy] = {}
     for route in routes:
         if route.orphans is not None and rules.get(route.destination) is not OrphanPolicy.OWNED:
@@ -117,7 +118,7 @@ def _orphan_rules(routes: Sequence[MappingRoute]) -> dict[str, OrphanPolicy]:
 
 
 def _with_commit_placeholders(values: TemplateValues) -> TemplateValues:
-    """The values with a mark in the place of those that come with the commit."""
+    """Return the values with a marker in place of those that come with the commit."""
     given = {name for name, value in values._asdict().items() if value is not None}
     marks: dict[str, Any] = {name: _MARK + name for name in given & _COMMIT_FIELDS}
     return values._replace(**marks)
@@ -142,12 +143,12 @@ def _layout_inputs(intent: FilesIntent, values: TemplateValues) -> Iterator[obje
     yield intent.deletion.orphans
     for text in _transform_texts(intent.transforms):
         yield [text, *(_template_value(expression, values) for expression in re.findall(_EXPRESSION, text))]
-    if any(mapping.template for mapping in intent.mappings):  # a content can name any value
+    if any(mapping.template for mapping in intent.mappings):  # a file's content can refer to any value
         yield [[name, _as_sequence(value)] for name, value in values._asdict().items()]
 
 
 def _transform_texts(transforms: TransformPolicy) -> Iterator[str]:
-    """Everything that a person wrote about contents, each with its place before it."""
+    """Iterate over every text that the user wrote about contents, each after a word for its field."""
     if transforms.system_name is not None:
         yield from ("systemName", transforms.system_name)
     for one in transforms.fields:
@@ -164,11 +165,12 @@ def _transform_texts(transforms: TransformPolicy) -> Iterator[str]:
 
 
 def _template_value(expression: str, values: TemplateValues) -> str | None:
-    """The value that a transform names. One that does not exist is its own business to refuse."""
+    """Return the value that a transform refers to; None if missing, which the transform itself reports."""
     if expression in _FIELDS_OF_THE_COMMIT:
         return _MARK
     try:
-        return template(f"{{{{{expression}}}}}").render(values)  # no path: it may be empty
+        # Not rendered as a path, because it may be empty.
+        return template(f"{{{{{expression}}}}}").render(values)
     except InvalidValue:
         return None
 

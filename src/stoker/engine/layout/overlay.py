@@ -1,10 +1,9 @@
-"""All of a commit under all mappings: a later one wins file by file.
+"""Applies all mappings to a whole commit: for each file the last mapping wins.
 
-What must not be delivered is taken out with its reason: refused entries of the
-repository, excluded and shielded places, paths that would be none, names that not
-every filesystem can tell apart. It works on whole lists of paths: 100,000 files
-under several mappings are a few passes of the interpreter's own loops, not a
-decision each.
+`Layout.map` calls it. It removes what must not be delivered, with the reason: refused entries of the
+repository, excluded and protected places, invalid paths, and names that some filesystem cannot
+distinguish. It works on whole lists of paths, so that 100,000 files under several mappings need a few
+loops inside the interpreter and no Python decision per file.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
 
 
 def build_desired(layout: Layout, tree: CommitTree) -> DesiredFiles:
-    """The files that the gateway shall have, of this commit."""
+    """Return the desired files of this commit."""
     return _Overlay(layout, tree).desired()
 
 
 class _Overlay:
-    """Collects what the mappings give, one after the other."""
+    """Collects the files of the mappings, one mapping after the other."""
 
     def __init__(self, layout: Layout, tree: CommitTree) -> None:
         self._layout = layout
@@ -102,7 +101,8 @@ class _Overlay:
             return
         try:
             place = route.destination.joined(at[len(route.source) :].lstrip("/"))
-        except InvalidValue:  # where it would go is no path, so the whole destination is kept
+        # The destination is not a valid path, so nothing in the whole destination is deleted.
+        except InvalidValue:
             place, named = route.destination, False
         self._kept.add(place)
         if named:
@@ -114,7 +114,10 @@ class _Overlay:
             self._incomplete.add(place.parent if named else place)
 
     def _lay(self, index: int, route: MappingRoute) -> None:
-        """Put everything that a mapping speaks of in its place; what may not stay is taken out later."""
+        """Add every file of a mapping at its destination.
+
+        Files that must not be delivered are removed later.
+        """
         if self._is_file(route):
             inside: Sequence[str] = [route.source] if route.source in self._tree.files else ()
             places: Sequence[str] = [route.destination] if inside else ()
@@ -139,7 +142,7 @@ class _Overlay:
             self._templated.difference_update(given)
 
     def _is_file(self, route: MappingRoute) -> bool:
-        """Whether the source is a file: by the mapping's type, or without one by what the commit has."""
+        """Whether the source is a file: by the mapping's type, or without a type by what the commit has."""
         if route.kind is not None:
             return route.kind is MappingKind.FILE
         if route.source not in self._tree.files:
@@ -152,7 +155,7 @@ class _Overlay:
         return True
 
     def _stand_in(self) -> None:
-        """What stands for a missing source comes last: it never takes the place of a file of the commit."""
+        """Add the stand-ins of missing sources, last: a stand-in never replaces a file of the commit."""
         for index, route in enumerate(self._layout.routes):
             place = route.stand_in
             if place is not None and place not in self._files and self._is_absent(route):
@@ -163,7 +166,7 @@ class _Overlay:
             self._files.update(dict.fromkeys(self._stand_ins.values(), version))
 
     def _is_absent(self, route: MappingRoute) -> bool:
-        """Whether the commit has nothing at all by that name: not a file, nor anything that was refused."""
+        """Whether the commit has nothing by that name: neither a file nor a refused entry."""
         source = route.source
         return (
             source not in self._tree.files
@@ -182,7 +185,7 @@ class _Overlay:
     def _take_out_long(
         self, route: MappingRoute, inside: Sequence[str], places: Sequence[str], given: dict[str, FileVersion]
     ) -> None:
-        """A good path in the repository can be too long, and so none, below the destination."""
+        """Refuse files whose path is valid in the repository but too long below the destination."""
         for path, place in zip(inside, places, strict=True):
             if len(place) > MAX_PART_BYTES:
                 try:
@@ -206,7 +209,7 @@ class _Overlay:
         return PathBatch(self._files)
 
     def _giving(self) -> frozenset[str]:
-        """The mappings that gave something. Whether the others may pass is also up to the ledger."""
+        """Return the mappings that delivered files; the guards decide about the others with the ledger."""
         for index, route in enumerate(self._layout.routes):
             if index not in self._counts.indexes:
                 self._miss(index, route)
@@ -235,7 +238,7 @@ class _Overlay:
         return f"gives no file: its {source} is not in the repository"
 
     def _in_the_way(self, route: MappingRoute) -> RefusedEntry | None:
-        """What was refused at the source or above it."""
+        """Return the refused entry at the source or above it; None if there is none."""
         return next(
             (
                 refusal

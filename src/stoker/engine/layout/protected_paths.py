@@ -1,11 +1,12 @@
-"""The shield: places below the data folder that belong to the gateway or to us.
+"""Protected paths: places below the data folder that belong to the gateway or to Stoker.
 
-One list for every direction. A sync delivers nothing there and deletes nothing there, drift does not name
-it, a snapshot does not hold it, a rollback does not write it, and a change there does not flow back to git.
-A file of the repository that would go there is named in the plan with the reason.
+One list holds for every operation. A sync delivers nothing there and deletes nothing there, drift detection
+ignores it, a snapshot does not contain it, a rollback does not write it, and a change there is not captured
+for git. The plan lists a repository file with such a destination, with the reason.
 
-Users exclude further paths by globs, and a front door can make some of those mandatory. All three are globs
-over the path below the data folder: what matches is not delivered, and what matches on disk stays.
+Users exclude further paths by globs, and the API of a kind can make some of those mandatory. All three are
+globs over the path below the data folder: a matching file is not delivered, and a matching file on disk
+stays.
 """
 
 from __future__ import annotations
@@ -44,20 +45,23 @@ _RESERVED = {
     "gateway.xml*": "the gateway keeps its ports and its system settings in it",
     "ignition.conf": "the gateway starts by it",
 }
-"""What is reserved, as a glob, and why. Case is ignored: where a volume folds case, `.UUID` is `.uuid`."""
+"""Reserved paths as globs, each with the reason.
+
+Case is ignored: where a volume folds case, `.UUID` is `.uuid`.
+"""
 
 PROTECTED_PATHS = GlobSet(_RESERVED, ignore_case=True)
 
 
 def reserved_path_reason(path: str) -> str:
-    """Why a path belongs to the gateway or to us; empty where it does not."""
+    """Return why a path belongs to the gateway or to Stoker; empty where it does not."""
     if not PROTECTED_PATHS.matches(path):
         return ""
     return next(why for glob, why in _RESERVED.items() if GlobSet((glob,), ignore_case=True).matches(path))
 
 
-# People make these on the gateway itself. Where the repository holds them they are delivered; but a key
-# that git does not have may be the one by which we reach the gateway, or a colleague does.
+# Users create these on the gateway itself. If the repository has them, they are delivered. A key that is not
+# in git is never deleted: the agent or another user may log in to the gateway with it.
 _GATEWAY_MADE_PATHS = GlobSet(("config/resources/*/ignition/api-token/",), ignore_case=True)
 
 
@@ -65,7 +69,7 @@ EXCLUDED = "is excluded"
 
 
 class ProtectedPaths:
-    """The shield and one intent's excludes."""
+    """The protected paths and the excludes of one intent."""
 
     __slots__ = ("_excluded", "_mandatory")
 
@@ -74,7 +78,7 @@ class ProtectedPaths:
         self._mandatory = GlobSet(excludes.mandatory)
 
     def undelivered(self, places: PathBatch) -> dict[str, str]:
-        """Where files of the repository do not go, and why; raises when the whole pass must not go on."""
+        """Return the destinations that get no file, with the reason; raise if the whole sync must stop."""
         excluded = self._excluded.matching(places)
         forbidden = self._mandatory.matching(places) - excluded
         if forbidden:
@@ -89,7 +93,7 @@ class ProtectedPaths:
         }
 
     def covering(self, paths: PathBatch) -> set[str]:
-        """Those of many paths where what lies on disk is left alone."""
+        """Return those of many paths whose files on disk must not be touched."""
         return (
             self._excluded.matching(paths) | self._mandatory.matching(paths) | PROTECTED_PATHS.matching(paths)
             if paths.paths
@@ -97,13 +101,13 @@ class ProtectedPaths:
         )
 
     def covers(self, path: str) -> bool:
-        """Whether what lies there on disk is left alone."""
+        """Whether a file on disk at this path must not be touched."""
         return self._excluded.matches(path) or self._mandatory.matches(path) or PROTECTED_PATHS.matches(path)
 
     def sparing(self, paths: PathBatch) -> set[str]:
-        """Those of many paths where a file of others stays, also in a folder that mirrors its source."""
+        """Return those of many paths where files of others stay, even in a folder that mirrors its source."""
         return self.covering(paths) | _GATEWAY_MADE_PATHS.matching(paths) if paths.paths else set()
 
     def spares(self, path: str) -> bool:
-        """Whether a file of others stays there."""
+        """Whether a file of others stays at this path."""
         return self.covers(path) or _GATEWAY_MADE_PATHS.matches(path)

@@ -1,12 +1,13 @@
-"""What may go from a gateway back to the repository, and where in it it belongs.
+"""Decides which gateway changes may go to the repository, and to which file of it.
 
-The opposite of `stoker.engine.layout.desired_files`, and pure like it. `CapturablePaths` says which live
-paths
-are spoken of at all: what `watchPaths` names, without what is excluded, is the running
-gateway's or ours. `gateway_changes` says which of them differ from what we wrote. `RepositoryOrigins`
-finds for each of these the file of the repository that it came from, or would come from:
-a file that we wrote goes back where it was taken from, a new one goes where its nearest
-neighbours were taken from, and where there are none to the last mapping that covers it.
+The reverse of `stoker.engine.layout.desired_files`, and pure like it; bidirectional sync uses it.
+
+- `CapturablePaths` selects the live paths: those that `watchPaths` matches, without excluded paths and
+  without protected paths of the gateway or of Stoker.
+- `gateway_changes` returns which of them differ from what Stoker wrote.
+- `RepositoryOrigins` finds the repository file of each change. A file that Stoker wrote goes back to its
+  source file. A new file goes where its nearest neighbours came from; without neighbours, to the last
+  mapping that covers it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from stoker.engine.plan.ledger import Ledger, recorded_version
 
 
 class CapturablePaths:
-    """Which live paths may flow back."""
+    """Selects the live paths whose changes may be captured."""
 
     __slots__ = ("_excluded", "_folders", "_protection", "_watched", "roots")
 
@@ -41,7 +42,10 @@ class CapturablePaths:
         above = [one for pattern in patterns for one in folder_regexes(pattern)]
         self._folders = re.compile("|".join(f"(?:{one})" for one in above) or "(?!)", re.DOTALL)
         self.roots = _topmost_roots(root for pattern in patterns for root in root_folders(pattern))
-        """The folders that hold everything of it, none within another; an empty one is the data folder."""
+        """The folders that contain every captured path, none within another.
+
+        An empty text is the data folder.
+        """
 
     def takes(self, path: str) -> bool:
         return (
@@ -51,7 +55,7 @@ class CapturablePaths:
         )
 
     def enters(self, folder: str) -> bool:
-        """Whether something that it takes can lie in a folder or below it."""
+        """Whether a folder or anything below it can contain a captured path."""
         return self._folders.fullmatch(folder) is not None and not PROTECTED_PATHS.matches(folder)
 
 
@@ -66,11 +70,11 @@ def _topmost_roots(roots: Iterable[str]) -> tuple[str, ...]:
 def gateway_changes(
     seen: Mapping[str, bytes | None], ledger: Ledger, allowed: CapturablePaths, *, modes: bool = True
 ) -> dict[str, FileVersion | None]:
-    """What somebody else made of these paths: the content that lies there now, None for what is gone.
+    """Return the changes that others made to these paths: the current content, None for a deleted file.
 
-    `seen` has records as the ledger has them. What lay there before us and was left
-    alone (`ledger.kept`) is nobody's change, nor is what a pass that broke off wrote. `modes`:
-    whether the filesystem can say what may be executed; else a file is what we made it, or plain.
+    `seen` has records in the form of the ledger. Files that existed before Stoker and were not touched
+    (`ledger.kept`) are not changes, nor are writes of an interrupted sync. `modes` is whether the filesystem
+    reports executable bits; otherwise a file has the mode that Stoker wrote, or is not executable.
     """
     changed: dict[str, FileVersion | None] = {}
     for path, kept in seen.items():
@@ -90,7 +94,7 @@ def gateway_changes(
 
 
 def file_commit(ledger: Ledger, path: str) -> str:
-    """The commit that a file is at: an earlier one where its place was held back."""
+    """Return the commit of a file; an earlier one than the ledger's where its place was held back."""
     for text in ledger.held:
         commit, _, place = text.partition(" ")
         if path == place or path.startswith(place + "/"):
@@ -99,7 +103,7 @@ def file_commit(ledger: Ledger, path: str) -> str:
 
 
 class RepositoryOrigin(NamedTuple):
-    """Where a file belongs in the repository, what is there, and what is made of it on the way."""
+    """The repository file behind a live path, its version, and the transform between the two."""
 
     path: str
     version: FileVersion | None
@@ -108,7 +112,7 @@ class RepositoryOrigin(NamedTuple):
 
 
 class RepositoryOrigins:
-    """The files of the repository behind some live paths, for one commit."""
+    """Finds the repository files behind some live paths, for one commit."""
 
     def __init__(self, layout: Layout, ledger: Ledger, paths: Collection[str]) -> None:
         self._layout = layout
@@ -120,13 +124,13 @@ class RepositoryOrigins:
             self._neighbours = {path: list(_neighbour_files(path, ours)) for path in new}
 
     def questions(self) -> frozenset[str]:
-        """Which paths of the commit must be looked up before the rest can be said."""
+        """Return the paths of the commit that must be looked up before `found`."""
         asked = {*self._known, *(one for near in self._neighbours.values() for one in near)}
         asked.update(self._neighbours)
         return frozenset(origin for place in asked for _, origin in source_candidates(self._layout, place))
 
     def found(self, answers: Mapping[str, FileVersion]) -> dict[str, RepositoryOrigin]:
-        """By live path; what no mapping gave or would give is not in it."""
+        """Return the origins by live path, without paths that no mapping delivers or would deliver."""
         found: dict[str, RepositoryOrigin] = {}
         for path in self._known:
             given = self._given(path, answers)
@@ -161,7 +165,7 @@ class RepositoryOrigins:
 
 
 def _neighbour_files(path: str, ours: Sequence[str]) -> Iterator[str]:
-    """One file of ours for each folder above a path, from the nearest on, none twice."""
+    """Iterate over one ledger file per folder above a path, nearest folder first, without repeats."""
     before = ""
     for folder in RelPath.known(path).ancestors():
         inside = f"{folder}/"

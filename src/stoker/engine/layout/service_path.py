@@ -49,10 +49,10 @@ def _missing_source_message(
     above = next(
         (folder for folder in service_path.ancestors() if _has_path(folder, tree, ordered)), RelPath("")
     )
-    # The part of the path that is not there, compared with what is there.
+    # Compare the first missing part of the path with the names that exist there.
     missing = service_path[len(above) :].lstrip("/").partition("/")[0]
     siblings = _children(above, tree)
-    from difflib import get_close_matches  # noqa: PLC0415 - for a refusal alone
+    from difflib import get_close_matches  # noqa: PLC0415 - only for this error message
 
     near = get_close_matches(missing, siblings, n=_MAX_NAMED) or siblings
     where = repr(str(above)) if above else "the root of the repository"

@@ -1,10 +1,10 @@
-"""Sets of globs, asked about one path or about many at once.
+"""Sets of globs, matched against one path or against many at once.
 
-What a pattern means is told in `stoker.engine.match.pattern`. Here it is only made quick:
-nearly all patterns match nothing in nearly all repositories, and that shows without
-trying them on every path. Each pattern has a text that all its matches hold within
-one part of the path. If neither a folder nor a name of the whole batch holds it, the
-pattern is done; otherwise its regex is tried on the paths that do.
+`stoker.engine.match.pattern` defines what a pattern means; this module makes matching fast. Nearly all
+patterns match nothing in nearly all repositories, and that can be detected without trying each pattern on
+each path. Each pattern has a needle: a text that every match contains within one part of the path. If no
+folder name and no file name of the batch contains it, the pattern is skipped; otherwise its regex runs on
+the paths that contain it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TOTAL = 4096
 
 
 def folders_above(paths: Iterable[str]) -> set[str]:
-    """Every folder above one of the paths; not the root."""
+    """Return every folder above one of the paths, without the root."""
     above: set[str] = set()
     level = {path.rpartition("/")[0] for path in paths}
     while level:
@@ -30,7 +30,7 @@ def folders_above(paths: Iterable[str]) -> set[str]:
 
 
 class PathBatch:
-    """Canonical paths that several questions are asked about, taken apart once."""
+    """Canonical paths that several glob sets match, split into names once."""
 
     __slots__ = ("_folded", "folders", "paths", "text")
 
@@ -57,12 +57,13 @@ class GlobSet:
 
     def __init__(self, patterns: Iterable[str] = (), *, ignore_case: bool = False) -> None:
         self.patterns = tuple(patterns)
-        # Equal ones are kept once: `{a,a,a}` costs what `a` costs.
+        # Equal alternatives are stored once: `{a,a,a}` costs what `a` costs.
         spelt = list(dict.fromkeys(one for pattern in self.patterns for one in parse_pattern(pattern)))
         if len(spelt) > MAX_TOTAL:
             raise InvalidValue(f"the patterns spell {len(spelt)} alternatives; {MAX_TOTAL} are allowed")
         self._flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
-        # A regex folds some letters outside ASCII that `lower` does not: then nothing can be told beforehand.
+        # A regex folds some non-ASCII letters that `lower` does not, so such a needle cannot rule out a
+        # match.
         self._alternatives = [
             ("" if ignore_case and not one.needle.isascii() else self._folded(one.needle), one)
             for one in spelt
@@ -80,7 +81,7 @@ class GlobSet:
         return False
 
     def matching(self, paths: PathBatch) -> set[str]:
-        """Those of many canonical paths that match."""
+        """Return those of many canonical paths that match."""
         if not self._alternatives:
             return set()
         text = paths.folded if self._flags & re.IGNORECASE else paths.text
@@ -105,7 +106,7 @@ class GlobSet:
         return (path for path in paths if inner in path and fits(path))
 
     def _regex(self, one: GlobAlternative) -> re.Pattern[str]:
-        """Compiled when it is first needed: most never are."""
+        """Return the compiled regex, compiled on first use: most are never needed."""
         found = self._regexes.get(one.regex)
         if found is None:
             found = self._regexes[one.regex] = re.compile(one.regex, self._flags)
@@ -115,7 +116,7 @@ class GlobSet:
         return text.lower() if self._flags & re.IGNORECASE else text
 
     def _is_sure(self, text: str) -> bool:
-        """Whether a text in which a needle is missing holds no match."""
+        """Whether the absence of a needle from this text proves that nothing matches."""
         return not self._flags & re.IGNORECASE or text.isascii()
 
     def __bool__(self) -> bool:

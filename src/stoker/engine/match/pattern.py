@@ -1,17 +1,14 @@
-"""One glob, read into alternatives that are regexes.
+"""Parses one glob into alternatives that are regexes.
 
-The meaning is Go's doublestar's: `*` and `?` stay within a name and match a leading
-dot too; `**` as a whole part matches any number of folders, none included, so `a/**`
-matches `a`; anywhere else it is a `*`, so `**.yaml` does not match `a/b.yaml`.
-`{a,b/**}` are alternatives, `[a-z]`, `[!a]`, `[^a]` classes, `\\` escapes. A trailing
-`/` means the folder and everything below it (C-095).
+The meaning is that of Go's doublestar: `*` and `?` match within a name, including a leading dot; `**` as a
+whole part matches any number of folders, including none, so `a/**` matches `a`; anywhere else `**` is a `*`,
+so `**.yaml` does not match `a/b.yaml`. `{a,b/**}` are alternatives, `[a-z]`, `[!a]`, `[^a]` classes, `\\`
+escapes. A trailing `/` means the folder and everything below it.
 
-Users write these patterns and repositories supply the paths, so matching must not
-blow up: alternatives are spelt out (bounded), runs of wildcards are one wildcard,
-and after each wildcard the first fit is kept for good (an atomic group). That is
-enough: what stands between two wildcards has a fixed length, so an earlier fit
-leaves every later one possible, and no part is ever tried in more than one place
-twice.
+Users write the patterns and repositories supply the paths, so matching must not take exponential time:
+alternatives are expanded (bounded), runs of wildcards become one wildcard, and the first match after each
+wildcard is final (an atomic group). That is sufficient: the text between two wildcards has a fixed length,
+so an earlier match leaves every later match possible, and no part is tried in the same place twice.
 """
 
 from __future__ import annotations
@@ -37,13 +34,16 @@ class GlobAlternative(NamedTuple):
     regex: str
     """Matches whole paths."""
     needle: str
-    """The longest text within one part that every match holds, with a slash where the part ends."""
+    """The longest text within one part that every match contains, with a slash where the part ends."""
     suffix: str = ""
-    """What a name must end in, where that is all there is to it: `.bak` for `**/*.bak`."""
+    """The required end of a name, if the pattern requires nothing else: `.bak` for `**/*.bak`."""
 
 
 class _CharMatch(NamedTuple):
-    """Exactly one character of a name, as a regex; `char` is the only one that fits, if there is one."""
+    """Exactly one character of a name, as a regex.
+
+    `char` is the only character that matches, if there is one.
+    """
 
     regex: str
     char: str = ""
@@ -54,7 +54,7 @@ _DOUBLE: list[_GlobToken] = [_STAR, _STAR]
 
 
 def parse_pattern(pattern: str) -> list[GlobAlternative]:
-    """What a pattern means; raises when it is wrong or could never match."""
+    """Return the alternatives of a pattern; raise if it is invalid or could never match."""
     return [
         GlobAlternative(_regex(names), max(_needles(names), key=len, default=""), _suffix(names))
         for names in map(_split_pattern, _GlobParser(pattern).alternatives())
@@ -62,12 +62,15 @@ def parse_pattern(pattern: str) -> list[GlobAlternative]:
 
 
 def folder_regexes(pattern: str) -> list[str]:
-    """Regexes of the folders in which, or below which, something can match: where a watcher has to be."""
+    """Return regexes of the folders in or below which a path can match: the folders to watch."""
     return [_folder_regex(names) for names in map(_split_pattern, _GlobParser(pattern).alternatives())]
 
 
 def root_folders(pattern: str) -> list[str]:
-    """For each alternative the deepest folder that holds all its matches; empty is the whole tree."""
+    """Return for each alternative the deepest folder that contains all its matches.
+
+    Empty is the whole tree.
+    """
     found = []
     for names in map(_split_pattern, _GlobParser(pattern).alternatives()):
         fixed: list[str] = []
@@ -81,7 +84,7 @@ def root_folders(pattern: str) -> list[str]:
 
 
 class _GlobParser:
-    """Reads one pattern into its alternatives, each a list of tokens without braces."""
+    """Parses one pattern into its alternatives, each a list of tokens without braces."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
@@ -96,7 +99,7 @@ class _GlobParser:
         return [self._checked(tokens) for tokens in found]
 
     def _sequence(self, *, within_braces: bool) -> list[list[_GlobToken]]:
-        """Everything up to the end, or up to the `,` or `}` that ends this alternative."""
+        """Parse up to the end, or up to the `,` or `}` that ends this alternative."""
         spelt: list[list[_GlobToken]] = [[]]
         while self._at < len(self._text):
             char = self._text[self._at]
@@ -152,7 +155,7 @@ class _GlobParser:
             ranges.append(f"{re.escape(low)}-{re.escape(high)}")
         if not ranges:
             raise self._wrong("has an empty class '[]'")
-        # A class never matches the separator, not even `[+-9]`, in which it would lie.
+        # A class never matches the separator, even if its range includes it, as in `[+-9]`.
         return _CharMatch(f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]")
 
     def _member(self) -> str | None:
@@ -168,7 +171,7 @@ class _GlobParser:
         return self._text[self._at - 1]
 
     def _checked(self, tokens: list[_GlobToken]) -> list[_GlobToken]:
-        """Refuse what could never match a canonical path: a user who wrote it meant something else."""
+        """Refuse a pattern that could never match a canonical path: the user meant something else."""
         parts = _split(tokens[:-1] if tokens[-1:] == [_SEPARATOR] else tokens, _SEPARATOR)
         dot = _literal(".")
         if any(part in ([], [dot], [dot, dot]) for part in parts):
@@ -224,14 +227,14 @@ def _folder_regex(names: list[list[_GlobToken]]) -> str:
     inner = f"(?:{_SEPARATOR}.*)?" if fixed < len(names) else ""
     if not fixed:
         return ".*"
-    last = fixed if inner else fixed - 1  # without folders of any number, the last name is the file's
+    last = fixed if inner else fixed - 1  # without `**` the last name is that of the file
     for name in reversed(names[:last]):
         inner = f"(?:{_SEPARATOR}{_name_regex(name)}{inner})?"
     return inner.removeprefix(f"(?:{_SEPARATOR}").removesuffix(")?") if inner else "(?!)"
 
 
 def _regex(names: list[list[_GlobToken]]) -> str:
-    """The whole pattern: blocks of names with a fixed number of folders, between them any number."""
+    """Return the regex of a whole pattern: blocks of names, with any number of folders between two blocks."""
     blocks: list[list[str]] = [[]]
     for name, before in zip(names, [None, *names], strict=False):
         if name == _DOUBLE:

@@ -1,10 +1,10 @@
-"""Which approvals of plans count: each of them once.
+"""Decides which approvals of plans are still valid: each approval counts once.
 
-The ledger remembers an approval together with the files that its plan changed, in one write: a kill leaves
-both or neither. Before the first change it is noted as begun. A plan that a kill left undone still has its
-approval; as soon as any later pass is settled, that approval is used.
+The ledger stores an approval together with the files that its plan changed, in one write, so a killed
+process leaves both or neither. Before the first change the ledger records the approval as begun. An
+interrupted plan still has its approval; once any later sync is settled, that approval is used.
 
-An approval that is no longer given is forgotten, so that it can be given again.
+An approval that the user withdraws is removed from the ledger, so that the user can give it again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stoker.engine.plan.plan import SyncPlan
 
 
 def unused(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[str]:
-    """The digests of the plans whose approval was not used yet."""
+    """Return the digests of the plans whose approval was not used yet."""
     used = ledger.approvals_used if ledger is not None else frozenset()
     return frozenset(approval.digest for approval in given if approval.text not in used)
 
@@ -28,14 +28,17 @@ def unused(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[
 def using(
     plan: SyncPlan, given: Collection[PlanApproval], ledger: Ledger | None, digest: str | None = None
 ) -> SyncPlan:
-    """The plan with all approvals that are used once it is settled; `digest` is that of the released plan."""
+    """Return the plan with all approvals that are used once it is settled.
+
+    `digest` is that of the released plan.
+    """
     before = ledger.approvals_used | ledger.approvals_begun if ledger is not None else frozenset()
     now = {approval.text for approval in given if approval.given and approval.digest == digest}
     return replace(plan, facts=replace(plan.facts, approvals_used=before | now))
 
 
 def named_as_used(stalled: Stalled | None, given: Collection[PlanApproval]) -> Stalled | None:
-    """Why a plan is held, and that the approval it once had was used for it."""
+    """Add to the reason for which a plan is held that its earlier approval was already used."""
     if not isinstance(stalled, HeldPlan) or stalled.plan.digest not in {one.digest for one in given}:
         return stalled
     used = "its approval was used for an earlier sync and counts once: withdraw it, then approve again"
@@ -43,7 +46,11 @@ def named_as_used(stalled: Stalled | None, given: Collection[PlanApproval]) -> S
 
 
 def withdrawn(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[str]:
-    """Used approvals that are given no longer; none while this process has approvals of its own alone."""
+    """Return used approvals that the user has withdrawn.
+
+    None are while this process has approvals only from its own command line: it then does not know the
+    others.
+    """
     if ledger is None or any(not approval.given for approval in given):
         return frozenset()
     return (ledger.approvals_used | ledger.approvals_begun) - {approval.text for approval in given}

@@ -1,10 +1,9 @@
-"""Drift: what in the managed places is not as the last pass left it.
+"""Drift: files in the managed places that differ from what the last sync left.
 
-Read off the ledger and a walk alone, so it can be told without the source, without
-the job and without the network. A file that was only touched is no drift; nor is
-what is excluded, what is the gateway's own, or what was there before us. A file that
-others put into a managed folder since then is drift, also where it is never deleted
-(`orphans: owned`).
+It is computed from the ledger and a directory walk alone, so it needs neither the source, nor the job, nor
+the network. These are not drift: a file that was only touched, an excluded path, a path of the gateway
+itself, a file that existed before the first sync. A file that others added to a managed folder since then
+is drift, even where it is never deleted (`orphans: owned`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from stoker.engine.plan.live import LiveDifferences, LiveKind
 
 @dataclass(frozen=True, slots=True)
 class FolderDrift:
-    """Paths, sorted."""
+    """Drifted paths by kind, sorted."""
 
     modified: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -35,7 +34,7 @@ class FolderDrift:
 
 
 def find_drift(ledger: Ledger, live: LiveDifferences) -> FolderDrift:
-    """What a walk found that somebody else did."""
+    """Return the changes by others that a walk found."""
     if not live.found:
         return FolderDrift()
     protection = ProtectedPaths(ExcludePolicy(patterns=tuple(sorted(ledger.excludes))))
@@ -45,7 +44,7 @@ def find_drift(ledger: Ledger, live: LiveDifferences) -> FolderDrift:
     for path, entry in live.found.items():
         if path in ledger.files:
             as_left = entry is not None and entry.version == ledger.version(path)
-            if not as_left and not protection.covers(path):  # excluded since it was written
+            if not as_left and not protection.covers(path):  # it may have been excluded after it was written
                 (missing if entry is None else modified).append(path)
         elif (
             entry is not None

@@ -1,9 +1,9 @@
-"""Differences on disk that are not drift, because somebody said so: `spec.drift.ignore`.
+"""Differences on disk that the user declared not to be drift: `spec.drift.ignore`.
 
-A rule names files by a glob, and perhaps one value within them by a JSON pointer. A
-file that a rule names as a whole is taken to lie there as the ledger says, whatever
-became of it; what the source changes is written all the same. A file with a pointer is
-compared without that value, and drifts when anything else of it differs.
+A rule selects files by a glob, and optionally one value within them by a JSON pointer. A file that a rule
+ignores as a whole counts as unchanged since the ledger, whatever is on disk; a change at the source is
+still written. A file with a pointer is compared without that value, and drifts if anything else in it
+differs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PointerSteps = tuple[str, ...]
 
 
 class DriftIgnoreRules:
-    """What is nobody's drift; empty for most."""
+    """The ignore rules of one gateway; usually empty."""
 
     __slots__ = ("_pointed", "_whole")
 
@@ -42,13 +42,16 @@ class DriftIgnoreRules:
         return self._whole.matches(path)
 
     def pointers(self, path: str) -> tuple[PointerSteps, ...]:
-        """The values that are ignored in a file."""
+        """Return the pointers to the ignored values in a file."""
         return tuple(steps for globs, steps in self._pointed if globs.matches(path))
 
     def without(
         self, live: LiveDifferences, ledger: Ledger, desired: DesiredFiles | None = None
     ) -> LiveDifferences:
-        """What was found without what is ignored, unless something else is desired there than before."""
+        """Return the differences without ignored ones.
+
+        A difference stays where the desired content changed.
+        """
         if not self._whole or not live.found:
             return live
         matching = self._whole.matching(PathBatch(live.found))
@@ -75,12 +78,12 @@ def _is_kept(path: str, ledger: Ledger, desired: DesiredFiles) -> bool:
 
 
 def pointer_steps(pointer: str) -> PointerSteps:
-    """The keys of an RFC 6901 pointer."""
+    """Return the keys of an RFC 6901 pointer."""
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
 
 
 def equal_except_pointers(pointers: Sequence[PointerSteps], before: bytes, after: bytes) -> bool:
-    """Whether two JSON documents are the same without the values at the pointers; what is none never is."""
+    """Whether two JSON documents are equal apart from the values at the pointers; False for invalid JSON."""
     try:
         return _remove_pointers(pointers, before) == _remove_pointers(pointers, after)
     except (ValueError, RecursionError):
@@ -91,7 +94,7 @@ def _remove_pointers(pointers: Sequence[PointerSteps], content: bytes) -> str:
     document = json.loads(content, object_pairs_hook=_refuse_duplicate_keys)
     for steps in pointers:
         _remove(document, steps)
-    return json.dumps(document, sort_keys=True)  # as text, in which 1 and true are two things
+    return json.dumps(document, sort_keys=True)  # compared as text, because 1 == True in Python
 
 
 def _remove(document: Any, steps: PointerSteps) -> None:

@@ -1,10 +1,10 @@
-"""Guards between a plan and its execution: each lets it pass or says why it stalls.
+"""Guards between a plan and its execution: each accepts the plan or returns why it stalls.
 
 They stop accidents that look like intent: a folder that vanished from the repository, a destination that
-was misspelt in a mapping or made wider, a change that deletes most of what is there. The plan is made first,
-so a person can read it and approve exactly that by its digest. How much may be deleted is decided by
-`stoker.domain.deletion_guard`, as for every other deletion. Where the source gives nothing at all there is
-no plan to read, and no approval helps.
+was misspelt in a mapping or made wider, a change that deletes most of the files. The plan exists first, so
+a person can read it and approve exactly that plan by its digest. `stoker.domain.deletion_guard` decides how
+much may be deleted, as for every other deletion. Where the source delivers no file at all there is no plan
+to read, and no approval releases it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ APPROVABLE_REASONS = frozenset(
         Reason.SOURCE_EMPTY,
     }
 )
-"""Why a plan is held that a person can approve, as a gateway reports it with its pending plan."""
+"""Reasons for a held plan that a person can approve; a gateway reports them with its pending plan."""
 HOW_TO_APPROVE = "on the command line with --approve-plan, in the cluster with annotation approved-plan"
 
 
 class HeldPlan(Stalled):
-    """A plan that is carried out once a person approves exactly this one."""
+    """A plan that is applied once a person approves exactly this plan."""
 
     def __init__(self, plan: SyncPlan, message: str, reason: Reason) -> None:
         super().__init__(message, reason=reason)
@@ -54,10 +54,10 @@ def plan_objection(
     deletion: DeletionPolicy,
     approved: Collection[str] = (),
 ) -> Stalled | None:
-    """The first objection to a plan; None when it may be carried out.
+    """Return the first objection to a plan; None if it may be applied.
 
-    `approved` are digests of plans. Returned, not raised: a dry run shows the plan and says that it would
-    stall.
+    `approved` are digests of plans. The objection is returned, not raised: a dry run shows the plan and
+    reports that it would stall.
     """
     empty = empty_source_error(desired, ledger)
     if empty is not None:
@@ -75,7 +75,7 @@ def plan_objection(
 
 
 def stale_approval_error(plan: SyncPlan, approved: Collection[str]) -> Stalled | None:
-    """An approval that was given for this sync alone and names another plan than there is now."""
+    """Return an error if an approval given for this sync alone names another plan than the current one."""
     if plan.digest in approved:
         return None
     now = f"the plan is {plan.digest} now" if plan.needs_digest else "there is nothing to do now"
@@ -87,7 +87,7 @@ def stale_approval_error(plan: SyncPlan, approved: Collection[str]) -> Stalled |
 
 
 def empty_source_error(desired: DesiredFiles, ledger: Ledger | None) -> Stalled | None:
-    """An empty source changes nothing; no approval releases that."""
+    """Return an error if no mapping delivers a file; nothing is changed, and no approval releases that."""
     if desired.delivered or (ledger is not None and not ledger.files):
         return None
     return Stalled(
@@ -96,10 +96,10 @@ def empty_source_error(desired: DesiredFiles, ledger: Ledger | None) -> Stalled 
 
 
 def vanished_source_error(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) -> HeldPlan | None:
-    """A mapping that gave files before and gives none now: a folder was dropped, or its name is misspelt.
+    """Hold the plan if a mapping that delivered files before delivers none now.
 
-    Mappings are compared as they were written, templates unrendered: a variable
-    with a typo must not look like a new mapping.
+    Either a folder was dropped, or its name is misspelt. Mappings are compared as the user wrote them,
+    templates unrendered: a variable with a typo must not look like a new mapping.
     """
     gone = sorted(desired.undelivered & ledger.mappings) if ledger is not None else []
     if not gone:
@@ -113,10 +113,10 @@ def vanished_source_error(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger 
 
 
 def unasked_deletion_error(plan: SyncPlan, desired: DesiredFiles) -> HeldPlan | None:
-    """Files must not go unasked from a destination that still has its mapping.
+    """Hold the plan if it deletes files from a destination whose mapping delivers no file.
 
-    A source that was misspelt in a mapping makes another mapping of it, one that
-    never gave files. Its destination tells what is at stake.
+    A misspelt source makes the mapping look like a new one that never delivered files, so
+    `vanished_source_error` does not detect it. The destination shows which files are at risk.
     """
     if not desired.missed:
         return None
@@ -133,7 +133,7 @@ def unasked_deletion_error(plan: SyncPlan, desired: DesiredFiles) -> HeldPlan | 
 
 
 def held_overwrites(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) -> HeldPlan | None:
-    """A destination that was made wider does not overwrite files of others without approval."""
+    """Hold the plan if a destination was made wider and files of others would be overwritten."""
     foreign = foreign_overwrites(plan, desired, ledger)
     if not foreign:
         return None
@@ -156,7 +156,10 @@ def held_deletions_error(
     destinations: ManagedPaths = ALL_PLACES,
     left: ManagedPaths = NO_PLACES,
 ) -> HeldPlan | None:
-    """Why the deletion guard holds a plan; files of others below a mirrored destination count like ours."""
+    """Return why the deletion guard holds a plan.
+
+    Files of others below a mirrored destination count like files that Stoker wrote.
+    """
     ours = ledger.files if ledger is not None else {}
     deletions = [
         DeletionCandidate(
@@ -184,7 +187,7 @@ def held_deletions_error(
 def held_deletions_reason(
     paths: Collection[str], ledger: Ledger, deletion: DeletionPolicy, approved: Collection[str]
 ) -> str:
-    """Why deletions on a gateway are not sent to git without approval; empty where they are."""
+    """Return why deletions on a gateway are not sent to git without approval; empty where they are sent."""
     digest = deletions_digest(paths)
     limits = DeletionLimits(deletion.budget_files, deletion.budget_percent)
     given = digest if digest in approved else ""

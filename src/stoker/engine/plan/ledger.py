@@ -1,15 +1,13 @@
-"""What we have written to a data folder: the memory between passes.
+"""The ledger: what Stoker has written to a data folder, remembered between syncs.
 
-Only what the ledger names may ever be deleted without asking, and what it says of
-a file need not be read again: each file has a record of what it is (its blob id)
-and of how it lay on disk when it was last seen to be that (its stat data). Where
-the two still agree, the content is taken to be the same.
+Without approval a sync deletes only files that the ledger names. The ledger also saves reading unchanged
+files: each file has a record with its blob id and its stat data at the time when the content was last
+verified. While the stat data is unchanged, the content counts as unchanged.
 
-It is saved twice in a pass (`stoker.fs.apply_plan`): before the first change, with
-the writes that are about to happen as `intended`, and after the last one, with
-what is really there. A crash in between leaves intentions behind; one of them
-counts as ours only if the file that lies there now has exactly the intended
-content. A stranger's file that a write did not reach is never taken for ours.
+A sync saves it twice (`stoker.fs.apply_plan`): before the first change, with the planned writes as
+`intended`, and after the last change, with what is really on disk. A crash in between leaves intentions
+behind. An intended file counts as ours only if the file on disk has exactly the intended content, so a
+file of others that a write did not reach is never taken for ours.
 """
 
 from __future__ import annotations
@@ -21,19 +19,19 @@ from dataclasses import dataclass, field
 from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.paths import RelPath
 
-# size, mtime, ctime, inode, executable: what tells that a file was not touched since.
+# size, mtime, ctime, inode, executable: if all are equal, the file was not touched.
 STAT = struct.Struct("<qqqqB")
 UNSEEN_STAT = STAT.pack(0, 0, 0, 0, 0)
-"""Fits no file: whoever finds it reads the content again."""
+"""Matches no file, so the content is read again."""
 
 
 def encode_record(version: FileVersion, stat: bytes = UNSEEN_STAT) -> bytes:
-    """What the ledger keeps of one file, as small as it can be: there may be 100,000 of them."""
+    """Encode the record of one file, as small as possible: a ledger may have 100,000 of them."""
     return stat + bytes.fromhex(version.blob)
 
 
 def recorded_version(kept: bytes) -> FileVersion:
-    """What we wrote there; the executable bit is the last byte of the stat data."""
+    """Return the version that Stoker wrote; the executable bit is the last byte of the stat data."""
     return FileVersion(str.__new__(BlobId, kept[STAT.size :].hex()), bool(kept[STAT.size - 1]))
 
 
@@ -43,51 +41,54 @@ def recorded_stat(kept: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Last applied."""
+    """The state that the last sync left in a data folder."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Every file that we wrote, by canonical path, with its `encode_record`."""
+    """Every file that Stoker wrote, by canonical path, with its `encode_record`."""
     intended: Mapping[str, FileVersion] = field(default_factory=dict)
     mappings: frozenset[str] = frozenset()
-    """The mappings, as written, that gave files in the last pass."""
+    """The mappings, as the user wrote them, that delivered files in the last sync."""
     folders: frozenset[str] = frozenset()
-    """The folders that were managed in the last pass; an emptied one may go, none above it."""
+    """The folders that the last sync managed; an emptied one may be removed, but no folder above it."""
     kept: frozenset[str] = frozenset()
     """Files of others that were in managed folders on first contact: no drift, deleted only on approval."""
     excludes: frozenset[str] = frozenset()
-    """The globs that were excluded: what matches is nobody's drift."""
+    """The excluded globs: a matching file is not drift."""
     mirrored: frozenset[str] = frozenset()
     """Those of the folders in which a file of others is deleted (`orphans: mirror`)."""
     given: frozenset[str] = frozenset()
-    """How many files each mapping gives to each managed place, as `stoker.engine.layout.counts` writes it."""
+    """File counts of each mapping in each managed place, as `stoker.engine.layout.counts` writes them."""
     held: frozenset[str] = frozenset()
-    """Places that were left as they were, each after the commit that it is at: `<commit> <place>`."""
+    """Places whose changes were held back, each after the commit that it is at: `<commit> <place>`."""
     skipped: frozenset[str] = frozenset()
-    """The first names of content that was skipped, as `stoker.engine.plan.skipped` writes them."""
+    """The first names of skipped content, as `stoker.engine.plan.skipped` writes them."""
     skipped_total: int = 0
     approvals_used: frozenset[str] = frozenset()
-    """Approvals whose plan was carried out, as `PlanApproval.text`, while they are given: they count once."""
+    """Approvals whose plan was applied, as `PlanApproval.text`, until withdrawn: each counts once."""
     approvals_begun: frozenset[str] = frozenset()
-    """Approvals of a plan that was begun and not settled. They are used once a pass has been settled."""
+    """Approvals of a plan that was begun and not settled; they become used once a sync is settled."""
     ref: str = ""
     commit: str = ""
     settings: str = ""
-    """What the mappings and everything else that shapes the files were, as a digest."""
+    """A digest of the mappings and of everything else that shapes the files."""
     complete: bool = False
     """Whether `files` is all that `settings` gives at `commit`: nothing failed, nothing was held back."""
 
     def held_at(self, place: str) -> str:
-        """The commit that a place is at, held back or not."""
+        """Return the commit that a place is at, held back or not."""
         behind = (text.partition(" ") for text in self.held)
         return next((commit for commit, _, name in behind if name == place), self.commit)
 
     def mirrors(self, path: str) -> bool:
-        """Whether the last pass wanted no stranger's file there; the deepest of its folders is heard."""
+        """Whether the last sync allowed no file of others there.
+
+        The rule of the deepest managed folder applies.
+        """
         above = RelPath.known(path).ancestors()
         return next((folder in self.mirrored for folder in above if folder in self.folders), False)
 
     def manages(self, path: str) -> bool:
-        """Whether the last pass managed the folder of a path, or one above it."""
+        """Whether the last sync managed the folder of a path, or a folder above it."""
         return any(folder in self.folders for folder in RelPath.known(path).ancestors())
 
     @property

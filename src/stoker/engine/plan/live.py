@@ -1,10 +1,9 @@
-"""What a look at the data folder found that is not as the ledger says.
+"""The differences between the data folder and the ledger, as `stoker.fs` found them.
 
-A walk over 100,000 files that nobody touched finds nothing, and then this is
-empty: whatever is not named here lies on disk exactly as the ledger has it, or,
-if the ledger does not know it, is not there. `walked` tells how far that goes:
-after a walk it holds for everything in the managed folders, so files of others
-are named too; without one only for the paths that were asked for.
+A walk over 100,000 unchanged files finds nothing, and then this value is empty: a path that is not listed
+here is on disk exactly as the ledger has it, or does not exist if the ledger does not have it either.
+`walked` gives the scope of that statement: after a walk it covers everything in the managed folders, so
+files of others are listed too; without a walk it covers only the requested paths.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class LiveKind(StrEnum):
 
 
 class LiveEntry(NamedTuple):
-    """One thing on disk; `version` is known for a file whose content was asked for and could be read."""
+    """One entry on disk; `version` is set for a file whose content was requested and could be read."""
 
     kind: LiveKind
     version: FileVersion | None = None
@@ -34,7 +33,7 @@ class LiveEntry(NamedTuple):
 
 
 def entry_content(entry: LiveEntry | None) -> str:
-    """What an entry holds, as text: its blob id and whether it may be executed; empty where nothing is."""
+    """Return the content of an entry as text: blob id and executable bit; empty for no entry."""
     if entry is None:
         return ""
     if entry.version is None:
@@ -46,20 +45,23 @@ class LiveDifferences(NamedTuple):
     """The differences between the data folder and the ledger."""
 
     found: Mapping[str, LiveEntry | None] = MappingProxyType({})
-    """By path: what lies there and is not as in the ledger; None for what is in the ledger and is gone."""
+    """By path: an entry that differs from the ledger; None for a file of the ledger that no longer exists."""
     opaque: frozenset[str] = frozenset()
-    """Folders that hold more than is listed: names that are no paths to us, or what is never listed."""
+    """Folders that contain more than is listed: names that are not valid paths, or entries never listed."""
     walked: bool = False
 
     def at(self, path: str, ledger: Ledger) -> LiveEntry | None:
-        """What lies at a path; it must have been looked at, or lie where the walk went."""
+        """Return the entry at a path; the path must have been requested, or be within the walked folders."""
         if path in self.found:
             return self.found[path]
         kept = ledger.version(path)
         return None if kept is None else LiveEntry(LiveKind.FILE, kept)
 
     def below(self, folder: str, ledger: Ledger) -> Iterator[tuple[str, LiveEntry]]:
-        """Everything strictly inside a folder; needed only where a folder stands in a file's way."""
+        """Iterate over everything below a folder.
+
+        Needed only where a folder is in the place of a desired file.
+        """
         inside = folder + "/"
         for path, entry in self.found.items():
             if entry is not None and path.startswith(inside):

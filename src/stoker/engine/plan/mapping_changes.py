@@ -1,7 +1,7 @@
 """Compares the mappings of the last sync with those of this one, for the guards of a plan.
 
-The ledger keeps each mapping that gave files as it was written (`source -> destination`), and the places
-that were managed. From these follow the destinations that were given up, those of mappings that were
+The ledger keeps each mapping that delivered files as the user wrote it (`source -> destination`), and the
+managed places. From these it computes the abandoned destinations, the destinations of mappings that were
 removed although another mapping keeps the destination, and the destinations that are wider than before.
 With unchanged settings there is nothing to compare. It reads no file and decides nothing.
 """
@@ -20,17 +20,17 @@ from stoker.engine.plan.plan import SyncPlan
 
 
 class _Written(NamedTuple):
-    """The two sides of a mapping as a person wrote them, without slashes at their ends."""
+    """Source and destination of a mapping as the user wrote them, without slashes at their ends."""
 
     source: str
     destination: str
 
 
 def abandoned_places(desired: DesiredFiles, ledger: Ledger | None) -> ManagedPaths:
-    """Places of the last sync that are none of this one because the mappings are others.
+    """Return places of the last sync that this sync no longer has because the mappings changed.
 
-    A wider destination may cover them: `projects` misspelt as `.` must not empty `projects`. With the same
-    mappings the commit alone took a place away, such as one of the folders below a root mapping.
+    A wider destination may cover them: `projects` misspelt as `.` must not empty `projects`. With unchanged
+    mappings only the commit can remove a place, for example a folder below a root mapping.
     """
     if ledger is None or ledger.settings == desired.settings:
         return NO_PLACES
@@ -40,10 +40,10 @@ def abandoned_places(desired: DesiredFiles, ledger: Ledger | None) -> ManagedPat
 
 
 def foreign_overwrites(plan: SyncPlan, desired: DesiredFiles, ledger: Ledger | None) -> tuple[RelPath, ...]:
-    """Files of others that the plan overwrites because a destination is wider than at the last sync.
+    """Return files of others that the plan overwrites because a destination is wider than at the last sync.
 
-    A destination that has nothing to do with those of the last sync is no wider one: it takes the files
-    of the commit, as at a first sync.
+    A destination that neither contains nor equals a place of the last sync is not a wider one: it receives
+    the files of the commit, as at a first sync.
     """
     if ledger is None or ledger.settings == desired.settings:
         return ()
@@ -74,22 +74,22 @@ def _places(ledger: Ledger) -> ManagedPaths:
 
 
 def _removed(before: Collection[str], now: Collection[str]) -> frozenset[RelPath]:
-    """The destinations of mappings that are gone, and that no wider mapping repeats."""
+    """Return the destinations of removed mappings, without those that a wider mapping repeats."""
     kept = [_read(label) for label in now]
     gone = [_read(label) for label in before if label not in now]
     removed = [mapping for mapping in gone if not any(_repeats(other, mapping) for other in kept)]
-    # One that cannot be known may be any of them.
+    # A destination that cannot be determined may be any place, so the root represents it.
     return frozenset(_destination(mapping) or ROOT for mapping in removed)
 
 
 def _read(label: str) -> _Written | None:
-    """None where the text does not say which part of it is the destination."""
+    """Parse a label; None where the text does not show which part of it is the destination."""
     sides = label.split(ARROW)
     return _Written(*(side.removeprefix("./").strip("/") for side in sides)) if len(sides) == 2 else None
 
 
 def _destination(mapping: _Written | None) -> RelPath | None:
-    """None where it cannot be known: the values of a template may be others today."""
+    """Return the destination; None if unknown, because template values may have changed since."""
     if mapping is None or "{{" in mapping.destination:
         return None
     try:
@@ -99,7 +99,7 @@ def _destination(mapping: _Written | None) -> RelPath | None:
 
 
 def _repeats(wider: _Written | None, mapping: _Written | None) -> bool:
-    """Whether a mapping puts everything of another one where that one put it."""
+    """Whether a mapping delivers all files of another mapping to the same destinations."""
     if wider is None or mapping is None:
         return False
     below = _below(mapping.source, wider.source)

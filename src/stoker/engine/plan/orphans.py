@@ -1,12 +1,13 @@
 """Files of others in managed folders: which are deleted, and which stay until a person approves.
 
-With `orphans: owned`, the default, all of them stay: they are listed, and those that were put there since
-the first sync count as drift. With `mirror` a managed folder holds what the repository says and nothing
-else, so they are deleted, except for API keys, which people make on the gateway and which cannot be made
-again, and except on first contact: what was in a folder before it was managed is kept, is listed, and is
-deleted only by a plan that a person approved. First contact is with each folder by itself: a mapping that
-is new today did not manage its folder yesterday, and a folder that was `owned` until now may be full of
-files that were welcome there.
+With `orphans: owned`, the default, all of them stay: they are listed, and those that were added since the
+first sync count as drift. With `mirror` a managed folder contains the files of the repository and nothing
+else, so files of others are deleted, with two exceptions. API keys stay, because people create them on the
+gateway and they cannot be created again. On first contact, files that were in a folder before it was
+managed are kept and listed, and only a plan that a person approved deletes them.
+
+First contact is decided for each folder: a mapping that is new in this sync did not manage its folder
+before, and a folder that was `owned` until now may contain many files that were allowed there.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from stoker.engine.plan.live import LiveDifferences, LiveKind
 
 
 class _FolderRule(NamedTuple):
-    """What holds for the files of one folder."""
+    """The rules that apply to the files of one folder."""
 
     managed: bool
     mirrored: bool
     mirrored_before: bool
-    """Mirrored, and by the ledger it was so at the last sync."""
+    """Mirrored now, and according to the ledger also at the last sync."""
 
 
 class ForeignFiles:
-    """What a look at the data folder found that we did not write."""
+    """The entries in managed folders that Stoker did not write."""
 
     def __init__(
         self,
@@ -53,12 +54,12 @@ class ForeignFiles:
         covered = desired.protection.sparing(PathBatch(found)) if found else set()
         theirs = found.keys() - covered
         self.welcome: frozenset[str] = frozenset(path for path in theirs if not self._rule(path).mirrored)
-        """In `owned` folders."""
+        """Files of others in `owned` folders."""
         files = {path for path in theirs - self.welcome if found[path] is LiveKind.FILE}
         self._met: frozenset[str] = frozenset(
             path for path in self.welcome if first_contact or path in ledger.kept or not ledger.manages(path)
         )
-        """Those of them that were there first, and therefore are no drift."""
+        """Those of `welcome` that existed before the folder was managed, and therefore are not drift."""
         self.deletable: frozenset[str] = frozenset(
             path
             for path in files
@@ -69,10 +70,10 @@ class ForeignFiles:
             PathNote(path, f"is a {found[path]} on the data volume, which is left alone")
             for path in sorted(theirs - self.welcome - files)
         )
-        """What is no file is never deleted."""
+        """Entries that are not regular files are never deleted."""
 
     def remembered(self, folders: frozenset[str]) -> frozenset[str]:
-        """What shall stay in the ledger as kept, given the folders that it will call ours."""
+        """Return the files that the ledger shall record as kept, given its managed folders."""
         if self._live.walked:
             elsewhere = (path for path in self._ledger.kept if self._live.found.get(path) is not None)
         else:
@@ -91,7 +92,7 @@ class ForeignFiles:
         return frozenset(folder for folder in folders if self._is_mirrored(folder))
 
     def _found(self) -> Iterator[tuple[str, LiveKind]]:
-        """Everything in managed folders that is not ours, nor desired, nor where something is missing."""
+        """Iterate over entries in managed folders that are not ours, not desired and not in a kept place."""
         desired, ledger = self._desired, self._ledger
         for path, entry in self._live.found.items():
             if (
@@ -106,7 +107,7 @@ class ForeignFiles:
                 yield path, entry.kind
 
     def _unseen(self) -> Iterator[str]:
-        """Kept ones that nobody looked for this time."""
+        """Iterate over kept files that this look at the disk did not cover."""
         if not self._live.walked:
             for path in self._ledger.kept:
                 if (
@@ -117,7 +118,7 @@ class ForeignFiles:
                     yield path
 
     def _is_ours(self, path: str) -> bool:
-        """Whether it is a write that a killed pass got as far as."""
+        """Whether the file is a write that an interrupted sync completed."""
         intended = self._ledger.intended.get(path)
         entry = self._live.found[path]
         return (
@@ -137,7 +138,7 @@ class ForeignFiles:
         return self._rules[folder]
 
     def _is_mirrored(self, folder: str) -> bool:
-        """The deepest destination that says something about it is heard."""
+        """Whether a folder is mirrored; the rule of the deepest destination above it applies."""
         rules = self._desired.orphans
         said = next((rules[place] for place in _path_and_parents(folder) if place in rules), self._default)
         return said is OrphanPolicy.MIRROR

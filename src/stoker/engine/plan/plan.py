@@ -1,10 +1,9 @@
 """A plan: frozen actions in the order in which they are safe.
 
-Dry run, report, approval and execution read the same value. The order is the
-gateway's: data files before the `resource.json` of their resource, which says
-that they are complete; deletions after additions, and there the `resource.json`
-first, so that a resource is gone before its data is. Only what must make room
-for a file or folder of the same name is deleted up front.
+Dry run, report, approval and execution read the same value. The order follows the gateway's rules. Data
+files come before the `resource.json` of their resource, which declares them complete. Deletions come after
+additions, and there `resource.json` comes first, so that a resource is gone before its data is. Only
+entries that must make room for a file or folder of the same name are deleted first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ RESOURCE_MANIFEST = "resource.json"
 
 
 class WriteFile(NamedTuple):
-    """Put this content there, as a whole or not at all."""
+    """Write this content to the path, atomically."""
 
     path: RelPath
     version: FileVersion
@@ -33,7 +32,7 @@ class WriteFile(NamedTuple):
 
 
 class SetFileMode(NamedTuple):
-    """The content is right, the executable bit is not."""
+    """Set the executable bit; the content is already right."""
 
     path: RelPath
     version: FileVersion
@@ -43,7 +42,7 @@ class SetFileMode(NamedTuple):
 
 
 class DeleteFile(NamedTuple):
-    """Remove a file of a managed place: one that we wrote, or with `orphans: mirror` any."""
+    """Delete a file of a managed place: one that Stoker wrote, or with `orphans: mirror` any file."""
 
     path: RelPath
 
@@ -56,7 +55,7 @@ PlanAction = WriteFile | SetFileMode | DeleteFile
 
 @dataclass(frozen=True, slots=True)
 class LedgerFacts:
-    """What the ledger shall say besides the files, once the plan is carried out."""
+    """The fields of the ledger besides the files, as they are once the plan is applied."""
 
     ref: str = ""
     commit: str = ""
@@ -76,10 +75,10 @@ class LedgerFacts:
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
-    """What one pass does to one data folder."""
+    """The changes that one sync makes to one data folder."""
 
     clearings: tuple[DeleteFile, ...] = ()
-    """Deletions that make room where a file becomes a folder or a folder a file (C-183)."""
+    """Deletions that make room where a file becomes a folder or a folder becomes a file."""
     writes: tuple[WriteFile, ...] = ()
     modes: tuple[SetFileMode, ...] = ()
     deletions: tuple[DeleteFile, ...] = ()
@@ -91,21 +90,21 @@ class SyncPlan:
     not_ours: tuple[RelPath, ...] = ()
     """Files of others in folders with `orphans: owned`; they stay, whatever is approved."""
     remembered: Mapping[str, bytes] = field(default_factory=dict)
-    """Records of files that already lie there as wanted and of which the ledger does not say so."""
+    """Records of files that are already on disk as desired and that the ledger does not have yet."""
     forgotten: frozenset[str] = frozenset()
-    """Paths of the ledger where nothing of ours lies any more."""
+    """Paths of the ledger where no file of ours exists any more."""
     facts: LedgerFacts = field(default_factory=LedgerFacts)
     prunable: frozenset[str] = frozenset()
-    """Folders that may go when they become empty, with what is below them; none above."""
+    """Folders that may be removed when they become empty, with folders below them, but none above."""
     lingering: bool = False
-    """Whether the ledger will still hold a file that nothing desires, or a place where nothing may go.
+    """Whether the ledger will still have an undesired file, or a place where nothing may be deleted.
 
-    One that is excluded does not count: as long as the settings stay the same, so does it.
+    An excluded file does not count: it stays as long as the settings stay the same.
     """
     held: tuple[HeldPath, ...] = ()
-    """Places whose changes wait; the rest goes on."""
+    """Places whose changes are held back; the rest is applied."""
     given_back: frozenset[str] = frozenset()
-    """Files of others that are put back as they were: written, and not ours afterwards."""
+    """Files of others that a restore writes back as they were; they are not ours afterwards."""
 
     @property
     def actions(self) -> tuple[PlanAction, ...]:
@@ -113,11 +112,14 @@ class SyncPlan:
 
     @property
     def delivers_all(self) -> bool:
-        """Whether nothing is left out or over, so that the ledger will be exactly what the mappings give."""
+        """Whether nothing is left out or left over, so that the ledger will match the mappings exactly."""
         return not (self.refused or self.conflicts or self.lingering or self.held)
 
     def with_orphans(self) -> SyncPlan:
-        """The plan as an approval releases it: it also deletes what is kept. Its digest is the same."""
+        """Return the plan as an approval releases it: it also deletes the kept orphans.
+
+        The digest is the same.
+        """
         return replace(
             self,
             deletions=tuple(
@@ -128,7 +130,7 @@ class SyncPlan:
         )
 
     def holding(self, held: Sequence[HeldPath], ledger: Ledger | None) -> SyncPlan:
-        """The plan without what would happen in these places; what the ledger says of them stays true."""
+        """Return the plan without its actions in these places; the ledger's records of them stay valid."""
         if not held:
             return self
 
@@ -149,7 +151,7 @@ class SyncPlan:
         )
 
     def without_writes(self, paths: Collection[str]) -> SyncPlan:
-        """The plan without writing these files; what the ledger says of them stays as it is."""
+        """Return the plan without writing these files; the ledger's records of them stay as they are."""
         if not paths:
             return self
         return replace(
@@ -159,10 +161,10 @@ class SyncPlan:
         )
 
     def adopting(self, stats: Mapping[str, bytes]) -> SyncPlan:
-        """The plan without these writes: what lies there means the same as what they would put there.
+        """Return the plan without these writes, because the files on disk are equivalent to their content.
 
-        The ledger remembers the desired version, with the stat data of the file that stays: as long as
-        nobody touches that, nobody has to compare the two again.
+        The ledger records the desired version with the stat data of the file that stays. While the file is
+        untouched, the two contents need not be compared again.
         """
         taken: dict[str, bytes] = {
             write.path: encode_record(write.version, stats[write.path])
@@ -177,7 +179,7 @@ class SyncPlan:
 
     @property
     def rewrites(self) -> tuple[WriteFile | SetFileMode, ...]:
-        """Whatever makes another file of one that is there: its content or its mode."""
+        """The actions that change an existing file: its content or its mode."""
         return (*(write for write in self.writes if write.replaces), *self.modes)
 
     @property
@@ -186,24 +188,24 @@ class SyncPlan:
 
     @property
     def digest(self) -> str:
-        """Names everything that an approval of this plan does, the deletion of kept orphans included."""
+        """Identifies everything that an approval of this plan does, including deletions of kept orphans."""
         actions = self.with_orphans().actions if self.orphans_kept else self.actions
         return hashlib.sha256("".join(_canonical_line(a) + "\n" for a in actions).encode()).hexdigest()
 
     @property
     def needs_digest(self) -> bool:
-        """Whether there is anything that a person could approve."""
+        """Whether the plan contains anything that a person could approve."""
         return bool(self.actions or self.orphans_kept)
 
     def lines(self) -> Iterator[str]:
-        """The plan for people."""
+        """Format the plan for people."""
         yield from map(str, self.actions)
         for word, notes in (("skip", self.skipped), ("refuse", self.refused), ("conflict", self.conflicts)):
             yield from (f"{word} {note.path}: {note.why}" for note in notes)
         yield from (f"keep {path}: not written by us" for path in (*self.orphans_kept, *self.not_ours))
 
     def as_json(self) -> dict[str, object]:
-        """The plan for machines."""
+        """Format the plan for machines."""
         return {
             "digest": self.digest if self.needs_digest else None,
             "actions": [_action_as_json(action) for action in self.actions],
@@ -217,7 +219,7 @@ class SyncPlan:
 
 
 def deletion_order(delete: DeleteFile) -> tuple[bool, RelPath]:
-    """A resource is gone before its data is."""
+    """Sort key: `resource.json` first, so that a resource is gone before its data is."""
     return (delete.path.name != RESOURCE_MANIFEST, delete.path)
 
 

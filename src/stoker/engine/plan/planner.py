@@ -1,17 +1,16 @@
-"""From what shall be, what is, and what we wrote before to a plan.
+"""Makes the plan from the desired files, the live files and the ledger.
 
-A pure function. What the ledger names and nothing desires any more is deleted. A file of others in a
-managed folder stays; only with `orphans: mirror` it is deleted too (`stoker.engine.plan.orphans`).
-Without a ledger, or told that this is first contact, it deletes nothing at all.
+A pure function. It deletes files that the ledger names and that are no longer desired. A file of others in
+a managed folder stays; with `orphans: mirror` it is deleted too (`stoker.engine.plan.orphans`). Without a
+ledger, or with `first_contact`, it deletes nothing.
 
-What it will not do is overwrite by surprise: a symlink, a device, or a folder with
-something in it that may not go where a file shall be is a conflict, named and left
-alone. Beside a file that cannot be delivered the `resource.json` is held back with
-it, because it would tell the gateway that the resource is complete; and the one that
-lies there keeps the files that it names.
+It never overwrites unexpectedly: a symlink, a device, or a folder with content that must stay, in the place
+of a desired file, is a conflict, which the plan lists and leaves alone. If a file of a resource cannot be
+delivered, its `resource.json` is held back too, because it would tell the gateway that the resource is
+complete. As long as the old `resource.json` is on disk, the files that it names are not deleted.
 
-A partial `DesiredFiles` names only what changed. All else shall be as the ledger says,
-and is looked at only where the live side says that it is not.
+A partial `DesiredFiles` lists only changed files. All other files shall be as in the ledger, and the
+planner looks at them only where the live side reports a difference.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ def make_plan(
     commit: str = "",
     first_contact: bool = False,
 ) -> SyncPlan:
-    """What has to happen so that the managed places hold the desired files.
+    """Return the actions after which the managed places contain the desired files.
 
-    `first_contact`: somebody else filled the folder although there is a ledger, so
-    nothing is deleted this time and what is not ours waits for approval.
+    `first_contact`: others filled the folder although there is a ledger, so nothing is deleted this time,
+    and files that are not ours wait for approval.
     """
     first_contact = first_contact or ledger is None
     planner = _Planner(desired, live, ledger or Ledger(), deletion, first_contact=first_contact)
@@ -63,7 +62,7 @@ def make_plan(
 
 
 class _Planner:
-    """Holds the three sides while the plan is put together."""
+    """Holds desired files, live files and ledger while the plan is made."""
 
     def __init__(
         self,
@@ -116,7 +115,7 @@ class _Planner:
         )
 
     def _obsolete(self) -> Iterable[str]:
-        """What of ours lies there and nothing desires."""
+        """Return the files of ours that are on disk and that nothing desires."""
         desired, ledger = self._desired, self._ledger
         if desired.partial:
             paths = {path for path in desired.removed if path in ledger.files}
@@ -132,7 +131,7 @@ class _Planner:
         return paths | reached
 
     def _compare(self) -> None:
-        """Every desired file with what lies there: the loop in which a plan spends its time."""
+        """Compare every desired file with the live one: the loop in which planning spends its time."""
         found, records, known, size = self._live.found, self._ledger.files, RelPath.known, STAT.size
         folder, blocked = "", None
         for path, version in self._desired.files.items():
@@ -155,7 +154,7 @@ class _Planner:
             self._restore()
 
     def _restore(self) -> None:
-        """What somebody else touched, while nothing changed what it shall be."""
+        """Plan to restore files that others changed and whose desired content did not change."""
         named = self._desired.paths
         for path in self._live.found:
             version = self._ledger.version(path) if path not in named else None
@@ -182,7 +181,7 @@ class _Planner:
             self._remembered[path] = seen
 
     def _blocked_above(self, folder: str) -> str | None:
-        """Why nothing can be written in a folder; remembered, because siblings ask the same."""
+        """Return why no file can be written in a folder; cached, because siblings need the same answer."""
         if folder not in self._in_the_way:
             above = self._blocked_above(folder.rpartition("/")[0])
             self._in_the_way[folder] = above if above is not None else self._blocked_at(folder)
@@ -225,13 +224,13 @@ class _Planner:
             if path in self._ledger.files and not self._is_file(path) and path not in written:
                 yield path
         if self._live.walked and not self._ledger.complete:
-            # A pass that was cut off may have deleted them, and not the folders that it emptied by that.
+            # An interrupted sync may have deleted them and left the folders that it emptied.
             yield from (path for path in self._ledger.kept if path not in self._live.found)
 
     def _facts(self) -> LedgerFacts:
         desired, ledger = self._desired, self._ledger
         managed: frozenset[str] = desired.managed.folders
-        if not self._live.walked:  # who was not looked for in a folder must not be taken for a newcomer later
+        if not self._live.walked:  # files in a folder that was not walked must not count as new later
             managed &= ledger.folders
         folders = managed | (folders_above(self._mine) & ledger.folders)
         skipped = SkippedContent.of(desired.skipped)
@@ -243,7 +242,7 @@ class _Planner:
             excludes=desired.excludes,
             mirrored=self._strangers.mirrored(folders),
             given=desired.given,
-            # A partial layout sees only what changed; nothing else was skipped, and nothing less.
+            # A partial layout contains only changes, so the skipped content is that of the ledger.
             skipped=ledger.skipped if desired.partial else skipped.texts,
             skipped_total=ledger.skipped_total if desired.partial else skipped.total,
         )

@@ -17,7 +17,7 @@ _SEPARATOR = "\t"
 
 
 class SkippedContent(NamedTuple):
-    """The first names in their order, each with its reason, and how many there are in all."""
+    """The first names, sorted, each with its reason, and the total count."""
 
     notes: tuple[PathNote, ...] = ()
     total: int = 0
@@ -28,21 +28,21 @@ class SkippedContent(NamedTuple):
 
     @classmethod
     def stored(cls, texts: Collection[str], total: int) -> SkippedContent:
-        """From what the ledger keeps."""
+        """Read back the form that the ledger stores."""
         parts = (text.partition(_SEPARATOR) for text in sorted(texts)[:MAX_NAMED])
         notes = tuple(PathNote(path, why) for path, _, why in parts)
         return cls(notes, max(total, len(notes)))
 
     @property
     def texts(self) -> frozenset[str]:
-        """For the ledger."""
+        """The form that the ledger stores."""
         return frozenset(
             f"{printable_name(note.path)}{_SEPARATOR}{printable_name(note.why)}" for note in self.notes
         )
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """One for each name, and a last one with the count of the others."""
+        """One line for each name, and a last line with the count of the others."""
         named = tuple(f"{note.path}: {note.why}" for note in self.notes)
         more = self.total - len(named)
         return (*named, f"and {more} more") if more > 0 else named

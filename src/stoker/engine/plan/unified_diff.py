@@ -1,8 +1,8 @@
-"""A change of one file as a unified diff, as git prints it.
+"""Formats a change of one file as a unified diff, as git prints it.
 
-For people who look at a plan before it is carried out. What comes in is content from
-a repository and from a data folder, so nothing here may grow with it beyond `limit`
-lines, and nothing that a terminal would act on gets through.
+People read it before a plan is applied. The content comes from a repository and from a data folder and is
+not trusted: the output is bounded by `limit` lines, and control characters that a terminal would interpret
+are escaped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DiffRange = tuple[int, int, int, int]
 
 
 def unified_diff(path: str, old: bytes | None, new: bytes | None, *, limit: int = 1000) -> Iterator[str]:
-    """The lines of the diff; None is a side on which the file does not exist."""
+    """Iterate over the lines of the diff; None is a side on which the file does not exist."""
     if old == new:
         return
     name = printable_name(path)
@@ -40,12 +40,12 @@ def unified_diff(path: str, old: bytes | None, new: bytes | None, *, limit: int 
 
 
 def _is_binary(content: bytes) -> bool:
-    """As git tells: a NUL near the beginning."""
+    """Whether git would call it binary: a NUL byte near the beginning."""
     return b"\0" in content[:_BINARY_CHECK_BYTES]
 
 
 def _split_lines(content: bytes) -> list[bytes]:
-    """Only a line feed ends a line, as for git."""
+    """Split into lines as git does: only a line feed ends a line."""
     *whole, rest = content.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
@@ -66,7 +66,7 @@ def _diff_body(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[str]:
 
 
 def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_DiffRange]:
-    """Which lines become which, in order."""
+    """Iterate over the ranges of lines that changed, in order."""
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
         head += 1
@@ -83,7 +83,7 @@ def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[_DiffRange]
 
 
 def _hunks(changes: Iterable[_DiffRange]) -> Iterator[list[_DiffRange]]:
-    """Changes that are so near that their context would meet belong together."""
+    """Group changes so near to each other that their context lines would touch."""
     together: list[_DiffRange] = []
     for change in changes:
         if together and change[0] - together[-1][1] > 2 * CONTEXT:

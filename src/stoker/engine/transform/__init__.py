@@ -1,1 +1,1 @@
-"""Content changes on the way to a gateway: templates, JSON and YAML edits, tag providers, text merge."""
+"""Content changes between repository and gateway: templates, JSON and YAML edits, tag names, text merge."""

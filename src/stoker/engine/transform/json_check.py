@@ -1,11 +1,10 @@
-"""Whether a file is JSON, asked of every JSON file before anything is written.
+"""Validates every JSON file before anything is written.
 
-A gateway that reads a broken `config.json` may fault, so a repository that holds one
-changes nothing. Strict means RFC 8259: no comments, no trailing commas, no `NaN`, no
-lone surrogates, one value, UTF-8 (a byte order mark is tolerated, keys that occur
-twice are too: gateways read both). It is one pass of a parser that builds nothing,
-so neither a number of a million digits nor nesting without end costs memory; what is
-nested deeper than the interpreter's own stack allows (about a thousand) is refused.
+A gateway that reads a broken `config.json` may fault, so a repository with a broken file changes nothing.
+The check is strict as in RFC 8259: no comments, no trailing commas, no `NaN`, no lone surrogates, one value,
+UTF-8. A byte order mark and duplicate keys are accepted, because gateways read both. The parser makes one
+pass and builds nothing, so neither a number of a million digits nor endless nesting costs memory. Nesting
+deeper than the interpreter's own stack allows (about a thousand levels) is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _LONE_SURROGATE = re.compile(
 
 
 def json_problem(content: bytes) -> str | None:
-    """What is wrong with it, to follow the name of the file and "is not JSON: "; None if it is JSON."""
+    """Return what is wrong, to follow the file name and "is not JSON: "; None if it is valid JSON."""
     body = content.removeprefix(BOM)
     try:
         _SYNTAX.decode(body)

@@ -1,15 +1,13 @@
-"""One value of a JSON file is set; every other byte stays as it is.
+"""Sets one value of a JSON file; every other byte stays as it is.
 
-A parser that builds nothing says how long each member of an object or list is, and
-so where the one that the path names begins and ends; only these bytes are replaced.
-Key order, spacing, escapes, spellings of numbers, line ends and a byte order mark
-are never touched, and a value that already means the same is not either.
+A parser that builds nothing reports the length of each member of an object or list, and so the span of the
+member that the path names; only these bytes are replaced. Key order, spacing, escapes, spellings of
+numbers, line ends and a byte order mark never change. A value that already means the same is not rewritten.
 
-Nothing is guessed. A key on the way that its object holds twice is refused, because
-readers differ in which one they keep; an object or a list is never replaced by a
-single value. What happens where the path leads nowhere is the caller's choice:
-`adds=False` leaves the file as it is, `adds=True` adds a missing last key behind its
-siblings in their layout and refuses everything else.
+The edit never guesses. A duplicate key on the path is refused, because readers differ in which value they
+keep; an object or a list is never replaced by a single value. The caller chooses what happens if the path
+does not exist: `adds=False` leaves the file as it is; `adds=True` adds a missing last key behind its
+siblings in their layout and refuses every other case.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ MAX_BYTES = 16 << 20
 MAX_VALUES = 250_000
 
 _SPACE = rb"[ \t\r\n]*+"
-# No group in it is possessive: those of Python 3.11.2 lose their way when they are nested.
+# It contains no nested possessive groups, because the regex engine of Python 3.11.2 mismatches them.
 STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
 _KEY = re.compile(rb"[ \t\r\n,]*+(" + STRING + b")" + _SPACE + b":" + _SPACE, re.DOTALL)
 _SCALAR = re.compile(STRING + rb"|[-+.0-9A-Za-z]++", re.DOTALL)
@@ -54,11 +52,11 @@ _OPENS, _CLOSES = (b"{", b"["), (b"}", b"]")
 
 
 class _JsonMember(NamedTuple):
-    """Where a member of an object stands."""
+    """The position of a member of an object."""
 
     name: str
     after: int
-    """Where the one before it ends, or behind the brace that opens the object."""
+    """The end of the member before it, or the position behind the opening brace."""
     key: int
     key_end: int
     start: int
@@ -66,7 +64,7 @@ class _JsonMember(NamedTuple):
 
 
 class _JsonPathAbsent(Exception):
-    """The path leads nowhere; `parent` is the object in which only its last key is missing."""
+    """The path does not exist; `parent` is the object in which only its last key is missing."""
 
     def __init__(self, why: str, parent: tuple[int, int] | None = None) -> None:
         super().__init__(why)
@@ -74,7 +72,7 @@ class _JsonPathAbsent(Exception):
 
 
 def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
-    """The content with the value at the path; the very same object when nothing has to change."""
+    """Return the content with the value at the path; the same object if nothing has to change."""
     if not adds and not _may_hold_key(content, path):
         return content
     check_json(content)
@@ -100,7 +98,7 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
 
 
 def _may_hold_key(content: bytes, path: JsonPath) -> bool:
-    """Whether the last key could be there at all; a key may be spelt with escapes, so those are a yes."""
+    """Whether the last key may be present; True for any escape, because a key may be spelt with escapes."""
     last = path.steps[-1]
     return (
         isinstance(last, int)
@@ -110,10 +108,10 @@ def _may_hold_key(content: bytes, path: JsonPath) -> bool:
 
 
 def check_json(content: bytes) -> None:
-    """Raise unless it is JSON of a size in which values can be told apart."""
+    """Raise unless the content is valid JSON within the size limits for edits."""
     if len(content) > MAX_BYTES:
         raise InvalidValue(f"is larger than {MAX_BYTES} bytes, so no value in it can be set")
-    # A comma within a text counts too; that only errs on the careful side.
+    # A comma within a string counts too, so the check can only be too strict.
     if content.count(b",") >= MAX_VALUES:
         raise InvalidValue(f"holds more than {MAX_VALUES} values, so none in it can be set")
     why = json_problem(content)
@@ -122,7 +120,7 @@ def check_json(content: bytes) -> None:
 
 
 def _find_span(content: bytes, path: JsonPath) -> tuple[int, int]:
-    """The span of the value at the path; the content is known to be JSON."""
+    """Return the span of the value at the path; the content must be valid JSON."""
     start = len(content) - len(content.removeprefix(BOM).lstrip(b" \t\r\n"))
     end = len(content.rstrip(b" \t\r\n"))
     for depth, step in enumerate(path.steps):
@@ -143,7 +141,7 @@ def _find_span(content: bytes, path: JsonPath) -> tuple[int, int]:
 
 
 def _find_value(content: bytes, start: int, end: int, name: str) -> tuple[int, int] | None:
-    """The span of the value that the object of this span has for a key; None if it has no such key."""
+    """Return the span of a key's value in the object of this span; None if the key is missing."""
     quoted = _encode_value(TypedValue(ValueKind.TEXT, name))
     if len(quoted) == len(name.encode()) + 2:  # without escapes
         length = len(memoryview(_key_decoder(name).decode(memoryview(content)[start:end]).value))
@@ -152,7 +150,7 @@ def _find_value(content: bytes, start: int, end: int, name: str) -> tuple[int, i
         if content.count(quoted, start, end) == 1 and not _escaped_key_pattern(name).search(
             content, start, end
         ):
-            # The key is there, and there is one place only where it can be: no need to look at its siblings.
+            # The key exists and can be in one place only, so its siblings need not be parsed.
             key = _KEY.match(content, content.index(quoted, start, end), end)
             if key is not None:
                 return key.end(), key.end() + length
@@ -163,7 +161,7 @@ def _find_value(content: bytes, start: int, end: int, name: str) -> tuple[int, i
 
 
 class _JsonMemberValue(msgspec.Struct):
-    """The value of one key of an object; what else is in the object is checked and passed over."""
+    """The value of one key of an object; the other members are validated and skipped."""
 
     value: msgspec.Raw = msgspec.Raw(b"")
 
@@ -177,7 +175,7 @@ def _key_decoder(name: str) -> msgspec.json.Decoder[_JsonMemberValue]:
 
 @lru_cache(maxsize=256)
 def _escaped_key_pattern(name: str) -> re.Pattern[bytes]:
-    """Finds whatever could be a part of the same key in another spelling, such as `s` as `\\u0073`."""
+    """Return a regex for any part of the same key in another spelling, such as `s` as `\\u0073`."""
     if not (name.isascii() and name.isalnum()):
         return re.compile(rb"\\")
     codes = "|".join(sorted({f"{ord(char):02x}" for char in name}))
@@ -185,7 +183,7 @@ def _escaped_key_pattern(name: str) -> re.Pattern[bytes]:
 
 
 def _members(content: bytes, start: int, end: int) -> Iterator[_JsonMember]:
-    """The members of the object of this span, one by one."""
+    """Iterate over the members of the object of this span."""
     at = start + 1
     while (key := _KEY.match(content, at, end)) is not None:
         value_end = _value_end(content, key.end())
@@ -195,7 +193,7 @@ def _members(content: bytes, start: int, end: int) -> Iterator[_JsonMember]:
 
 
 def _value_end(content: bytes, at: int) -> int:
-    """Where the value that begins here ends."""
+    """Return the end of the value that begins here."""
     if content[at] not in b"{[":
         scalar = _SCALAR.match(content, at)
         return scalar.end() if scalar else at
@@ -216,7 +214,7 @@ def _element(content: bytes, start: int, end: int, index: int, where: str) -> tu
 
 
 def elements(content: bytes, start: int, end: int) -> list[tuple[int, int]]:
-    """The spans of the elements of the list of this span."""
+    """Return the spans of the elements of the list of this span."""
     spans, at = [], start + 1
     for raw in _LIST.decode(memoryview(content)[start:end]):
         gap = _GAP.match(content, at, end)
@@ -235,7 +233,7 @@ def _is_same_value(old: bytes, new: TypedValue) -> bool:
 
 
 def _add_member(content: bytes, start: int, end: int, name: str, new: TypedValue) -> bytes:
-    """One member more, in the layout of the last one."""
+    """Add one member, in the layout of the last member."""
     members = deque(_members(content, start, end), maxlen=1)
     key, value = _encode_value(TypedValue(ValueKind.TEXT, name)), _encode_value(new)
     if not members:

@@ -1,10 +1,10 @@
-"""Where a value stands in a JSON or YAML file: `.gateways[0].hostname`.
+"""The path of a value in a JSON or YAML file: `.gateways[0].hostname`.
 
-A path is a row of keys and indexes. A key that holds a dot, a bracket, a quote or a
-space is written as a JSON string in brackets: `.units["flow rate"]`, `.["a.b"]`. The
-dot in front may be left out, as may the `$` before it that other tools write. A key
-of digits also names an element where a list stands (`.gateways.0.hostname`). There
-are no wildcards, no filters and no counting from the end: a path names one value.
+A path is a sequence of keys and indexes. A key that contains a dot, a bracket, a quote or a space is
+written as a JSON string in brackets: `.units["flow rate"]`, `.["a.b"]`. The leading dot is optional, as is
+the `$` before it that other tools write. A key of digits also names the element of a list
+(`.gateways.0.hostname`). There are no wildcards, no filters and no counting from the end: a path names one
+value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stoker.domain.errors import InvalidValue
 MAX_LENGTH = 512
 MAX_STEPS = 64
 
-# Compiled when it is first needed: most repositories are taken as they are.
+# Compiled on first use: most repositories have no such paths.
 _STEP = (
     r"\.(?P<key>[^.\[\]\"\s]+)"
     r"|\.?\[(?:(?P<index>[0-9]{1,9})|(?P<quoted>\"(?:[^\"\\]|\\.)*\"))\]"
@@ -28,7 +28,7 @@ JsonPathStep = str | int
 
 
 class JsonPath(NamedTuple):
-    """One place in a document; never its root."""
+    """The path of one value in a document; never the document itself."""
 
     text: str
     """In canonical form."""
@@ -55,12 +55,12 @@ class JsonPath(NamedTuple):
         return cls(_format_steps(steps), tuple(steps))
 
     def above(self, depth: int) -> str:
-        """The first steps of it, for a sentence; none is the whole document."""
+        """Return the first steps as text for a message; zero steps are the whole document."""
         return _format_steps(self.steps[:depth]) if depth else "the document itself"
 
 
 def element_index(step: JsonPathStep) -> int | None:
-    """The index that a step means where a list stands."""
+    """Return the index that a step means in a list; None if it is not an index."""
     if isinstance(step, int):
         return step
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None

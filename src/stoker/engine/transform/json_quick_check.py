@@ -1,8 +1,8 @@
-"""Whether a small file is JSON beyond doubt, by the parser that Python has anyway.
+"""Recognizes small valid JSON files with the parser of the standard library.
 
-`stoker.engine.transform.json_check` gives the verdict and the words. Loading its parser costs
-more than reading a few files with this one, so who has only a few asks here first. Yes
-means that the verdict would be yes as well; no means nothing.
+`stoker.engine.transform.json_check` decides and words the error. Loading its parser costs more than
+reading a few files with this one, so a caller with only a few files checks here first. True means that
+`json_check` accepts the file too; False means that `json_check` has to decide.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import json
 from typing import NoReturn
 
 MAX_BYTES = 1 << 16
-"""This parser builds what it reads; of a larger file that would be too much."""
+"""This parser builds the values that it reads, which would take too much memory for a larger file."""
 
 
 def is_surely_json(content: bytes) -> bool:
-    # Escaped halves of surrogate pairs are fine with this parser; which of them are, is not ours to tell.
+    # This parser accepts lone surrogates, which are not valid, so any escaped surrogate is left to
+    # `json_check`.
     if len(content) > MAX_BYTES or b"\\ud" in content or b"\\uD" in content:
         return False
     try:

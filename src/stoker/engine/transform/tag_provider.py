@@ -1,16 +1,16 @@
-"""References to a tag provider in a JSON file get another name; every other byte stays as it is.
+"""Renames references to a tag provider in a JSON file; every other byte stays as it is.
 
-A repository is written for one provider, usually `default`, and a gateway may call its
-own differently (R-IGN-18). The name is a reference in two places and nowhere else:
+A repository is written for one provider, usually `default`, and a gateway may use another name for its own.
+The name is a reference in two places and nowhere else:
 
-- in a text, in the brackets in front of a tag's path, `[default]Line 1/Speed`: at the
-  beginning of the text, of a quoted part of it or of a brace of an expression, and
-  wherever the path follows at once. `SELECT [default] FROM t` is none of these.
-- as the whole value of a key that speaks of a tag provider (`tagProvider`,
-  `defaultTagProvider`, `tag_provider_name`), or of an element of its list.
+- in a string, in the brackets before a tag path, `[default]Line 1/Speed`: at the beginning of the string,
+  of a quoted part of it or of a brace of an expression, and wherever the path follows immediately.
+  `SELECT [default] FROM t` is none of these.
+- as the whole value of a key that names a tag provider (`tagProvider`, `defaultTagProvider`,
+  `tag_provider_name`), or as an element of its list.
 
-A `provider` of anything else keeps its name: an identity provider is called
-`default` as well. Doing it twice is doing it once.
+Any other `provider` keeps its name: an identity provider may be called `default` as well. The rename is
+idempotent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LETTERS = re.compile(r"[^a-z]+")
 
 
 def rename_provider(content: bytes, old: str, new: str) -> bytes:
-    """The content with the new name wherever the old one is a reference; the same object if nowhere."""
+    """Return the content with every reference renamed; the same object if it has none."""
     spelt = _encode_name(old)
     if old == new or spelt not in content:
         return content
@@ -41,9 +41,9 @@ def rename_provider(content: bytes, old: str, new: str) -> bytes:
 
 
 def _find_replacements(content: bytes, old: bytes, new: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Each text that holds a reference, where it stands, and what it becomes."""
+    """Iterate over the strings with a reference: start, end, and replacement."""
     whole, path = b'"' + old + b'"', _provider_pattern(old)
-    names = [False]  # whether what stands here, by the key above it, is the name of a provider
+    names = [False]  # whether values at this level, by the key above them, are provider names
     for token in _TOKEN.finditer(content):
         text = token[0]
         if text == b"{":
@@ -64,7 +64,10 @@ def _find_replacements(content: bytes, old: bytes, new: bytes) -> Iterator[tuple
 
 @lru_cache(maxsize=16)
 def _provider_pattern(name: bytes) -> re.Pattern[bytes]:
-    """The name in brackets where it stands for a provider; a gateway escapes `'` and `{` as it likes."""
+    """Match the bracketed name where it refers to a provider.
+
+    A gateway may escape `'` and `{` in several ways.
+    """
     bracketed = rb"\[" + re.escape(name) + rb"\]"
     before = rb"(?:\A\"|[{']|\\\"|\\u0027|\\u0022|\\u007[bB])"
     return re.compile(rb"(" + before + rb"|(?=" + bracketed + rb"[0-9A-Za-z_\x80-\xff]))" + bracketed)

@@ -1,9 +1,8 @@
-"""Tag type definitions that a parent already has are taken out of a file; the others keep their bytes.
+"""Removes inherited tag type definitions from a file; the other definitions keep their bytes.
 
-The types of one folder of a provider are one list in one file, so a file can hold both
-a type that this gateway shall have and one that it gets from its parent. A type is
-named by its path below the provider, `Pumps/Centrifugal`. What is no definition, or
-has no name, is never taken for one.
+One file has the list of all types of one folder of a provider, so it can contain both types that this
+gateway shall have and types that its parent already has. A type is identified by its path below the
+provider, `Pumps/Centrifugal`. An element that is not a definition, or has no name, is never removed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ _ONE = msgspec.json.Decoder(_TagDefinition)
 
 
 def remove_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
-    """The content without the types of these names; `folder` is where the file lies below its provider."""
+    """Return the content without the types of these names.
+
+    `folder` is the file's folder below its provider.
+    """
     check_json(content)
     body = content.removeprefix(BOM)
     start = len(content) - len(body.lstrip(b" \t\r\n"))
@@ -45,7 +47,7 @@ def remove_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
 def _join_elements(
     content: bytes, start: int, end: int, spans: Sequence[tuple[int, int]], kept: Sequence[int]
 ) -> bytes:
-    """Only these elements, each but the first with what stood between it and the one before it."""
+    """Join these elements, each except the first with the original text between it and its predecessor."""
     if not kept:
         return content[: start + 1] + content[end - 1 :]
     first, *others = kept
@@ -63,7 +65,7 @@ def _is_inherited(folder: str, names: frozenset[str]) -> Callable[[bytes], bool]
         name = definition.name
         if not isinstance(name, str) or definition.tag_type != _TYPE:
             return False
-        # Some keep each type in a folder of its own, with the type's name.
+        # Some repositories keep each type in its own folder, named after the type.
         own_folder = folder.rpartition("/")[2] == name and folder in names
         return own_folder or (f"{folder}/{name}" if folder else name) in names
 

@@ -1,13 +1,11 @@
 """Text with variables in it: `services/{{.Vars.line}}/projects`.
 
-The syntax is the part of Go's templates that names a field or spells a literal
-(C-094): `{{.GatewayName}}`, `{{"{{"}}`. Whatever else Go would allow (pipes, calls,
-loops) is an error, as are an unknown field, a missing value and `{{` that begins no
-expression. A value is put in as it is and never read as a template again.
+The syntax is the part of Go's templates that names a field or spells a literal: `{{.GatewayName}}`,
+`{{"{{"}}`. All other Go syntax (pipes, calls, loops) is an error, as are an unknown field, a missing value
+and a `{{` that begins no expression. A value is inserted literally and is never parsed as a template.
 
-Templates stand in paths (`render_path`), in values (`Template`) and in whole files
-(`stoker.engine.transform.templates`). What comes out is text; who makes a path of it
-checks it as one.
+Templates occur in paths (`render_path`), in values (`Template`) and in whole files
+(`stoker.engine.transform.templates`). The result is text; a caller that uses it as a path must validate it.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ from stoker.domain.reasons import Reason
 MAX_LENGTH = 4096
 
 _NOTHING = "\0"
-"""Stands for an empty value while it is looked where that leaves nothing."""
+"""Marks an empty value while `_refuse_empty_parts` looks for path parts that it leaves empty."""
 
-# Compiled when it is first needed: most mappings are no templates.
+# Compiled on first use: most mappings are not templates.
 _EXPRESSION = (
     r"\{\{\s*+(?:"
     r"\.Vars\.(?P<variable>[A-Za-z_][A-Za-z0-9_]*+)"
@@ -54,13 +52,13 @@ _ATTRIBUTES = {
 
 
 class TemplateUnresolvable(InvalidValue):
-    """A template that cannot be read, or that asks for what there is not (R-OBS-26)."""
+    """A template that cannot be parsed, or that refers to a value that does not exist."""
 
     default_reason = Reason.TEMPLATE_RESOLUTION_FAILED
 
 
 class TemplateFault(Exception):
-    """What is wrong and where; who knows what the text is makes a sentence of it."""
+    """An error and its position; the caller, which knows what the text is, makes a message of it."""
 
     def __init__(self, at: int, why: str) -> None:
         super().__init__(why)
@@ -69,7 +67,7 @@ class TemplateFault(Exception):
 
 
 class TemplateField(NamedTuple):
-    """An expression that stands for a value: an attribute of the values, or what that one has for a key."""
+    """An expression for a value: an attribute of the values, or the entry of that attribute for a key."""
 
     name: str
     attribute: str
@@ -81,10 +79,9 @@ TemplatePart = str | TemplateField
 
 
 def parse_template(text: str, *, strict: bool = False) -> tuple[TemplatePart, ...]:
-    """Literal text and fields in their order.
+    """Parse literal text and fields in their order.
 
-    A `}}` that closes nothing is literal text, as in Go: JSON is full of them. Where
-    `strict` is asked for it is an error.
+    A `}}` without `{{` is literal text, as in Go, because it is common in JSON. With `strict` it is an error.
     """
     parts: list[TemplatePart] = []
     at = 0
@@ -106,7 +103,7 @@ def parse_template(text: str, *, strict: bool = False) -> tuple[TemplatePart, ..
 
 
 def fill_parts(parts: tuple[TemplatePart, ...], values: TemplateValues) -> list[str]:
-    """Each part as text. One loop without calls: it runs several times for each mapping of each pass."""
+    """Return each part as text. One loop without calls: it runs several times per mapping in each sync."""
     pieces: list[str] = []
     for part in parts:
         if isinstance(part, str):
@@ -122,7 +119,7 @@ def fill_parts(parts: tuple[TemplatePart, ...], values: TemplateValues) -> list[
 
 
 class Template:
-    """A short template, read once and rendered often."""
+    """A short template, parsed once and rendered often."""
 
     __slots__ = ("_only", "_parts", "names", "text")
 
@@ -139,7 +136,7 @@ class Template:
         self._only = None if self.names else "".join(map(str, self._parts))
 
     def render(self, values: TemplateValues, quote: Callable[[str], str] | None = None) -> str:
-        """The text with every field replaced by its value, which `quote` may put into another form first."""
+        """Return the text with every field replaced by its value; `quote` may change each value first."""
         if self._only is not None:
             return self._only
         try:
@@ -161,11 +158,11 @@ class Template:
 
 
 template = lru_cache(maxsize=1024)(Template)
-"""The template of a text; the same texts come back with each pass."""
+"""Return the cached template of a text; each sync uses the same texts."""
 
 
 def render_path(text: str, values: TemplateValues) -> str:
-    """A path with every field replaced; time is none of them (C-092), or each commit would move the files."""
+    """Render a path. `.Timestamp` is refused, because each commit would then move the files."""
     compiled = template(text)
     if "Timestamp" in compiled.names:
         raise TemplateUnresolvable(
@@ -178,9 +175,10 @@ def render_path(text: str, values: TemplateValues) -> str:
 
 
 def _refuse_empty_parts(compiled: Template, values: TemplateValues) -> None:
-    """A part that is empty because its value is leads to the folder above, or to the root: nobody means that.
+    """Refuse a path with a part that is empty because its value is empty.
 
-    `--var site=$SITE` of a script in which there is no SITE would deliver every site.
+    Such a path would lead to the folder above, or to the root. For example `--var site=$SITE`, in a script
+    where SITE is unset, would deliver every site.
     """
     marked = compiled.render(values, lambda value: value or _NOTHING)
     if any(part and not part.strip(_NOTHING) for part in marked.split("/")):

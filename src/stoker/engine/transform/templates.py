@@ -1,9 +1,9 @@
-"""Files of mappings with `template: true`: the fields inside them are filled in.
+"""Fills in the fields in files of mappings with `template: true`.
 
-The syntax is that of `stoker.engine.transform.template_language`, over a whole file: a file is text
-(UTF-8 without NUL) or it is refused, a field without a value is an error that
-names the line, and every byte outside an expression stays as it is, line ends and
-byte order mark included. `{{"{{"}}` writes two braces that are meant for somebody else.
+The syntax is that of `stoker.engine.transform.template_language`, over a whole file. A file must be text
+(UTF-8 without NUL), otherwise it is refused. A field without a value is an error that names the line. Every
+byte outside an expression stays as it is, including line ends and byte order mark. `{{"{{"}}` writes two
+literal braces, for files that another template engine reads later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_BYTES = 16 << 20
 
 
 def fill_template(content: bytes, values: TemplateValues) -> bytes:
-    """The content with every field replaced by its value."""
+    """Return the content with every field replaced by its value."""
     text = _decode_text(content)
     if "{{" not in text:
         return content
@@ -28,7 +28,7 @@ def fill_template(content: bytes, values: TemplateValues) -> bytes:
         pieces = fill_parts(parse_template(text), values)
     except TemplateFault as fault:
         raise _error_at_line(text, fault) from None
-    # Counted before it is built: a short expression may stand for a long value a million times.
+    # Count before building: a short expression may repeat a long value a million times.
     if sum(map(len, pieces)) > MAX_BYTES:
         raise TemplateUnresolvable(f"would be larger than {MAX_BYTES} bytes once its fields are filled in")
     try:

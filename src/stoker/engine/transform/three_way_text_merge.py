@@ -1,10 +1,10 @@
-"""Two texts that were made from one, line by line, into one that has the changes of both.
+"""Three-way merge of two texts with a common base, line by line.
 
-For the way back: a file that a template or a patch shaped is not what the repository
-has, and what somebody changed in it has to be carried over. A region that only one side
-changed is taken from that side, one that both changed in the same way once. Whatever else
-both changed, or changed side by side, is a conflict, and then there is no outcome at all:
-nothing is ever merged half. Pure; lines are bytes with their ends, so no text is decoded.
+Bidirectional sync uses it: a file that a template or a patch transformed differs from the repository's, and
+a change that a user made on the gateway has to be applied to the repository's version. A region that only
+one side changed is taken from that side; a region that both changed in the same way is taken once. Any other
+region that both changed, or changes in adjacent lines, are a conflict, and then there is no result: it
+never returns a partial merge. Pure; lines are bytes with their ends, so no text is decoded.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 MAX_MERGE_BYTES = 4_000_000
-"""Pairs of lines; what differs in more is compared as a whole, for finding likeness is quadratic."""
+"""The limit is in pairs of lines: larger differences are treated as one region, as matching is quadratic."""
 
 
 class _CommonLines(NamedTuple):
-    """Lines that two texts have in common."""
+    """A run of lines that two texts have in common."""
 
     base: int
     other: int
@@ -26,7 +26,7 @@ class _CommonLines(NamedTuple):
 
 
 def merge3(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """The text with both changes; None where they contradict each other."""
+    """Return the text with both changes; None if they conflict."""
     if theirs in (ours, base):
         return ours
     if base == ours:
@@ -47,7 +47,7 @@ def merge3(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
 def _regions(
     base: list[bytes], ours: list[bytes], theirs: list[bytes]
 ) -> Iterator[tuple[list[bytes], list[bytes], list[bytes]]]:
-    """The three texts cut where all of them agree: what agrees, what does not, in turn."""
+    """Cut the three texts where all agree; regions that differ and regions that agree alternate."""
     at = (0, 0, 0)
     for start, here, there, size in _common_runs(base, ours, theirs):
         yield base[at[0] : start], ours[at[1] : here], theirs[at[2] : there]
@@ -60,7 +60,7 @@ def _regions(
 def _common_runs(
     base: list[bytes], ours: list[bytes], theirs: list[bytes]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Runs of the base that both sides kept: where they begin in each text, and how long they are."""
+    """Iterate over runs of the base that both sides kept: the start in each text, and the length."""
     one, other = iter(_matching_lines(base, ours)), iter(_matching_lines(base, theirs))
     a, b = next(one, None), next(other, None)
     while a is not None and b is not None:
@@ -75,7 +75,10 @@ def _common_runs(
 
 
 def _matching_lines(base: Sequence[bytes], other: Sequence[bytes]) -> list[_CommonLines]:
-    """What both have in common, in order; the ends first, for most changes lie between two long ones."""
+    """Return the common runs in order.
+
+    Head and tail first, as most changes are between two long common runs.
+    """
     short = min(len(base), len(other))
     head = next((at for at in range(short) if base[at] != other[at]), short)
     tail = next((at for at in range(short - head) if base[-1 - at] != other[-1 - at]), short - head)
@@ -89,9 +92,10 @@ def _matching_lines(base: Sequence[bytes], other: Sequence[bytes]) -> list[_Comm
 
 
 def _matching_runs(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, int, int]]:
-    """Runs that both have. No run begins at a line that a long text has again and again: that would be cubic.
+    """Return the common runs, in less than cubic time.
 
-    Such lines are counted in the second text alone, so the longer one is the second.
+    `autojunk` prevents a run from starting at a line that a long text repeats often. It counts lines only in
+    the second text, so the longer text is the second.
     """
     if len(left) > len(right):
         return [(a, b, size) for b, a, size in _matching_runs(right, left)]

@@ -1,24 +1,21 @@
-"""What happens to the content of a file between the repository and the gateway.
+"""Transforms the content of files between the repository and the gateway.
 
-Built once per pass from an intent's transforms, with all templates rendered and all
-paths read, so that a mistake in a setting is found before any file is. For each file
-that will be delivered it gives a `FileTransform`, or nothing where the content goes through
-untouched, which is the answer for nearly all of them. The order within a recipe never
-varies: content template, inherited tag types, the tag provider's name, `normalize`
-(systemName, then its fields as they are listed), patches as they are listed, each with
-its values in the order of the intent: what a person sets is never changed again.
+A `TransformSet` is built once per sync from an intent's transforms, with all templates rendered and all
+paths parsed, so that an error in a setting is found before any file is processed. For each file to deliver
+it returns a `FileTransform`, or None where the content is delivered unchanged, which is the case for nearly
+all files. The order within a transform is fixed: content template, inherited tag types, tag provider name,
+`normalize` (systemName, then its fields as listed), patches as listed, each with its values in the order of
+the intent. So a value that a user sets is never changed by a later step.
 
-- `normalize` is for every `config.json` at any depth, and for `config.yaml` and
-  `config.yml` likewise. It sets what is there; a file without the path stays as it is.
-- the tag provider is renamed in every `config.json` at any depth.
-- inherited tag types are taken out of every `.json` below the provider's folder of types.
-- `patches` name files below the data folder, one or by a glob. They ask for more: a
-  missing last key is added, a missing parent is an error. What a glob matches is
-  patched only if its name says JSON or YAML; a file that is named in full is taken
-  for YAML by its suffix and for JSON otherwise.
+- `normalize` applies to every `config.json`, `config.yaml` and `config.yml` at any depth. It sets existing
+  values; a file without the path stays as it is.
+- The tag provider is renamed in every `config.json` at any depth.
+- Inherited tag types are removed from every `.json` below the provider's folder of types.
+- `patches` name files below the data folder, one file or a glob. They are stricter: a missing last key is
+  added, a missing parent is an error. A file that a glob matches is patched only if its suffix is that of
+  JSON or YAML; a file that is named in full is YAML by its suffix and JSON otherwise.
 
-Nothing here reads or writes a file, and a recipe without a content template applied to
-its own outcome changes nothing.
+Nothing here reads or writes a file. A transform without a content template is idempotent.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ _WILDCARD_CHARACTERS = r"[*?\[\]{}\\]"
 
 
 def is_normalized(path: str) -> bool:
-    """Whether `normalize` is about the file of this path."""
+    """Whether `normalize` applies to this file."""
     return path.rpartition("/")[2] in NORMALIZED
 
 
@@ -60,18 +57,18 @@ class ValueEdit(NamedTuple):
 
 
 class FileTransform(NamedTuple):
-    """What is done to the content of one file."""
+    """The transform of one file's content."""
 
     file: str
     edits: tuple[ValueEdit, ...]
     values: TemplateValues | None
-    """For the fields in the content itself; None if it is no template."""
+    """The values for fields in the content itself; None if it is not a template."""
     provider: TagProviderName | None = None
     inherited: tuple[str, frozenset[str]] | None = None
-    """Where it lies below its tag provider, and the types that are not to be in it."""
+    """The file's folder below its tag provider, and the types to remove from it."""
 
     def apply(self, content: bytes) -> bytes:
-        """The content as the gateway shall have it; the very same object where nothing changes."""
+        """Return the content for the gateway; the same object where nothing changes."""
         try:
             if self.values is not None:
                 content = fill_template(content, self.values)
@@ -88,7 +85,7 @@ class FileTransform(NamedTuple):
 
 
 class _ResolvedPatch(NamedTuple):
-    """A patch whose file and values are known."""
+    """A patch with its file and values rendered."""
 
     label: str
     exact: str
@@ -135,7 +132,7 @@ class TransformSet:
         self._wild = tuple(patch for patch in self._patches if patch.glob is not None)
 
     def recipe(self, destination: str, *, template: bool) -> FileTransform | None:
-        """What to do with the file that goes there; None if nothing. Called for every file of a pass."""
+        """Return the transform of a destination; None if there is none. Called for every file of a sync."""
         normalized = destination.endswith(self._endings) and is_normalized(destination)
         provider = self._provider if normalized and destination.endswith(CONFIG) else None
         inherited = self._inherited_in(destination) if self._types is not None else None
@@ -150,7 +147,7 @@ class TransformSet:
         return FileTransform(destination, edits, self._values if template else None, provider, inherited)
 
     def patches(self, destination: str) -> bool:
-        """Whether a patch is for the file that goes there."""
+        """Whether a patch applies to this destination."""
         return destination in self._files or (
             bool(self._wild) and any(patch.is_for(destination) for patch in self._wild)
         )
@@ -164,7 +161,7 @@ class TransformSet:
         return folder[len(self._types) :], self._inherited
 
     def unused_patches(self, delivered: Collection[str]) -> tuple[str, ...]:
-        """The patches that are for none of these files, as a person would name them."""
+        """Return the labels of the patches that apply to none of these files."""
         return tuple(patch.label for patch in self._patches if not patch.is_for_any(delivered))
 
 
@@ -196,7 +193,7 @@ def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _ResolvedPat
 
 
 def _target_files(written: str, values: TemplateValues) -> tuple[str, GlobSet | None]:
-    """The file that is meant, or the glob of files. A value stands for itself, never for a wildcard."""
+    """Return the target file, or the glob of files; wildcard characters in a template value are literal."""
     compiled = template(written)
     if "Timestamp" in compiled.names:
         raise InvalidValue("a path must not depend on .Timestamp")
@@ -209,24 +206,24 @@ def _target_files(written: str, values: TemplateValues) -> tuple[str, GlobSet | 
 
 
 def _remove_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
-    from stoker.engine.transform import tag_types  # noqa: PLC0415 - a parser, for those who have a parent
+    from stoker.engine.transform import tag_types  # noqa: PLC0415 - loads a parser, only for gateways with a parent
 
     return tag_types.remove_types(content, folder, names)
 
 
 def _rename_provider(content: bytes, provider: TagProviderName) -> bytes:
-    from stoker.engine.transform import tag_provider  # noqa: PLC0415 - a parser, for those who have another name
+    from stoker.engine.transform import tag_provider  # noqa: PLC0415 - loads a parser, only for gateways that rename the provider
 
     return tag_provider.rename_provider(content, provider.repository, provider.gateway)
 
 
 def _json_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
-    from stoker.engine.transform import json_edit  # noqa: PLC0415 - a parser, for those who have something to set
+    from stoker.engine.transform import json_edit  # noqa: PLC0415 - loads a parser, only for gateways with values to set
 
     return json_edit.set_value(content, path, value, adds=adds)
 
 
 def _yaml_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
-    from stoker.engine.transform import yaml_edit  # noqa: PLC0415 - few gateways have YAML files, and the parser is slow to load
+    from stoker.engine.transform import yaml_edit  # noqa: PLC0415 - loads a slow parser, only for the few gateways with YAML files
 
     return yaml_edit.set_value(content, path, value, adds=adds)

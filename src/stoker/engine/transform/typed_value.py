@@ -1,14 +1,14 @@
-"""What a text from a manifest means where it is set: a text, a number, true or false, or null.
+"""The type of a value that a manifest sets in a file: text, number, boolean or null.
 
-Manifests hold all values as text, files do not. What stands there decides:
+Manifests have all values as text, files do not. The value that the file has decides the type:
 
 - a text stays a text, whatever is set;
-- a number, `true`/`false` or null is replaced by its like where the new text spells
-  one (`"8089"` over `8088` is a number), and by a text otherwise;
-- where nothing stood, what spells a number, `true`, `false` or `null` is that;
+- a number, `true`/`false` or null is replaced by a value of the same type if the new text spells one
+  (`"8089"` over `8088` is a number), and by a text otherwise;
+- where the file has no value, a text that spells a number, `true`, `false` or `null` is that;
 - a text in double quotes (`"\\"8089\\""`) is always the text between them.
 
-So a value never changes its type by accident, and setting it twice is setting it once.
+So a value never changes its type by accident, and setting a value is idempotent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-# Of a length and an exponent that are cheap to compare.
+# Bounded in length and exponent, so that comparing is cheap.
 _COMPARABLE = re.compile(r"-?[0-9]{1,64}(?:\.[0-9]{1,64})?(?:[eE][-+]?[0-9]{1,6})?")
 
 
@@ -32,14 +32,14 @@ class ValueKind(StrEnum):
 
 
 class TypedValue(NamedTuple):
-    """A value of a kind; what is not a text is spelt as in JSON."""
+    """A value with its type; other types than text are spelt as in JSON."""
 
     kind: ValueKind
     text: str
 
 
 def parse_typed(text: str, over: ValueKind | None) -> TypedValue:
-    """What a text means where a value of this kind stands, or nothing at all."""
+    """Return the typed value of a text that replaces a value of type `over`, or no value if None."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         try:
             return TypedValue(ValueKind.TEXT, str(json.loads(text)))
@@ -50,7 +50,7 @@ def parse_typed(text: str, over: ValueKind | None) -> TypedValue:
 
 
 def same_number(one: str, other: str) -> bool:
-    """Whether two spellings are one number; what is too long to compare is another one."""
+    """Whether two spellings are the same number; False if they are too long to compare."""
     if one == other:
         return True
     return all(map(_COMPARABLE.fullmatch, (one, other))) and Decimal(one) == Decimal(other)

@@ -1,15 +1,13 @@
-"""One value of a YAML file is set; every other character stays as it is.
+"""Sets one value of a YAML file; every other character stays as it is.
 
-The span of the value is replaced in the style in which it stood: between the same
-quotes, or without any where the new text can stand so. Comments, indentation, line
-ends and a byte order mark are never touched. The outcome is read again, and an edit
-that changed the meaning of anything else is refused.
+The span of the value is replaced in its existing style: in the same quotes, or unquoted where the new text
+allows it. Comments, indentation, line ends and a byte order mark never change. The result is parsed again,
+and an edit that changed the meaning of anything else is refused.
 
-What an anchor shares, an alias repeats, a tag gives a type or a `|` spreads over
-lines is refused in words; so is a key that a map on the way holds twice. What `<<`
-merges in is not looked at: only what a map spells itself is set. `adds` is as in
-`stoker.engine.transform.json_edit`, and asks for a file with one document; without it the value
-is set in every document that has it.
+A value with an anchor, an alias, a tag or a block style (`|`) is refused with a message, as is a duplicate
+key in a mapping on the path. Merge keys (`<<`) are not followed: only keys that a mapping spells itself are
+set. `adds` is as in `stoker.engine.transform.json_edit`, and requires a file with one document; without it
+the value is set in every document that has it.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ _NUMBER = re.compile(
     r"[-+]?(?:0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?"
     r"|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?|\.(?:inf|Inf|INF|nan|NaN|NAN))"
 )
-# Without quotes only what no reader of any version takes for something else than a text.
+# Only texts that no YAML version reads as another type are left unquoted.
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*")
 _RESERVED_WORDS = frozenset({*_BOOLEAN_WORDS, "y", "n", "null"})
 
 
 class _YamlEdit(NamedTuple):
-    """Replace a span; `places` in the shape are those of the new value, or of the new key and value."""
+    """Replace a span; `marks` are the events of the new value, or of the new key and value, in the shape."""
 
     start: int
     end: int
@@ -54,7 +52,7 @@ class _YamlEdit(NamedTuple):
 
 
 class _YamlPathAbsent(Exception):
-    """The path leads nowhere; `parent` is the map in which only its last key is missing."""
+    """The path does not exist; `parent` is the mapping in which only its last key is missing."""
 
     def __init__(self, why: str, parent: YamlNode | None = None) -> None:
         super().__init__(why)
@@ -62,7 +60,7 @@ class _YamlPathAbsent(Exception):
 
 
 def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
-    """The content with the value at the path; the very same object when nothing has to change."""
+    """Return the content with the value at the path; the same object if nothing has to change."""
     last = path.steps[-1]
     if not adds and str(last).isalnum() and b"\\" not in content and str(last).encode() not in content:
         return content  # a key of letters can only be spelt like this, or with escapes
@@ -94,7 +92,7 @@ def _decode_text(content: bytes) -> str:
 
 
 def _edit(body: str, root: YamlNode, path: JsonPath, value: str, *, adds: bool) -> _YamlEdit | None:
-    """What has to be done in one document; None if nothing."""
+    """Return the edit for one document; None if nothing has to change."""
     try:
         node = _find(root, path)
     except _YamlPathAbsent as absent:
@@ -120,7 +118,7 @@ def _edit(body: str, root: YamlNode, path: JsonPath, value: str, *, adds: bool) 
     spelt = _spell_value(new, node.style)
     if (
         node.start == node.end and body[node.start - 1 : node.start].strip()
-    ):  # nothing stands behind the colon
+    ):  # the value behind the colon is empty
         spelt = f" {spelt}"
     return _YamlEdit(node.start, node.end, spelt, node.place, (_scalar_mark(new, spelt),))
 
@@ -190,7 +188,7 @@ def _is_same_value(node: YamlNode, new: TypedValue) -> bool:
 
 
 def _addition(body: str, parent: YamlNode, name: str, new: TypedValue) -> _YamlEdit:
-    """One member more behind the last one, in its own line or within the braces."""
+    """Add one member behind the last one, on its own line or within the braces."""
     quotes = '"' if parent.children and parent.children[0].style == '"' else ""
     key, value = _spell_value(TypedValue(ValueKind.TEXT, name), quotes), _spell_value(new, quotes)
     marks = (_scalar_mark(TypedValue(ValueKind.TEXT, name), key), _scalar_mark(new, value))
@@ -203,7 +201,7 @@ def _addition(body: str, parent: YamlNode, name: str, new: TypedValue) -> _YamlE
 
 
 def _next_line(body: str, parent: YamlNode) -> tuple[int, str, str]:
-    """Where the line behind the last member begins, and what has to stand around a new one."""
+    """Return where the line behind the last member begins, and the text before and after a new member."""
     leaf = parent
     while leaf.children and not leaf.flow:
         leaf = leaf.children[-1]
@@ -241,7 +239,7 @@ def _scalar_mark(new: TypedValue, spelt: str) -> YamlMark:
 
 
 def _is_intended_result(before: YamlDocuments, edits: list[_YamlEdit], body: str) -> bool:
-    """Whether the new text reads as the old one with exactly these edits."""
+    """Whether the new text parses as the old one with exactly these edits."""
     expected = list(before.shape)
     for edit in reversed(edits):
         expected[edit.place : edit.place + (not edit.adds)] = edit.marks

@@ -1,9 +1,9 @@
-"""The values of a YAML file and where each of them stands in its text.
+"""Parses a YAML file into values and their positions in the text.
 
-Built from the parser's events with a stack of our own: nothing is constructed, so a
-tag can call nothing; an alias stays an alias, so a bomb of them costs what it is
-long; nesting, number of values and size are bounded. Who edits the text
-(`stoker.engine.transform.yaml_edit`) reads it again afterwards and compares the two `shape`s.
+It builds nodes from the parser's events with its own stack. It constructs no objects, so a tag cannot call
+code. An alias stays an alias, so an alias bomb costs only its own length. Nesting, number of values and size
+are bounded. `stoker.engine.transform.yaml_edit` parses the text again after an edit and compares both
+`shape`s.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class YamlNodeKind(Enum):
 
 
 YamlMark = tuple[str, str, str, bool]
-"""Of one event: what it is with its anchor, its tag, its value, and whether it stands without quotes."""
+"""One event: its type with its anchor, its tag, its value, and whether it is unquoted."""
 
 
 @dataclass(slots=True)
 class YamlNode:
-    """A value and its span; of a list or map, what is in it (in a map keys and values take turns)."""
+    """A value and its span; a list or mapping has its children, in a mapping keys and values alternate."""
 
     kind: YamlNodeKind
     start: int
     end: int
     column: int
     place: int
-    """Its first event in the shape."""
+    """The index of its first event in the shape."""
     value: str = ""
     style: str = ""
     anchor: str = ""
@@ -57,15 +57,15 @@ class YamlNode:
 
 @dataclass(slots=True)
 class YamlDocuments:
-    """A whole file."""
+    """All documents of a file."""
 
     roots: list[YamlNode]
     shape: list[YamlMark]
 
 
 def parse_documents(text: str) -> YamlDocuments:
-    """All documents of a text that has no byte order mark."""
-    # The parser compares each tag directive with all that came before it.
+    """Parse all documents of a text without byte order mark."""
+    # The parser compares each tag directive with all earlier ones, which is quadratic.
     if text.count("\n%") + text.startswith("%") > MAX_DIRECTIVES:
         raise InvalidValue(f"is not YAML that can be edited: it has more than {MAX_DIRECTIVES} directives")
     reader = _YamlNodeReader()
@@ -81,7 +81,7 @@ def parse_documents(text: str) -> YamlDocuments:
 
 
 class _YamlNodeReader:
-    """Turns events into nodes."""
+    """Builds nodes from events."""
 
     def __init__(self) -> None:
         self.roots: list[YamlNode] = []
@@ -143,5 +143,5 @@ class _YamlNodeReader:
 
 
 def _mark_position(mark: object) -> tuple[int, int]:
-    """Index and column in characters; every event of this parser has them."""
+    """Return index and column in characters; every event of this parser has them."""
     return getattr(mark, "index", 0), getattr(mark, "column", 0)
