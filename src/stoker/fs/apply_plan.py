@@ -1,14 +1,17 @@
-"""Making a plan real.
+"""Applies a plan to a data folder.
 
-All contents are staged on the data volume first (`stoker.fs.staging`); until the
-last one is durable nothing live has been touched. Then the ledger says what is about
-to happen, folders and files are renamed into place in the plan's order, deletions
-follow only if nothing failed, and the ledger says what is really there. A kill at
-any point leaves whole files, and a ledger from which the next pass goes on.
+`stoker.fs.staging` first writes all contents to the data volume; until the last one is durable no live file
+is touched. Then:
 
-A file that cannot be written is reported and the others go on (C-088); the
-`resource.json` beside it is held back, because it would declare the resource
-complete.
+1. the ledger records what is about to happen;
+2. folders and files are renamed into place in the plan's order;
+3. deletions follow, only if nothing failed;
+4. the ledger records what is really on disk.
+
+A kill at any point leaves complete files, and a ledger from which the next sync continues.
+
+A file that cannot be written is reported, and the others are still written. The `resource.json` beside it
+is held back, because it would declare the resource complete.
 """
 
 from __future__ import annotations
@@ -44,11 +47,11 @@ DEFAULT_FILE_RULES = FileRules()
 
 
 class ApplyResult(NamedTuple):
-    """What came of a plan."""
+    """The changes and errors of an applied plan."""
 
     added: tuple[RelPath, ...] = ()
     modified: tuple[RelPath, ...] = ()
-    """In content or in mode."""
+    """Changed in content or in mode."""
     deleted: tuple[RelPath, ...] = ()
     errors: tuple[PathNote, ...] = ()
     bytes_written: int = 0
@@ -65,10 +68,10 @@ def apply_plan(
     stopped: StopCheck = never_stop,
     progress: StagingProgress | None = None,
 ) -> ApplyResult:
-    """Carry out `plan`, which was made from `book`; the caller holds the lock.
+    """Apply `plan`, which was made from `book`; the caller holds the lock.
 
-    `ready` is called when all contents are staged and nothing live has been touched; if it
-    raises, nothing will be.
+    `ready` is called when all contents are staged and no live file has been touched; if it raises, no live
+    file is changed.
     """
     try:
         return _PlanApplication(folder, plan, book, rules.within(folder.fd), ready, stopped, progress).run(
@@ -120,7 +123,7 @@ class _PlanApplication:
         )
 
     def _carry_out(self, staged: StagingArea | None) -> None:
-        """From the word that something will happen to the word of what did."""
+        """Apply the plan between two writes of the ledger: the intention before, the result after."""
         if self._ready is not None:
             self._ready()
         if self._plan.actions:
@@ -133,9 +136,10 @@ class _PlanApplication:
             self._settle(done=done)
 
     def _intended(self, staged: StagingArea | None) -> dict[str, bytes]:
-        """What is about to be written, and the modes of files that are ours.
+        """Return the records of the planned writes, and of mode changes to files that are ours.
 
-        A file of others has its content already: until it has our mode too, nothing may call it ours.
+        A file of others may already have the desired content. It must not count as ours before it has our
+        mode too.
         """
         ledger = self._book.ledger
         known = ledger.files if ledger is not None and self._plan.modes else {}
@@ -147,11 +151,11 @@ class _PlanApplication:
         return self._ours({**staged.records, **modes} if staged is not None else modes)
 
     def _change(self, staged: StagingArea | None) -> None:
-        """Everything that a reader of the live files can see."""
+        """Make every change that a reader of the live files can see."""
         plan, hands = self._plan, self._hands
         if staged is not None:
             hands.errors.update(staged.errors)
-        if not hands.errors:  # what has no successor ready does not make room for one
+        if not hands.errors:  # without its replacement ready, nothing is deleted to make room
             hands.delete(plan.clearings, plan.prunable)
         if staged is not None:
             self._publish(staged)
@@ -187,7 +191,7 @@ class _PlanApplication:
         )
 
     def _ours(self, records: dict[str, bytes]) -> dict[str, bytes]:
-        """Without what is somebody else's again."""
+        """Return the records without files that a restore gave back to others."""
         given_back = self._plan.given_back
         if not given_back:
             return records

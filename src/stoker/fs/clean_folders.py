@@ -1,11 +1,10 @@
-"""Folders that a walk found exactly as the ledger says, so that the next one need not list them.
+"""Caches folders that a walk found exactly as the ledger has them, so that the next walk need not list them.
 
-What is in a folder cannot change without its own times changing: a name that comes,
-goes or is replaced shows there, and a file that is edited in place shows in the file's
-own stamp. So a process that walks the same folder again looks at the times of both and
-opens nothing. Only folders that had been at rest for a while are kept, because a clock
-moves in steps, and only so many that their memory is bounded. Nothing here is written
-down: another process starts with a walk of its own.
+The content of a folder cannot change without its own times changing: a name that is added, removed or
+replaced changes the times of the folder, and an edit in place changes the stamp of the file. So a process
+that walks the same folder again compares the times of both and opens nothing. A folder is cached only if it
+had not changed for a while, because filesystem clocks advance in steps, and the number of cached folders is
+bounded. The cache is never stored: a new process starts with a full walk.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from typing import NamedTuple
 from stoker.fs.stat_stamp import is_at_rest
 
 MAX_FOLDERS = 20_000
-"""Folders; some ten megabytes."""
+"""In folders; about ten megabytes."""
 
 _FolderTimes = tuple[int, int, int, int]
 
 
 class CleanFolder(NamedTuple):
-    """A folder as it was: its times, and what it held, all of it as the ledger says."""
+    """A folder at an earlier walk: its times and its content, all as in the ledger."""
 
     times: _FolderTimes
     files: tuple[str, ...]
@@ -32,7 +31,7 @@ class CleanFolder(NamedTuple):
 
 
 class CleanFolderCache:
-    """By path; one for as many walks over one data folder as a process makes."""
+    """Clean folders by path; one cache for all walks that a process makes over one data folder."""
 
     __slots__ = ("_known",)
 
@@ -43,12 +42,12 @@ class CleanFolderCache:
         return path in self._known
 
     def unchanged(self, path: str, there: os.stat_result) -> CleanFolder | None:
-        """The visit, if the folder is still as it was then."""
+        """Return the cached folder if its times are unchanged."""
         known = self._known.get(path)
         return known if known is not None and known.times == _times(there) else None
 
     def keep(self, path: str, there: os.stat_result, files: Iterable[str], folders: Iterable[str]) -> bool:
-        """Remember a folder, as it was before it was listed; False if it cannot be relied on."""
+        """Cache a folder with its times before it was listed; return False if it cannot be relied on."""
         full = len(self._known) >= MAX_FOLDERS and path not in self._known
         if full or not is_at_rest(max(there.st_mtime_ns, there.st_ctime_ns)):
             self.forget(path)

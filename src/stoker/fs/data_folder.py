@@ -1,10 +1,9 @@
-"""A data folder, entered only through a descriptor and never through a symlink.
+"""A data folder that is accessed only through descriptors and never through a symlink.
 
-Every operation walks from the folder's own descriptor, one name at a time, and
-refuses to pass a symlink. A path that was checked as text could be swapped for a
-symlink before it is used; a descriptor cannot. Nothing outside the folder can be
-reached from here, whatever lies on the volume. Errors are the system's own
-(`OSError`); `os_error_reason` turns one into words.
+Every operation starts at the folder's own descriptor, opens one name at a time, and refuses a symlink. A
+path that was checked as text could be replaced by a symlink before it is used; a descriptor cannot. So
+nothing outside the folder can be reached, whatever is on the volume. Errors are `OSError`;
+`os_error_reason` words them.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ PRIVATE_MODE = 0o700
 
 OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe that somebody planted must not make an open wait for a writer.
+# O_NONBLOCK: opening a planted pipe must not block until it has a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class DataFolder:
-    """The root of everything that a pass may touch."""
+    """The root of everything that a sync may touch."""
 
     def __init__(self, fd: int, place: Path) -> None:
         self.fd = fd
@@ -48,7 +47,7 @@ class DataFolder:
 
     @contextmanager
     def entered(self, folder: str) -> Iterator[int]:
-        """A descriptor of one folder; whoever needs many takes a `DirWalk`."""
+        """Open a descriptor of one folder; for many folders use a `DirWalk`."""
         fd = os.dup(self.fd)
         try:
             for part in folder.split("/") if folder else ():
@@ -61,7 +60,7 @@ class DataFolder:
 
     @contextmanager
     def reading(self, path: str) -> Iterator[int]:
-        """A descriptor of a regular file, to be read."""
+        """Open a regular file for reading."""
         above, _, name = path.rpartition("/")
         with self.entered(above) as folder:
             fd = open_regular(folder, name)
@@ -72,7 +71,7 @@ class DataFolder:
 
 
 def open_folder(above: int, name: str) -> int:
-    """A descriptor of a folder in a folder; what is no folder is said by name."""
+    """Open a folder in a folder; the error for anything else says what it is."""
     try:
         return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
     except NotADirectoryError:
@@ -82,7 +81,7 @@ def open_folder(above: int, name: str) -> int:
 
 
 def open_regular(folder: int, name: str, flags: int = _READ) -> int:
-    """A descriptor of a regular file in a folder; symlinks, pipes and devices are refused."""
+    """Open a regular file in a folder; symlinks, pipes and devices are refused."""
     fd = os.open(name, flags | _READ, 0o600, dir_fd=folder)
     try:
         require_regular(os.fstat(fd))
@@ -93,7 +92,7 @@ def open_regular(folder: int, name: str, flags: int = _READ) -> int:
 
 
 def publish_file(source: int, name: str, folder: int, target: str) -> None:
-    """Move a staged file to its place, in one step: a reader sees the old file or the new one."""
+    """Rename a staged file to its destination, atomically: a reader sees the old file or the new one."""
     with suppress(FileNotFoundError):
         there = os.stat(target, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(there.st_mode):
@@ -106,7 +105,7 @@ def publish_file(source: int, name: str, folder: int, target: str) -> None:
 
 
 def remove_file(folder: int, name: str) -> None:
-    """Delete a file; whatever is not a regular file stays. One that is gone already is no failure."""
+    """Delete a regular file and refuse anything else; a file that is already gone is not an error."""
     with suppress(FileNotFoundError):
         require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
         reach_failpoint("unlink.before")
@@ -125,7 +124,7 @@ def set_mode(folder: int, name: str, mode: int) -> None:
 
 
 def remove_empty_folder(folder: int, name: str) -> bool:
-    """Remove a folder if it is empty, and say whether it is gone."""
+    """Remove a folder if it is empty; return whether it is gone."""
     try:
         reach_failpoint("rmdir.before")
         os.rmdir(name, dir_fd=folder)
@@ -138,7 +137,7 @@ def remove_empty_folder(folder: int, name: str) -> bool:
 
 
 def _remove_folder_tree(above: int, name: str) -> None:
-    """Remove a folder in which there are only folders; raises at the first thing that is not one."""
+    """Remove a folder that contains only folders; raise at the first entry that is not one."""
     fd = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
     try:
         with os.scandir(fd) as entries:
@@ -151,7 +150,7 @@ def _remove_folder_tree(above: int, name: str) -> None:
 
 def sync_volume(fd: int) -> None:
     """Make everything durable that was written to the volume of `fd`."""
-    import ctypes  # noqa: PLC0415 - only who writes has something to make durable
+    import ctypes  # noqa: PLC0415 - needed only by a sync that writes
 
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
@@ -161,7 +160,7 @@ def sync_volume(fd: int) -> None:
 
 
 def write_all(fd: int, content: bytes) -> None:
-    """All of it: a write may take only a part."""
+    """Write everything, because one `os.write` may write only a part."""
     written = os.write(fd, content)
     if written < len(content):
         rest = memoryview(content)[written:]
@@ -170,7 +169,7 @@ def write_all(fd: int, content: bytes) -> None:
 
 
 def os_error_reason(error: OSError) -> str:
-    """The reason in words."""
+    """Return the reason of an error as text."""
     if error.errno == errno.ELOOP:
         return "is a symlink on the data volume, which is never followed"
     if error.errno == errno.EXDEV:

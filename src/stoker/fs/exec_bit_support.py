@@ -1,8 +1,8 @@
-"""Whether a data folder can say which files may be executed.
+"""Detects whether a data folder stores executable bits.
 
-Shares of other systems and some volume drivers show every file as executable, or none, whatever
-was asked for. Whoever takes a file's rights for somebody's decision asks here first. Nothing
-but a file of our own in `.sync-state/` is touched.
+Network shares of other systems and some volume drivers show every file as executable, or none, whatever
+mode was set. Code that treats a file's mode as a user's decision must check here first. The check touches
+only its own file in `.sync-state/`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PROBE = "modes"
 
 
 def supports_modes(folder: DataFolder) -> bool:
-    """Found out by trying, with a file that is gone afterwards; False also where it cannot be tried."""
+    """Test it with a file that is deleted afterwards; return False also where the test is not possible."""
     try:
         with state_folder(folder) as state:
             with suppress(FileNotFoundError):

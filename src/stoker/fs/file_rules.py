@@ -1,9 +1,9 @@
-"""What a file of ours may be on disk: its mode and its owner.
+"""The mode and the owner of files that a sync writes.
 
-A repository says of a file only whether it may be executed; everything else comes
-from here, so no commit can make a file that is setuid, writable for the world or
-somebody else's. A file that the gateway cannot write makes it fault: started as
-root we give files to the owner of the data folder, unless told whom.
+A repository decides only whether a file is executable; everything else comes from here, so no commit can
+create a file that is setuid, world-writable or owned by another user. A file that the gateway cannot write
+makes it fault: if the process runs as root, files get the owner of the data folder, unless an owner is
+configured.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ FOLDER_MODE = 0o755
 
 
 class FileRules(NamedTuple):
-    """For everything that one pass writes."""
+    """The rules for everything that one sync writes."""
 
     owner: tuple[int, int] | None = None
-    """uid and gid; None leaves it to whoever we are."""
+    """uid and gid; None keeps the user of this process."""
     umask: int = 0
 
     def within(self, folder: int) -> FileRules:
-        """The same for a data folder, given as a descriptor, with the owner that nobody named."""
+        """Return the rules for a data folder, given as a descriptor.
+
+        As root its owner is the default owner.
+        """
         if self.owner is not None or os.geteuid() != 0:
             return self
         found = os.fstat(folder)
@@ -37,11 +40,11 @@ class FileRules(NamedTuple):
 
     @property
     def folder_mode(self) -> int:
-        """We must be able to go on in a folder that we made, whatever the umask takes from others."""
+        """Folder mode; the owner keeps all rights whatever the umask, so that the sync can continue in it."""
         return FOLDER_MODE & ~self.umask | 0o700
 
     def enforce(self, fd: int, mode: int) -> os.stat_result:
-        """Give what was just made under that mode what the process's umask or the volume took away."""
+        """Restore the mode and owner that the process umask or the volume changed on a new file or folder."""
         found = os.fstat(fd)
         if stat.S_IMODE(found.st_mode) == mode and self.owner in (None, (found.st_uid, found.st_gid)):
             return found
@@ -51,7 +54,7 @@ class FileRules(NamedTuple):
         return os.fstat(fd)
 
     def make_folder(self, above: int, name: str) -> int:
-        """A descriptor of a new folder, or of the one that is there if somebody was quicker."""
+        """Create a folder and open it, or open the existing one if another process created it first."""
         try:
             os.mkdir(name, self.folder_mode, dir_fd=above)
         except FileExistsError:

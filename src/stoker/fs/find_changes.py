@@ -1,10 +1,9 @@
-"""What lies in a data folder and is not as the ledger says.
+"""Finds the files of a data folder that differ from the ledger.
 
-A file whose stamp is still the ledger's is taken to be as we left it; any other is
-read and named by its blob id, so drift cannot hide behind a date. Nothing is kept
-of what is as it should be: over 100,000 untouched files a walk remembers nothing.
-No symlink is followed; one above a managed place is reported as what stands in the
-way. Folders that are the gateway's own are not even listed.
+A file whose stamp is still that of the ledger counts as unchanged; any other file is read and identified by
+its blob id, so an edit that keeps the date is found as well. Nothing is stored for unchanged files: a walk
+over 100,000 of them uses no memory for its result. Symlinks are never followed; one above a managed place
+is reported as what blocks that place. Folders of the gateway itself are not even listed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _FORMAT, _REGULAR = 0o170000, 0o100000
 _FOLDER = LiveEntry(LiveKind.FOLDER)
 _FOREIGN_FILE = LiveEntry(LiveKind.FILE)
 
-# Most folders need no closer look: a name like these is neither reserved nor shielded, except near the top.
+# Most folders need no full check: below the top levels such a name is neither reserved nor protected.
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII).fullmatch
 _TOP = max(pattern.count("/") for pattern in PROTECTED_PATHS.patterns if not pattern.startswith("**/."))
 _DEEP = MAX_DEPTH // 2
@@ -48,10 +47,11 @@ def scan_folder(
     visits: CleanFolderCache | None = None,
     stopped: StopCheck = never_stop,
 ) -> LiveDifferences:
-    """The differences; `compared` are further paths whose content matters, `digits` the length of ids.
+    """Return the differences between the data folder and the ledger.
 
-    With `walk` everything in the managed places is looked at, and all that the ledger
-    names; without it only `compared`. `visits` are those of earlier walks over this folder.
+    `compared` are further paths whose content is needed, `digits` is the length of blob ids. With `walk`,
+    everything in the managed places and everything in the ledger is checked; without it only `compared`.
+    `visits` caches earlier walks over this folder.
     """
     compared = compared if isinstance(compared, (set, frozenset, dict)) else frozenset(compared)
     with DirWalk(folder.fd) as descent:
@@ -89,9 +89,10 @@ class _ChangeScanner:
         self.opaque: set[str] = set()
 
     def walk(self, folders: Collection[str], files: Collection[str]) -> None:
-        """Everything in the managed places, then what is not in them and still matters."""
+        """Check everything in the managed places, then other paths whose state is needed."""
         places: list[str] = []
-        # Where a file shall be may be a folder. With its slash it stands right before what is in it.
+        # A folder may be in the place of a managed file. With the trailing slash it sorts right before its
+        # content.
         for inside in sorted({f"{place}/" for place in (*folders, *files)}):
             if not places or not inside.startswith(f"{places[-1]}/"):
                 places.append(inside[:-1])
@@ -106,17 +107,17 @@ class _ChangeScanner:
             and path not in known
             and (not path.startswith(walked) or self._is_hidden(path))
         )
-        if self._seen < len(self._files):  # some are elsewhere, or gone
+        if self._seen < len(self._files):  # some files are elsewhere, or gone
             self.look_at(self._files)
 
     def look_at(self, paths: Iterable[str]) -> None:
-        """These paths one by one, and what stands in the way above them."""
+        """Check these paths one by one, and whatever blocks them from above."""
         for path in sorted(paths):
             if path not in self.found:
                 self._look(path)
 
     def _place(self, place: str) -> None:
-        """A managed place, which may be a folder, a file, or nothing yet."""
+        """Walk a managed place, which may be a folder, a file, or not exist yet."""
         entered = self._entered(place)
         if entered is None:
             return
@@ -129,7 +130,7 @@ class _ChangeScanner:
             raise self._unknown(place, error) from error
 
     def _entered(self, folder: str) -> int | None:
-        """A descriptor; None if there is no such folder, and then whatever is in its place was looked at."""
+        """Open a folder; return None if it does not exist, after checking whatever is in its place."""
         if folder in self._absent:
             return None
         try:
@@ -166,7 +167,7 @@ class _ChangeScanner:
             raise self._unknown(path, error) from error
 
     def _list(self, fd: int, place: str, depth: int) -> bool:
-        """Everything in a folder: the loop in which a walk spends its time. True if it is as it should be."""
+        """Check everything in a folder; return True if all is as in the ledger. The hot loop of a walk."""
         raise_if_stopped(self._stopped)
         before = os.fstat(fd) if self._visits is not None else None
         inside = f"{place}/"
@@ -204,7 +205,7 @@ class _ChangeScanner:
                     others = True
                     if kept is not None or self._is_path(path, place):
                         self._entry(fd, name, path, there)
-                except FileNotFoundError:  # it went away while we were looking
+                except FileNotFoundError:  # deleted during the walk
                     others = True
                 except OSError:  # a folder that can be listed and not entered
                     others = True
@@ -219,11 +220,11 @@ class _ChangeScanner:
         return self._visits.keep(place, before, files, folders)
 
     def _enter_all(self, fd: int, place: str, folders: Iterable[str], depth: int) -> bool:
-        """Everything in the folders of a folder. Whether all is as it should be."""
+        """Check everything in the subfolders of a folder; return True if all is as in the ledger."""
         whole = True
         for name in folders:
             path = f"{place}/{name}"
-            # Only near the top, or by an odd name, can a folder be none that we may enter.
+            # Only a folder near the top, or with an unusual name, can be one that must not be entered.
             if not (_TOP < depth < _DEEP and _PLAIN(name)) and not self._may_enter(path, place):
                 whole = False
                 continue
@@ -232,10 +233,11 @@ class _ChangeScanner:
         return whole
 
     def _revisit(self, visits: CleanFolderCache, path: str, known: CleanFolder, depth: int) -> bool:
-        """A folder that holds the same names as before: its files are looked at, and the folders in it.
+        """Check a cached folder: its files and its subfolders, without listing it.
 
-        By their whole paths, which lead through no link: then a folder above would have other times.
-        This is the other loop in which walks spend their time.
+        It uses whole paths. None of them leads through a symlink: a folder that was replaced by one would
+        have
+        changed the times of the folder above. This is the second hot loop of a walk.
         """
         raise_if_stopped(self._stopped)
         fd, look, recorded, pack = self._folder.fd, os.lstat, self._files.get, STAT.pack
@@ -254,7 +256,7 @@ class _ChangeScanner:
                 ):
                     return self._open(path, depth)
             below = [(inside + name, look(inside + name, dir_fd=fd)) for name in known.folders]
-        except OSError:  # it went away while we were looking
+        except OSError:  # deleted during the walk
             return self._open(path, depth)
         self._seen += len(known.files)
         whole = True
@@ -268,7 +270,7 @@ class _ChangeScanner:
         return whole
 
     def _open(self, path: str, depth: int) -> bool:
-        """A folder all of which has to be listed after all."""
+        """List a folder completely, because its cached state is outdated."""
         try:
             with self._folder.entered(path) as fd:
                 return self._list(fd, path, depth)
@@ -290,7 +292,7 @@ class _ChangeScanner:
         return True
 
     def _descend(self, above: int, name: str, path: str, depth: int) -> bool:
-        """Whether all in it is as it should be."""
+        """Check a subfolder; return True if all in it is as in the ledger."""
         visits = self._visits
         try:
             if visits is not None and path in visits:
@@ -298,7 +300,7 @@ class _ChangeScanner:
                 if known is not None:
                     return self._revisit(visits, path, known, depth)
             fd = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
-        except OSError:  # unreadable, or swapped while we were looking: nothing in it is known
+        except OSError:  # unreadable, or replaced during the walk: its content is unknown
             self._hide(path)
             return False
         try:
@@ -307,7 +309,7 @@ class _ChangeScanner:
             os.close(fd)
 
     def _entry(self, folder: int, name: str, path: str, there: os.stat_result) -> None:
-        """One thing that is there: put down unless it is as the ledger says."""
+        """Record one entry unless it is as in the ledger."""
         kept = self._files.get(path)
         self._seen += kept is not None
         kind = _live_kind(there)
@@ -324,7 +326,7 @@ class _ChangeScanner:
                 self.found[path] = live
 
     def _is_path(self, path: str, place: str) -> bool:
-        """Whether a name on disk can be one of ours; a folder with another one holds more than is listed."""
+        """Whether a name on disk is a valid path; a folder with another name has more than is listed."""
         try:
             RelPath(path)
         except InvalidValue:
@@ -337,11 +339,11 @@ class _ChangeScanner:
         self._unreadable.add(folder)
 
     def _is_hidden(self, path: str) -> bool:
-        """Whether a path lies where the walk could not look."""
+        """Whether a path is below a folder that the walk could not read."""
         return bool(self._unreadable) and path.startswith(tuple(f"{f}/" for f in self._unreadable))
 
     def _unknown(self, path: str, error: OSError) -> Retry:
-        """Without knowing what lies there nothing may be planned."""
+        """Return the error for an unreadable path: without its state no plan may be made."""
         return Retry(
             f"{self._folder.place / path} {os_error_reason(error)}", reason=Reason.DATA_VOLUME_FAILED
         )

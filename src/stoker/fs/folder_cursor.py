@@ -1,9 +1,9 @@
-"""The way down to one folder after another.
+"""Opens one folder after another with few system calls.
 
-Paths come in order, so the next folder is mostly the same one, or near it. The way
-to the last one stays open, and only where the next one leaves it are folders closed
-and opened: each folder once, never more open than a path is deep, and never by a
-path, only by one name in a folder that is already held.
+Paths arrive sorted, so the next folder is mostly the same as the last, or near it. The descriptors down to
+the last folder stay open; only where the next path diverges are folders closed and opened. So each folder
+is opened once, the number of open descriptors is at most the depth of a path, and each folder is opened by
+one name within a folder that is already open, never by a whole path.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from stoker.fs.data_folder import open_folder
 
 
 class FolderMaker(Protocol):
-    """Makes a folder, unless somebody else just did, and gives back a descriptor of it."""
+    """Creates a folder, unless another process just did, and returns a descriptor of it."""
 
     def __call__(self, above: int, name: str, path: str, /) -> int: ...
 
 
 class DirWalk:
-    """Folders below one root; a descriptor that it gives is good until it is asked for the next."""
+    """Folders below one root; a descriptor that it returns is valid until the next call of `enter`."""
 
     __slots__ = ("_fds", "_make", "_names", "_new", "_root", "_text")
 
     def __init__(self, root: int, make: FolderMaker | None = None, *, new: bool = False) -> None:
-        """With `new` a folder that is not held is made without a look: most likely it is not there."""
+        """With `new`, create a folder without checking first: most likely it does not exist."""
         self._root = root
         self._make = make
         self._new = new
@@ -38,17 +38,17 @@ class DirWalk:
 
     @property
     def at(self) -> str:
-        """The folder that is held; after a failure the last one that could be entered."""
+        """The folder that is open; after a failure the last one that could be opened."""
         return "/".join(self._names)
 
     def next_of(self, folder: str) -> str:
-        """The way to a folder, up to the first name behind `at`: where a descent to it ended."""
+        """Return the path to a folder up to the first name after `at`: where `enter` failed."""
         held = self.at
         end = folder.find("/", len(held) + 1 if held else 0)
         return folder if end < 0 else folder[:end]
 
     def enter(self, folder: str) -> int:
-        """A descriptor of a folder, "" being the root."""
+        """Return a descriptor of a folder; "" is the root."""
         if folder == self._text:
             return self._fds[-1] if self._fds else self._root
         self._text = None
@@ -88,6 +88,6 @@ class DirWalk:
         self.forget()
 
     def forget(self) -> None:
-        """Hold nothing: what was renamed meanwhile is looked up again."""
+        """Close all descriptors, so that folders renamed meanwhile are looked up again."""
         self._leave(0)
         self._text = ""

@@ -1,14 +1,11 @@
-"""A folder of a person who edits, read as a source: every state of it is a commit of its own.
+"""A local folder as a source, for `stoker dev watch`: every state of the folder is a commit of its own.
 
-For `stoker dev watch`. Uncommitted files count like any others, nothing of git is
-asked, and whatever git keeps for itself (`.git`) is not seen. A file is hashed when
-its stat data changed, so a look at a folder in which one file was saved reads one
-file. What is a link, or another repository inside this one, is refused by name, as
-the same thing is in a commit. Nothing is written and no link is followed.
+Uncommitted files count like any others, git is not used, and the `.git` folder is ignored. A file is hashed
+only if its stat data changed, so after one file was saved only that file is read. Symlinks and nested
+repositories are refused by name, as in a commit. Nothing is written and no symlink is followed.
 
-A file may change between the look and the copy. Then its content no longer has the
-id that was promised, the pass stops before it touches anything, and the next one,
-which the same edit causes, takes the file as it is then.
+A file may change between listing and copying. Its content then no longer has the listed id, the sync stops
+before it touches anything, and the next sync, which the same edit triggers, takes the new content.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ MAX_CACHED_TREES = 8
 MAX_FILES = 200_000
 _CHUNK = 1 << 20
 _GIT = ".git"
-# A file that is younger than this when it is hashed may change again without its times telling.
+# A file younger than this when it is hashed may change again without its times showing it.
 _AT_REST_NS = 50_000_000
 
 _OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,7 +58,7 @@ class _KnownFile(NamedTuple):
 
 @dataclass(slots=True)
 class _FolderListing:
-    """One walk over the folder."""
+    """The result of one walk over the folder."""
 
     files: dict[str, FileVersion] = field(default_factory=dict)
     refused: list[RefusedEntry] = field(default_factory=list)
@@ -80,7 +77,10 @@ class FolderSource:
         self._places: dict[BlobId, str] = {}
 
     async def resolve(self, ref: GitRef) -> CommitId:
-        """The state of now, whatever the ref is called; its id follows from names, modes and contents."""
+        """Return an id for the current state, whatever the ref.
+
+        It is a digest of names, modes and contents.
+        """
         look = self._look()
         digest = hashlib.sha1(usedforsecurity=False)
         for path in sorted(look.files):
@@ -107,7 +107,7 @@ class FolderSource:
         self._tree(commit)
 
     async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
-        """Nobody signs what is not committed; who edits here is who runs us."""
+        """Accept everything: uncommitted files have no signature, and the editing user runs this process."""
 
     async def tree(self, commit: CommitId) -> CommitTree:
         return self._tree(commit)
@@ -129,7 +129,7 @@ class FolderSource:
         return self._seen_at[commit]
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
-        """They are all here."""
+        """Do nothing: all contents are local."""
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
         for blob in blobs:
@@ -145,13 +145,13 @@ class FolderSource:
                 size = os.fstat(fd).st_size
                 chunks = _checked_chunks(fd, size, blob, path)
                 yield Blob(blob, size, chunks)
-                for _ in chunks:  # whatever the caller left of it
+                for _ in chunks:  # read what the caller did not, so that the content is verified
                     pass
             finally:
                 os.close(fd)
 
     def discard(self) -> None:
-        """Read everything again."""
+        """Forget the known files, so that everything is read again."""
         self._known = {}
 
     def _tree(self, commit: CommitId) -> CommitTree:
@@ -205,7 +205,7 @@ class FolderSource:
             elif stat.S_ISLNK(found.st_mode):
                 look.refused.append(RefusedEntry(path, path, RefusedEntryKind.SYMLINK))
         except FileNotFoundError:
-            return  # it went away while we were looking
+            return  # deleted during the walk
         if len(look.files) > MAX_FILES:
             raise Misconfigured(f"folder {self.root / self._below} holds more than {MAX_FILES} files")
 
@@ -222,7 +222,7 @@ class FolderSource:
 
 @contextmanager
 def _open_below(root: Path, place: RelPath) -> Iterator[int]:
-    """A descriptor of a folder below the root, entered name by name."""
+    """Open a folder below the root, name by name."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in place.parts:
@@ -246,7 +246,7 @@ def _hash_blob(folder: int, name: str) -> BlobId:
 
 
 def _checked_chunks(fd: int, size: int, blob: BlobId, path: str) -> Iterator[bytes]:
-    """The content in pieces, as long as it is the one that was promised."""
+    """Iterate over the content in chunks; raise if it does not have the listed blob id."""
     digest, left = BlobHash(size), size
     if not size and digest.blob() != blob:
         raise _changed_while_reading(path)

@@ -1,7 +1,7 @@
-"""Reading a live file: what it is, by blob id, and how it lay there while it was read.
+"""Reads a live file and returns its blob id, and its stamp while it was read.
 
-For a walk that found another stamp than the ledger's, and for whoever needs one
-file as it is now. Only regular files are read, piece by piece.
+`stoker.fs.find_changes` uses it for a file whose stamp differs from the ledger's, as does other code that
+needs the current version of one file. It reads only regular files, in chunks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 def inspect_file(
     folder: int, name: str, there: os.stat_result, kept: bytes | None, *, digits: int
 ) -> LiveEntry | None:
-    """What a regular file is; None if it still is what the ledger keeps of it, by its stamp alone."""
+    """Return what a regular file is; None if its stamp is that of the ledger, without reading it."""
     if kept is not None and kept.startswith(encode_stamp(there)):
         return None
     version, seen = _hash_file(folder, name, digits)
@@ -28,7 +28,7 @@ def inspect_file(
 
 
 def _hash_file(folder: int, name: str, digits: int) -> tuple[FileVersion | None, bytes]:
-    """The version and the stamp; no version for a file that cannot be read or changes while it is."""
+    """Return version and stamp; no version for a file that cannot be read or changes while it is read."""
     try:
         fd = open_regular(folder, name)
     except OSError:

@@ -1,12 +1,12 @@
-"""The ledger as bytes: a base that says everything, and a journal of what changed since.
+"""The ledger as bytes: a base with the whole state, and a journal of the changes since.
 
-Both are made of one thing, a `LedgerChange`; the base is the change of an empty ledger. A
-base is written whole and rarely. A journal grows by a frame for each change, with a
-checksum over itself and all frames before it, seeded by the base that it belongs
-to: what was torn by a crash, or belongs elsewhere, is known and cut off.
+Both consist of `LedgerChange` values; the base is the change from an empty ledger. A base is written whole
+and rarely. A journal grows by one frame per change. Each frame has a checksum over itself and all frames
+before it, seeded by the base that it belongs to, so a frame that a crash tore, or that belongs to another
+base, is detected and cut off.
 
-Whoever can write here must not make us touch other places, so paths are checked
-again, all of them. Pure: bytes in, values out. `stoker.fs.ledger_store` has the files.
+A process that can write these files must not be able to make the agent touch other places, so all paths are
+validated again when they are read. Pure: bytes in, values out. `stoker.fs.ledger_store` handles the files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PARTS = struct.Struct("<QQ")
 _IDS = (20, 32)
 _RECORDS = {STAT.size + size for size in _IDS}
 _INTENDED = {1 + size for size in _IDS}
-# A set is a list on disk; anything else is itself.
+# A set is stored as a list; any other value as itself.
 _FACTS = {field.name: type(getattr(LedgerFacts(), field.name)) for field in fields(LedgerFacts)}
 _PATHS = ("folders", "kept", "mirrored")
 
@@ -50,22 +50,22 @@ _JournalFact = str | int | list[str]
 
 
 class JournalUnreadable(ValueError):
-    """These bytes are not what we wrote."""
+    """These bytes are not a ledger that Stoker wrote."""
 
 
 class LedgerChange(NamedTuple):
-    """A step of the ledger. Facts that it does not name stay as they were."""
+    """One change of the ledger; facts that it does not name stay as they were."""
 
     files: dict[str, bytes]
     gone: Sequence[str] = ()
     intended: Mapping[str, bytes] = MappingProxyType({})
-    """All there are from now on, as `pack_version` has them."""
+    """All intentions from now on, in the form of `pack_version`."""
     facts: Mapping[str, _JournalFact] = MappingProxyType({})
     complete: bool = False
 
 
 def encode_base(generation: bytes, change: LedgerChange) -> list[bytes]:
-    """In pieces, because together they may be large."""
+    """Return the base in pieces, because the whole may be large."""
     pieces = _encode_change(change)
     head = _HEAD.pack(MAGIC, FORMAT, generation, sum(map(len, pieces)))
     checksum = zlib.crc32(head)
@@ -75,8 +75,10 @@ def encode_base(generation: bytes, change: LedgerChange) -> list[bytes]:
 
 
 def decode_base(data: bytes) -> tuple[bytes, LedgerChange]:
-    """The generation and the content; raises `JournalUnreadable`, or `Stalled` for what a later version
-    wrote."""
+    """Return generation and content of a base.
+
+    Raises `JournalUnreadable`, or `Stalled` for a format that a later version wrote.
+    """
     start = _HEAD.size + _CHECK.size
     if len(data) < start:
         raise JournalUnreadable("it is too short")
@@ -91,22 +93,22 @@ def decode_base(data: bytes) -> tuple[bytes, LedgerChange]:
 
 
 def minimum_size(change: LedgerChange) -> int:
-    """How many bytes a change takes at least."""
+    """Return a lower bound of the encoded size of a change."""
     kept = chain(change.files.values(), change.intended.values())
     return sum(map(len, chain(change.files, change.intended, kept)))
 
 
 class JournalFrames:
-    """Makes the frames of one journal, each bound to those before it."""
+    """Makes and reads the frames of one journal, each with a checksum that covers those before it."""
 
     def __init__(self, generation: bytes) -> None:
         self._generation = generation
         self._sum = zlib.crc32(generation)
         self.end = 0
-        """How many bytes of the journal are good; the next frame belongs there."""
+        """The length of the valid part of the journal; the next frame is written there."""
 
     def next(self, change: LedgerChange) -> bytes:
-        """What is to be written at `end`; `end` moves only when `wrote` is called."""
+        """Return the bytes to write at `end`; `end` advances only when `wrote` is called."""
         content = b"".join(_encode_change(change))
         frame = _FRAME.pack(len(content), zlib.crc32(content, self._sum)) + content
         return frame if self.end else self._generation + frame
@@ -117,7 +119,7 @@ class JournalFrames:
         self.end += len(frame)
 
     def read(self, data: bytes) -> list[LedgerChange]:
-        """The changes up to the first byte that is not ours; `end` is there then."""
+        """Return the changes up to the first invalid byte, and set `end` to it."""
         if data[:GENERATION] != self._generation:
             return []
         changes = []
@@ -136,7 +138,7 @@ class JournalFrames:
 
 
 def pack_version(kept: bytes) -> bytes:
-    """What a record says of the version alone: the executable bit as a byte, and the raw blob id."""
+    """Return the version part of a record: the executable bit as a byte, and the raw blob id."""
     return kept[STAT.size - 1 :]
 
 
@@ -145,7 +147,7 @@ def unpack_version(data: bytes) -> FileVersion:
 
 
 def plain_facts(facts: LedgerFacts, known: LedgerFacts | None) -> dict[str, _JournalFact]:
-    """Those facts that are not known yet, in the form in which they are stored."""
+    """Return the facts that differ from `known`, in the stored form."""
     values = {name: getattr(facts, name) for name in _FACTS}
     return {
         name: sorted(map(str, value)) if isinstance(value, frozenset) else value
@@ -160,8 +162,8 @@ def with_facts(known: LedgerFacts, told: Mapping[str, _JournalFact]) -> LedgerFa
     return LedgerFacts(**values)
 
 
-# A change is a few facts as JSON, all paths as one text, and all records in a row: 100,000 of them are
-# cut apart by the interpreter itself, and nothing has to be imported for that.
+# A change is a few facts as JSON, all paths as one text, and all records in a row: the interpreter splits
+# 100,000 of them itself, and no further module has to be imported.
 def _encode_change(change: LedgerChange) -> list[bytes]:
     text = [
         "".join([f"{path}\0" for path in some]).encode()
@@ -181,14 +183,14 @@ def _encode_change(change: LedgerChange) -> list[bytes]:
 
 
 def _batches(items: Iterable[T]) -> Iterator[list[T]]:
-    """So that no piece is as large as the whole."""
+    """Yield the items in batches, so that no piece is as large as the whole."""
     left = iter(items)
     while some := list(islice(left, _BATCH)):
         yield some
 
 
 def _length_runs(records: Iterable[bytes]) -> list[list[int]]:
-    """How many records of which length follow one another; nearly always all of them of one."""
+    """Return runs of records of equal length, as count and length; nearly always there is one run."""
     runs: list[list[int]] = []
     for size in map(len, records):
         if runs and runs[-1][1] == size:
@@ -238,7 +240,7 @@ def _parse_change(content: bytes) -> LedgerChange:
 
 
 def _split_records(content: bytes, at: int, lengths: Sequence[Sequence[int]]) -> list[bytes]:
-    """The records in a row, which must fill what is left exactly."""
+    """Split the records, which must fill the rest of the content exactly."""
     records: list[bytes] = []
     for count, size in lengths:
         end = at + count * size

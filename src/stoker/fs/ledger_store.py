@@ -1,14 +1,12 @@
-"""The ledger on disk, and in the memory of a process that goes on.
+"""Stores the ledger on disk, and caches it in a process that runs several syncs.
 
-It lies in `.sync-state/` on the data volume itself, because it is the only place
-that lives as long as the files it speaks of: a `manifest` that says everything, and
-a `journal` to which each pass adds what it changed (`stoker.fs.journal`). Every step
-is durable before the call returns. The journal becomes a new manifest when it has
-grown past a part of it, so what a pass writes follows from what it changed.
+It is in `.sync-state/` on the data volume itself, the only place that lives as long as the files that it
+describes: a `manifest` with the whole state, and a `journal` to which each sync appends its changes
+(`stoker.fs.journal`). Every step is durable before the call returns. When the journal exceeds a fraction of
+the manifest, both become a new manifest, so the bytes that a sync writes are in proportion to its changes.
 
-A manifest that cannot be read counts as absent: then nothing is deleted, and the
-next pass writes a new one. Nothing is written when nothing changed: where only stat
-data is newer, it stays in memory and rides with the next change.
+An unreadable manifest counts as absent: then nothing is deleted, and the next sync writes a new one. Nothing
+is written if nothing changed: newer stat data alone stays in memory and is written with the next change.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ __all__ = ["JOURNAL", "MANIFEST", "LedgerStore", "lock_folder"]
 MANIFEST = STATE.joined("manifest")
 JOURNAL = STATE.joined("journal")
 MAX_BYTES = 256 << 20
-"""More than a million files need; a larger one is not read."""
+"""Enough for more than a million files; a larger file is not read."""
 SMALL = 256 << 10
 
 _NEW = "manifest.new"
@@ -43,7 +41,7 @@ _FileIdentity = tuple[int, int, int, int, int]
 
 
 class LedgerStore:
-    """What we have written to a data folder; one for as many passes as a process makes."""
+    """The ledger of one data folder; one store for all syncs of a process."""
 
     def __init__(self) -> None:
         self.trouble: tuple[PathNote, ...] = ()
@@ -59,7 +57,7 @@ class LedgerStore:
 
     @classmethod
     def load(cls, folder: DataFolder) -> LedgerStore:
-        """What the last pass left."""
+        """Read the ledger that the last sync left."""
         book = cls()
         try:
             book._read(folder)
@@ -77,7 +75,10 @@ class LedgerStore:
 
     @property
     def ledger(self) -> Ledger | None:
-        """What is known, None on first contact. Its `files` are no copy: they go on as the book does."""
+        """The current ledger, None on first contact.
+
+        Its `files` are not a copy: they change with the store.
+        """
         if not self._known:
             return None
         facts = {field.name: getattr(self._facts, field.name) for field in fields(LedgerFacts)}
@@ -85,7 +86,7 @@ class LedgerStore:
         return Ledger(self._files, intended, complete=self._complete, **facts)
 
     def unchanged_on_disk(self, folder: DataFolder) -> bool:
-        """Whether nobody has written the ledger since we last read or wrote it ourselves."""
+        """Whether no other process has written the ledger since this one last read or wrote it."""
         try:
             with folder.entered(STATE) as state:
                 return self._on_disk == _identities(state)
@@ -95,7 +96,7 @@ class LedgerStore:
             raise unusable_folder_error(folder, error) from error
 
     def intend(self, folder: DataFolder, records: Mapping[str, bytes], facts: LedgerFacts) -> None:
-        """Say what is about to be written; until it is settled both the old and the new facts count."""
+        """Record the planned writes; until they are settled both the old and the new facts count."""
         change = LedgerChange(
             files=self._unsaved,
             intended={str(path): journal.pack_version(kept) for path, kept in records.items()},
@@ -106,7 +107,7 @@ class LedgerStore:
         self._write(folder, change)
 
     def forget_approvals(self, folder: DataFolder, withdrawn: Collection[str]) -> None:
-        """Approvals that are given no longer: the same ones count again when they are given again."""
+        """Remove withdrawn approvals, so that they count again when the user gives them again."""
         facts = replace(
             self._facts,
             approvals_used=self._facts.approvals_used.difference(withdrawn),
@@ -126,8 +127,12 @@ class LedgerStore:
         complete: bool,
         done: bool = True,
     ) -> None:
-        """Say what is there now. After a pass that failed in part or was stopped, `done` is False: then
-        what it intended stays so, for a step that is said to have failed may still have taken place."""
+        """Record what is on disk now.
+
+        After a sync that failed in part or was stopped, `done` is False. Then intentions stay recorded,
+        because a
+        step that reported a failure may still have taken place.
+        """
         if not done:
             facts = _combine_facts(self._facts, facts)
         intended = {} if done else {path: v for path, v in self._intended.items() if path not in records}
@@ -160,11 +165,11 @@ class LedgerStore:
         return before is not None and before[STAT.size - 1 :] == kept[STAT.size - 1 :]
 
     def _write(self, folder: DataFolder, change: LedgerChange) -> None:
-        """Durably, as the next step of the journal or, when that has become long, as a new manifest."""
+        """Write a change durably: as the next journal frame or, if the journal is long, as a new manifest."""
         if not self.unchanged_on_disk(folder):
             message = f"{folder.place / STATE} was written by another process; it is read again"
             raise Retry(message, reason=Reason.DATA_VOLUME_FAILED)
-        self._on_disk = None  # until all is well: whoever comes after a failure reads it again
+        self._on_disk = None  # until the write succeeded: after a failure the ledger is read again
         frame = self._frame(change)
         try:
             with state_folder(folder) as state:
@@ -179,9 +184,9 @@ class LedgerStore:
         self._unsaved = {}
 
     def _frame(self, change: LedgerChange) -> bytes | None:
-        """The next step of the journal; None if that would become too long."""
+        """Return the next journal frame; None if the journal would become too long."""
         room = max(SMALL, self._base_size // 2) - self._frames.end if self._known else 0
-        if journal.minimum_size(change) > room:  # so that it is not encoded in vain
+        if journal.minimum_size(change) > room:  # skip encoding a frame that cannot fit
             return None
         frame = self._frames.next(change)
         return frame if len(frame) <= room else None
@@ -192,7 +197,7 @@ class LedgerStore:
         fd = open_regular(state, JOURNAL.name, flags)
         try:
             reach_failpoint("journal.append.before")
-            os.ftruncate(fd, end)  # what a crash left behind the last good frame
+            os.ftruncate(fd, end)  # remove what a crash left behind the last good frame
             os.lseek(fd, end, os.SEEK_SET)
             write_all(fd, frame)
             reach_failpoint("journal.append.after")
@@ -206,7 +211,7 @@ class LedgerStore:
         self._frames.wrote(frame)
 
     def _replace(self, state: int) -> None:
-        """A new manifest; from the rename on the old journal belongs to nothing."""
+        """Write a new manifest; from the rename on the old journal is invalid."""
         generation = os.urandom(journal.GENERATION)
         pieces = journal.encode_base(
             generation,
@@ -245,7 +250,7 @@ class LedgerStore:
 
     def _read(self, folder: DataFolder) -> None:
         with folder.entered(STATE) as state:
-            while True:  # a dry run holds no lock: the manifest may be replaced while we read the journal
+            while True:  # a dry run holds no lock: the manifest may be replaced while the journal is read
                 self._on_disk = _identities(state)
                 base = _content(state, MANIFEST.name)
                 try:
@@ -262,7 +267,7 @@ class LedgerStore:
             self._take(change)
         if self._frames.end != len(
             tail
-        ):  # what is cut off may have been the truth: nothing is taken for granted
+        ):  # the part that was cut off may have been valid, so the ledger is not complete
             self._complete = False
 
     def _take(self, change: LedgerChange) -> None:
@@ -276,9 +281,11 @@ class LedgerStore:
 
 
 def _combine_facts(before: LedgerFacts, after: LedgerFacts) -> LedgerFacts:
-    """Until a pass is through: what it adds where we may act or must not counts, all else is as it was.
+    """Combine the facts of both states while a sync is not finished.
 
-    Where either of the two welcomes files of others, somebody may have put them there meanwhile.
+    New mappings, managed folders, kept files and begun approvals count already; all else stays as before. A
+    folder counts as mirrored only if both states mirror it: where either allows files of others, others may
+    have added some meanwhile.
     """
     return replace(
         before,

@@ -1,9 +1,8 @@
-"""The hands that change live files.
+"""Changes live files: one method per kind of action in a plan.
 
-One step for each thing that a plan can ask for, always by descriptor, and each
-failure put down as the failure of that file. Knows which folders have to be made
-durable, and what the ledger may say of a file that was moved into place: a rename
-changes a file's stamp, so it is taken anew in the end, from what is really there.
+`stoker.fs.apply_plan` calls it. Every access is by descriptor, and every failure is recorded as the failure
+of that file. It tracks which folders have to be made durable, and the ledger records of published files: a
+rename changes the stamp of a file, so `look_again` reads the stamps from disk at the end.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _EXISTS_ERRNOS = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 class LiveFileWriter:
-    """At work on one data folder."""
+    """Writes, changes and deletes files of one data folder."""
 
     def __init__(self, folder: DataFolder, rules: FileRules, stopped: StopCheck) -> None:
         self.errors: dict[str, str] = {}
         self.records: dict[str, bytes] = {}
-        """Of each file that was changed, what the ledger shall say."""
+        """The new ledger record of each changed file."""
         self.bytes_written = 0
         self.deleted: list[RelPath] = []
         self._folder = folder
@@ -51,10 +50,14 @@ class LiveFileWriter:
         self._touched: set[str] = set()
 
     def publish_trees(self, staged: StagingArea) -> list[str]:
-        """Rename new folders into place; the files of those that somebody made meanwhile are given back."""
+        """Rename new folders into place.
+
+        Return the files of folders that another process created meanwhile.
+        """
         left: list[str] = []
         if sum(len(tree.paths) for tree in staged.trees.values()) > SYNC_EACH:
-            wait_until_at_rest(staged.filled_at)  # or every walk would read the youngest of them again
+            # Otherwise every later walk would read the youngest of them again.
+            wait_until_at_rest(staged.filled_at)
         with DirWalk(self._folder.fd, self._make) as live:
             for top, (staged_as, paths) in staged.trees.items():
                 raise_if_stopped(self._stopped)
@@ -118,19 +121,19 @@ class LiveFileWriter:
                     above, _, name = path.rpartition("/")
                     try:
                         remove_file(live.enter(above), name)
-                    except FileNotFoundError:  # with the folder that it was in
+                    except FileNotFoundError:  # its folder is gone too
                         pass
                     except OSError as error:
                         self.errors[path] = os_error_reason(error)
                         continue
                     self.deleted.append(path)
                     emptied.add(above)
-        finally:  # also when it was stopped: nobody would come back for an empty folder
+        finally:  # also after a stop: no later step would remove an empty folder
             self._touched |= emptied
             self.prune(emptied, prunable)
 
     def prune(self, folders: Iterable[str], prunable: Collection[str]) -> None:
-        """Emptied folders go, up to the one that a mapping declared and never above it."""
+        """Remove emptied folders, up to the folder of a mapping and never above it."""
         with DirWalk(self._folder.fd) as live:
             for emptied in sorted(folders, reverse=True):
                 folder = emptied
@@ -139,7 +142,7 @@ class LiveFileWriter:
                     try:
                         if not remove_empty_folder(live.enter(above), name):
                             break
-                    except FileNotFoundError:  # with the folder that it was in
+                    except FileNotFoundError:  # its folder is gone too
                         pass
                     except OSError:
                         break
@@ -147,7 +150,7 @@ class LiveFileWriter:
                     folder = above
 
     def flush(self) -> None:
-        """Make the names in all folders durable that were changed since the last time."""
+        """Make the names durable in all folders that changed since the last flush."""
         touched, self._touched = sorted(self._touched), set()
         if not touched:
             return
@@ -159,12 +162,13 @@ class LiveFileWriter:
                 for folder in touched:
                     try:
                         os.fsync(live.enter(folder))
-                    except (FileNotFoundError, NotADirectoryError):  # gone since, and its parent is touched
+                    # Gone since, and its parent is in `touched`.
+                    except (FileNotFoundError, NotADirectoryError):
                         continue
         reach_failpoint("flush.after")
 
     def look_again(self, paths: Iterable[str]) -> None:
-        """Take the stamps of files that were renamed: where they are, and if they still are what we moved."""
+        """Read the stamps of renamed files at their destination, if those are still the moved files."""
         now = time.time_ns()
         with DirWalk(self._folder.fd) as live:
             for path in sorted(paths):
@@ -193,7 +197,7 @@ class LiveFileWriter:
 
 
 def _rename_folder(source: int, staged: str, above: int, name: str) -> bool:
-    """Move a folder to its place; False if there is one by now."""
+    """Rename a folder to its destination; return False if a folder exists there by now."""
     try:
         os.close(open_folder(above, name))
     except FileNotFoundError:
@@ -212,6 +216,6 @@ def _rename_folder(source: int, staged: str, above: int, name: str) -> bool:
 
 
 def _same_but_moved(staged: bytes, there: bytes) -> bool:
-    """Whether size, mtime, inode and mode are those of the file that we wrote."""
+    """Whether size, mtime, inode and mode are those of the file that was staged."""
     ours, theirs = STAT.unpack(recorded_stat(staged)), STAT.unpack(there)
     return (*ours[:2], *ours[3:]) == (*theirs[:2], *theirs[3:])

@@ -1,7 +1,7 @@
-"""The lock that lets one pass at a time into a data folder.
+"""The lock that allows one sync at a time on a data folder.
 
-It lies in `.sync-state/` on the data volume itself, where every process that could
-write there finds it, on whatever node it runs.
+It is in `.sync-state/` on the data volume itself, where every process that could write there finds it,
+whatever node it runs on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 @contextmanager
 def lock_folder(folder: DataFolder) -> Iterator[None]:
-    """Be the only pass on this data folder; the kernel lets go of the lock when the process dies."""
+    """Hold the lock of this data folder; the kernel releases it when the process ends."""
     try:
         with state_folder(folder) as state:
             fd = os.open(_LOCK, _OPEN, 0o600, dir_fd=state)
@@ -47,7 +47,7 @@ def lock_folder(folder: DataFolder) -> Iterator[None]:
 
 @contextmanager
 def state_folder(folder: DataFolder) -> Iterator[int]:
-    """A descriptor of `.sync-state/`, which is made if it is missing, and ours alone."""
+    """Open `.sync-state/`; create it if it is missing, and make it private to this user."""
     try:
         fd = open_folder(folder.fd, STATE)
     except FileNotFoundError:

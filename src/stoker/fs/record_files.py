@@ -1,8 +1,7 @@
-"""Files beside the ledger that people and collectors read: an audit log, reports of syncs.
+"""Files beside the ledger for people and log collectors: an audit log, reports of syncs.
 
-They lie in `.sync-state/` and are bounded: a log is turned over when it is full, and of
-reports the newest stay. Nothing that a sync needs is among them, so nothing here is
-made durable at once, and whoever calls this goes on when it raises `OSError`.
+They are in `.sync-state/` and bounded: a full log is rotated, and only the newest reports stay. A sync needs
+none of them, so nothing here is made durable at once, and callers continue if it raises `OSError`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ _NEW = ".new"
 
 
 def append_line(data_dir: Path, name: str, line: bytes, *, at_most: int) -> bool:
-    """Put a line at the end of a log; False where nothing was ever synced, and no trace is left there.
+    """Append a line to a log; return False, and leave no file, where nothing was ever synced.
 
-    A log that would pass its limit becomes `name.1`, in place of the one before it.
+    A log that would exceed its limit becomes `name.1`, replacing the previous one.
     """
     with DataFolder.opened(data_dir) as folder:
         try:
@@ -46,12 +45,12 @@ def append_line(data_dir: Path, name: str, line: bytes, *, at_most: int) -> bool
 
 
 def _was_synced(state: int) -> bool:
-    """Whether there is a ledger; a sync that was refused has left no more than its lock."""
+    """Whether there is a ledger; a refused sync leaves only its lock."""
     return not {MANIFEST.name, JOURNAL.name}.isdisjoint(os.listdir(state))
 
 
 def store_report(data_dir: Path, shelf: str, name: str, content: bytes, *, most: int) -> None:
-    """Put a report on its shelf and take the oldest away, by name, until `most` are left."""
+    """Store a report in a folder, and delete the oldest ones, by name, until `most` are left."""
     with DataFolder.opened(data_dir) as folder, folder.entered(STATE) as state:
         with suppress(FileExistsError):
             os.mkdir(shelf, PRIVATE_MODE, dir_fd=state)

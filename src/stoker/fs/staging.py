@@ -1,11 +1,10 @@
-"""Contents on the data volume before anybody can see them.
+"""Stages contents on the data volume before any reader can see them.
 
-Everything that a plan writes is put into `.sync-staging/` first, checked against its
-id, given its mode and owner, and made durable; nothing live is touched here, so a
-missing blob or a full disk costs nothing. A file of a folder that is already there
-lies in staging under a number, to be renamed by itself. A folder that is not there
-yet is built whole, with all that the plan puts below it: one rename publishes it,
-and since that does not touch the files in it, their stamps are known already.
+Everything that a plan writes is first written to `.sync-staging/`, checked against its blob id, given its
+mode and owner, and made durable. No live file is touched here, so a missing blob or a full disk does no
+harm. A file of an existing folder is staged under a number, and renamed on its own. A folder that does not
+exist yet is staged whole, with everything that the plan writes below it: one rename publishes it, and since
+that does not touch its files, their stamps are already known.
 """
 
 from __future__ import annotations
@@ -40,20 +39,20 @@ from stoker.fs.folder_cursor import DirWalk
 from stoker.fs.stat_stamp import encode_stamp
 from stoker.fs.stop_check import StopCheck, raise_if_stopped
 
-# Up to this many files each is made durable by itself; beyond, one call for the volume is far cheaper.
+# Up to this many files each is synced on its own; beyond that one sync of the volume is far cheaper.
 SYNC_EACH = 64
 HELD_BACK_MESSAGE = "is held back: a file of the same resource failed"
 
 BlobReader = Callable[[Sequence[BlobId]], Iterator[Blob]]
 StagingProgress = Callable[[str, int, int], None]
 
-# With these the disk itself is at its end, and no other file would fare better.
+# These mean that the disk itself fails, so writing the other files would fail too.
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
 @contextmanager
 def staging(folder: DataFolder) -> Iterator[int]:
-    """A descriptor of the staging folder, empty at first and gone in the end."""
+    """Create an empty staging folder and open it; remove it at the end."""
     discard_staging(folder)
     reach_failpoint("staging.mkdir.before")
     os.mkdir(STAGING, PRIVATE_MODE, dir_fd=folder.fd)
@@ -68,16 +67,16 @@ def staging(folder: DataFolder) -> Iterator[int]:
 
 
 def discard_staging(folder: DataFolder) -> None:
-    """Throw away what a pass left behind, by its end or by its death."""
+    """Remove the staging folder of a finished or killed sync."""
     try:
-        os.close(open_folder(folder.fd, STAGING))  # which says by name what is no folder
+        os.close(open_folder(folder.fd, STAGING))  # raises with a clear message if it is not a folder
     except FileNotFoundError:
         return
     reach_failpoint("staging.clear.before")
     try:
-        os.rmdir(STAGING, dir_fd=folder.fd)  # a pass that succeeded has moved everything out
+        os.rmdir(STAGING, dir_fd=folder.fd)  # a successful sync has moved everything out
     except OSError:
-        import shutil  # noqa: PLC0415 - brings all kinds of archives with it, for the few that failed
+        import shutil  # noqa: PLC0415 - imports all archive formats, needed only after a failed sync
 
         shutil.rmtree(STAGING, dir_fd=folder.fd)
     reach_failpoint("staging.clear.after")
@@ -91,17 +90,17 @@ class StagedTree(NamedTuple):
 
 
 class StagingArea:
-    """What has been staged, and where it is to go."""
+    """The staged files and their destinations."""
 
     def __init__(self, folder: DataFolder, fd: int, rules: FileRules) -> None:
         self.fd = fd
         self.records: dict[str, bytes] = {}
-        """By path, for each file that is staged: what the ledger will say of it."""
+        """By path, for each staged file: its future ledger record."""
         self.errors: dict[str, str] = {}
         self.single: dict[str, str] = {}
-        """The names in staging of the files that are renamed one by one."""
+        """The names in staging of files that are renamed one by one."""
         self.trees: dict[str, StagedTree] = {}
-        """By the path of the topmost folder that does not exist yet."""
+        """By path of the topmost folder that does not exist yet."""
         self.filled_at = 0
         """When the last file was written, in nanoseconds."""
         self._folder = folder
@@ -115,7 +114,7 @@ class StagingArea:
         stopped: StopCheck,
         progress: StagingProgress | None,
     ) -> None:
-        """Stage all of it, folder by folder; raises when nothing live may be touched."""
+        """Stage all writes, folder by folder; raise if no live file may be touched."""
         ordered = sorted(writes, key=itemgetter(0))
         blobs = read([write.version.blob for write in ordered])
         each = len(ordered) <= SYNC_EACH
@@ -145,14 +144,14 @@ class StagingArea:
             self._sync_folders()
 
     def location(self, path: str) -> str:
-        """Where a file lies, below staging."""
+        """Return the path of a file below the staging folder."""
         if path in self.single:
             return self.single[path]
         top = self._top(path)
         return self.trees[top].name + path[len(top) :]
 
     def _top(self, path: str) -> str:
-        """The folder of `trees` in which a file lies; empty if it lies in none."""
+        """Return the folder of `trees` that contains a file; empty if none does."""
         while path and path not in self.trees:
             path = path.rpartition("/")[0]
         return path
@@ -212,11 +211,11 @@ class StagingArea:
         top = self._top(path)
         if top and self.trees[top].paths[-1:] == [path]:
             self._remove(inside, path)
-        for _ in blob.chunks:  # the next blob can be had only after all of this one
+        for _ in blob.chunks:  # the next blob is available only after this one was read to its end
             pass
 
     def _hold_back(self) -> None:
-        """A `resource.json` beside a file that is missing would declare the resource complete."""
+        """Hold back a `resource.json` beside a missing file; it would declare the resource complete."""
         with DirWalk(self.fd) as inside:
             for path in list(self.errors):
                 manifest = f"{path.rpartition('/')[0]}/{RESOURCE_MANIFEST}"
@@ -226,7 +225,7 @@ class StagingArea:
                     self._remove(inside, manifest)
 
     def _remove(self, inside: DirWalk, path: str) -> None:
-        """Nothing half-done may lie in a folder that is published whole."""
+        """Remove a file from a staged folder, because an incomplete file must not be published with it."""
         top = self._top(path)
         if top:
             self.trees[top].paths.remove(path)
@@ -247,7 +246,7 @@ class StagingArea:
 
 
 def _pair_with_blobs(writes: Sequence[WriteFile], blobs: Iterator[Blob]) -> Iterator[tuple[WriteFile, Blob]]:
-    """Each write with its content; the reader is asked to its end, where it may object to all of it."""
+    """Pair each write with its content; read to the end of the source, which may raise only there."""
     for write in writes:
         blob = next(blobs, None)
         if blob is None:
@@ -258,12 +257,12 @@ def _pair_with_blobs(writes: Sequence[WriteFile], blobs: Iterator[Blob]) -> Iter
 
 
 def _topmost_missing_folder(live: DirWalk, folder: str) -> str | None:
-    """The topmost folder on the way that is not there; None if there is none, or something is in the way."""
+    """Return the topmost missing folder on a path; None if all exist, or another entry blocks the path."""
     try:
         live.enter(folder)
     except FileNotFoundError:
         return live.next_of(folder)
-    except OSError:  # whoever comes to publish there finds it again, and says so
+    except OSError:  # publishing finds the same error again and reports it
         return None
     return None
 

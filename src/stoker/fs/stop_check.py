@@ -1,7 +1,7 @@
-"""How a pass that runs in a worker thread is told to end.
+"""Stops a sync that runs in a worker thread.
 
-Everything here that takes long asks between two files. Whoever stops leaves files
-and ledger consistent: a stop is a pass that got less far, not one that broke off.
+Long loops check between two files. A stop leaves files and ledger consistent, as if the sync had done less
+work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ StopCheck = Callable[[], bool]
 
 
 class SyncStopped(StokerError):
-    """The pass was asked to end; what is on disk and in the ledger is consistent."""
+    """The sync was stopped; files and ledger are consistent."""
 
 
 def never_stop() -> bool:

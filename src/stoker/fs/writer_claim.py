@@ -1,9 +1,9 @@
 """The claim of the one process that keeps a data folder at a ref.
 
-A process that follows a ref holds it for as long as it runs, a single sync for its one pass.
-`stoker.fs.lock` beside it covers one pass: a rollback takes only that, and so works beside a
-process that holds the claim. The kernel ends the claim with the process, so that none outlives
-a kill; the file says who holds it, for the message of the process that is refused.
+A process that follows a ref holds it as long as it runs, a single sync for its own duration.
+`stoker.fs.lock` covers each sync: a rollback takes only that lock, and so works beside a process that holds
+the claim. The kernel ends the claim with the process, so no claim outlives a kill. The file names the
+holder, for the error message of a process that is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_HOLDER_BYTES = 4096
 
 
 class WriterClaim:
-    """Held from `taken` until `release`, or until the process ends."""
+    """The claim, held from `taken` until `release`, or until the process ends."""
 
     def __init__(self, fd: int, command: str, clock: Clock) -> None:
         self._fd = fd
@@ -40,7 +40,7 @@ class WriterClaim:
 
     @classmethod
     def taken(cls, data_dir: Path, command: str, ref: str, clock: Clock | None = None) -> Self:
-        """The claim; raises `Wait`, naming the other process, where another one holds it."""
+        """Take the claim; raise `Wait`, naming the other process, if another one holds it."""
         with DataFolder.opened(data_dir) as folder:
             try:
                 fd = _lock_writer(folder)
@@ -51,7 +51,7 @@ class WriterClaim:
         return claim
 
     def follow(self, ref: str) -> None:
-        """Say which ref the holder follows from now on."""
+        """Record which ref the holder follows from now on."""
         if ref == self._ref:
             return
         self._ref = ref
@@ -66,7 +66,7 @@ class WriterClaim:
         os.pwrite(self._fd, json.dumps(holder).encode()[:_MAX_HOLDER_BYTES], 0)
 
     def release(self) -> None:
-        """Let another process write; the file stays, and says nothing without a lock on it."""
+        """Release the claim; the file stays, and has no meaning without a lock on it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -97,7 +97,7 @@ def _lock_writer(folder: DataFolder) -> int:
 
 
 def _read_holder(fd: int) -> str:
-    """The holder in words; it may be writing them just now."""
+    """Describe the holder; its process may be writing the file at this moment."""
     try:
         said = json.loads(os.pread(fd, _MAX_HOLDER_BYTES, 0))
         return "{command} of ref {ref}, process {pid} on host {host}, since {since}".format(**said)

@@ -48,8 +48,8 @@ def named_as_used(stalled: Stalled | None, given: Collection[PlanApproval]) -> S
 def withdrawn(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[str]:
     """Return used approvals that the user has withdrawn.
 
-    None are while this process has approvals only from its own command line: it then does not know the
-    others.
+    Returns none if an approval was given to this process for its next sync alone (`given` is empty): the
+    process then does not know the stored approvals of the user.
     """
     if ledger is None or any(not approval.given for approval in given):
         return frozenset()

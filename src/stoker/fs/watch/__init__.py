@@ -1,1 +1,1 @@
-"""Notices changes of live files: inotify on a folder, and the paths that changed."""
+"""Detects changes of live files: inotify on a folder, and the paths that changed."""

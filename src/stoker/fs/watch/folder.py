@@ -1,13 +1,12 @@
-"""Notices that something below a folder changed, without saying what.
+"""Detects that something below a folder changed, without reporting what.
 
-inotify where the kernel has it; otherwise, when its limit of watches is reached, or where
-the folder is a link, a look at the stat data of all files every 0.3 s. Either
-way a burst of writes, as an editor or a branch switch makes, becomes one notice:
-it is given when things have been quiet for a moment, and no later than half a second
-after the first. `.git` is not looked at.
+It uses inotify where the kernel has it. Without inotify, when the limit of watches is reached, or if the
+folder is a symlink, it polls the stat data of all files every 0.3 s. In both cases a burst of writes, as an
+editor or a branch switch makes, becomes one notification: it is given after a short quiet period, and at
+most half a second after the first change. `.git` is ignored.
 
-The kernel watches a folder, not its name. A branch switch can take the folder away and
-bring another one of its name, so every 0.3 s it is looked whether it is still the same.
+inotify watches a folder, not its name. A branch switch can remove the folder and create another of the same
+name, so every 0.3 s the watch checks that it is still the same folder.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class FolderWatch:
             await self._clock.sleep(SETTLE_SECONDS)
         self._event.clear()
         if self._inotify is not None and self._inotify.blind:
-            # No watch could be added for a new folder: from here on everything is looked at.
+            # No watch could be added for a new folder, so from here on it polls.
             self.close()
 
     def close(self) -> None:
@@ -66,7 +65,7 @@ class FolderWatch:
             self._inotify = None
 
     async def _told(self, watches: _InotifyFolderWatch) -> None:
-        """Until the kernel tells something, or there is something that it does not tell."""
+        """Wait for an event of the kernel, or until the root was replaced; then set the watches again."""
         told = asyncio.ensure_future(self._event.wait())
         try:
             while not told.done() and not watches.astray:
@@ -88,7 +87,7 @@ class FolderWatch:
 
 
 class _InotifyFolderWatch:
-    """The kernel's notices, with one watch per folder."""
+    """Events of the kernel, with one watch per folder."""
 
     def __init__(self, kernel: Inotify, root: Path, tell: Callable[[], None]) -> None:
         self._kernel = kernel
@@ -99,7 +98,10 @@ class _InotifyFolderWatch:
 
     @classmethod
     def opened(cls, root: Path, tell: Callable[[], None]) -> _InotifyFolderWatch | None:
-        """None where there is no inotify, not enough of it, or a root that it does not watch."""
+        """Watch the root.
+
+        Return None without inotify, with too few watches, or for a root that it cannot watch.
+        """
         kernel = Inotify.opened(_MASK)
         if kernel is None:
             return None
@@ -117,7 +119,7 @@ class _InotifyFolderWatch:
 
     @property
     def _is_deaf(self) -> bool:
-        """Whether the root is there and cannot be watched: it is a link, or not ours to read."""
+        """Whether the root exists and cannot be watched: it is a symlink, or this process may not read it."""
         return (
             self._identity is not None
             and self._root not in self._folders.values()
@@ -126,9 +128,11 @@ class _InotifyFolderWatch:
 
     @property
     def astray(self) -> bool:
-        """Whether another folder has the root's name by now, or none, or one that was none before.
+        """Whether the root was replaced, removed, or created since the watch began.
 
-        A number is given to a new folder as soon as the old one is gone, so the kernel is heard on that too.
+        The filesystem may give a new folder the inode number of the removed one at once, so the IGNORED event
+        of
+        the kernel counts too.
         """
         return _identity(self._root) != self._identity or (
             self._identity is not None and self._root not in self._folders.values()
@@ -138,7 +142,7 @@ class _InotifyFolderWatch:
         self._kernel.close()
 
     def _watch(self, folder: Path) -> None:
-        """This folder and all below; the parent first, so that what is made meanwhile is noticed there."""
+        """Watch this folder and all below; parents first, so that a folder created meanwhile is noticed."""
         for place in _folders(folder):
             number = self._kernel.watch(place)
             if number is not None:
@@ -175,7 +179,7 @@ def _folders(top: Path) -> Iterator[Path]:
 
 
 def _stamp(root: Path) -> frozenset[tuple[str, int, int, int, int]]:
-    """Equal as long as no file below was touched."""
+    """Return a value that is equal as long as no file below was touched."""
     found = set()
     for place in _folders(root):
         with suppress(OSError), os.scandir(place) as entries:

@@ -1,7 +1,7 @@
-"""The kernel's notices, called through the C library: a watch for each folder, and what it tells.
+"""inotify, called through the C library: a watch for each folder, and its events.
 
-No thread and no decision: whoever opens it says which folders to watch and what to do
-with an event, and is called from the event loop. It sees no content and follows no link.
+It starts no thread and decides nothing: the caller chooses the folders and handles the events, in the event
+loop. It reads no content and follows no symlink.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MOVED = MOVED_FROM | MOVED_TO
 _ONLYDIR, _DONT_FOLLOW = 0x01000000, 0x02000000
 _EVENT = struct.Struct("iIII")
 _BUFFER = 64 * 1024
-# A folder that went away, is a link or not ours to read has nothing to tell; all else means too few watches.
+# A folder that is gone, is a symlink or is unreadable has no events; any other error means too few watches.
 _IGNORED_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 class InotifyEvent(NamedTuple):
-    """Something happened in a watched folder; `name` is empty where it happened to the folder itself."""
+    """Something happened in a watched folder; `name` is empty if it happened to the folder itself."""
 
     number: int
     mask: int
@@ -37,7 +37,7 @@ class InotifyEvent(NamedTuple):
 
 
 class Inotify:
-    """One queue of the kernel's."""
+    """One inotify instance."""
 
     def __init__(self, libc: ctypes.CDLL, fd: int, mask: int) -> None:
         self._libc = libc
@@ -45,11 +45,11 @@ class Inotify:
         self._mask = mask | _ONLYDIR | _DONT_FOLLOW
         self._read_by: asyncio.AbstractEventLoop | None = None
         self.blind = False
-        """Whether a folder could not be watched although it is there: a limit is reached."""
+        """Whether an existing folder could not be watched: a limit is reached."""
 
     @classmethod
     def opened(cls, mask: int) -> Inotify | None:
-        """None where there is no inotify, or not enough of it."""
+        """Open an instance; return None without inotify, or if the limit of instances is reached."""
         if sys.platform != "linux":
             return None
         libc = ctypes.CDLL(None, use_errno=True)
@@ -57,7 +57,7 @@ class Inotify:
         return cls(libc, fd, mask) if fd >= 0 else None
 
     def watch(self, folder: Path) -> int | None:
-        """The number of its watch; the same again for a folder that has one."""
+        """Watch a folder and return the number of its watch; a watched folder keeps its number."""
         number: int = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), self._mask)
         if number >= 0:
             return number
@@ -69,7 +69,7 @@ class Inotify:
         self._libc.inotify_rm_watch(self._fd, number)
 
     def listen(self, hear: Callable[[InotifyEvent], None]) -> None:
-        """Hand every event to `hear`, from the running event loop, until closed."""
+        """Pass every event to `hear`, from the running event loop, until closed."""
 
         def read() -> None:
             with suppress(BlockingIOError):

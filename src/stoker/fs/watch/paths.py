@@ -1,10 +1,9 @@
-"""Notices which paths below a folder changed, so that only those have to be looked at.
+"""Detects which paths below a folder changed, so that only those have to be checked.
 
-For whoever compares: it says where to look, never what happened there. Only folders that
-the caller enters are watched. What the kernel loses, or will not watch, is told as
-`everything`: then a walk has to find it, and whoever relies on this alone walks every now
-and then all the same. A folder that comes, goes or moves is named itself, and stands for
-all that is or was in it.
+It reports where to look, never what happened there; the caller compares. Only folders that the caller
+selects are watched. Events that the kernel drops, and folders that it cannot watch, are reported as
+`everything`: the caller then has to walk. A caller that relies on this alone must still walk from time to
+time. A folder that is created, deleted or moved is reported itself, for everything that is or was in it.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from stoker.fs.watch import inotify
 from stoker.fs.watch.inotify import Inotify, InotifyEvent
 
 MAX_PATHS = 4096
-"""Paths; of more than that it says `everything`, which costs less than looking at each."""
-# A write that is not over is not looked at: its end is told as well.
+"""Above this number of paths it reports `everything`, which costs less than checking each path."""
+# MODIFY is left out: a write in progress is ignored, because its end is an event too.
 _MASK = inotify.CLOSE_WRITE | inotify.ATTRIB | inotify.MOVED | inotify.CREATE | inotify.DELETE
 
 
 class ChangedPaths(NamedTuple):
-    """Where something happened since it was last asked."""
+    """The places that changed since the last `take`."""
 
     paths: frozenset[str] = frozenset()
     folders: frozenset[str] = frozenset()
@@ -37,7 +36,7 @@ class ChangedPaths(NamedTuple):
 
 
 class PathWatch:
-    """One folder; made in the event loop, its watches set by `start` in a thread."""
+    """The watch of one folder; created in the event loop, `start` adds its watches in a thread."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class PathWatch:
         *,
         most: int = MAX_PATHS,
     ) -> None:
-        """`enters` is asked of folders, `takes` of everything else; `tell` is called in the event loop."""
+        """`enters` selects folders, `takes` everything else; `tell` is called in the event loop."""
         self._root = root
         self._enters = enters
         self._takes = takes
@@ -59,7 +58,7 @@ class PathWatch:
         self._paths: set[str] = set()
         self._folders: set[str] = set()
         self._everything = True
-        """From the start: nobody knows what happened before."""
+        """True at the start, because earlier changes are unknown."""
 
     async def start(self) -> None:
         if self._kernel is not None:
@@ -67,7 +66,7 @@ class PathWatch:
             self._kernel.listen(self.hear)
 
     def watch_all(self) -> None:
-        """Watch every folder that is entered; those that are watched already stay so."""
+        """Watch every selected folder; existing watches stay."""
         self._watch("")
 
     @property
@@ -76,11 +75,11 @@ class PathWatch:
 
     @property
     def blind(self) -> bool:
-        """Whether some folders are not watched, so that only a walk finds what happens there."""
+        """Whether some folders are not watched, so that only a walk finds changes there."""
         return self._kernel is None or self._kernel.blind
 
     def take(self) -> ChangedPaths:
-        """What was noticed; it is not told again."""
+        """Return the changes since the last call, and reset them."""
         taken = ChangedPaths(frozenset(self._paths), frozenset(self._folders), self._everything)
         self._paths, self._folders, self._everything = set(), set(), False
         return taken
@@ -90,10 +89,10 @@ class PathWatch:
             self._kernel.close()
 
     def hear(self, event: InotifyEvent) -> None:
-        """What the kernel says, one by one."""
+        """Handle one event of the kernel."""
         if event.mask & inotify.OVERFLOW:
             self._lost()
-            self.watch_all()  # folders may have come without a word
+            self.watch_all()  # new folders may have been among the lost events
         elif event.mask & inotify.IGNORED:
             self._places.pop(event.number, None)
         elif event.name and event.number in self._places:
@@ -107,7 +106,7 @@ class PathWatch:
 
     def _folder(self, event: InotifyEvent, path: str) -> None:
         if event.mask & inotify.MOVED_FROM:
-            # Its watches go with it and would tell of a place where it no longer is.
+            # Its watches move with it and would report the old path.
             inside = f"{path}/"
             for number in [n for n, it in self._places.items() if it == path or it.startswith(inside)]:
                 del self._places[number]
@@ -133,7 +132,7 @@ class PathWatch:
         self._tell()
 
     def _watch(self, top: str) -> None:
-        """A folder and all below it; the parent first, so that what is made meanwhile is noticed there."""
+        """Watch a folder and all below it; parents first, so that a folder created meanwhile is noticed."""
         if self._kernel is None:
             return
         for place in self._below(top):
